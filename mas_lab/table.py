@@ -1,0 +1,170 @@
+"""The one table that flows through the four cells: a row is one model call.
+
+The schema is declared once, below, with a meaning per column; `python -m mas_lab schema` prints it.
+Every cell calls `require` on the columns it reads, so that a bad value is reported with its task, agent and turn
+before any arithmetic is done with it. Leaves out: how rows are made (`rollout`) and what is computed from them.
+"""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import pandera.pandas as pa
+from pandera.errors import SchemaErrors
+
+PLACE = ("step", "task", "episode", "node", "agent", "turn", "candidate")
+
+
+class TableError(ValueError):
+    """A table that a cell cannot read: names the cell, the column, the row's place, and what to do."""
+
+
+def _finite(values: pd.Series) -> pd.Series:
+    numbers = pd.to_numeric(values, errors="coerce")
+    return numbers.notna() & (numbers.abs() != float("inf"))
+
+
+def _identity(meaning: str, optional=False) -> pa.Column:
+    return pa.Column(nullable=False, required=not optional, description=meaning)
+
+
+def _number(meaning: str, optional=False) -> pa.Column:
+    finite = pa.Check(_finite, error="not a finite number")
+    return pa.Column(nullable=False, required=not optional, checks=finite, description=meaning)
+
+
+def _flag(meaning: str, optional=False) -> pa.Column:
+    true_or_false = pa.Check.isin([True, False], error="neither True nor False")
+    return pa.Column(nullable=False, required=not optional, checks=true_or_false, description=meaning)
+
+
+def _sampled(meaning: str) -> pa.Column:
+    return pa.Column(nullable=False, description=meaning)
+
+
+ROLLOUT = {
+    "step": _identity("training step, from 0"),
+    "task": _identity("task id"),
+    "episode": _identity("one environment instance played to its end (in a tree or joint plan: the whole tree)"),
+    "node": _identity("the decision point at which this row's candidates were drawn"),
+    "parent": _identity("the action that led to the node: `node.i`, or `node.i-j` when several acted; empty at the start"),
+    "turn": _identity("turns this agent had before on this path, from 0"),
+    "depth": _identity("environment steps before on this path, from 0"),
+    "agent": _identity("role name"),
+    "policy": _identity("whose weights spoke"),
+    "candidate": _identity("index among the candidates of the node, from 0"),
+    "kept": _flag("did the state move on through this candidate (in a full joint tree: every branch)"),
+    "joint": _number("joint actions this completion took part in; 1 except under joint(mode='cross')"),
+    "probe": _flag("a continuation played only to value a candidate, tree(follow=m); never trained on"),
+    "prompt": _sampled("the prompt as text, for people"),
+    "completion": _sampled("the completion as text, for people"),
+    "prompt_ids": _sampled("token ids of the prompt"),
+    "completion_ids": _sampled("token ids as sampled, EOS included when it was sampled, nothing after it"),
+    "logprobs": _sampled("log-probability of each sampled id under the distribution it was sampled from"),
+    "temperature": _number("temperature of that distribution"),
+    "finish": pa.Column(checks=pa.Check.isin(["eos", "length"], error="neither 'eos' nor 'length'"),
+                        description="why the completion ended: 'eos' or 'length'"),
+    "valid": _flag("did the environment understand the completion"),
+    "team_reward": _number("what this action earned the team; 0 for an action that does not move the world"),
+    "local_reward": _number("what this action earned its own agent"),
+    "success": _flag("does the episode's goal stand after this action"),
+    "done": _flag("did this action end the episode"),
+}  # fmt: skip
+GROUPING = {
+    "credit": _number("the number that is compared"),
+    "group": _identity("id of the comparison group"),
+}
+NORMALIZATION = {
+    "center": _number("the baseline"),
+    "scale": _number("the divisor"),
+    "advantage": _number("(credit - center) / scale; 0 where the group is lone or flat"),
+}
+SCHEMA = {**ROLLOUT, **GROUPING, **NORMALIZATION}
+ADDED_BY = {
+    **dict.fromkeys(ROLLOUT, "rollout"),
+    **dict.fromkeys(GROUPING, "group"),
+    **dict.fromkeys(NORMALIZATION, "normalize"),
+}
+DEFAULTS = {
+    "kept": True,
+    "candidate": 0,
+    "valid": True,
+    "local_reward": 0.0,
+    "joint": 1,
+    "probe": False,
+    "parent": "",
+}
+
+
+def schema() -> pd.DataFrame:
+    """The columns as a table: `column`, `added_by`, `meaning`."""
+    rows = [(name, ADDED_BY[name], column.description) for name, column in SCHEMA.items()]
+    return pd.DataFrame(rows, columns=["column", "added_by", "meaning"])
+
+
+def place(row: pd.Series) -> str:
+    """Where a row stands, in words: `task 't3', agent 'solver', turn 1`."""
+    return ", ".join(f"{name} {plain(row[name])!r}" for name in PLACE if name in row.index)
+
+
+def plain(value):
+    """A NumPy scalar as the Python value it stands for."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def require(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:
+    """Check that `turns` has `columns` and that their values are usable.
+
+    Raises `TableError` naming the cell, the column and the first offending row's task, agent and turn.
+    """
+    if not isinstance(turns, pd.DataFrame):
+        raise TableError(f"{cell}: wants a table of turns (a pandas DataFrame), got {type(turns).__name__}")
+    if not turns.columns.is_unique:
+        twice = list(turns.columns[turns.columns.duplicated()])
+        raise TableError(f"{cell}: columns {twice} stand twice in the table; drop one of each")
+    for name in columns:
+        if name not in turns.columns:
+            raise TableError(
+                f"{cell}: column '{name}' is missing; it is added by `{ADDED_BY.get(name, 'your own code')}`. "
+                f"The table has: {', '.join(map(str, turns.columns))}"
+            )
+    checks = {name: SCHEMA.get(name, _identity(name)) for name in columns}
+    try:
+        pa.DataFrameSchema(checks).validate(turns.reset_index(drop=True)[list(dict.fromkeys(columns))], lazy=True)
+    except SchemaErrors as error:
+        failure = error.failure_cases.dropna(subset=["index"]).sort_values("index").iloc[0]
+        row = turns.iloc[int(failure["index"])]
+        why = "empty" if failure["check"] == "not_nullable" else failure["check"]
+        raise TableError(
+            f"{cell}: column '{failure['column']}' is {why} ({plain(row[failure['column']])!r}) at {place(row)}"
+        ) from None
+
+
+def forbid(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:
+    """No cell overwrites a column that an earlier cell wrote."""
+    present = [name for name in columns if name in turns.columns]
+    if present:
+        raise TableError(
+            f"{cell}: column '{present[0]}' is already there and would be overwritten; "
+            f"start from the table before `{cell}`, or drop {present}"
+        )
+
+
+def column(turns: pd.DataFrame, name: str) -> pd.Series:
+    """A column, or its documented default where a hand-typed table leaves an optional one out.
+
+    `node` is then one per (episode, turn, agent) and `depth` their rank within the episode, turns first, agents by
+    name: each call is a step of its own. Agents that acted together need the `depth` column to say so.
+    """
+    if name in turns.columns:
+        return turns[name]
+    if name in DEFAULTS:
+        return pd.Series(DEFAULTS[name], index=turns.index, name=name)
+    if name not in ("node", "depth"):
+        require(turns, [name], "mas_lab")
+    keys = [turns[key] for key in ("turn", "agent") if key in turns.columns]
+    if "turn" not in turns.columns:
+        keys = [pd.Series(range(len(turns)), index=turns.index)]
+    calls = pd.Series(list(zip(*keys, strict=True)), index=turns.index)
+    if name == "depth":
+        return calls.groupby(turns["episode"]).rank(method="dense").astype(int).sub(1).rename("depth")
+    return pd.Series([f"{e}{c}" for e, c in zip(turns["episode"], calls, strict=True)], index=turns.index, name="node")

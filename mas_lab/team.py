@@ -1,0 +1,84 @@
+"""Who plays which role: agent -> policy, agent -> sampling settings, and which agents do not learn.
+
+Shared or per-role weights live here and nowhere else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from mas_lab.policy import Policy
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an agent draws its tokens while training: top-p 1 and top-k off, at any temperature above 0."""
+
+    temperature: float = 1.0
+    max_tokens: int | None = None
+    """`None`: what the environment allows."""
+
+    def __post_init__(self):
+        if self.temperature < 0:
+            raise ValueError(f"Sampling: temperature {self.temperature} is negative")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError(f"Sampling: max_tokens {self.max_tokens} leaves no room for a token")
+
+
+class Team(Mapping[str, Policy]):
+    """A mapping from agent to policy; several agents may share one policy.
+
+    >>> Team.shared(policy, env.agents)                    # one set of weights plays every role
+    >>> Team.per_agent(base.adapter, env.agents)           # one policy per role
+    >>> Team({"solver": big, "verifier": small}, frozen=("verifier",))
+    """
+
+    def __init__(
+        self,
+        policies: Mapping[str, Policy],
+        sampling: Mapping[str, Sampling] | None = None,
+        frozen: Iterable[str] = (),
+    ):
+        self._by_agent = dict(policies)
+        self.frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
+        self.sampling = {agent: Sampling() for agent in self._by_agent} | dict(sampling or {})
+        for what, names in (("sampling", self.sampling), ("frozen", self.frozen)):
+            for agent in names:
+                if agent not in self._by_agent:
+                    raise ValueError(f"Team: {what} names agent {agent!r}; the team has {list(self._by_agent)}")
+        self.policies: dict[str, Policy] = {}
+        for agents in self._by_policy().values():
+            policy = self._by_agent[agents[0]]
+            everyone = len(agents) == len(self._by_agent) > 1
+            policy.name = "shared" if everyone else "+".join(agents)
+            self.policies[policy.name] = policy
+
+    def _by_policy(self) -> dict[int, list[str]]:
+        by_policy: dict[int, list[str]] = {}
+        for agent, policy in self._by_agent.items():
+            by_policy.setdefault(id(policy), []).append(agent)
+        return by_policy
+
+    @classmethod
+    def shared(cls, policy: Policy, agents: Iterable[str], **settings) -> "Team":
+        return cls(dict.fromkeys(agents, policy), **settings)
+
+    @classmethod
+    def per_agent(cls, make: Callable[[str], Policy], agents: Iterable[str], **settings) -> "Team":
+        """`make(agent)` returns that agent's own policy."""
+        return cls({agent: make(agent) for agent in agents}, **settings)
+
+    def __getitem__(self, agent: str) -> Policy:
+        try:
+            return self._by_agent[agent]
+        except KeyError:
+            raise KeyError(f"agent {agent!r} has no policy; the team has {list(self._by_agent)}") from None
+
+    def __iter__(self):
+        return iter(self._by_agent)
+
+    def __len__(self) -> int:
+        return len(self._by_agent)
+
+    def __repr__(self) -> str:
+        roles = ", ".join(f"{agent}: {policy.name}" for agent, policy in self._by_agent.items())
+        return f"Team({roles})"
