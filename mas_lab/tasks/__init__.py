@@ -1,0 +1,40 @@
+"""The tasks by name. An env is one file here; `ENVS["mine"] = MyEnv` adds one of your own."""
+
+from dataclasses import fields
+from typing import Any
+
+from mas_lab.env import Env
+from mas_lab.tasks.plan_path import PlanPath
+
+ENVS: dict[str, type] = {env.name: env for env in (PlanPath,)}
+"""Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
+
+STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}
+"""Options that `make_env` names for every env; one that lacks an option only accepts the value given here."""
+
+
+def make_env(
+    name: str,
+    size: str | int = "pocket",
+    rewards: str = "ours",
+    single_agent: bool = False,
+    n_agents: int | None = None,
+    **task_options: Any,
+) -> Env:
+    """The env `name`, with its own `task_options` besides the standard ones.
+
+    `size`: "pocket" (a pocket model plays it), "full" (text for an instruction model), or a number where the task
+    has one. `rewards`: "ours", or "published" with its known defects. `single_agent`: one agent does it all.
+    Raises `ValueError` with the known names or the env's options.
+    """
+    if name not in ENVS:
+        raise ValueError(f"no env is named {name!r}; known are: {', '.join(ENVS)}")
+    known = {f.name for f in fields(ENVS[name]) if f.init}
+    standard = {"size": size, "rewards": rewards, "single_agent": single_agent, "n_agents": n_agents}
+    options = {key: value for key, value in standard.items() if key in known or value != STANDARD[key]} | task_options
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ValueError(
+            f"env {name!r} has no option {', '.join(unknown)}; its options are: {', '.join(sorted(known))}"
+        )
+    return ENVS[name](**options)

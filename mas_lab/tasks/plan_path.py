@@ -1,0 +1,290 @@
+"""Plan-Path (AT-GRPO, arXiv 2510.11062): a planner proposes moves through a maze, an executor commits them.
+
+Pocket: a small grid whose cells are words, so that one token is one cell; full: a 10x10 grid in prose for an
+instruction model. Leaves out: mazes from a file (they are drawn, solved and split by their walls, so that no
+layout of `test` is ever seen in `train`).
+"""
+
+import hashlib
+import random
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from mas_lab.env import EnvError, Message, Step, Task
+
+MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
+LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
+SIZES = {"pocket": 5, "full": 10}
+LARGEST_POCKET = 6
+DENSITY = 0.22
+"""Share of wall cells, as published."""
+SHORTEST = 3
+"""A maze whose shortest path has fewer moves is too easy to keep."""
+TEST_SHARE = 5
+"""One wall layout in this many belongs to `test`."""
+
+RULES = (
+    "You move through a grid. Column a is the leftmost, row 1 is the top. U lowers the row by one, D raises it, "
+    "L and R move one column left and right. Walls and the edge block: a blocked move ends the sequence."
+)
+DUTY = {
+    "planner": "You are the planner. Propose the next moves; another agent will decide and carry them out.",
+    "executor": "You are the executor. Weigh the proposals, then commit the moves; they are carried out.",
+    "solo": "Commit the next moves; they are carried out.",
+}
+ANSWER = "Think, then end with up to {limit} moves in one tag, for example <moves>U R R</moves>."
+
+Cell = tuple[int, int]
+"""(column, row) from 0 at the top left."""
+
+
+@dataclass(frozen=True)
+class Maze:
+    size: int
+    walls: frozenset[Cell]
+    start: Cell
+    goal: Cell
+
+    def after(self, at: Cell, move: str) -> Cell:
+        """The cell that `move` leads to; `at` itself when it is blocked."""
+        column, row = at[0] + MOVES[move][0], at[1] + MOVES[move][1]
+        blocked = not (0 <= column < self.size and 0 <= row < self.size) or (column, row) in self.walls
+        return at if blocked else (column, row)
+
+
+@dataclass(frozen=True)
+class State:
+    """`hints`: this round's proposals, `None` where one could not be read; `moved`: moves made so far."""
+
+    maze: Maze
+    at: Cell
+    hints: tuple[tuple[str, ...] | None, ...] = ()
+    turn: int = 0
+    moved: int = 0
+    done: bool = False
+
+
+@lru_cache(maxsize=8192)
+def distances(maze: Maze) -> Mapping[Cell, int]:
+    """Moves from every cell that reaches the goal to the goal (breadth first)."""
+    away, queue = {maze.goal: 0}, deque([maze.goal])
+    while queue:
+        at = queue.popleft()
+        for move in MOVES:
+            if (cell := maze.after(at, move)) not in away:
+                away[cell] = away[at] + 1
+                queue.append(cell)
+    return away
+
+
+def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
+    """The cells visited, `at` first; ends at the goal or before the first blocked move."""
+    path = [at]
+    for move in moves:
+        cell = maze.after(path[-1], move)
+        if path[-1] in (maze.goal, cell):
+            break
+        path.append(cell)
+    return path
+
+
+def word(cell: Cell) -> str:
+    """(0, 2) as `a3`."""
+    return f"{'abcdefghijklmnopqrstuvwxyz'[cell[0]]}{cell[1] + 1}"
+
+
+def cell_of(name: str) -> Cell:
+    return ord(name[0]) - ord("a"), int(name[1:]) - 1
+
+
+@dataclass(frozen=True)
+class PlanPath:
+    """Planner(s) propose, the executor moves; the episode ends at the goal or after `max_turns` turns each.
+
+    Rewards "ours": `team_reward` of committed moves is (path before - path after) / path at the start, plus 1 at the
+    goal; a proposal earns 0. The progress of an episode adds up to 1 whatever the maze and however it is cut into
+    turns, so dawdling pays nothing and `max_return` = 2 is reached exactly when the goal is. `local_reward` is the
+    share of moves that lie on a shortest path, a proposal's as if executed; moves that were not made, up to the
+    limit or the goal, count as off the path, since otherwise the safest single move would score as a whole plan.
+
+    Rewards "published" (PettingLLMs): per move -0.01 (-0.1 if blocked) + d - 0.99 d', d the Manhattan distance to the
+    goal, +1 at the goal, +0.5 if no detour was made. Defect: a potential -d that is discounted pays 0.01 d for every
+    move that gets nowhere, and the sum grows with d at the start, so far goals outweigh near ones. Proposals earn it
+    as `local_reward`, as if executed. `max_return` is then an upper bound over all mazes.
+
+    An answer is invalid, and moves nothing, if a word of it is no move, or it has none or too many. A blocked move is
+    no reading error: the moves stop there.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    n_agents: int | None = None
+    """2 to 16: one executor, the others planners who see the proposals before theirs."""
+    max_turns: int = 4
+
+    name = "plan_path"
+    pocket = "plan_path"
+    moves_are_wrong = 0.25
+    """How often a move of `demonstrate` is drawn at random."""
+    hints_are_copied = 0.5
+    """How often `demonstrate` repeats the last proposal instead of thinking for itself."""
+
+    def __post_init__(self):
+        if self.size not in SIZES and not (type(self.size) is int and 3 <= self.size <= LARGEST_POCKET):
+            raise ValueError(f"plan_path: size={self.size!r}; use 'pocket', 'full', or 3 to {LARGEST_POCKET}")
+        if self.rewards not in ("ours", "published"):
+            raise ValueError(f"plan_path: rewards={self.rewards!r}; use 'ours' or 'published'")
+        if self.n_agents is not None and (self.single_agent or not 2 <= self.n_agents <= 16):
+            raise ValueError(f"plan_path: n_agents={self.n_agents}; use 2 to 16, or single_agent=True alone")
+        if self.max_turns < 1:
+            raise ValueError(f"plan_path: max_turns={self.max_turns}; an agent needs at least one turn")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        if self.single_agent:
+            return ("solo",)
+        planners = (self.n_agents or 2) - 1
+        return (*(["planner"] if planners == 1 else [f"planner_{i + 1}" for i in range(planners)]), "executor")
+
+    @property
+    def side(self) -> int:
+        return SIZES.get(self.size, self.size)
+
+    @property
+    def limit(self) -> int:
+        """Moves in one answer."""
+        return 20 if self.size == "full" else 4
+
+    @property
+    def max_tokens(self) -> int:
+        return 512 if self.size == "full" else self.limit + 2
+
+    @property
+    def max_return(self) -> float:
+        if self.rewards == "ours":
+            return 2.0
+        farthest = 2 * (self.side - 1)
+        return farthest + 1.5 + 0.01 * farthest * self.limit * self.max_turns
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        cells = [word((column, row)) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET)]
+        return (*MOVES, "walls", "goal", "at", "hint", "none", *DUTY, *cells)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different mazes; the first ones of a longer list are those of a shorter one."""
+        if split not in ("train", "test"):
+            raise ValueError(f"plan_path: split={split!r}; use 'train' or 'test'")
+        rng, found = random.Random(f"plan_path {self.side} {split} {seed}"), {}
+        for _ in range(1000 * n):
+            if len(found) == n:
+                break
+            task = self._draw(rng, split)
+            if task is not None:
+                found.setdefault(task.id, task)
+        if len(found) < n:
+            raise EnvError(
+                f"plan_path: only {len(found)} of {n} different {self.side}x{self.side} mazes; ask for fewer"
+            )
+        return list(found.values())
+
+    def _draw(self, rng: random.Random, split: str) -> Task | None:
+        """One random maze, or `None` if it is of the other split, unsolvable, or too short or long to be fun."""
+        cells = [(column, row) for row in range(self.side) for column in range(self.side)]
+        walls = [cell for cell in cells if rng.random() < DENSITY]
+        start, goal = rng.sample(cells, 2)
+        layout = f"{self.side} {' '.join(map(word, walls))}"
+        if start in walls or goal in walls or (_digest(layout) % TEST_SHARE == 0) != (split == "test"):
+            return None
+        away = distances(Maze(self.side, frozenset(walls), start, goal)).get(start, 0)
+        if not SHORTEST <= away <= self.limit * self.max_turns:
+            return None
+        data = {"size": self.side, "walls": [word(cell) for cell in walls], "start": word(start), "goal": word(goal)}
+        return Task(f"{split}-{_digest(f'{layout} {start} {goal}'):016x}", data)
+
+    def start(self, task: Task) -> State:
+        data = task.data
+        walls = frozenset(map(cell_of, data["walls"]))
+        maze = Maze(data["size"], walls, cell_of(data["start"]), cell_of(data["goal"]))
+        if maze.start == maze.goal or maze.start not in distances(maze):
+            raise EnvError(f"plan_path: task {task.id!r} has no path from {data['start']} to {data['goal']}")
+        return State(maze, maze.start)
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return () if state.done else (self.agents[len(state.hints)],)
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        maze, duty = state.maze, agent.split("_")[0]
+        walls = " ".join(word(cell) for cell in sorted(maze.walls, key=lambda cell: cell[::-1]))
+        hints = ["none" if moves is None else " ".join(moves) for moves in state.hints]
+        if self.size != "full":
+            told = "".join(f" hint {moves}" for moves in hints)
+            text = f"walls {walls} goal {word(maze.goal)}{told} at {word(state.at)} {duty}"
+            return [{"role": "user", "content": " ".join(text.split())}]
+        told = "".join(f"\nProposal {i + 1}: {moves}." for i, moves in enumerate(hints))
+        rules = f"{RULES} {DUTY[duty]} {ANSWER.format(limit=self.limit)}"
+        where = f"The grid is {maze.size} by {maze.size}. Walls: {walls or 'none'}."
+        text = f"{where} You are at {word(state.at)}, the goal is {word(maze.goal)}.{told}"
+        return [{"role": "system", "content": rules}, {"role": "user", "content": text}]
+
+    def read(self, text: str) -> tuple[str, ...] | None:
+        """The moves of an answer (full size: of its last `<moves>` tag), or `None` if it cannot be read."""
+        if self.size == "full":
+            tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
+            text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
+        moves = tuple(LONG.get(name, name) for name in text.split())
+        return moves if 1 <= len(moves) <= self.limit and all(move in MOVES for move in moves) else None
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        (agent,) = self.acting(state)
+        moves = self.read(actions[agent])
+        path = walk(state.maze, state.at, moves or ())
+        team, local = self._ours(state, path, moves) if self.rewards == "ours" else self._published(state, path, moves)
+        if agent != self.agents[-1]:
+            team, after, success = 0.0, State(**(vars(state) | {"hints": (*state.hints, moves)})), False
+        else:
+            success, turn = path[-1] == state.maze.goal, state.turn + 1
+            done = success or turn == self.max_turns
+            after = State(state.maze, path[-1], (), turn, state.moved + len(path) - 1, done)
+        return Step(after, team, {agent: local}, {agent: moves is not None}, success, after.done)
+
+    def _ours(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
+        away = distances(state.maze)
+        good = sum(away[cell] < away[before] for before, cell in pairwise(path))
+        progress = (away[state.at] - away[path[-1]]) / away[state.maze.start]
+        asked = max(len(moves or ()), min(self.limit, away[state.at]))
+        return progress + (path[-1] == state.maze.goal), good / asked
+
+    def _published(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
+        goal = state.maze.goal
+        gaps = [abs(cell[0] - goal[0]) + abs(cell[1] - goal[1]) for cell in path]
+        reward = sum(-0.01 + gap - 0.99 * after for gap, after in pairwise(gaps))
+        if path[-1] == goal:
+            reward += 1.5 if state.moved + len(path) - 1 == distances(state.maze)[state.maze.start] else 1.0
+        elif moves and len(moves) >= len(path):
+            reward += -0.1 + 0.01 * gaps[-1]
+        return reward, reward
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer to learn from, imperfect on purpose: wrong moves, and hints that are copied unread."""
+        hints = [moves for moves in state.hints if moves]
+        if hints and rng.random() < self.hints_are_copied:
+            moves = hints[-1]
+        else:
+            away, path, moves = distances(state.maze), [state.at], ()
+            while len(moves) < self.limit and path[-1] != state.maze.goal:
+                good = [move for move in MOVES if away[state.maze.after(path[-1], move)] < away[path[-1]]]
+                moves += (rng.choice(list(MOVES) if rng.random() < self.moves_are_wrong else good),)
+                path.append(state.maze.after(path[-1], moves[-1]))
+        return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
