@@ -46,14 +46,14 @@ ROLLOUT = {
     "task": _identity("task id"),
     "episode": _identity("one environment instance played to its end (in a tree or joint plan: the whole tree)"),
     "node": _identity("the decision point at which this row's candidates were drawn"),
-    "parent": _identity("the action that led to the node: `node.i`, or `node.i-j` when several acted; empty at the start"),
+    "parent": _identity("the action that led to the node: `node.i`, `node.i-j` when several acted; empty at the start"),
     "turn": _identity("turns this agent had before on this path, from 0"),
     "depth": _identity("environment steps before on this path, from 0"),
     "agent": _identity("role name"),
     "policy": _identity("whose weights spoke"),
     "candidate": _identity("index among the candidates of the node, from 0"),
     "kept": _flag("did the state move on through this candidate (in a full joint tree: every branch)"),
-    "joint": _number("joint actions this completion took part in; 1 except under joint(mode='cross')"),
+    "action": _identity("the joint action it was scored in, as `parent` names it; `*`: every candidate of that agent"),
     "probe": _flag("a continuation played only to value a candidate, tree(follow=m); never trained on"),
     "prompt": _sampled("the prompt as text, for people"),
     "completion": _sampled("the completion as text, for people"),
@@ -89,7 +89,6 @@ DEFAULTS = {
     "candidate": 0,
     "valid": True,
     "local_reward": 0.0,
-    "joint": 1,
     "probe": False,
     "parent": "",
 }
@@ -152,19 +151,47 @@ def forbid(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:
 def column(turns: pd.DataFrame, name: str) -> pd.Series:
     """A column, or its documented default where a hand-typed table leaves an optional one out.
 
-    `node` is then one per (episode, turn, agent) and `depth` their rank within the episode, turns first, agents by
-    name: each call is a step of its own. Agents that acted together need the `depth` column to say so.
+    `depth` is then the rank of (turn, agent name) within the episode: each call is an environment step of its own;
+    `node` is one per (episode, depth). Agents that acted together need `depth` or `node` to say so.
     """
     if name in turns.columns:
         return turns[name]
     if name in DEFAULTS:
         return pd.Series(DEFAULTS[name], index=turns.index, name=name)
-    if name not in ("node", "depth"):
-        require(turns, [name], "mas_lab")
-    keys = [turns[key] for key in ("turn", "agent") if key in turns.columns]
-    if "turn" not in turns.columns:
-        keys = [pd.Series(range(len(turns)), index=turns.index)]
-    calls = pd.Series(list(zip(*keys, strict=True)), index=turns.index)
     if name == "depth":
-        return calls.groupby(turns["episode"]).rank(method="dense").astype(int).sub(1).rename("depth")
-    return pd.Series([f"{e}{c}" for e, c in zip(turns["episode"], calls, strict=True)], index=turns.index, name="node")
+        by = [key for key in ("turn", "agent") if key in turns.columns]
+        calls = turns.groupby(by).ngroup() if "turn" in by else pd.Series(range(len(turns)), index=turns.index)
+        return calls.groupby(column(turns, "episode")).rank(method="dense").astype(int).sub(1).rename("depth")
+    if name == "node":
+        places = zip(column(turns, "episode"), column(turns, "depth"), strict=True)
+        return pd.Series([f"{episode}/{depth}" for episode, depth in places], index=turns.index, name="node")
+    if name == "action":
+        return _actions(turns)
+    require(turns, [name], "mas_lab")
+    return turns[name]
+
+
+def _actions(turns: pd.DataFrame) -> pd.Series:
+    """`node.i`, or `node.i-i` where several agents acted; `node.i-*` if the parents show that all combinations were.
+
+    The acting order of hand-typed rows is the order in which their agents first stand in the table, by index.
+    """
+    rows = pd.DataFrame({name: column(turns, name) for name in ("node", "candidate")})
+    agents = turns["agent"] if "agent" in turns.columns else pd.Series("", index=turns.index)
+    seat_of = {agent: seat for seat, agent in enumerate(dict.fromkeys(agents.sort_index()))}
+    seats = agents.map(seat_of).groupby(rows["node"]).rank(method="dense").astype(int) - 1
+    together = seats.groupby(rows["node"]).transform("max") + 1
+    branches = column(turns, "parent").str.rpartition(".")[2].str.split("-")
+    crossed = branches.map(lambda branch: len(set(branch)) > 1).any()
+
+    def name(node: str, candidate: int, seat: int, n: int) -> str:
+        places = ["*" if crossed and other != seat else str(candidate) for other in range(n)]
+        return f"{node}.{'-'.join(places)}"
+
+    named = [name(*row) for row in zip(rows["node"], rows["candidate"], seats, together, strict=True)]
+    return pd.Series(named, index=turns.index, name="action")
+
+
+def trained(turns: pd.DataFrame) -> pd.Series:
+    """Which rows belong to the batch: all but the continuations played only to value a candidate."""
+    return ~column(turns, "probe").astype(bool)

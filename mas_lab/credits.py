@@ -1,0 +1,189 @@
+"""Credits: the number by which the members of a group are compared, `table -> Series`.
+
+A credit is a frozen dataclass that prints as the code that made it. It refuses a table that it has no meaning for.
+Leaves out: whom a row is compared with (`group`) and how (`normalize`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from mas_lab.table import TableError, column, place, require
+
+Credit = Callable[[pd.DataFrame], pd.Series]
+
+
+@dataclass(frozen=True)
+class mixed:
+    """R = alpha * r_team + r_local of the row itself (AT-GRPO, arXiv 2510.11062, section 4.2)."""
+
+    alpha: float = 1.0
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        require(turns, ["team_reward"], "mixed")
+        return self.alpha * turns["team_reward"] + column(turns, "local_reward")
+
+
+@dataclass(frozen=True)
+class episode_return:
+    """The sum of `team_reward` over the kept steps of the row's episode, a joint step once.
+
+    `invalid` is subtracted from a row that the environment did not understand, and from no other row of its episode
+    (Dr. MAS, arXiv 2602.08847: 0.1 for math, 0.01 for search). `of=mixed(alpha)` sums alpha * r_team + r_local instead.
+    """
+
+    invalid: float = 0.0
+    of: mixed | None = None
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        require(turns, ["episode", "team_reward"], "episode_return")
+        rows = turns.assign(**{name: column(turns, name) for name in ("depth", "kept", "local_reward", "valid")})
+        kept = rows[rows["kept"].astype(bool)]
+        steps = _joint_steps(kept)
+        total = steps.groupby("episode")["team_reward"].sum()
+        if self.of is not None:
+            local = kept.sort_values("local_reward").groupby("episode")["local_reward"].sum()
+            total = self.of.alpha * total + local
+        earned = rows["episode"].map(total).fillna(0.0)
+        return earned - self.invalid * ~rows["valid"].astype(bool)
+
+
+def _joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
+    """One row per environment step of each episode, in order; refuses a table in which an episode branches."""
+    key = ["episode", "depth"]
+    twice = kept.duplicated([*key, *(["agent"] if "agent" in kept.columns else [])])
+    if twice.any():
+        raise TableError(
+            f"{credit}: several kept actions at {place(kept[twice].iloc[0])}: the episode branches there, "
+            "so it has no single return; use return_to_go() for a joint tree, mixed() for a tree of candidates"
+        )
+    spread = kept.groupby(key)["team_reward"].transform("nunique") > 1
+    if spread.any():
+        raise TableError(
+            f"{credit}: agents that acted together disagree on team_reward at {place(kept[spread].iloc[0])}; "
+            "tree() scores each of them against the others' choices: use mixed()"
+        )
+    return kept.drop_duplicates(key).sort_values(key)
+
+
+@dataclass(frozen=True)
+class return_to_go:
+    """R = r + gamma * mean(returns of the joint actions that follow) (MAGRPO, arXiv 2508.04652, section 4).
+
+    Wants a joint tree with every branch kept, or a plain chain. A completion that took part in several joint actions
+    (`joint(mode="cross")`) gets the mean over them; a branch that ended adds 0.
+    """
+
+    gamma: float = 1.0
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        require(turns, ["team_reward"], "return_to_go")
+        kept = column(turns, "kept").astype(bool)
+        if not kept.all():
+            raise TableError(
+                f"return_to_go: a candidate that the state did not follow, at {place(turns[~kept].iloc[0])}, has no "
+                "return; roll out with joint() or episodes(), or use mixed() or counterfactual() for a tree()"
+            )
+        rows = _with_parents(turns)
+        returns = rows["team_reward"].astype(float)
+        for depth in sorted(rows["depth"].unique(), reverse=True):
+            children = rows["depth"] == depth
+            future = returns[children].groupby(rows.loc[children, "parent"]).mean()
+            returns = returns + self.gamma * _what_follows(rows, future[future.index != ""])
+        return returns.set_axis(turns.index)
+
+
+@dataclass(frozen=True)
+class counterfactual:
+    """R = r + mean return of the continuations that `tree(k, follow=m)` played from the candidate to the end.
+
+    Siblings then differ by what this choice changed, through later agents and turns too. When several agents act
+    together, a candidate is valued against the earlier agents' kept candidates and the later agents' first ones.
+    """
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        require(turns, ["episode", "parent", "depth", "agent", "team_reward", "probe"], "counterfactual")
+        probe = turns["probe"].astype(bool)
+        if not probe.any():
+            raise TableError(
+                "counterfactual: the table holds no continuations; roll out with tree(k, follow=m), m >= 1"
+            )
+        steps = _joint_steps(turns[probe & column(turns, "kept").astype(bool)], "counterfactual")
+        episodes = steps.groupby("episode").agg(earned=("team_reward", "sum"), parent=("parent", "first"))
+        future = episodes.groupby("parent")["earned"].mean()
+        credit = turns["team_reward"] + column(turns, "action").map(future).fillna(0.0)
+        return credit.where(~probe, turns["episode"].map(episodes["earned"]))
+
+
+def _with_parents(turns: pd.DataFrame) -> pd.DataFrame:
+    """The rows with node, parent, depth and action filled in, under a fresh index."""
+    rows = turns.assign(**{name: column(turns, name) for name in ("node", "candidate")}).reset_index(drop=True)
+    if "parent" not in turns.columns:
+        order = "depth" if "depth" in turns.columns or not {"node", "turn"} <= set(turns.columns) else "turn"
+        rows["depth"] = column(turns, order).to_numpy()
+        rows["parent"] = _chain_parents(rows)
+    elif "depth" not in turns.columns:
+        rows["depth"] = _depths(rows)
+    return rows.assign(action=column(turns if "parent" in turns.columns else rows, "action").to_numpy())
+
+
+def _chain_parents(rows: pd.DataFrame) -> pd.Series:
+    """The parents of hand-typed chains: each node follows the one before it in its episode."""
+    parents: dict[str, str] = {}
+    rows = rows.assign(action=column(rows, "action"))
+    for _, chain in rows.groupby(rows["episode"] if "episode" in rows.columns else rows["node"]):
+        before = ""
+        for (depth, name), node in chain.groupby(["depth", "node"]):
+            parents[name] = before
+            if depth < chain["depth"].max() and node["action"].nunique() > 1:
+                raise TableError(
+                    f"return_to_go: several candidates at {place(node.iloc[0])} and the episode goes on; "
+                    "the columns 'node' and 'parent' must say which of them led where"
+                )
+            before = node["action"].iloc[0]
+    return rows["node"].map(parents)
+
+
+def _depths(rows: pd.DataFrame) -> pd.Series:
+    """How many actions lie before each node, by following the parents to the start."""
+    before = dict(zip(rows["node"], rows["parent"].str.rpartition(".")[0], strict=True))
+
+    def depth(node: str) -> int:
+        steps = 0
+        while before.get(node) and steps <= len(before):
+            node, steps = before[node], steps + 1
+        return steps
+
+    return rows["node"].map(depth)
+
+
+def _what_follows(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
+    """Per row, the mean over its joint actions of their `future`, which is indexed by action (`node.i-j`)."""
+    nodes = set(rows["node"])
+    stray = [action for action in future.index if action.rpartition(".")[0] not in nodes]
+    if stray:
+        raise TableError(
+            f"return_to_go: parent {stray[0]!r} is not an action of a node in the table; "
+            "it reads 'node.i', or 'node.i-j' when several agents acted"
+        )
+    worth = rows["action"].map(future)
+    crossed = rows["action"].str.contains("*", regex=False)
+    if crossed.any():
+        worth[crossed] = _mean_over_crossed(rows[crossed], future)
+    return worth.fillna(0.0)
+
+
+def _mean_over_crossed(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
+    """`node.i-*` took part in all combinations of its candidate with the others'; one that ended counts as 0."""
+    total: dict[str, float] = {}
+    for action, worth in future.items():
+        node, _, branch = action.rpartition(".")
+        candidates = branch.split("-")
+        for seat, candidate in enumerate(candidates):
+            places = ["*"] * seat + [candidate] + ["*"] * (len(candidates) - seat - 1)
+            pattern = f"{node}.{'-'.join(places)}"
+            total[pattern] = total.get(pattern, 0.0) + worth
+    own = rows.groupby(["node", "agent"])["candidate"].transform("nunique")
+    everyone = own.groupby([rows["node"], rows["agent"]]).first().groupby("node").prod()
+    return rows["action"].map(total).fillna(0.0) / (rows["node"].map(everyone) / own)

@@ -1,0 +1,146 @@
+"""Cell 3, `normalize`: the comparison. advantage = (credit - center) / scale.
+
+The center and the scale may come from different groups, which is the whole of the Dr. MAS ablation; each unit of
+`once_per` enters their statistics once. Leaves out: what a group is (`group`) and what the advantage is for (`update`).
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.table import TableError, forbid, require, trained
+
+Center = Sequence[str] | str | None
+Scale = Sequence[str] | str | None
+
+
+def normalize(
+    turns: pd.DataFrame,
+    center: Center = None,
+    scale: Scale = None,
+    once_per: str | Mapping[str, str | None] | None = None,
+    ddof: int = 0,
+    eps: float = 1e-6,
+) -> pd.DataFrame:
+    """The table with `center`, `scale` and `advantage` added.
+
+    `center`: the mean credit over the row's `group` (default) or over another tuple of columns; "loo": the mean of the
+    others in the group; "max": the group's maximum; "none": 0.
+    `scale`: the standard deviation plus `eps`, over the `group` (default) or another tuple of columns; "none": 1.
+    `once_per`: a column, or {"center": column, "scale": column}: each of its values enters the statistics of a group
+    once, with its mean credit ("episode" makes GRPO count a trajectory once, however many turns it has).
+    `ddof`: 0 divides by n (population), 1 by n - 1.
+
+    A row gets advantage 0 if its center group is lone, or its scale group is lone or flat (max == min); never the raw
+    reward. GRPO: arXiv 2402.03300, equation 3; Dr. MAS: arXiv 2602.08847, equations 4-6; RLOO: arXiv 2402.14740.
+    """
+    require(turns, ["credit", "group"], "normalize")
+    forbid(turns, ["center", "scale", "advantage"], "normalize")
+    if ddof not in (0, 1):
+        raise ValueError(f"normalize: ddof is 0 (population) or 1 (sample), not {ddof!r}")
+    _warn_if_unlike_its_name(center, scale)
+    units = once_per if isinstance(once_per, Mapping) else {"center": once_per, "scale": once_per}
+    unknown = set(units) - {"center", "scale"}
+    if unknown:
+        raise ValueError(f"normalize: once_per has keys {sorted(unknown)}; known are 'center' and 'scale'")
+
+    baseline, lone = _center(turns, center, units.get("center"))
+    divisor, still = _scale(turns, scale, units.get("scale"), ddof, eps)
+    dead = lone | still | ~trained(turns)
+    advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
+    return turns.assign(center=baseline, scale=divisor, advantage=advantage)
+
+
+def _center(turns: pd.DataFrame, center: Center, once_per: str | None) -> tuple[pd.Series, pd.Series]:
+    """The baseline of each row, and whether its group is lone."""
+    if center == "none":
+        return pd.Series(0.0, turns.index), pd.Series(False, turns.index)
+    stats = _statistics(turns, _columns(center, ("loo", "max"), "center"), once_per)
+    lone = stats["n"] < 2
+    if center == "max":
+        return stats["max"], lone
+    if center == "loo":
+        own = stats["own"]
+        others = (stats["mean"] * stats["n"] - own) / (stats["n"] - 1).clip(lower=1)
+        return others.mask(lone, own), lone
+    return stats["mean"], lone
+
+
+def _scale(
+    turns: pd.DataFrame, scale: Scale, once_per: str | None, ddof: int, eps: float
+) -> tuple[pd.Series, pd.Series]:
+    """The divisor of each row, and whether its group is lone or flat."""
+    if scale == "none":
+        return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
+    stats = _statistics(turns, _columns(scale, (), "scale"), once_per)
+    still = (stats["n"] < 2) | (stats["max"] == stats["min"])
+    std = np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
+    return std.mask(still, 0.0) + eps, still
+
+
+def _columns(choice: Center, words: tuple[str, ...], what: str) -> list[str]:
+    if choice is None or choice in words:
+        return ["group"]
+    if isinstance(choice, str):
+        known = ", ".join(repr(word) for word in (*words, "none"))
+        raise ValueError(f"normalize: {what}={choice!r}: known are {known}, or a tuple of columns such as ('task',)")
+    return list(choice)
+
+
+def _statistics(turns: pd.DataFrame, by: list[str], once_per: str | None) -> pd.DataFrame:
+    """Per row: n, mean, min, max, sum of squared deviations of its group's units, and the mean of its `own` unit.
+
+    Values are sorted first, so that the order of the rows cannot change a bit of the result.
+    """
+    require(turns, [*by, *([once_per] if once_per else [])], "normalize")
+    rows = pd.DataFrame({"value": turns["credit"].astype(float), "group": turns.groupby(by, sort=False).ngroup()})
+    rows["unit"] = turns.groupby(once_per, sort=False).ngroup() if once_per else range(len(turns))
+    counted = rows[trained(turns)].sort_values("value")
+    units = _mean(counted, ["group", "unit"])
+    groups = units.groupby("group")["value"]
+    stats = pd.DataFrame({"n": groups.size(), "min": groups.min(), "max": groups.max()})
+    stats["mean"] = _mean(units.sort_values("value"), ["group"]).set_index("group")["value"]
+    deviations = units["value"] - units["group"].map(stats["mean"])
+    stats["squares"] = (deviations**2).sort_values().groupby(units["group"]).sum()
+    own = units.set_index(["group", "unit"])["value"]
+    per_row = stats.reindex(rows["group"]).set_axis(turns.index)
+    per_row["own"] = own.reindex(pd.MultiIndex.from_frame(rows[["group", "unit"]])).to_numpy()
+    return per_row.fillna(0.0)
+
+
+def _mean(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Means measured from the minimum, so that equal values have exactly their value as mean."""
+    low = rows.groupby(by)["value"].transform("min")
+    above = rows.assign(low=low, above=rows["value"] - low).groupby(by).agg(low=("low", "min"), above=("above", "mean"))
+    return (above["low"] + above["above"]).rename("value").reset_index()
+
+
+def _warn_if_unlike_its_name(center: Center, scale: Scale) -> None:
+    if isinstance(center, str) and center in ("loo", "max", "none") and scale is None:
+        warnings.warn(
+            f"normalize: center={center!r} divided by the group's standard deviation is neither MARLOO, MAREMAX nor "
+            "MAREINFORCE, which do not scale; pass scale='none', or name the scale's columns if you mean it",
+            stacklevel=3,
+        )
+
+
+def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
+    """A row per (group, agent): `size`, `mean`, `std` (population) of its credits, and whether it is `lone` or `flat`.
+
+    A lone or flat group has advantage 0: its rows teach nothing in this step.
+    """
+    require(turns, ["credit", "group"], "group_stats")
+    by = ["group", *(["agent"] if "agent" in turns.columns else [])]
+    credits = turns[trained(turns)].groupby(by, sort=False)["credit"]
+    stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
+    stats["lone"] = stats["size"] == 1
+    stats["flat"] = stats["low"] == stats["high"]
+    return stats.drop(columns=["low", "high"]).reset_index()
+
+
+def refuse_lone_groups(turns: pd.DataFrame, what: str) -> None:
+    """Raises `TableError` if no group of the table has two rows to compare (K = 1)."""
+    if len(turns) and (turns.groupby("group").size() < 2).all():
+        raise TableError(f"{what}: every group has a single row (K = 1), so nothing is compared; ask for two or more")
