@@ -4,9 +4,10 @@ from dataclasses import fields
 from typing import Any
 
 from mas_lab.env import Env
+from mas_lab.tasks.math import Math
 from mas_lab.tasks.plan_path import PlanPath
 
-ENVS: dict[str, type] = {env.name: env for env in (PlanPath,)}
+ENVS: dict[str, type] = {env.name: env for env in (PlanPath, Math)}
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

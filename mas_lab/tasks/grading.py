@@ -1,0 +1,120 @@
+"""Are two mathematical answers the same? Plain numbers exactly, everything else by `math-verify`.
+
+`math-verify` runs in a child process: its own time limit needs the main thread's alarm, which `env.step` does not have
+(rollouts step in threads), and an answer such as 9^(9^9) would otherwise stop the whole program. One child serves all
+callers and is replaced when it had to be killed. Leaves out: finding the answer in a text, but for `last_boxed`.
+"""
+
+import atexit
+import json
+import re
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+
+_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
+_LONGEST = 300
+"""Characters. A longer "answer" is an essay in a box and counts as wrong unread."""
+
+
+class GradingError(RuntimeError):
+    """The grader itself is broken (math-verify missing, or its process does not start): says what to install."""
+
+
+def last_boxed(text: str) -> str | None:
+    r"""What stands in the last `\boxed{…}` of `text`, braces balanced; None if there is none or it is empty."""
+    start = text.rfind(r"\boxed{")
+    if start < 0:
+        return None
+    depth, begin = 1, start + len(r"\boxed{")
+    for at in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[begin:at].strip() or None
+    return None
+
+
+def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
+    """Does `answer` mean the same as `gold`? Both in LaTeX or plain text, without a box.
+
+    An answer that cannot be graded within `timeout_s` seconds is not the same. Raises `GradingError`.
+    """
+    numbers = _number(answer), _number(gold)
+    if None not in numbers:
+        return numbers[0] == numbers[1]
+    if len(answer) > _LONGEST:
+        return False
+    return _grader.ask(answer, gold, timeout_s)
+
+
+def _number(text: str) -> Fraction | None:
+    text = text.strip().strip("$").strip()
+    if len(text) > _LONGEST or not _NUMBER.fullmatch(text) or ("." in text and "/" in text):
+        return None
+    numerator, _, denominator = text.replace(",", "").partition("/")
+    return None if denominator and int(denominator) == 0 else Fraction(numerator) / int(denominator or 1)
+
+
+class _Grader:
+    """A child Python that answers one JSON line per question; started at the first question."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen | None = None
+
+    def ask(self, answer: str, gold: str, timeout_s: float) -> bool:
+        with self._lock:
+            child = self._start() if self._child is None or self._child.poll() is not None else self._child
+            timer = threading.Timer(timeout_s, child.kill)
+            timer.start()
+            try:
+                child.stdin.write(json.dumps([answer, gold]) + "\n")
+                child.stdin.flush()
+                line = child.stdout.readline()
+            except BrokenPipeError:
+                line = ""
+            finally:
+                timer.cancel()
+            if not line:  # killed at the time limit, or died on this answer
+                self.close()
+                return False
+            return json.loads(line)
+
+    def _start(self) -> subprocess.Popen:
+        command = [sys.executable, "-P", __file__]  # -P: `import math` there must not find the task of that name
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        if self._child.stdout.readline().strip() != '"ready"':
+            self.close()
+            raise GradingError(
+                "answers that are not plain numbers need math-verify: pip install math-verify[antlr4_13_2]"
+            )
+        atexit.register(self.close)
+        return self._child
+
+    def close(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+
+
+_grader = _Grader()
+
+
+def _serve() -> None:
+    """The child's loop: read `[answer, gold]`, write true or false."""
+    from math_verify import parse, verify
+
+    answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not break the protocol
+    print('"ready"', file=answers, flush=True)
+    for line in sys.stdin:
+        answer, gold = json.loads(line)
+        read = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
+        print(json.dumps(bool(verify(*read, timeout_seconds=None))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,319 @@
+r"""Math by solver and verifier (Dr. MAS, arXiv 2602.08847): one answers, the other approves or sends back.
+
+With `fixer=True` a third role is called only after a rejection: the agent whose gradient a global baseline inflates.
+Pocket: chains of digits with + - *, read from left to right, mod 10; full: word problems for an instruction model,
+answers in `\boxed{}`. Leaves out: how two answers are compared (`grading`), how files are read (`rows`).
+"""
+
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks.grading import last_boxed, same_answer
+from mas_lab.tasks.rows import Row, check_split, content_id, draw, sample_rows
+
+CHAIN = 5
+"""Digits in a pocket problem."""
+OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
+VERDICTS = {"approve": True, "reject": False}
+FORMAT, MATCH = 0.2, 0.8
+"""What a solver earns locally for an answer that can be read, and for one that is right."""
+
+DUTY = {
+    "solver": "You are the solver. Reason step by step, then put only the final answer in \\boxed{}.",
+    "verifier": "You are the verifier. Check the current answer step by step, then end with exactly one of "
+    "<verdict>approve</verdict> or <verdict>reject</verdict>.",
+    "fixer": "You are the fixer. The current answer was rejected. Find the mistake, then put only the corrected "
+    "final answer in \\boxed{}.",
+    "solo": "Reason step by step, then put only the final answer in \\boxed{}.",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """One turn: `answer` of a solver or fixer (None: unreadable); `approved` by a verifier (None: not its turn)."""
+
+    agent: str
+    text: str
+    answer: str | None = None
+    approved: bool | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    problem: str
+    gold: str
+    said: tuple[Said, ...] = ()
+    done: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """Verdicts so far."""
+        return sum(turn.approved is not None for turn in self.said)
+
+    @property
+    def answers(self) -> list[str | None]:
+        return [turn.answer for turn in self.said if turn.approved is None]
+
+    @property
+    def rejected(self) -> list[str | None]:
+        """The answers that a verifier sent back, oldest first."""
+        return [self.said[i - 1].answer for i, turn in enumerate(self.said) if turn.approved is False]
+
+
+def value(chain: str) -> int:
+    """The value of a pocket problem, read from left to right, mod 10: `3 + 4 * 2` gives 4."""
+    first, *rest = chain.split()
+    total = int(first)
+    for operation, digit in zip(rest[::2], rest[1::2], strict=True):
+        total = OPERATIONS[operation](total, int(digit)) % 10
+    return total
+
+
+def problem_and_answer(row: Row) -> tuple[str, str]:
+    r"""Reads the usual columns: `problem` or `question`, and `answer` or `solution`. A worked answer counts by what
+    follows its `####` (GSM8K) or stands in its last `\boxed{}` (MATH)."""
+    problem = next((row[name] for name in ("problem", "question") if row.get(name)), None)
+    worked = next((str(row[name]) for name in ("answer", "solution") if row.get(name) is not None), None)
+    if problem is None or worked is None:
+        raise EnvError(f"math: a row needs problem|question and answer|solution, this one has {sorted(row)}")
+    return problem.strip(), last_boxed(worked) or worked.rpartition("####")[2].strip()
+
+
+@dataclass(frozen=True)
+class Math:
+    """Solver, then verifier, for up to `max_turns` rounds; with `fixer=True`: solver, verifier, and after each
+    rejection fixer, verifier. The episode ends at an approval or after the last round's verdict, and the last answer
+    counts: `team_reward` 1 or 0 arrives at that step alone, so `max_return` = 1. Drafts and earlier verdicts earn 0.
+
+    `local_reward`: solver and fixer 0.2 for an answer that can be read + 0.8 for a right one; verifier 1 if its
+    verdict agrees with the truth. An unreadable verdict is invalid, earns 0 and sends the answer back.
+    What an invalid output costs is the recipe's matter: `episode_return(invalid=Math.invalid_penalty)`.
+
+    Rewards "published" differ in the verdict, as released: the word "approve" in its place anywhere approves, even
+    beside a "reject", and an unreadable verdict approves. Defect: a verifier that babbles lets everything pass.
+
+    With `n_agents` above 2 (3 with a fixer) there are several solvers: in each round they speak in turn, each sees
+    the answers before its own, and the last one's is judged. With a fixer they speak in the first round only.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    n_agents: int | None = None
+    """2 to 16: one verifier, with `fixer` one fixer, the others solvers."""
+    fixer: bool = False
+    max_turns: int = 3
+    data: str | None = None
+    """Full size: a JSONL file, a data set for `datasets.load_dataset` (`path` or `path:configuration`), or
+    `reasoning_gym:<task>`; by default `reasoning_gym:gsm_symbolic`."""
+
+    name = "math"
+    pocket = "math"
+    max_return = 1.0
+    invalid_penalty = 0.1
+    """What Dr. MAS subtracts from the return of an invalid output."""
+    works = {"solver": 0.4, "verifier": 0.5, "fixer": 0.15, "solo": 0.4}
+    """How often `demonstrate` writes the running values out, by role."""
+    slips = 0.06
+    """How often one of those values is wrong."""
+    guesses = 0.25
+    """How often an answer without working is right."""
+    trusts = 0.75
+    """How often a verdict without working approves."""
+
+    def __post_init__(self):
+        if self.size not in ("pocket", "full") and not (type(self.size) is int and 2 <= self.size <= 9):
+            raise ValueError(f"math: size={self.size!r}; use 'pocket', 'full', or 2 to 9 digits")
+        if self.rewards not in ("ours", "published"):
+            raise ValueError(f"math: rewards={self.rewards!r}; use 'ours' or 'published'")
+        fewest = 3 if self.fixer else 2
+        if self.n_agents is not None and (self.single_agent or not fewest <= self.n_agents <= 16):
+            raise ValueError(f"math: n_agents={self.n_agents}; use {fewest} to 16, or single_agent=True alone")
+        if self.single_agent and self.fixer:
+            raise ValueError("math: fixer=True needs a team; leave single_agent out")
+        if self.max_turns < 1:
+            raise ValueError(f"math: max_turns={self.max_turns}; an agent needs at least one turn")
+        if self.data and self.size != "full":
+            raise ValueError(f"math: data={self.data!r} is for size='full'; pocket problems are generated")
+
+    @property
+    def solvers(self) -> tuple[str, ...]:
+        if self.single_agent:
+            return ("solo",)
+        others = 2 if self.fixer else 1
+        count = (self.n_agents or others + 1) - others
+        return ("solver",) if count == 1 else tuple(f"solver_{i + 1}" for i in range(count))
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        if self.single_agent:
+            return self.solvers
+        return (*self.solvers, "verifier", *(["fixer"] if self.fixer else []))
+
+    @property
+    def max_tokens(self) -> int:
+        return 1024 if self.size == "full" else self.digits + 3
+
+    @property
+    def digits(self) -> int:
+        return self.size if type(self.size) is int else CHAIN
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        return (*"0123456789", *OPERATIONS, "solve", "check", "fix", "others", "tried", "answer", "none", *VERDICTS)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different problems; the first ones of a longer list are those of a shorter one."""
+        check_split(split, "math")
+        if self.size != "full":
+            rng = random.Random(f"math {self.digits} {split} {seed}")
+            pairs = [(text, str(value(text))) for text in draw(self._chains(rng), n, split, "math")]
+        elif (self.data or "reasoning_gym:").startswith("reasoning_gym:"):
+            pairs = _generated((self.data or "").partition(":")[2] or "gsm_symbolic", n, split, seed)
+        else:
+            rows = sample_rows(self.data, n, split, seed, key=lambda row: problem_and_answer(row)[0], env="math")
+            pairs = [problem_and_answer(row) for row in rows]
+        return [Task(f"math-{content_id(problem)}", {"problem": problem, "gold": gold}) for problem, gold in pairs]
+
+    def _chains(self, rng: random.Random) -> Iterator[str]:
+        while True:
+            digits = [str(rng.randrange(10)) for _ in range(self.digits)]
+            yield " ".join([digits[0], *(f"{rng.choice([*OPERATIONS])} {digit}" for digit in digits[1:])])
+
+    def start(self, task: Task) -> State:
+        return State(task.data["problem"], task.data["gold"])
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        if state.done:
+            return ()
+        last = state.said[-1].agent if state.said else None
+        if last is None or (last == "verifier" and not self.fixer):
+            return self.solvers[:1]
+        if last == "verifier":
+            return ("fixer",)
+        if last in self.solvers[:-1]:
+            return (self.solvers[self.solvers.index(last) + 1],)
+        return ("verifier",)
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        role = agent.split("_")[0]
+        if self.size != "full":
+            return [{"role": "user", "content": self._pocket_prompt(state, role)}]
+        work = "\n\n".join(f"{turn.agent} wrote:\n{turn.text}" for turn in state.said)
+        content = state.problem + (f"\n\nWork so far:\n\n{work}" if work else "")
+        if role == "verifier":
+            content += f"\n\nCurrent answer: {state.answers[-1] or 'none that can be read'}"
+        return [{"role": "system", "content": DUTY[role]}, {"role": "user", "content": content}]
+
+    def _pocket_prompt(self, state: State, role: str) -> str:
+        """`check 3 + 4 answer 8`, or `solve 3 + 4 tried 8 others 7`: tried was sent back, others is this round's."""
+        if role == "verifier":
+            return f"check {state.problem} answer {state.answers[-1] or 'none'}"
+        begin = max((i + 1 for i, turn in enumerate(state.said) if turn.approved is not None), default=0)
+        listed = {"tried": state.rejected, "others": [turn.answer for turn in state.said[begin:]]}
+        told = [
+            f"{name} {' '.join(answer or 'none' for answer in answers)}" for name, answers in listed.items() if answers
+        ]
+        return " ".join(["fix" if role == "fixer" else "solve", state.problem, *told])
+
+    def read_answer(self, text: str) -> str | None:
+        r"""The answer, or None if it cannot be read. Pocket: running values if any, then `answer 7`, and no more."""
+        if self.size == "full":
+            return last_boxed(text)
+        *working, mark, digit = text.split() if len(text.split()) > 1 else ("", "", "")
+        return digit if mark == "answer" and all(map(_is_digit, [*working, digit])) else None
+
+    def read_verdict(self, text: str) -> bool | None:
+        """True: approved, False: sent back, None: unreadable. Pocket: running values if any, then one verdict."""
+        if self.size == "full":
+            found = re.findall(r"<verdict>\s*(approve|reject)\s*</verdict>", text)
+        else:
+            found = [word for word in text.split() if not _is_digit(word)]
+            found = found if self.rewards == "published" or text.split()[-1:] == found else []
+        if self.rewards == "published":
+            return True if "approve" in found else False if "reject" in found else None
+        return VERDICTS.get(found[0]) if len(found) == 1 else None
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        (agent,) = self.acting(state)
+        return (self._judge if agent == "verifier" else self._answer)(state, agent, actions[agent])
+
+    def _answer(self, state: State, agent: str, text: str) -> Step:
+        answer = self.read_answer(text)
+        right = _right(answer, state.gold)
+        after = replace(state, said=(*state.said, Said(agent, text, answer=answer)), done=self.single_agent)
+        success = right and self.single_agent
+        local = FORMAT * (answer is not None) + MATCH * right
+        return Step(after, float(success), {agent: local}, {agent: answer is not None}, success, after.done)
+
+    def _judge(self, state: State, agent: str, text: str) -> Step:
+        verdict = self.read_verdict(text)
+        approved = self.rewards == "published" if verdict is None else verdict
+        right = _right(state.answers[-1], state.gold)
+        said = (*state.said, Said(agent, text, approved=approved))
+        done = approved or state.rounds + 1 >= self.max_turns
+        local = float(verdict is not None and verdict == right)
+        success = done and right
+        after = replace(state, said=said, done=done)
+        return Step(after, float(success), {agent: local}, {agent: verdict is not None}, success, done)
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer to learn from, imperfect on purpose: guesses, slips in the working, hasty approvals.
+
+        Full size: the right form around the right answer, or around one that is wrong half the time.
+        """
+        role = agent.split("_")[0]
+        if self.size == "full":
+            approve = rng.random() < self.trusts
+            answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
+            verdict = f"<verdict>{'approve' if approve else 'reject'}</verdict>"
+            return verdict if role == "verifier" else f"\\boxed{{{answer}}}"
+        values, working = self._working(state.problem, rng), rng.random() < self.works[role]
+        if not working and rng.random() >= self.guesses:
+            values[-1] = rng.randrange(10)
+        shown = " ".join(map(str, values)) + " " if working else ""
+        if role != "verifier":
+            return f"{shown}answer {values[-1]}"
+        approve = str(values[-1]) == state.answers[-1] if working else rng.random() < self.trusts
+        return shown + ("approve" if approve else "reject")
+
+    def _working(self, problem: str, rng: random.Random) -> list[int]:
+        """The running values, with slips that the later values carry on."""
+        first, *rest = problem.split()
+        values = [int(first)]
+        for operation, digit in zip(rest[::2], rest[1::2], strict=True):
+            right = OPERATIONS[operation](values[-1], int(digit)) % 10
+            values.append(rng.randrange(10) if rng.random() < self.slips else right)
+        return values[1:]
+
+
+def _is_digit(word: str) -> bool:
+    return len(word) == 1 and word in "0123456789"
+
+
+@lru_cache(maxsize=8192)
+def _right(answer: str | None, gold: str) -> bool:
+    return answer is not None and same_answer(answer, gold)
+
+
+def _generated(task: str, n: int, split: str, seed: int) -> list[tuple[str, str]]:
+    """`n` distinct problems of a `reasoning_gym` task that belong to `split`."""
+    try:
+        import reasoning_gym
+    except ImportError:
+        raise EnvError("math: generated word problems need reasoning-gym: pip install reasoning-gym") from None
+    number = random.Random(f"math {task} {split} {seed}").randrange(2**31)
+    golds: dict[str, str] = {}
+
+    def questions() -> Iterator[str]:
+        for entry in reasoning_gym.create_dataset(task, seed=number, size=1000 + 100 * n):
+            golds[entry["question"]] = str(entry["answer"])
+            yield entry["question"]
+
+    return [(text, golds[text]) for text in draw(questions(), n, split, "math")]

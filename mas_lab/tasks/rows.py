@@ -1,0 +1,107 @@
+"""Rows of text for the full-size tasks: a JSONL file, or anything `datasets.load_dataset` can open, in three splits.
+
+Splits are disjoint by content, not by row number: the same problem never stands in `train` and `test`, even where a
+data set holds it twice. Leaves out: what the columns mean (each task says which it reads).
+"""
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mas_lab.env import EnvError
+
+SPLITS = ("train", "val", "test")
+Row = Mapping[str, Any]
+
+
+def content_id(text: str) -> str:
+    """A short name for a text: equal texts, up to white space, have equal names."""
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:12]
+
+
+def split_of(text: str) -> str:
+    """The split that a text belongs to wherever it turns up: 80 % train, 10 % val, 10 % test."""
+    return (*["train"] * 8, "val", "test")[int(content_id(text), 16) % 10]
+
+
+def check_split(split: str, env: str) -> None:
+    if split not in SPLITS:
+        raise EnvError(f"{env}: split={split!r}; use one of {', '.join(map(repr, SPLITS))}")
+
+
+def draw(texts: Iterator[str], n: int, split: str, env: str, patience: int = 10_000) -> list[str]:
+    """The first `n` distinct texts of an endless generator that belong to `split`."""
+    drawn: dict[str, None] = {}
+    for tried, text in enumerate(texts):
+        if len(drawn) == n:
+            return list(drawn)
+        if split_of(text) == split:
+            drawn[text] = None
+        if tried > patience + 100 * n:
+            break
+    raise EnvError(f"{env}: found only {len(drawn)} distinct problems of split {split!r}, asked for {n}")
+
+
+def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
+    """`n` rows of `data` without replacement; `key(row)` is the content that decides its split. The first ones of a
+    longer list are those of a shorter one.
+
+    Raises `EnvError` if the source cannot be read or holds too few rows.
+    """
+    check_split(split, env)
+    rows = _by_split(_load(data, env), key).get(split, [])
+    if n > len(rows):
+        raise EnvError(f"{env}: {data} holds {len(rows)} rows of split {split!r}, asked for {n}")
+    return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))[:n]
+
+
+def _by_split(rows: Sequence[tuple[str | None, Row]], key: Callable[[Row], str]) -> dict[str, list[Row]]:
+    """Rows once per content. A row's own split is kept; where the same content has two, the later in SPLITS wins."""
+    named = {split for split, _ in rows} - {None}
+    home: dict[str, tuple[str, Row]] = {}
+    for own, row in rows:
+        name = content_id(key(row))
+        split = own if own and {"train", "test"} <= named else split_of(key(row))
+        if name not in home or SPLITS.index(split) > SPLITS.index(home[name][0]):
+            home[name] = (split, row)
+    splits: dict[str, list[Row]] = {}
+    for split, row in home.values():
+        splits.setdefault(split, []).append(row)
+    return splits
+
+
+@lru_cache(maxsize=8)
+def _load(data: str, env: str) -> tuple[tuple[str | None, Row], ...]:
+    """`(own split or None, row)` for every row of a JSONL file or a data set `path` or `path:configuration`."""
+    if Path(data).is_file():
+        return tuple(_read_jsonl(Path(data), env))
+    from datasets import load_dataset
+
+    path, _, configuration = data.partition(":")
+    try:
+        parts = load_dataset(path, configuration or None)
+    except Exception as error:
+        raise EnvError(f"{env}: {data!r} is neither a JSONL file nor a data set that opens: {error}") from error
+    return tuple((_own_split(split), row) for split, part in parts.items() for row in part)
+
+
+def _read_jsonl(path: Path, env: str) -> Iterator[tuple[str | None, Row]]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError("not a JSON object")
+        except ValueError as error:
+            raise EnvError(f"{env}: {path}, line {number}: {error}") from None
+        yield _own_split(row.get("split")), row
+
+
+def _own_split(name: str | None) -> str | None:
+    name = {"validation": "val", "dev": "val"}.get(name, name)
+    return name if name in SPLITS else None
