@@ -1,0 +1,27 @@
+"""Where the package's own files stand: `data/` and `notebooks/`, in a checkout or inside an installed wheel.
+
+Leaves out: what is in them, and where runs are written (`run.runs_dir`).
+"""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def data_dir() -> Path:
+    """The folder of pocket models, task files and recorded results: `data/`, or `mas_lab/_data` in a wheel."""
+    return _own("_data", "data")
+
+
+def notebooks_dir() -> Path:
+    """The folder of the notebooks: `notebooks/`, or `mas_lab/_notebooks` in a wheel."""
+    return _own("_notebooks", "notebooks")
+
+
+def _own(in_wheel: str, in_checkout: str) -> Path:
+    for folder in (PACKAGE / in_wheel, PACKAGE.parent / in_checkout):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(
+        f"mas_lab: neither {PACKAGE / in_wheel} nor {PACKAGE.parent / in_checkout} is there; reinstall the package"
+    )
