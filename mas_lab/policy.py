@@ -78,7 +78,7 @@ Loss = Callable[..., "torch.Tensor"]
 
 
 class Policy(Protocol):
-    """`name` is set by the team; `context` is the longest prompt plus completion in tokens."""
+    """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens."""
 
     name: str
     model: Any
@@ -98,4 +98,3 @@ class Policy(Protocol):
     def publish(self) -> None: ...
     def save(self, directory: Path) -> None: ...
     def load(self, directory: Path) -> None: ...
-

@@ -169,12 +169,12 @@ class _Driver:
             if len(ids) + limit > policy.context:
                 raise RolloutError(
                     f"rollout: the prompt of {_where(play.game.task, say.at, say.agent)} has {len(ids)} tokens; with "
-                    f"max_tokens={limit} it exceeds the context of policy {policy.name!r} ({policy.context} tokens)"
+                    f"max_tokens={limit} it exceeds the context of its policy ({policy.context} tokens)"
                 )
             drawn = _seed(self.seed, self.step, say.at.name, say.agent, say.candidate)
             requests.append(Request(ids, limit, sampling.temperature, drawn))
             contexts.append(
-                {"policy": policy.name, "prompt": text, "prompt_ids": list(ids), "temperature": sampling.temperature}
+                {"policy": self.team.name_of(say.agent), "prompt": text, "prompt_ids": list(ids), "temperature": sampling.temperature}
             )
         try:
             tickets = policy.engine.submit(policy, requests)

@@ -45,18 +45,40 @@ class Team(Mapping[str, Policy]):
             for agent in names:
                 if agent not in self._by_agent:
                     raise ValueError(f"Team: {what} names agent {agent!r}; the team has {list(self._by_agent)}")
-        self.policies: dict[str, Policy] = {}
-        for agents in self._by_policy().values():
-            policy = self._by_agent[agents[0]]
-            everyone = len(agents) == len(self._by_agent) > 1
-            policy.name = "shared" if everyone else "+".join(agents)
-            self.policies[policy.name] = policy
+        self._name_of = self._names()
+        self.policies = {self._name_of[agent]: policy for agent, policy in self._by_agent.items()}
 
-    def _by_policy(self) -> dict[int, list[str]]:
-        by_policy: dict[int, list[str]] = {}
+    def _names(self) -> dict[str, str]:
+        """A policy is named after the agents that it plays; "shared" if it plays them all."""
+        players: dict[int, list[str]] = {}
         for agent, policy in self._by_agent.items():
-            by_policy.setdefault(id(policy), []).append(agent)
-        return by_policy
+            players.setdefault(id(policy), []).append(agent)
+        names = {key: "shared" if len(agents) == len(self) > 1 else "+".join(agents) for key, agents in players.items()}
+        return {agent: names[id(policy)] for agent, policy in self._by_agent.items()}
+
+    def name_of(self, agent: str) -> str:
+        """The name of the policy that plays `agent`: a key of `policies`."""
+        return self._name_of[agent]
+
+    def learners(self, name: str) -> list[str]:
+        """The agents whose rows train policy `name`."""
+        return [agent for agent in self if self._name_of[agent] == name and agent not in self.frozen]
+
+    def with_sampling(self, sampling: "Sampling | Mapping[str, Sampling] | None") -> "Team":
+        """The same policies, drawn from in another way."""
+        if isinstance(sampling, Sampling):
+            sampling = dict.fromkeys(self, sampling)
+        return Team(self._by_agent, self.sampling | dict(sampling or {}), self.frozen)
+
+    def swapped(self, first: str, second: str) -> "Team":
+        """The team with the policies of two roles exchanged; the policies keep their names."""
+        others = {first: second, second: first}
+        for agent in others:
+            self[agent]  # raises where the team has no such agent
+        team = Team({agent: self[others.get(agent, agent)] for agent in self}, self.sampling, self.frozen)
+        team._name_of = {agent: self.name_of(others.get(agent, agent)) for agent in self}
+        team.policies = self.policies
+        return team
 
     @classmethod
     def shared(cls, policy: Policy, agents: Iterable[str], **settings) -> "Team":
@@ -80,5 +102,4 @@ class Team(Mapping[str, Policy]):
         return len(self._by_agent)
 
     def __repr__(self) -> str:
-        roles = ", ".join(f"{agent}: {policy.name}" for agent, policy in self._by_agent.items())
-        return f"Team({roles})"
+        return f"Team({', '.join(f'{agent}: {self.name_of(agent)}' for agent in self)})"

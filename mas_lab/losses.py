@@ -1,0 +1,90 @@
+"""Losses: per-token, `tensors -> losses_N`, minimised by `update`.
+
+N counts the completion tokens of a batch. A loss never sees padding, prompts or rows; how tokens are averaged is
+`update`'s `aggregate`. Old log-probabilities are those recorded when the tokens were sampled.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loss:
+    kl: float = 0.0
+    """Weight of the k3 estimate of KL(policy || frozen reference), exp(d) - d - 1 with d = log ref - log policy."""
+    entropy: float = 0.0
+    """Weight of an entropy bonus."""
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.kl != 0
+
+    @property
+    def needs_entropy(self) -> bool:
+        return self.entropy != 0
+
+    def regularizer(self, logprobs_N: "Tensor", entropy_N: "Tensor | None", reference_N: "Tensor | None"):
+        extra = 0.0
+        if self.needs_reference:
+            extra = extra + self.kl * k3(logprobs_N, reference_N)
+        if self.needs_entropy:
+            extra = extra - self.entropy * entropy_N
+        return extra
+
+
+def k3(logprobs_N: "Tensor", reference_N: "Tensor") -> "Tensor":
+    """An unbiased, non-negative estimate of KL(policy || reference) per token (Schulman 2020)."""
+    difference_N = reference_N - logprobs_N
+    return difference_N.exp() - difference_N - 1
+
+
+@dataclass(frozen=True)
+class clipped(_Loss):
+    """PPO's clipped surrogate: -min(rho A, clip(rho, 1 - low, 1 + high) A), rho = exp(log p - log p_old).
+
+    PPO: arXiv 1707.06347, equation 7. `high` defaults to `low`. `dual` > 1 bounds the loss of a negative advantage by
+    dual * |A| (dual clip: arXiv 1912.09729, equation 5).
+    """
+
+    low: float = 0.2
+    high: float | None = None
+    dual: float | None = None
+
+    def __post_init__(self):
+        if self.low < 0 or self._high < 0:
+            raise ValueError(f"clipped: low={self.low}, high={self.high}: a clip range is not negative")
+        if self.dual is not None and self.dual <= 1:
+            raise ValueError(f"clipped: dual={self.dual}; dual clip wants a constant above 1")
+
+    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None) -> "Tensor":
+        ratio_N = (logprobs_N - old_N).exp()
+        bounded_N = ratio_N.clamp(1 - self.low, 1 + self._high)
+        gain_N = (ratio_N * advantages_N).minimum(bounded_N * advantages_N)
+        if self.dual is not None:
+            floored_N = gain_N.maximum(self.dual * advantages_N)
+            gain_N = floored_N.where(advantages_N < 0, gain_N)
+        return -gain_N + self.regularizer(logprobs_N, entropy_N, reference_N)
+
+    def clips(self, logprobs_N, old_N, advantages_N) -> "Tensor":
+        """Which tokens the clip has taken the gradient from."""
+        ratio_N = (logprobs_N - old_N).exp()
+        over_N = (advantages_N > 0) & (ratio_N > 1 + self._high)
+        return over_N | ((advantages_N < 0) & (ratio_N < 1 - self.low))
+
+    @property
+    def _high(self) -> float:
+        return self.low if self.high is None else self.high
+
+
+@dataclass(frozen=True)
+class reinforce(_Loss):
+    """-A log p of the sampled token: no ratio, no clip (MAGRPO, arXiv 2508.04652, equation 4)."""
+
+    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None) -> "Tensor":
+        return -advantages_N * logprobs_N + self.regularizer(logprobs_N, entropy_N, reference_N)
+
+    def clips(self, logprobs_N, old_N, advantages_N) -> "Tensor":
+        return advantages_N != advantages_N

@@ -1,0 +1,123 @@
+"""Recipes: published methods and their ablations as rows of one table.
+
+A recipe says how to explore, whom to compare on which number, and how to step; `mas_lab.train` puts it to work. It is
+data: it prints, compares, saves, and changes by `replace`:
+
+    RECIPES["at_grpo"].replace(plan=tree(4), loss=clipped(0.2, high=0.28))
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mas_lab.credits import Credit, counterfactual, episode_return, mixed, return_to_go
+from mas_lab.grouping import group
+from mas_lab.losses import clipped, reinforce
+from mas_lab.normalization import Center, Scale, normalize
+from mas_lab.plans import Plan, episodes, joint, tree
+from mas_lab.policy import Loss
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One method. The fields are the arguments of the four cells."""
+
+    name: str
+    plan: Plan
+    by: tuple[str, ...]
+    credit: Credit
+    center: Center = None
+    scale: Scale = None
+    once_per: str | Mapping[str, str | None] | None = None
+    loss: Loss = clipped(0.2)  # noqa: RUF009 - a frozen value
+    aggregate: str = "token"
+    same_prompt: bool = False
+
+    def replace(self, **changes: Any) -> "Recipe":
+        return dataclasses.replace(self, **changes)
+
+    def advantages(self, turns):
+        """Cells 2 and 3: the table with credit, group, center, scale and advantage added."""
+        grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt)
+        return normalize(grouped, center=self.center, scale=self.scale, once_per=self.once_per)
+
+
+def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
+    return {recipe.name: recipe for recipe in recipes}
+
+
+TASK, TASK_AGENT, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")
+CENTER_ONCE, SCALE_ONCE = {"center": "episode", "scale": None}, {"center": None, "scale": "episode"}
+JOINT = {
+    "plan": joint(8),
+    "by": NODE,
+    "credit": return_to_go(),
+    "scale": "none",
+    "loss": reinforce(),
+    "aggregate": "sum",
+}
+
+RECIPES = _by_name(
+    # GRPO, arXiv 2402.03300: one baseline for all agents of a task. What Dr. MAS argues against.
+    Recipe("grpo", episodes(8), TASK, episode_return(), once_per="episode"),
+    # The same with every turn counted: the cell of the ablation that no paper ran.
+    Recipe("grpo_turns", episodes(8), TASK, episode_return()),
+    # Dr. MAS, arXiv 2602.08847: each agent's advantages by its own reward statistics, and the mean or std alone.
+    # Their penalty for an unreadable output is a switch of its own: credit=episode_return(invalid=0.1).
+    Recipe("dr_mas", episodes(8), TASK_AGENT, episode_return()),
+    Recipe("dr_mas_mean", episodes(8), TASK_AGENT, episode_return(), TASK_AGENT, TASK, SCALE_ONCE),
+    Recipe("dr_mas_std", episodes(8), TASK_AGENT, episode_return(), TASK, TASK_AGENT, CENTER_ONCE),
+    # Per agent, but a trajectory counts once however often the agent spoke in it.
+    Recipe("dr_mas_episodes", episodes(8), TASK_AGENT, episode_return(), once_per="episode"),
+    # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
+    Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
+    # AT-GRPO's reward under GRPO's grouping: separates what shaping does from what grouping does.
+    Recipe("grpo_mixed", episodes(8), TASK, episode_return(of=mixed()), once_per="episode"),
+    # MAGRPO, arXiv 2508.04652: joint actions of one node are compared by their joint return; and its siblings.
+    Recipe("magrpo", **JOINT),
+    Recipe("mareinforce", **JOINT, center="none"),
+    Recipe("marloo", **JOINT, center="loo"),
+    Recipe("maremax", **JOINT, center="max"),
+)
+
+
+def find(recipe: str | Recipe) -> Recipe:
+    """A recipe by name; unknown names list the known ones."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    if recipe not in RECIPES:
+        raise ValueError(f"unknown recipe {recipe!r}; known are {', '.join(RECIPES)}, or pass a Recipe of your own")
+    return RECIPES[recipe]
+
+
+PARTS = {
+    part.__name__: part
+    for part in (episodes, tree, joint, episode_return, mixed, return_to_go, counterfactual, clipped, reinforce)
+}
+
+
+def to_data(part: Any) -> Any:
+    """A recipe, plan, credit or loss as plain data; `from_data` reads it back."""
+    if dataclasses.is_dataclass(part):
+        fields = {field.name: to_data(getattr(part, field.name)) for field in dataclasses.fields(part)}
+        return {"is": type(part).__name__, **fields}
+    if isinstance(part, tuple):
+        return [to_data(one) for one in part]
+    if part is None or isinstance(part, str | int | float | bool):
+        return part
+    if isinstance(part, Mapping):
+        return {key: to_data(value) for key, value in part.items()}
+    return {"is": getattr(part, "__qualname__", type(part).__qualname__)}
+
+
+def from_data(data: Any) -> Any:
+    """What `to_data` wrote. A part that is not the kit's own cannot be made from data: the error names it."""
+    if isinstance(data, list):
+        return tuple(from_data(one) for one in data)
+    if not isinstance(data, dict) or "is" not in data:
+        return data
+    known = {**PARTS, "Recipe": Recipe}
+    if data["is"] not in known:
+        raise ValueError(f"the recipe holds {data['is']!r}, which is not part of mas_lab; build it in your own code")
+    return known[data["is"]](**{name: from_data(value) for name, value in data.items() if name != "is"})

@@ -1,0 +1,259 @@
+"""Cell 4, `update`: the optimizer steps.
+
+Every policy learns from the rows of the agents it plays, agent by agent, so that the gradient norm of each agent is
+known exactly even under shared weights. Leaves out: what a token's loss is (`losses`) and how log-probabilities are
+computed (the back end).
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.losses import clipped, k3
+from mas_lab.policy import Loss, Policy, Sample, Tokens
+from mas_lab.table import column, place, require, trained
+from mas_lab.team import Team
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+AGGREGATES = ("token", "turn", "agent", "sum")
+ROW = ["agent", "prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
+
+
+class UpdateError(RuntimeError):
+    """A loss or gradient that must not reach the optimizer: names policy, agent, task and turn."""
+
+
+Watch = Callable[[str, dict[str, float], Callable[[], pd.DataFrame]], None]
+
+
+def update(
+    team: Team,
+    turns: pd.DataFrame,
+    loss: Loss = clipped(0.2),  # noqa: B008 - a frozen value
+    aggregate: str = "token",
+    epochs: int = 1,
+    minibatches: int = 1,
+    max_norm: float | None = 1.0,
+    lr_scale: float = 1.0,
+    nonfinite: str = "raise",
+    watch: Watch | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Train every policy of `team` on the `advantage` of its rows; a row per (policy, agent, optimizer step).
+
+    `aggregate` averages the per-token losses of a policy's rows: "token", over all tokens; "turn", over rows, each the
+    mean of its tokens; "agent", 1/|Y_k| within each agent, then over agents (the papers' formula); "sum", the sum of a
+    row's tokens, over rows (MAGRPO). Rows with advantage 0 stay in the denominators.
+    `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
+    `max_norm` clips each policy's gradient. `nonfinite`: "raise", or "skip" the step and record it (`skipped`).
+    `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
+    `attribute()` computes the shares of the gradient.
+
+    Columns: `turns`, `tokens`; mean and std of `credit` as `reward_mean`, `reward_std`; `advantage_rms`; the norm of
+    the agent's gradient before clipping and what clipping left of it, `grad_norm`, `grad_norm_clipped`, and the same of
+    its policy, `policy_norm`, `policy_norm_clipped`; `entropy` per token in nats, estimated by -log p of the sampled
+    tokens; `kl` to the reference (NaN if off); `clip_fraction`, `max_ratio`; `truncated`, the share of completions that
+    ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| before the first step (NaN after it); `lr`; `skipped`, and
+    the rows that caused it, `culprits`.
+    """
+    require(turns, ROW, "update")
+    if aggregate not in AGGREGATES:
+        raise ValueError(f"update: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
+    if nonfinite not in ("raise", "skip"):
+        raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
+    rows = turns[trained(turns)].reset_index(drop=True)
+    for agent in rows["agent"].unique():
+        team[agent]  # raises where an agent has no policy
+    stats: list[dict[str, Any]] = []
+    for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
+        batches = [_Batch(name, team.policies[name], part, loss, aggregate) for name, part in parts.items()]
+        try:
+            for batch in batches:
+                batch.accumulate()
+                batch.check(nonfinite)
+                if watch is not None and not batch.broken:
+                    watch(batch.name, dict(batch.norms), batch.attribute)
+        except BaseException:
+            for batch in batches:
+                batch.policy.set_gradients(None)
+            raise
+        for batch in batches:
+            stats += batch.step(number, max_norm, lr_scale)
+    for name, policy in team.policies.items():
+        if team.learners(name):
+            policy.publish()
+    return pd.DataFrame(stats)
+
+
+def _minibatches(
+    team: Team, rows: pd.DataFrame, epochs: int, minibatches: int, seed: int
+) -> Iterator[dict[str, pd.DataFrame]]:
+    """Per optimizer step, the rows of each policy. The candidates of one node share a prompt and stay together."""
+    learning = {name: rows[rows["agent"].isin(team.learners(name))] for name in team.policies}
+    for epoch in range(epochs):
+        parts: list[dict[str, pd.DataFrame]] = [{} for _ in range(minibatches)]
+        for name, own in learning.items():
+            nodes = column(own, "node") if minibatches > 1 else pd.Series("", index=own.index)
+            order = sorted(nodes.unique())
+            random.Random(f"{seed} {epoch} {name}").shuffle(order)
+            part_of = {node: position % minibatches for position, node in enumerate(order)}
+            for part, chosen in own.groupby(nodes.map(part_of)):
+                parts[part][name] = chosen
+        yield from (part for part in parts if part)
+
+
+@dataclass
+class _Batch:
+    """One optimizer step of one policy."""
+
+    name: str
+    policy: Policy
+    rows: pd.DataFrame
+    loss: Loss
+    aggregate: str
+    norms: dict[str, float] = field(default_factory=dict)
+    tokens: dict[str, Tokens] = field(default_factory=dict)
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    broken: list[int] = field(default_factory=list)
+
+    def __post_init__(self):
+        lengths = self.rows["completion_ids"].map(len)
+        bad = (lengths == 0) | (lengths != self.rows["logprobs"].map(len)) | (self.rows["temperature"] <= 0)
+        if bad.any():
+            raise UpdateError(
+                f"update: the completion of {place(self.rows[bad].iloc[0])} is empty, has not one log-probability per "
+                "token, or was drawn at temperature 0: there is nothing to learn from"
+            )
+        weights = _token_weights(self.rows["agent"], lengths, self.aggregate)
+        inert = not (self.loss.needs_reference or self.loss.needs_entropy)
+        for agent, own in self.rows.assign(weight=weights, length=lengths).groupby("agent", sort=False):
+            # A row with advantage 0 adds exactly nothing to the gradient: it needs no pass through the model.
+            used = own[own["advantage"] != 0] if inert else own
+            self.samples[agent] = [
+                Sample(*row) for row in used[[*ROW[1:], "weight"]].itertuples(index=False, name=None)
+            ]
+
+    def accumulate(self) -> None:
+        """Leave the policy's gradient in place, and each agent's norm in `norms`."""
+        total: list[Tensor] | None = None
+        for agent, samples in self.samples.items():
+            if not samples:
+                self.norms[agent] = 0.0
+                continue
+            self.tokens[agent] = self.policy.accumulate(samples, self.loss)
+            gradients = [gradient for _, gradient in self.policy.gradients()]
+            self.norms[agent] = _norm(gradients)
+            if len(self.samples) > 1:
+                total = [gradient.clone() for gradient in gradients] if total is None else _add(total, gradients)
+                self.policy.set_gradients(None)
+        if total is not None:
+            self.policy.set_gradients(total)
+
+    def check(self, nonfinite: str) -> None:
+        """Find the rows whose loss, or whose agent's gradient, is not finite."""
+        for agent, tokens in self.tokens.items():
+            finite_N = tokens.losses_N.isfinite().cpu().numpy()
+            if finite_N.all() and np.isfinite(self.norms[agent]):
+                continue
+            rows = self.rows[self.rows["agent"] == agent]
+            owner_N = np.repeat(
+                np.arange(len(self.samples[agent])), [len(s.completion_ids) for s in self.samples[agent]]
+            )
+            culprits = np.unique(owner_N[~finite_N]) if not finite_N.all() else np.arange(len(self.samples[agent]))
+            used = rows if len(rows) == len(self.samples[agent]) else rows[rows["advantage"] != 0]
+            self.broken += used.index[culprits].tolist()
+        if self.broken:
+            self.policy.set_gradients(None)
+        if self.broken and nonfinite == "raise":
+            first = self.rows.loc[self.broken[0]]
+            raise UpdateError(
+                f"update: the loss or gradient of policy {self.name!r} is not finite; {len(self.broken)} rows caused it, "
+                f"first {place(first)}. No policy has stepped; look at their rewards and log-probabilities, or pass "
+                "nonfinite='skip' to record and skip such steps"
+            )
+
+    def attribute(self) -> pd.DataFrame:
+        """Each token's share of the gradient, before clipping."""
+        raise NotImplementedError
+
+    def step(self, number: int, max_norm: float | None, lr_scale: float) -> list[dict[str, Any]]:
+        """Clip, step, and report a row per agent."""
+        before = after = 0.0
+        if self.tokens and not self.broken:
+            before, after = self.policy.apply(max_norm, lr_scale)
+        left = after / before if before else 1.0
+        return [
+            {
+                "policy": self.name,
+                "agent": agent,
+                "optimizer_step": number,
+                **_describe(self.rows[self.rows["agent"] == agent]),
+                "grad_norm": self.norms[agent],
+                "grad_norm_clipped": self.norms[agent] * left,
+                "policy_norm": before,
+                "policy_norm_clipped": after,
+                **self._compared(agent, number == 0),
+                "lr": self.policy.lr * lr_scale,
+                "skipped": bool(self.broken),
+                "culprits": "; ".join(place(self.rows.loc[row]) for row in self.broken),
+            }
+            for agent in self.samples
+        ]
+
+    def _compared(self, agent: str, first: bool) -> dict[str, float]:
+        """What the weights now say of the tokens that were sampled."""
+        if agent not in self.tokens:
+            return {"kl": np.nan, "clip_fraction": 0.0, "max_ratio": np.nan, "mismatch": np.nan}
+        tokens, samples = self.tokens[agent], self.samples[agent]
+        new_N = tokens.logprobs_N
+        old_N = new_N.new_tensor([logprob for sample in samples for logprob in sample.logprobs])
+        advantages_N = new_N.new_tensor([sample.advantage for sample in samples for _ in sample.completion_ids])
+        ratio_N = (new_N - old_N).exp()
+        return {
+            "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
+            "clip_fraction": self.loss.clips(new_N, old_N, advantages_N).float().mean().item(),
+            "max_ratio": ratio_N.max().item(),
+            "mismatch": (ratio_N - 1).abs().max().item() if first else np.nan,
+        }
+
+
+def _token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.Series:
+    """The weight of each token of a row, so that the weighted sum of all token losses is the aggregate."""
+    if aggregate == "token":
+        return pd.Series(1.0 / lengths.sum(), index=agents.index)
+    if aggregate == "sum":
+        return pd.Series(1.0 / len(agents), index=agents.index)
+    if aggregate == "turn":
+        return 1.0 / (len(agents) * lengths)
+    spoke = agents.groupby(agents).transform("size")
+    return 1.0 / (agents.nunique() * spoke * lengths)
+
+
+def _describe(rows: pd.DataFrame) -> dict[str, Any]:
+    """What an agent's rows hold, whether or not they reached the model."""
+    tokens = rows["completion_ids"].map(len).sum()
+    credit = rows["credit"] if "credit" in rows.columns else pd.Series(np.nan, index=rows.index)
+    finish = rows["finish"] if "finish" in rows.columns else pd.Series("", index=rows.index)
+    return {
+        "turns": len(rows),
+        "tokens": int(tokens),
+        "reward_mean": credit.mean(),
+        "reward_std": credit.std(ddof=0),
+        "advantage_rms": np.sqrt((rows["advantage"] ** 2).mean()),
+        "entropy": -sum(map(sum, rows["logprobs"])) / tokens,
+        "truncated": (finish == "length").mean(),
+    }
+
+
+def _norm(gradients: list["Tensor"]) -> float:
+    return float(np.sqrt(sum(gradient.detach().double().square().sum().item() for gradient in gradients)))
+
+
+def _add(total: list["Tensor"], more: list["Tensor"]) -> list["Tensor"]:
+    return [sum_.add_(gradient) for sum_, gradient in zip(total, more, strict=True)]
