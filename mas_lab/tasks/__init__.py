@@ -6,8 +6,9 @@ from typing import Any
 from mas_lab.env import Env
 from mas_lab.tasks.math import Math
 from mas_lab.tasks.plan_path import PlanPath
+from mas_lab.tasks.tldr import TLDR
 
-ENVS: dict[str, type] = {env.name: env for env in (PlanPath, Math)}
+ENVS: dict[str, type] = {env.name: env for env in (PlanPath, Math, TLDR)}
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

@@ -1,0 +1,234 @@
+"""TLDR (MAGRPO, arXiv 2508.04652): two writers at the same time, unseen by each other: a short and a detailed summary.
+
+Pocket: four generated sentences of plain words; full: posts for an instruction model. Leaves out: what can be counted
+in a text (`wording`), how files are read (`rows`), and later turns: there is one.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks import wording
+from mas_lab.tasks.rows import Row, check_split, content_id, draw, sample_rows
+
+WHO = ("farmer", "sailor", "teacher", "doctor", "singer", "painter", "soldier", "hunter", "baker", "child")
+HOW = ("old", "young", "tall", "quiet", "proud", "poor", "happy", "clever", "lonely", "brave")
+DID = ("found", "sold", "built", "carried", "broke", "watched", "cleaned", "hid", "bought", "lost")
+WHAT = ("boat", "clock", "lamp", "chair", "violin", "basket", "letter", "map", "bell", "wagon")
+WHERE = ("river", "market", "forest", "harbor", "castle", "garden", "tower", "village", "beach", "bridge")
+WORDS = (*WHO, *HOW, *DID, *WHAT, *WHERE)
+SENTENCES = 4
+POCKET_TRANSITIONS = [phrases[0] for phrases in wording.TRANSITIONS.values() if " " not in phrases[0]]
+
+MARKER = "|||"
+"""Separates the two summaries where one agent writes both."""
+DUTY = {
+    "short": "Summarize the text in one or two sentences, {least} to {most} words. Somebody else writes a detailed "
+    "summary of the same text, two to three times as long as yours. Keep to what the text says.",
+    "detailed": "Write a detailed summary of the text, {least} to {most} words. Somebody else writes a short one; "
+    "yours should be two to three times as long, with twice as many different words, and lead from point to point "
+    "(therefore, however, for example). Keep to what the text says.",
+    "solo": "Write two summaries of the text, {least} to {most} words each: first a short one, then the line ||| and "
+    "then a detailed one, two to three times as long, with twice as many different words, which leads from point to "
+    "point (therefore, however, for example). Keep to what the text says.",
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the reward wants of one size: words per summary, the Jaccard overlap that is enough, faithfulness."""
+
+    least: int
+    most: int
+    overlap: float
+    precise: float
+    dense: float
+
+
+POCKET_SCALE = Scale(least=4, most=32, overlap=0.2, precise=1.0, dense=0.4)
+FULL_SCALE = Scale(least=8, most=256, overlap=0.03, precise=0.5, dense=0.3)
+
+
+@dataclass(frozen=True)
+class State:
+    source: str
+    done: bool = False
+
+
+def post(row: Row) -> str:
+    """Reads the usual columns: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
+    if row.get("post"):
+        return "\n".join(part.strip() for part in (row.get("title"), row["post"]) if part)
+    text = row.get("prompt") or row.get("text")
+    if not text:
+        raise EnvError(f"tldr: a row needs post, prompt or text, this one has {sorted(row)}")
+    return re.sub(r"\s*TL;?DR:?\s*$", "", text, flags=re.IGNORECASE).strip()
+
+
+@dataclass(frozen=True)
+class TLDR:
+    """Both write at once, then the episode ends. One joint reward of at most 3, gated: a part that fails shuts off
+    those after it.
+
+    1. both lengths in range: 0.5
+    2. length detailed / short in [1.6, 3.2]: 1, falling to 0 at 1.1 and 5.0
+    3. different words detailed / short at least 2: 0.5, falling to 0 at 1.3
+    4. 0.4 * style + 0.6 * min(J, enough) / enough. J: Jaccard of the content words; style: 0.4 for the first of 12
+       categories of transitions in the detailed summary and 0.05 for each more
+
+    Rewards "ours": lengths are in words; transitions are whole words that lead on to something from the text; J counts
+    content words of the text alone; and the sum is multiplied by the faithfulness of the less faithful summary
+    (`wording.faithfulness`): content words that the text does not have, repetition and filler cost.
+
+    Rewards "published" (CoMLRL's formula, with our word lists): no text is read. Its holes, each scored in the tests:
+    invented words with a tail of transition words score 2.9 of 3; a summary of another text scores like one of this;
+    "masonry" counts as "so"; length is in characters, so one endless word is a detailed summary; a word may be
+    repeated for ever.
+
+    `local_reward`: 1 if the writer's own length is in range, a format reward. `success`: a return of 2.4 (80 %).
+    An answer without a word, or a single agent's without exactly one marker between two texts, is invalid.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    data: str = "trl-lib/tldr"
+    """Full size: a JSONL file or a data set for `datasets.load_dataset`, see `post` for its columns."""
+
+    name = "tldr"
+    pocket = "tldr"
+    max_turns = 1
+    max_return = 3.0
+    succeeds_at = 2.4
+    invents = 0.1
+    """How often a word of `demonstrate` is not from the text."""
+    connects = 0.25
+    """How often a sentence of its detailed summary opens with a transition."""
+    overlong = 0.3
+    """How often its short summary is as long as a detailed one, and the other way round."""
+
+    def __post_init__(self):
+        if self.size not in ("pocket", "full") and not (type(self.size) is int and 2 <= self.size <= 8):
+            raise ValueError(f"tldr: size={self.size!r}; use 'pocket', 'full', or 2 to 8 sentences")
+        if self.rewards not in ("ours", "published"):
+            raise ValueError(f"tldr: rewards={self.rewards!r}; use 'ours' or 'published'")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("solo",) if self.single_agent else ("short", "detailed")
+
+    @property
+    def scale(self) -> Scale:
+        return FULL_SCALE if self.size == "full" else POCKET_SCALE
+
+    @property
+    def max_tokens(self) -> int:
+        both = 2 if self.single_agent else 1
+        return both * (512 if self.size == "full" else POCKET_SCALE.most + 2)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        return (*WORDS, "the", "near", ".", *POCKET_TRANSITIONS, MARKER, *DUTY)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different texts; the first ones of a longer list are those of a shorter one."""
+        check_split(split, "tldr")
+        if self.size == "full":
+            texts = [post(row) for row in sample_rows(self.data, n, split, seed, key=post, env="tldr")]
+        else:
+            count = self.size if type(self.size) is int else SENTENCES
+            rng = random.Random(f"tldr {count} {split} {seed}")
+            texts = draw(_texts(rng, count), n, split, "tldr")
+        return [Task(f"tldr-{content_id(text)}", {"source": text}) for text in texts]
+
+    def start(self, task: Task) -> State:
+        return State(task.data["source"])
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return () if state.done else self.agents
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        if self.size != "full":
+            return [{"role": "user", "content": f"{state.source} {agent}"}]
+        duty = DUTY[agent].format(least=self.scale.least, most=self.scale.most)
+        return [{"role": "system", "content": duty}, {"role": "user", "content": state.source}]
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        if self.single_agent:
+            texts = actions["solo"].split(MARKER)
+            valid = {"solo": len(texts) == 2 and all(map(wording.words, texts))}
+            short, detailed = texts if valid["solo"] else ("", "")
+            local = {"solo": float(self._fits(short) and self._fits(detailed))}
+        else:
+            short, detailed = actions["short"], actions["detailed"]
+            valid = {agent: bool(wording.words(text)) for agent, text in actions.items()}
+            local = {agent: float(self._fits(text)) for agent, text in actions.items()}
+        parts = self.parts(short, detailed, state.source)
+        reward = sum(parts[name] for name in ("lengths", "ratio", "unique", "style")) * parts["faithful"]
+        return Step(State(state.source, True), reward, local, valid, reward >= self.succeeds_at, True, parts)
+
+    def _fits(self, text: str) -> bool:
+        count = len(text.split()) if self.rewards == "published" else len(wording.words(text))
+        return self.scale.least <= count <= self.scale.most
+
+    def parts(self, short: str, detailed: str, source: str) -> dict[str, float]:
+        """The reward's parts: (`lengths` + `ratio` + `unique` + `style`) * `faithful`."""
+        parts = {"lengths": 0.0, "ratio": 0.0, "unique": 0.0, "style": 0.0, "faithful": 1.0}
+        if self.rewards == "ours":
+            limits = self.scale.precise, self.scale.dense
+            parts["faithful"] = min(wording.faithfulness(text, source, *limits) for text in (short, detailed))
+        if not (self._fits(short) and self._fits(detailed)):
+            return parts
+        parts["lengths"] = 0.5
+        ratio = wording.ramp(self._length(detailed) / self._length(short), 1.1, 1.6, 3.2, 5.0)
+        if ratio is None:
+            return parts
+        parts["ratio"] = ratio
+        different = [len(set(wording.words(text))) for text in (short, detailed)]
+        unique = wording.ramp(different[1] / max(1, different[0]), 1.3, 2.0)
+        if unique is None:
+            return parts
+        return parts | {"unique": 0.5 * unique, "style": self._style(short, detailed, source)}
+
+    def _length(self, text: str) -> int:
+        return len(text) if self.rewards == "published" else len(wording.words(text))
+
+    def _style(self, short: str, detailed: str, source: str) -> float:
+        said = [set(wording.content(wording.words(text))) for text in (short, detailed)]
+        if self.rewards == "ours":
+            known = set(wording.content(wording.words(source)))
+            said = [content & known for content in said]
+            found = len(wording.transitions(detailed, source))
+        else:
+            found = len(wording.transitions_inside(detailed))
+        transitions = min(1.0, 0.4 + 0.05 * (found - 1)) if found else 0.0
+        return 0.4 * transitions + 0.6 * min(wording.jaccard(*said), self.scale.overlap) / self.scale.overlap
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer to learn from, imperfect on purpose: invented words, wrong lengths, few transitions.
+
+        Full size: the first words of the text, cut to length.
+        """
+        if agent == "solo":
+            return f"{self.demonstrate(state, 'short', rng)} {MARKER} {self.demonstrate(state, 'detailed', rng)}"
+        long = (agent == "detailed") != (rng.random() < self.overlong)
+        if self.size == "full":
+            return " ".join(state.source.split()[: 40 if long else 16])
+        sentences = [sentence.split() for sentence in state.source.split(" .") if sentence.strip()]
+        told = []
+        for sentence in rng.sample(sentences, min(len(sentences), rng.choice((2, 3)) if long else 1)):
+            if long and rng.random() < self.connects:
+                told.append(rng.choice(POCKET_TRANSITIONS))
+            content = [word for word in sentence if word in WORDS]
+            told += [rng.choice(WORDS) if rng.random() < self.invents else word for word in content]
+        return " ".join(told)
+
+
+def _texts(rng: random.Random, sentences: int) -> Iterator[str]:
+    while True:
+        drawn = zip(*(rng.sample(kind, sentences) for kind in (HOW, WHO, DID, WHAT, WHERE)), strict=True)
+        yield " ".join(f"the {how} {who} {did} the {what} near the {where} ." for how, who, did, what, where in drawn)
