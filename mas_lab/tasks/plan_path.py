@@ -5,7 +5,6 @@ instruction model. Leaves out: mazes from a file (they are drawn, solved and spl
 layout of `test` is ever seen in `train`).
 """
 
-import hashlib
 import random
 import re
 from collections import deque
@@ -15,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks.rows import check_split, content_id, split_of
 
 MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
 LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
@@ -24,8 +24,6 @@ DENSITY = 0.22
 """Share of wall cells, as published."""
 SHORTEST = 3
 """A maze whose shortest path has fewer moves is too easy to keep."""
-TEST_SHARE = 5
-"""One wall layout in this many belongs to `test`."""
 
 RULES = (
     "You move through a grid. Column a is the leftmost, row 1 is the top. U lowers the row by one, D raises it, "
@@ -180,8 +178,7 @@ class PlanPath:
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """`n` different mazes; the first ones of a longer list are those of a shorter one."""
-        if split not in ("train", "test"):
-            raise ValueError(f"plan_path: split={split!r}; use 'train' or 'test'")
+        check_split(split, "plan_path")
         rng, found = random.Random(f"plan_path {self.side} {split} {seed}"), {}
         for _ in range(1000 * n):
             if len(found) == n:
@@ -196,18 +193,18 @@ class PlanPath:
         return list(found.values())
 
     def _draw(self, rng: random.Random, split: str) -> Task | None:
-        """One random maze, or `None` if it is of the other split, unsolvable, or too short or long to be fun."""
+        """One random maze, or `None` if it is of another split, unsolvable, or too short or long to be fun."""
         cells = [(column, row) for row in range(self.side) for column in range(self.side)]
         walls = [cell for cell in cells if rng.random() < DENSITY]
         start, goal = rng.sample(cells, 2)
         layout = f"{self.side} {' '.join(map(word, walls))}"
-        if start in walls or goal in walls or (_digest(layout) % TEST_SHARE == 0) != (split == "test"):
+        if start in walls or goal in walls or split_of(layout) != split:
             return None
         away = distances(Maze(self.side, frozenset(walls), start, goal)).get(start, 0)
         if not SHORTEST <= away <= self.limit * self.max_turns:
             return None
         data = {"size": self.side, "walls": [word(cell) for cell in walls], "start": word(start), "goal": word(goal)}
-        return Task(f"{split}-{_digest(f'{layout} {start} {goal}'):016x}", data)
+        return Task(f"plan_path-{content_id(f'{layout} {start} {goal}')}", data)
 
     def start(self, task: Task) -> State:
         data = task.data
@@ -284,7 +281,3 @@ class PlanPath:
                 moves += (rng.choice(list(MOVES) if rng.random() < self.moves_are_wrong else good),)
                 path.append(state.maze.after(path[-1], moves[-1]))
         return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
