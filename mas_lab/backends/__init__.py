@@ -1,0 +1,61 @@
+"""Where weights live: constructors of policies for each back end, and the thread probe.
+
+`load_policy` gives one policy, full weights or one adapter; `load_base` gives many adapters over one copy of a base.
+Heavy libraries are imported when a policy is made, not before. Leaves out: who plays which role (`mas_lab.team`).
+"""
+
+from pathlib import Path
+
+from mas_lab.backends.threads import probe_threads, set_threads
+from mas_lab.policy import Policy, PolicyError
+
+__all__ = ["load_base", "load_policy", "probe_threads", "restore_policies", "restore_policy", "set_threads"]
+BACKENDS = ("torch", "unsloth", "vllm")
+
+
+def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: float | None = None, template=None,
+                seed=0, **options) -> Policy:  # fmt: skip
+    """A policy from a pocket model's family name, a directory in Hugging Face format, or a hub id.
+
+    `lora`: rank of one adapter to train instead of the full weights. `lr` defaults to 1e-3 (pocket), 1e-6 (full),
+    5e-3 (pocket with LoRA) or 2e-5 (LoRA). `template`: keyword arguments for the chat template, such as
+    `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch_model.Options`.
+    """
+    make = _backend(backend)
+    if lora is not None:
+        return make.load_base(name, adapters=1, rank=lora, lr=lr, template=template, seed=seed, **options).adapter(
+            "all"
+        )
+    return make.load_full(name, lr=lr, template=template, seed=seed, **options)
+
+
+def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float | None = None, template=None, seed=0,
+              **options):  # fmt: skip
+    """One copy of a base whose `.adapter(agent)` gives each agent an adapter and an optimizer of its own.
+
+    One engine serves them all in one mixed batch. `adapters`: how many there will be; more is an error.
+    """
+    make = _backend(backend)
+    return make.load_base(name, adapters=adapters, rank=rank, lr=lr, template=template, seed=seed, **options)
+
+
+def restore_policy(directory: str | Path) -> Policy:
+    """The policy that `policy.save(directory)` wrote, optimizer included, from the directory alone."""
+    return restore_policies({"policy": directory})["policy"]
+
+
+def restore_policies(directories: dict[str, str | Path]) -> dict[str, Policy]:
+    """Several saved policies by name; adapters that shared a base share it again."""
+    from mas_lab.backends import torch_policy
+
+    return torch_policy.restore(directories)
+
+
+def _backend(backend: str):
+    if backend == "torch":
+        from mas_lab.backends import torch_policy
+
+        return torch_policy
+    if backend in BACKENDS:
+        raise PolicyError(f"back end {backend!r} is not in this build of mas_lab; it has: torch")
+    raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")

@@ -1,0 +1,79 @@
+"""How many torch threads to use: measured under the present load, not guessed.
+
+On shared CPUs one thread often beats two. `MAS_LAB_THREADS` overrides the probe. Leaves out: threads of environments.
+"""
+
+import os
+import time
+
+from mas_lab.policy import PolicyError
+
+VARIABLE = "MAS_LAB_THREADS"
+
+
+def set_threads(n: int) -> int:
+    """Use `n` torch threads from now on; returns n."""
+    import torch
+
+    if n < 1:
+        raise PolicyError(f"set_threads: {n} threads; at least 1 is needed")
+    torch.set_num_threads(n)
+    return n
+
+
+def probe_threads(seconds: float = 0.5) -> int:
+    """The number of torch threads that runs a small forward and backward pass fastest right now.
+
+    Tries 1, 2, 4, … up to the cores this process may use, in turns, within `seconds`; more threads must win by 10 %.
+    Does not change the setting. The environment variable MAS_LAB_THREADS, if set, is the answer.
+    """
+    import torch
+
+    if VARIABLE in os.environ:
+        return _from_environment(os.environ[VARIABLE])
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    counts = [2**i for i in range(cores.bit_length()) if 2**i <= cores]
+    if len(counts) == 1:
+        return 1
+    before = torch.get_num_threads()
+    times: dict[int, list[float]] = {n: [] for n in counts}
+    work, end = _work(), time.perf_counter() + seconds
+    try:
+        while time.perf_counter() < end:
+            for n in counts:
+                torch.set_num_threads(n)
+                start = time.perf_counter()
+                work()
+                times[n].append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(before)
+    # The first round warms up; the median of the others forgives a neighbour's burst.
+    median = {n: sorted(t[1:] or t)[len(t[1:] or t) // 2] for n, t in times.items()}
+    best = 1
+    for n in counts:
+        if median[n] < 0.9 * median[best]:
+            best = n
+    return best
+
+
+def _from_environment(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise PolicyError(f"{VARIABLE}={text!r} is no number of threads; set it to 1 or more, or unset it")
+    return int(text)
+
+
+def _work():
+    """A transformer block's worth of matrix products and element-wise steps, forward and backward, about 10 ms."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1024, 128, generator=generator)
+    up, down = (torch.randn(*shape, generator=generator, requires_grad=True) for shape in ((128, 384), (384, 128)))
+
+    def work() -> None:
+        hidden = x
+        for _ in range(2):
+            hidden = hidden + torch.nn.functional.silu(hidden @ up) @ down / 384
+        hidden.square().mean().backward()
+
+    return work
