@@ -1,0 +1,329 @@
+"""The math task: protocol, rewards by hand, and the traps that public code fell into."""
+
+import json
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mas_lab.check import check_env
+from mas_lab.env import EnvError, Task, spec
+from mas_lab.files import data_dir
+from mas_lab.tasks import grading, make_env
+from mas_lab.tasks.math import Math, problem_and_answer, value
+from mas_lab.tasks.rows import SPLITS
+
+PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
+WORDS = str(data_dir() / "math" / "word_problems.jsonl")
+
+
+def play(env, *texts, problem=PROBLEM, gold="5"):
+    """The steps of one episode; each text is said by whoever is to act."""
+    state, steps = env.start(Task("t", {"problem": problem, "gold": gold})), []
+    for text in texts:
+        (agent,) = env.acting(state)
+        steps.append((agent, env.step(state, {agent: text})))
+        state = steps[-1][1].state
+    return steps
+
+
+def earned(steps):
+    return [(agent, step.team_reward, next(iter(step.local_rewards.values())), step.done) for agent, step in steps]
+
+
+def test_a_chain_is_read_from_left_to_right_mod_10():
+    assert value("9 - 7 * 5 + 7 - 2") == 5
+    assert value("3 - 7") == 6
+    assert value("2 + 3 * 4") == 0  # 20 mod 10, not 14
+
+
+def test_the_outcome_arrives_once_at_the_approval():
+    steps = play(Math(), "2 0 7 5 answer 5", "approve")
+    assert earned(steps) == [("solver", 0.0, 1.0, False), ("verifier", 1.0, 1.0, True)]
+    assert [step.success for _, step in steps] == [False, True]
+    assert steps[-1][1].state.done and Math().acting(steps[-1][1].state) == ()
+
+
+def test_a_wrong_answer_approved_pays_nothing():
+    assert earned(play(Math(), "answer 4", "approve")) == [("solver", 0.0, 0.2, False), ("verifier", 0.0, 0.0, True)]
+
+
+def test_the_last_answer_counts_when_the_rounds_run_out():
+    steps = play(Math(max_turns=2), "answer 4", "reject", "answer 5", "reject")
+    assert earned(steps) == [
+        ("solver", 0.0, 0.2, False),
+        ("verifier", 0.0, 1.0, False),
+        ("solver", 0.0, 1.0, False),
+        ("verifier", 1.0, 0.0, True),
+    ]
+    assert sum(step.team_reward for _, step in steps) == Math().max_return
+
+
+def test_an_unreadable_verdict_is_invalid_and_no_approval():
+    steps = play(Math(), "answer 5", "fine by me")
+    assert steps[-1][1].valid == {"verifier": False} and not steps[-1][1].done
+    assert steps[-1][1].local_rewards == {"verifier": 0.0}
+    assert Math().acting(steps[-1][1].state) == ("solver",)
+
+
+def test_published_an_unreadable_verdict_approves():
+    published = Math(rewards="published")
+    step = play(published, "answer 4", "fine by me")[-1][1]
+    assert step.done and step.valid == {"verifier": False} and step.team_reward == 0.0
+    assert play(published, "answer 5", "reject approve")[-1][1].team_reward == 1.0
+    assert not play(Math(), "answer 5", "reject approve")[-1][1].done
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("answer 5", "5"),
+        ("2 0 7 5 answer 5", "5"),
+        ("1 answer 5", "5"),
+        ("answer 5 answer 6", None),
+        ("answer 5 5", None),
+        ("answer 15", None),
+        ("5", None),
+        ("approve answer 5", None),
+        ("answer", None),
+        ("", None),
+        ("answer ٣", None),
+    ],
+)
+def test_pocket_answers(text, answer):
+    assert Math().read_answer(text) == answer
+    step = play(Math(), text)[-1][1]
+    assert step.valid == {"solver": answer is not None}
+    assert step.local_rewards["solver"] == (1.0 if answer == "5" else 0.2 if answer else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("approve", True),
+        ("2 0 7 5 reject", False),
+        ("approve 5", None),
+        ("approve approve", None),
+        ("approve reject", None),
+        ("answer 5 approve", None),
+        ("", None),
+    ],
+)
+def test_pocket_verdicts(text, verdict):
+    assert Math().read_verdict(text) is verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "ours", "published"),
+    [
+        ("<verdict>approve</verdict>", True, True),
+        ("so <verdict> reject </verdict>", False, False),
+        ("<verdict>reject</verdict> no, <verdict>approve</verdict>", None, True),
+        ("I approve", None, None),
+    ],
+)
+def test_full_verdicts(text, ours, published):
+    assert Math(size="full").read_verdict(text) is ours
+    assert Math(size="full", rewards="published").read_verdict(text) is published
+
+
+def test_the_fixer_is_called_only_after_a_rejection():
+    env = Math(fixer=True)
+    assert [agent for agent, _ in play(env, "answer 5", "approve")] == ["solver", "verifier"]
+    steps = play(env, "answer 4", "reject", "answer 5", "approve")
+    assert earned(steps) == [
+        ("solver", 0.0, 0.2, False),
+        ("verifier", 0.0, 1.0, False),
+        ("fixer", 0.0, 1.0, False),
+        ("verifier", 1.0, 1.0, True),
+    ]
+    told = env.observe(steps[1][1].state, "fixer")[0]["content"]
+    assert told == f"fix {PROBLEM} tried 4"
+
+
+def test_an_unreadable_fix_replaces_the_answer():
+    steps = play(Math(fixer=True, max_turns=2), "answer 5", "reject", "no idea", "approve")
+    assert steps[-1][1].team_reward == 0.0
+    assert Math().observe(steps[2][1].state, "verifier")[0]["content"] == f"check {PROBLEM} answer none"
+
+
+def test_the_solver_sees_what_was_sent_back():
+    steps = play(Math(), "answer 4", "reject", "nothing", "reject")
+    assert Math().observe(steps[-1][1].state, "solver")[0]["content"] == f"solve {PROBLEM} tried 4 none"
+
+
+def test_several_solvers_speak_in_turn_and_the_last_one_counts():
+    env = Math(n_agents=4)
+    assert env.agents == ("solver_1", "solver_2", "solver_3", "verifier")
+    steps = play(env, "answer 5", "answer 6", "answer 4", "reject", "answer 1")
+    assert [agent for agent, _ in steps] == ["solver_1", "solver_2", "solver_3", "verifier", "solver_1"]
+    assert env.observe(steps[1][1].state, "solver_3")[0]["content"] == f"solve {PROBLEM} others 5 6"
+    assert env.observe(steps[-1][1].state, "solver_2")[0]["content"] == f"solve {PROBLEM} tried 4 others 1"
+    assert len(Math(n_agents=16).agents) == 16
+    assert Math(n_agents=4, fixer=True).agents == ("solver_1", "solver_2", "verifier", "fixer")
+
+
+def test_a_single_agent_answers_once():
+    steps = play(Math(single_agent=True), "answer 5")
+    assert earned(steps) == [("solo", 1.0, 1.0, True)] and steps[0][1].success
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": "huge"},
+        {"size": 1},
+        {"size": True},
+        {"rewards": "mine"},
+        {"n_agents": 1},
+        {"n_agents": 17},
+        {"n_agents": 2, "fixer": True},
+        {"single_agent": True, "n_agents": 2},
+        {"single_agent": True, "fixer": True},
+        {"max_turns": 0},
+        {"data": "x.jsonl"},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(ValueError, match="math: "):
+        Math(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"fixer": True},
+        {"n_agents": 4},
+        {"single_agent": True},
+        {"rewards": "published"},
+        {"size": 3},
+        {"size": "full", "data": WORDS},
+        {"size": "full", "data": "reasoning_gym:chain_sum", "fixer": True},
+    ],
+    ids=str,
+)
+def test_the_contract_holds(options):
+    env = make_env("math", **options)
+    assert make_env(**spec(env)) == env
+    check_env(env, tasks=4)
+
+
+@given(st.integers(0, 10**6), st.lists(st.sampled_from(Math().words), max_size=8), st.booleans())
+def test_whatever_is_said_the_return_is_the_truth_of_the_last_answer(seed, babble, fixer):
+    env, rng = Math(fixer=fixer), random.Random(seed)
+    (task,) = env.tasks(1, "train", seed)
+    state, total, done = env.start(task), 0.0, False
+    while not done:
+        (agent,) = env.acting(state)
+        text = " ".join(babble) if rng.random() < 0.3 else env.demonstrate(state, agent, rng)
+        step = env.step(state, {agent: text})
+        assert step == env.step(state, {agent: text})
+        state, total, done = step.state, total + step.team_reward, step.done
+    assert total == float(state.answers[-1] == task.data["gold"]) == float(step.success)
+    assert state.rounds <= env.max_turns
+
+
+def test_splits_share_no_problem():
+    found = {split: {t.data["problem"] for s in range(20) for t in Math().tasks(50, split, s)} for split in SPLITS}
+    assert all(len(problems) > 900 for problems in found.values())
+    assert not found["train"] & found["test"] and not found["train"] & found["val"] and not found["val"] & found["test"]
+
+
+def test_a_longer_list_begins_with_the_shorter_one():
+    assert Math().tasks(30, "train", 1)[:10] == Math().tasks(10, "train", 1)
+    env = Math(size="full", data=WORDS)
+    assert env.tasks(12, "train", 1)[:5] == env.tasks(5, "train", 1)
+    assert env.tasks(12, "train", 1) != env.tasks(12, "train", 2)
+
+
+def test_too_few_problems_is_an_error_that_counts_them():
+    with pytest.raises(EnvError, match="16 rows of split 'train', asked for 17"):
+        Math(size="full", data=WORDS).tasks(17, "train", 0)
+    with pytest.raises(EnvError, match="asked for 500"):
+        Math(size=2).tasks(500, "test", 0)
+    with pytest.raises(EnvError, match="'dev'"):
+        Math().tasks(1, "dev", 0)
+
+
+def test_each_shipped_problem_is_graded_right_with_its_own_answer():
+    rows = [json.loads(line) for line in Path(WORDS).read_text(encoding="utf-8").splitlines()]
+    read = dict(map(problem_and_answer, rows))
+    assert len(read) == 24
+    assert read["Mara has twice as many stamps as Jon. Together they have 54. How many stamps has Mara?"] == "36"
+    assert read["Find the positive root of x^2 - x - 1 = 0."] == r"\frac{1+\sqrt{5}}{2}"
+    solo = Math(size="full", single_agent=True)
+    for problem, gold in read.items():
+        assert play(solo, rf"\boxed{{{gold}}}", problem=problem, gold=gold)[-1][1].team_reward == 1.0
+        assert play(solo, r"\boxed{-77}", problem=problem, gold=gold)[-1][1].team_reward == 0.0
+
+
+def test_a_row_without_an_answer_is_an_error():
+    with pytest.raises(EnvError, match=r"has \['question'\]"):
+        problem_and_answer({"question": "why?"})
+
+
+def test_a_broken_file_names_its_line(tmp_path):
+    path = tmp_path / "broken.jsonl"
+    path.write_text('{"problem": "1 + 1", "answer": 2}\n{"problem": \n')
+    with pytest.raises(EnvError, match="line 2"):
+        Math(size="full", data=str(path)).tasks(1, "train", 0)
+    with pytest.raises(EnvError, match="neither a JSONL file nor a data set"):
+        Math(size="full", data=str(tmp_path / "missing")).tasks(1, "train", 0)
+
+
+def test_a_data_set_keeps_its_splits_and_a_problem_in_two_of_them_is_a_test_problem(tmp_path):
+    for split, numbers in {"train": range(10), "test": range(8, 14)}.items():
+        lines = [json.dumps({"question": f"{n} + 1", "answer": f"#### {n + 1}"}) for n in numbers]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
+    env = Math(size="full", data=str(tmp_path))
+    assert sorted(task.data["gold"] for task in env.tasks(8, "train", 0)) == sorted(map(str, range(1, 9)))
+    assert sorted(task.data["gold"] for task in env.tasks(6, "test", 0)) == sorted(map(str, range(9, 15)))
+
+
+@pytest.mark.parametrize(
+    ("text", "boxed"),
+    [
+        (r"so \boxed{3}", "3"),
+        (r"\boxed{3} or \boxed{4}", "4"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{3", None),
+        (r"\boxed{ }", None),
+        ("3", None),
+    ],
+)
+def test_the_last_box_counts(text, boxed):
+    assert grading.last_boxed(text) == boxed
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "same"),
+    [
+        ("1,000", "1000", True),
+        ("4.0", "4", True),
+        ("-3", "3", False),
+        ("1/2", r"\frac{1}{2}", True),
+        ("2/0", "2", False),
+        ("1/3", "0.3333", False),
+        (r"1 + x", "x + 1", True),
+        ("3, 4", "4", False),
+        (r"3 \text{ or } 4", "4", False),
+        (r"4 \text{ apples}", "4", True),
+        ("}{", "4", False),
+        ("4" * 1000, "4", False),
+    ],
+)
+def test_same_answer(answer, gold, same):
+    assert grading.same_answer(answer, gold) is same
+
+
+def test_an_endless_answer_is_wrong_and_the_next_one_is_graded():
+    graded = []
+    thread = threading.Thread(target=lambda: graded.append(grading.same_answer("9^{9^{9^9}}", "4", timeout_s=2.0)))
+    thread.start()
+    thread.join(timeout=30)
+    assert graded == [False]
+    assert grading.same_answer(r"\frac{8}{2}", "4")

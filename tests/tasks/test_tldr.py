@@ -1,0 +1,244 @@
+"""The TLDR task: the reward by hand, part by part, and the published formula's holes, each of them scored."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mas_lab.check import check_env
+from mas_lab.env import EnvError, Task, spec
+from mas_lab.files import data_dir
+from mas_lab.tasks import make_env, wording
+from mas_lab.tasks.rows import SPLITS
+from mas_lab.tasks.tldr import TLDR, WORDS, post
+
+POSTS = str(data_dir() / "tldr" / "posts.jsonl")
+SOURCE = (
+    "the old farmer sold the boat near the river . the young sailor broke the clock near the market . "
+    "the tall teacher found the lamp near the forest . the quiet doctor hid the map near the tower ."
+)
+SHORT = "old farmer sold boat river"
+DETAILED = "old farmer sold boat river so young sailor broke clock market"
+
+
+def score(short, detailed, source=SOURCE, **options):
+    env = TLDR(**options)
+    return env.step(env.start(Task("t", {"source": source})), {"short": short, "detailed": detailed})
+
+
+def test_the_reward_by_hand():
+    step = score(SHORT, DETAILED)
+    # lengths 5 and 11; 11 / 5 = 2.2; J = 5 / 10 > 0.2; one category of transitions: 0.4
+    assert step.info == {"lengths": 0.5, "ratio": 1.0, "unique": 0.5, "style": pytest.approx(0.76), "faithful": 1.0}
+    assert step.team_reward == pytest.approx(0.5 + 1 + 0.5 + 0.4 * 0.4 + 0.6)
+    assert step.success and step.done and step.local_rewards == {"short": 1.0, "detailed": 1.0}
+
+
+def test_a_gate_that_shuts_stops_the_rest():
+    assert score("old farmer sold", DETAILED).info["lengths"] == 0.0  # 3 words
+    too_close = score(SHORT, SHORT)  # ratio 1.0 < 1.1
+    assert (too_close.team_reward, too_close.info["ratio"], too_close.info["unique"]) == (0.5, 0.0, 0.0)
+    half = score(SHORT, "old farmer sold boat river young clock")  # 7 / 5 = 1.4: 0.6 of the ratio; unique 1.4: 1 / 7
+    assert half.info["ratio"] == pytest.approx(0.6) and half.info["unique"] == pytest.approx(0.5 / 7)
+    # J = 5 / 7, enough; no transition
+    assert half.team_reward == pytest.approx(0.5 + 0.6 + 0.5 / 7 + 0.6)
+
+
+@pytest.mark.parametrize(
+    ("value", "reward"),
+    [(1.0, None), (1.1, 0.0), (1.35, 0.5), (1.6, 1.0), (3.2, 1.0), (4.1, 0.5), (5.0, 0.0), (5.1, None)],
+)
+def test_the_length_ratio(value, reward):
+    found = wording.ramp(value, 1.1, 1.6, 3.2, 5.0)
+    assert found is None if reward is None else found == pytest.approx(reward)
+
+
+def test_invented_words_cost_what_the_less_faithful_writer_has():
+    step = score("old farmer sold violin river", DETAILED)
+    assert step.info["faithful"] == pytest.approx(4 / 5)
+    both = score("old farmer sold violin river", DETAILED.replace("clock", "wagon").replace("market", "castle"))
+    assert both.info["faithful"] == pytest.approx(8 / 10)
+    worse = score("old farmer violin wagon castle", DETAILED)
+    assert worse.info["faithful"] == pytest.approx(2 / 5)
+
+
+def test_one_writer_cannot_pay_for_the_other():
+    assert score("wagon violin castle bell beach", DETAILED).team_reward == 0.0
+
+
+TAIL = " ".join(phrases[0] for phrases in wording.TRANSITIONS.values())
+
+
+def test_hole_invented_words_with_a_tail_of_transitions():
+    short = "qaaaa qbbbb qcccc qdddd qeeee qffff qgggg qhhhh"  # 47 characters, 8 words
+    detailed = f"{short} {TAIL}"  # under 150 characters, 8 + 17 words
+    published = score(short, detailed, size="full", rewards="published")
+    assert published.team_reward == pytest.approx(0.5 + 1 + 0.5 + 0.4 * 0.95 + 0.6)
+    ours = score(short, detailed, size="full")
+    assert ours.team_reward == 0.0 and not ours.success
+
+
+def test_hole_a_tail_of_transitions_after_faithful_words_connects_nothing():
+    listed = DETAILED.replace(" so ", " ")
+    words_of_tail = "also namely so but then indeed overall likewise although if when"
+    published = score(SHORT, f"{listed} {words_of_tail}", rewards="published")
+    assert published.info["style"] > 0.4 * 0.85 + 0.6 - 1e-9  # ten or more categories
+    assert wording.transitions(f"{listed} {words_of_tail}", SOURCE) == set()
+    assert wording.transitions(DETAILED, SOURCE) == {"cause-effect"}
+
+
+def test_hole_a_transition_inside_a_word():
+    text = "the masonry of the old farmer river"
+    assert "cause-effect" in wording.transitions_inside(text)
+    assert wording.transitions(text, SOURCE) == set()
+
+
+def test_hole_a_summary_of_another_text():
+    other = "the poor hunter lost the bell near the beach . the happy child bought the basket near the village ."
+    assert score(SHORT, DETAILED, other, rewards="published").team_reward > 2.7
+    assert score(SHORT, DETAILED, other).team_reward == 0.0
+
+
+def test_hole_one_endless_word_is_length():
+    detailed = f"{SHORT} {'x' * 40}"
+    assert score(SHORT, detailed, rewards="published").info["ratio"] == 1.0
+    assert score(SHORT, detailed).info["ratio"] == pytest.approx((6 / 5 - 1.1) / 0.5)
+
+
+def test_hole_one_word_for_ever():
+    short, detailed = "farmer " * 8, "farmer boat " * 9
+    assert score(short, detailed, size="full", rewards="published").team_reward >= 2.6
+    ours = score(short, detailed, size="full")
+    assert ours.info["faithful"] == pytest.approx((2 / 18) / 0.5)  # 2 different words among 18
+    assert ours.team_reward < 0.8
+
+
+def test_filler_costs():
+    assert wording.faithfulness("the the the the farmer", SOURCE, 1.0, 0.4) == pytest.approx(0.2 / 0.4)
+    assert wording.faithfulness("so but then", SOURCE, 1.0, 0.4) == 0.0
+
+
+def test_twelve_categories_without_a_shared_phrase():
+    phrases = [phrase for listed in wording.TRANSITIONS.values() for phrase in listed]
+    assert len(wording.TRANSITIONS) == 12 and len(phrases) == len(set(phrases))
+    assert not set(WORDS) & (wording.FUNCTION_WORDS | set(phrases))
+    assert len({wording.stem(word) for word in WORDS}) == len(WORDS)
+
+
+def test_words_and_stems():
+    assert wording.words("It's a DOG_house, isn’t it?") == ["it's", "a", "dog", "house", "isn’t", "it"]
+    assert [wording.stem(word) for word in ("walked", "walking", "walks", "bus", "red")] == ["walk"] * 3 + [
+        "bus",
+        "red",
+    ]
+    assert wording.jaccard("ab", "bc") == pytest.approx(1 / 3) and wording.jaccard("", "") == 0.0
+
+
+def test_both_write_at_once_and_unseen():
+    env = TLDR()
+    state = env.start(Task("t", {"source": SOURCE}))
+    assert env.acting(state) == ("short", "detailed")
+    assert env.observe(state, "short") == [{"role": "user", "content": f"{SOURCE} short"}]
+    done = env.step(state, {"short": SHORT, "detailed": DETAILED}).state
+    assert env.acting(done) == ()
+
+
+def test_a_single_agent_writes_both():
+    env = TLDR(single_agent=True)
+    state = env.start(Task("t", {"source": SOURCE}))
+    good = env.step(state, {"solo": f"{SHORT} ||| {DETAILED}"})
+    assert good.team_reward == score(SHORT, DETAILED).team_reward and good.valid == {"solo": True}
+    for text in (SHORT, f"{SHORT} ||| ", f"{SHORT} ||| {DETAILED} ||| {SHORT}", ""):
+        bad = env.step(state, {"solo": text})
+        assert (bad.team_reward, bad.valid, bad.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
+
+
+def test_nothing_said_is_invalid():
+    step = score("", " . ")
+    assert step.valid == {"short": False, "detailed": False} and step.team_reward == 0.0
+
+
+@pytest.mark.parametrize("options", [{"size": "huge"}, {"size": 1}, {"rewards": "mine"}])
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(ValueError, match="tldr: "):
+        TLDR(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"single_agent": True}, {"rewards": "published"}, {"size": 2}, {"size": "full", "data": POSTS}],
+    ids=str,
+)
+def test_the_contract_holds(options):
+    env = make_env("tldr", **options)
+    assert make_env(**spec(env)) == env
+    check_env(env, tasks=4)
+
+
+spoken = st.lists(st.sampled_from(TLDR().words), max_size=40).map(" ".join) | st.text(max_size=60)
+
+
+@given(spoken, spoken, st.integers(0, 1000), st.sampled_from(["ours", "published"]))
+def test_rewards_are_bounded_and_the_step_is_pure(short, detailed, seed, rewards):
+    env = TLDR(rewards=rewards)
+    state = env.start(env.tasks(1, "train", seed)[0])
+    step = env.step(state, {"short": short, "detailed": detailed})
+    assert 0.0 <= step.team_reward <= env.max_return
+    assert step.success == (step.team_reward >= 2.4)
+    assert step == env.step(state, {"short": short, "detailed": detailed})
+
+
+@given(st.integers(0, 10**6))
+def test_words_that_the_text_lacks_never_pay(seed):
+    rng, env = random.Random(seed), TLDR()
+    state = env.start(env.tasks(1, "train", seed)[0])
+    actions = {agent: env.demonstrate(state, agent, rng) for agent in env.agents}
+    invented = {agent: f"{text} zebra" for agent, text in actions.items()}
+    before, after = env.step(state, actions).info["faithful"], env.step(state, invented).info["faithful"]
+    assert after < before or before == 0.0
+
+
+def test_splits_share_no_text():
+    found = {split: {t.data["source"] for s in range(10) for t in TLDR().tasks(20, split, s)} for split in SPLITS}
+    assert [len(texts) for texts in found.values()] == [200, 200, 200]
+    assert len(set.union(*found.values())) == 600
+
+
+def test_posts_are_read_from_a_file_in_disjoint_splits():
+    env = TLDR(size="full", data=POSTS)
+    train, test = env.tasks(8, "train", 0), env.tasks(4, "test", 0)
+    assert not {t.id for t in train} & {t.id for t in test}
+    assert all(t.data["source"].startswith("SUBREDDIT") and "TL;DR" not in t.data["source"] for t in train)
+    system, user = env.observe(env.start(train[0]), "detailed")
+    assert "8 to 256 words" in system["content"] and user["content"] == train[0].data["source"]
+    with pytest.raises(EnvError, match="4 rows of split 'test', asked for 5"):
+        env.tasks(5, "test", 0)
+
+
+def test_a_faithful_summary_of_a_post_scores():
+    env = TLDR(size="full", data=POSTS)
+    (bread,) = [t for t in env.tasks(8, "train", 0) + env.tasks(4, "test", 0) if "sourdough" in t.data["source"]]
+    short = "My sourdough bread sinks in the middle because the oven is colder than it says."
+    detailed = (
+        "For two months I baked bread with my own sourdough and the loaf looked tall, but after ten minutes on the "
+        "rack it sinks and the crumb is wet. Therefore I borrowed a thermometer, and it showed 185 degrees instead "
+        "of 220."
+    )
+    step = env.step(env.start(bread), {"short": short, "detailed": detailed})
+    assert step.success and step.info["faithful"] > 0.9
+
+
+def test_columns():
+    assert post({"title": "A", "post": "B"}) == "A\nB"
+    assert post({"prompt": "POST: B\n\nTL;DR:"}) == "POST: B"
+    with pytest.raises(EnvError, match=r"\['summary'\]"):
+        post({"summary": "x"})
+
+
+def test_a_data_set_is_opened(tmp_path):
+    (tmp_path / "train.jsonl").write_text(json.dumps({"prompt": "one text\nTL;DR:"}))
+    (tmp_path / "test.jsonl").write_text(json.dumps({"prompt": "another text\nTL;DR:"}))
+    env = TLDR(size="full", data=str(tmp_path))
+    assert env.tasks(1, "test", 0)[0].data == {"source": "another text"}
