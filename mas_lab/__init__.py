@@ -1,0 +1,20 @@
+"""mas_lab: one table flows through four cells, and each cell only adds columns."""
+
+from mas_lab.backends import load_base, load_policy
+from mas_lab.check import check_env
+from mas_lab.credits import counterfactual, episode_return, mixed, return_to_go
+from mas_lab.env import Env, EnvError, Step, Task
+from mas_lab.evaluate import evaluate, pass_at, summary
+from mas_lab.grouping import group
+from mas_lab.losses import clipped, reinforce
+from mas_lab.normalization import group_stats, normalize
+from mas_lab.plans import episodes, joint, tree
+from mas_lab.policy import PolicyError
+from mas_lab.recipes import RECIPES, Recipe
+from mas_lab.rollout import RolloutError, rollout
+from mas_lab.run import RunError, export, load_run, runs_dir
+from mas_lab.table import SCHEMA, TableError, schema
+from mas_lab.tasks import ENVS, make_env
+from mas_lab.team import Sampling, Team
+from mas_lab.train import Report, Settings, train
+from mas_lab.update import UpdateError, update

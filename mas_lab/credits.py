@@ -105,7 +105,7 @@ class counterfactual:
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         require(turns, ["episode", "parent", "depth", "agent", "team_reward", "probe"], "counterfactual")
         probe = turns["probe"].astype(bool)
-        if not probe.any():
+        if not probe.any() and not column(turns, "done").all():
             raise TableError(
                 "counterfactual: the table holds no continuations; roll out with tree(k, follow=m), m >= 1"
             )

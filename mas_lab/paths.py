@@ -1,9 +1,27 @@
-"""Where the package's own data lies: pocket models, task files, recorded results. Leaves out: where runs go (`run`)."""
+"""Where the package's own files stand: `data/` and `notebooks/`, in a checkout or inside an installed wheel.
+
+Leaves out: what is in them, and where runs are written (`run.runs_dir`).
+"""
 
 from pathlib import Path
 
+PACKAGE = Path(__file__).resolve().parent
+
 
 def data_dir() -> Path:
-    """`data/` beside the package in a checkout, `mas_lab/_data` in an installed wheel."""
-    packaged = Path(__file__).parent / "_data"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "data"
+    """The folder of pocket models, task files and recorded results: `data/`, or `mas_lab/_data` in a wheel."""
+    return _own("_data", "data")
+
+
+def notebooks_dir() -> Path:
+    """The folder of the notebooks: `notebooks/`, or `mas_lab/_notebooks` in a wheel."""
+    return _own("_notebooks", "notebooks")
+
+
+def _own(in_wheel: str, in_checkout: str) -> Path:
+    for folder in (PACKAGE / in_wheel, PACKAGE.parent / in_checkout):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(
+        f"mas_lab: neither {PACKAGE / in_wheel} nor {PACKAGE.parent / in_checkout} is there; reinstall the package"
+    )

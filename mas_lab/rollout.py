@@ -173,9 +173,8 @@ class _Driver:
                 )
             drawn = _seed(self.seed, self.step, say.at.name, say.agent, say.candidate)
             requests.append(Request(ids, limit, sampling.temperature, drawn))
-            contexts.append(
-                {"policy": self.team.name_of(say.agent), "prompt": text, "prompt_ids": list(ids), "temperature": sampling.temperature}
-            )
+            said_to = {"policy": self.team.name_of(say.agent), "prompt": text, "prompt_ids": list(ids)}
+            contexts.append({**said_to, "temperature": sampling.temperature})
         try:
             tickets = policy.engine.submit(policy, requests)
         except PolicyError as error:

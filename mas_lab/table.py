@@ -90,6 +90,7 @@ DEFAULTS = {
     "valid": True,
     "local_reward": 0.0,
     "probe": False,
+    "done": False,
     "parent": "",
 }
 

@@ -59,8 +59,8 @@ def update(
     the agent's gradient before clipping and what clipping left of it, `grad_norm`, `grad_norm_clipped`, and the same of
     its policy, `policy_norm`, `policy_norm_clipped`; `entropy` per token in nats, estimated by -log p of the sampled
     tokens; `kl` to the reference (NaN if off); `clip_fraction`, `max_ratio`; `truncated`, the share of completions that
-    ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| before the first step (NaN after it); `lr`; `skipped`, and
-    the rows that caused it, `culprits`.
+    ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| before the first step (NaN after it); `lr`; `skipped`,
+    and the rows that caused it, `culprits`.
     """
     require(turns, ROW, "update")
     if aggregate not in AGGREGATES:
@@ -81,7 +81,7 @@ def update(
                     watch(batch.name, dict(batch.norms), batch.attribute)
         except BaseException:
             for batch in batches:
-                batch.policy.set_gradients(None)
+                batch.policy.clear_gradients()
             raise
         for batch in batches:
             stats += batch.step(number, max_norm, lr_scale)
@@ -151,7 +151,7 @@ class _Batch:
             self.norms[agent] = _norm(gradients)
             if len(self.samples) > 1:
                 total = [gradient.clone() for gradient in gradients] if total is None else _add(total, gradients)
-                self.policy.set_gradients(None)
+                self.policy.clear_gradients()
         if total is not None:
             self.policy.set_gradients(total)
 
@@ -169,12 +169,12 @@ class _Batch:
             used = rows if len(rows) == len(self.samples[agent]) else rows[rows["advantage"] != 0]
             self.broken += used.index[culprits].tolist()
         if self.broken:
-            self.policy.set_gradients(None)
+            self.policy.clear_gradients()
         if self.broken and nonfinite == "raise":
             first = self.rows.loc[self.broken[0]]
             raise UpdateError(
-                f"update: the loss or gradient of policy {self.name!r} is not finite; {len(self.broken)} rows caused it, "
-                f"first {place(first)}. No policy has stepped; look at their rewards and log-probabilities, or pass "
+                f"update: the loss or gradient of policy {self.name!r} is not finite; {len(self.broken)} rows caused "
+                f"it, first {place(first)}. No policy has stepped; look at their rewards and log-probabilities, or pass "
                 "nonfinite='skip' to record and skip such steps"
             )
 

@@ -28,7 +28,8 @@ class TorchPolicy:
     """Weights that speak and learn. `adapter` names a LoRA adapter of the model; `None` trains all weights."""
 
     def __init__(self, shared: TorchModel, lr: float, adapter: str | None = None):
-        self.name, self.shared, self.lr, self.adapter = adapter or "policy", shared, lr, adapter
+        self.shared, self.lr, self.adapter = shared, lr, adapter
+        self.name = adapter or Path(shared.source.name).name
         self.base: TorchBase | None = None
         infix = f".{adapter}." if adapter else ""
         self.parameters = {name: p for name, p in shared.net.named_parameters() if infix in name}
@@ -170,10 +171,21 @@ class TorchPolicy:
                 parameter.grad = torch.zeros_like(parameter)
             yield name, parameter.grad
 
-    def set_gradients(self, gradients: Iterable[torch.Tensor]) -> None:
-        """Replaces the gradients, in the order of `gradients()`."""
+    def set_gradients(self, gradients: Iterable[torch.Tensor] | None) -> None:
+        """Replaces the gradients, in the order of `gradients()`; `None` clears them."""
+        if gradients is None:
+            self.optimizer.zero_grad(set_to_none=True)
+            return
         for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
             parameter.grad = gradient.to(parameter).clone()
+
+    def clear_gradients(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def describe(self) -> dict[str, Any]:
+        """What this policy is, as plain data: a checkpoint loads only into a policy that says the same of itself."""
+        self.shared.source = self.shared.source.pinned()
+        return self._record()
 
     def apply(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Clips, makes one AdamW step at `lr * lr_scale`, clears the gradients. Returns the norm before and after.
@@ -210,7 +222,6 @@ class TorchPolicy:
         """Weights as plain transformers or PEFT load them, the tokenizer, AdamW's state, and `policy.json`."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        self.shared.source = self.shared.source.pinned()
         if self.adapter is None:
             with quiet():
                 self.shared.net.save_pretrained(directory)
@@ -226,10 +237,19 @@ class TorchPolicy:
             for key, value in values.items()
         }
         save_file(_contiguous(state), directory / OPTIMIZER)
-        (directory / RECORD).write_text(json.dumps(self._record(), indent=1) + "\n")
+        (directory / RECORD).write_text(json.dumps(self.describe(), indent=1) + "\n")
+
+    def describe(self) -> dict[str, Any]:
+        """What this policy is, as plain data that does not depend on the machine: two that agree may swap states."""
+        record = self._record()
+        if record["source"]["kind"] == "directory":
+            del record["source"]["name"]
+        del record["options"]["device"]
+        return record
 
     def _record(self) -> dict[str, Any]:
         shared = self.shared
+        shared.source = shared.source.pinned()
         lora = None if self.base is None else {**self.base.made_with, "index": self.base.index(self)}
         return {"backend": "torch", "source": asdict(shared.source), "lora": lora, "lr": self.lr,
                 "template": shared.template, "options": asdict(shared.options), "name": self.name}  # fmt: skip

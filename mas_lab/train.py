@@ -1,0 +1,236 @@
+"""The loop: rollout, group, normalize, update, again. A generator, so that a notebook can draw, stop and resume.
+
+Leaves out: what each cell does, and how a run is kept (`run`).
+"""
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from math import cos, pi
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.check import check_env
+from mas_lab.env import Env, spec
+from mas_lab.normalization import refuse_lone_groups
+from mas_lab.recipes import Recipe, find, to_data
+from mas_lab.rollout import rollout
+from mas_lab.run import Recorder, runs_dir
+from mas_lab.team import Team
+from mas_lab.update import Watch, update
+
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "linear": lambda done: max(0.0, 1.0 - done),
+    "cosine": lambda done: 0.5 * (1.0 + cos(pi * min(1.0, done))),
+}
+LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a training step is made of, beside the recipe. Recorded with a run; a resumed run must ask for the same."""
+
+    tasks: int = 32
+    """Tasks per step, drawn afresh by (seed, step)."""
+    split: str = "train"
+    epochs: int = 1
+    """Passes over the batch."""
+    minibatches: int = 1
+    """Optimizer steps per pass."""
+    max_norm: float | None = 1.0
+    """Gradient clipping, per policy."""
+    nonfinite: str = "raise"
+    """"raise", or "skip" the optimizer step and record it."""
+    schedule: str = "constant"
+    """Of the learning rate: constant, linear, cosine; the last two fall to 0 at `horizon`."""
+    horizon: int | None = None
+    """Steps until the schedule ends. Not `steps`, which may grow when a run is resumed."""
+    max_turns: int | None = None
+    workers: int | None = None
+    """Threads for `env.step`."""
+    save_every: int = 10
+    """Steps between checkpoints; one more is made wherever the training stops."""
+    check: bool = True
+    """Play a few tasks through `check_env` first."""
+
+    def __post_init__(self):
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"train: schedule={self.schedule!r}; known are {', '.join(SCHEDULES)}")
+        if self.schedule != "constant" and self.horizon is None:
+            raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
+        for name in ("tasks", "epochs", "minibatches", "save_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"train: {name}={getattr(self, name)} must be 1 or more")
+
+    def lr_scale(self, step: int) -> float:
+        return SCHEDULES[self.schedule](step / self.horizon if self.horizon else 0.0)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "Settings":
+        known = [f.name for f in fields(cls)]
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise TypeError(f"train: unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+        return cls(**options)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One training step: the full table, the optimizer's statistics, and where the time went (seconds)."""
+
+    step: int
+    turns: pd.DataFrame
+    stats: pd.DataFrame
+    profile: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def success(self) -> float:
+        """Share of the episodes whose goal stood at the end."""
+        return success_rate(self.turns)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens sampled in this step."""
+        return int(self.turns["completion_ids"].map(len).sum())
+
+    def __repr__(self) -> str:
+        notes = "".join(f"; {note}" for note in self.notes)
+        return f"Report(step {self.step}: success {self.success:.2f}, {len(self.turns)} turns, {self.tokens} tokens{notes})"
+
+
+def success_rate(turns: pd.DataFrame) -> float:
+    """Share of the leaves of all episodes, played to train (not to value a candidate), that ended in success."""
+    played = turns[turns["kept"].astype(bool) & ~turns["probe"].astype(bool)]
+    went_on = set(zip(played["episode"], played["parent"].str.rpartition(".")[0], strict=True))
+    is_last = [key not in went_on for key in zip(played["episode"], played["node"], strict=True)]
+    return float(played[is_last].groupby("episode")["success"].mean().mean())
+
+
+def train(
+    env: Env,
+    team: Team,
+    recipe: str | Recipe,
+    steps: int,
+    seed: int = 0,
+    run: str | Path | None = None,
+    watch: Watch | None = None,
+    **settings: Any,
+) -> Iterator[Report]:
+    """Train `team` on `env` by `recipe`; yields a `Report` after each step. `settings`: the fields of `Settings`.
+
+    `run`: a folder (a bare name goes under `runs_dir()`) that keeps the run; on an existing run it goes on where that
+    stopped, with the team passed in set to the saved one, or says why it cannot. `steps` is the total: resuming a
+    3-step run with steps=6 makes three more. Close the generator, or break out of the loop, at any time.
+    """
+    recipe, chosen = find(recipe), Settings.of(settings)
+    if getattr(recipe.plan, "siblings", 2) < 2:
+        raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
+    missing = [agent for agent in env.agents if agent not in team]
+    if missing:
+        raise ValueError(
+            f"train: agent {missing[0]!r} has no policy; the env plays {env.agents}, the team has {list(team)}"
+        )
+    if chosen.check:
+        check_env(env, tasks=2, split=chosen.split, seed=seed)
+    return _steps(env, team, recipe, steps, seed, _recorder(run), watch, chosen)
+
+
+def _steps(
+    env: Env, team: Team, recipe: Recipe, steps: int, seed: int, recorder: Recorder | None, watch, chosen: Settings
+) -> Iterator[Report]:
+    done = recorder.begin(describe(env, recipe, seed, chosen), team, watch) if recorder else 0
+    try:
+        for step in range(done, steps):
+            report = _step(env, team, recipe, step, seed, watch, chosen)
+            done = step + 1
+            if recorder:
+                recorder.tables(step, report.turns, report.stats)
+                if done % chosen.save_every == 0 or done == steps:
+                    recorder.save(done, team, watch)
+            yield report
+    except GeneratorExit:
+        if recorder:
+            recorder.save(done, team, watch)
+
+
+def _step(env: Env, team: Team, recipe: Recipe, step: int, seed: int, watch, chosen: Settings) -> Report:
+    profile: dict[str, float] = {}
+    with _timed(profile, "rollout"):
+        tasks = env.tasks(chosen.tasks, chosen.split, seed=step_seed(seed, step))
+        turns = rollout(
+            env, team, tasks, recipe.plan, seed, max_turns=chosen.max_turns, workers=chosen.workers, step=step
+        )
+    with _timed(profile, "advantages"):
+        turns = recipe.advantages(turns)
+        refuse_lone_groups(turns, "train")
+    with _timed(profile, "update"):
+        stats = update(
+            team,
+            turns,
+            loss=recipe.loss,
+            aggregate=recipe.aggregate,
+            epochs=chosen.epochs,
+            minibatches=chosen.minibatches,
+            max_norm=chosen.max_norm,
+            lr_scale=chosen.lr_scale(step),
+            nonfinite=chosen.nonfinite,
+            watch=watch,
+            seed=step_seed(seed, step),
+        )
+    stats.insert(0, "step", step)
+    flat = bool((turns["advantage"] == 0).all())
+    notes = ("all groups are flat: every advantage is 0, nothing was learned",) if flat else ()
+    return Report(step, turns, stats, profile, notes)
+
+
+def step_seed(seed: int, step: int) -> int:
+    """A seed of its own for each (seed, step)."""
+    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint32)[0])
+
+
+@contextmanager
+def _timed(profile: dict[str, float], name: str):
+    start = time.perf_counter()
+    yield
+    profile[name] = time.perf_counter() - start
+
+
+def _recorder(run: str | Path | None) -> Recorder | None:
+    if run is None:
+        return None
+    folder = Path(run)
+    return Recorder(runs_dir() / folder if len(folder.parts) == 1 else folder)
+
+
+def describe(env: Env, recipe: Recipe, seed: int, settings: Settings) -> dict[str, Any]:
+    """What run.json records."""
+    import torch
+
+    try:
+        plain_env = spec(env)
+    except (AttributeError, TypeError):
+        plain_env = {"name": type(env).__name__, "repr": repr(env)}
+    return {
+        "format": 1,
+        "env": plain_env,
+        "recipe": to_data(recipe),
+        "seed": seed,
+        "settings": asdict(settings),
+        "threads": torch.get_num_threads(),
+        "versions": {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()},
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
