@@ -5,7 +5,8 @@ The center and the scale may come from different groups, which is the whole of t
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from mas_lab.table import TableError, forbid, require, trained
 
 Center = Sequence[str] | str | None
 Scale = Sequence[str] | str | None
+Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
 
 
 def normalize(
@@ -46,18 +48,19 @@ def normalize(
     if unknown:
         raise ValueError(f"normalize: once_per has keys {sorted(unknown)}; known are 'center' and 'scale'")
 
-    baseline, lone = _center(turns, center, units.get("center"))
-    divisor, still = _scale(turns, scale, units.get("scale"), ddof, eps)
+    statistics = cache(lambda by, once: _statistics(turns, by, once))
+    baseline, lone = _center(turns, center, lambda by: statistics(by, units.get("center")))
+    divisor, still = _scale(turns, scale, lambda by: statistics(by, units.get("scale")), ddof, eps)
     dead = lone | still | ~trained(turns)
     advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
 
-def _center(turns: pd.DataFrame, center: Center, once_per: str | None) -> tuple[pd.Series, pd.Series]:
+def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tuple[pd.Series, pd.Series]:
     """The baseline of each row, and whether its group is lone."""
     if center == "none":
         return pd.Series(0.0, turns.index), pd.Series(False, turns.index)
-    stats = _statistics(turns, _columns(center, ("loo", "max"), "center"), once_per)
+    stats = statistics(_columns(center, ("loo", "max"), "center"))
     lone = stats["n"] < 2
     if center == "max":
         return stats["max"], lone
@@ -69,36 +72,36 @@ def _center(turns: pd.DataFrame, center: Center, once_per: str | None) -> tuple[
 
 
 def _scale(
-    turns: pd.DataFrame, scale: Scale, once_per: str | None, ddof: int, eps: float
+    turns: pd.DataFrame, scale: Scale, statistics: Statistics, ddof: int, eps: float
 ) -> tuple[pd.Series, pd.Series]:
     """The divisor of each row, and whether its group is lone or flat."""
     if scale == "none":
         return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
-    stats = _statistics(turns, _columns(scale, (), "scale"), once_per)
+    stats = statistics(_columns(scale, (), "scale"))
     still = (stats["n"] < 2) | (stats["max"] == stats["min"])
     std = np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
     return std.mask(still, 0.0) + eps, still
 
 
-def _columns(choice: Center, words: tuple[str, ...], what: str) -> list[str]:
+def _columns(choice: Center, words: tuple[str, ...], what: str) -> tuple[str, ...]:
     if choice is None or choice in words:
-        return ["group"]
+        return ("group",)
     if isinstance(choice, str):
         known = ", ".join(repr(word) for word in (*words, "none"))
         raise ValueError(f"normalize: {what}={choice!r}: known are {known}, or a tuple of columns such as ('task',)")
-    return list(choice)
+    return tuple(choice)
 
 
-def _statistics(turns: pd.DataFrame, by: list[str], once_per: str | None) -> pd.DataFrame:
+def _statistics(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None) -> pd.DataFrame:
     """Per row: n, mean, min, max, sum of squared deviations of its group's units, and the mean of its `own` unit.
 
     Values are sorted first, so that the order of the rows cannot change a bit of the result.
     """
     require(turns, [*by, *([once_per] if once_per else [])], "normalize")
-    rows = pd.DataFrame({"value": turns["credit"].astype(float), "group": turns.groupby(by, sort=False).ngroup()})
+    rows = pd.DataFrame({"value": turns["credit"].astype(float), "group": turns.groupby(list(by), sort=False).ngroup()})
     rows["unit"] = turns.groupby(once_per, sort=False).ngroup() if once_per else range(len(turns))
     counted = rows[trained(turns)].sort_values("value")
-    units = _mean(counted, ["group", "unit"])
+    units = _mean(counted, ["group", "unit"]) if once_per else counted
     groups = units.groupby("group")["value"]
     stats = pd.DataFrame({"n": groups.size(), "min": groups.min(), "max": groups.max()})
     stats["mean"] = _mean(units.sort_values("value"), ["group"]).set_index("group")["value"]

@@ -1,8 +1,9 @@
 """Plans: how an environment instance is explored. A plan is a small generator that asks and records.
 
-It yields a list of things to be done together, each a `Say` (an agent speaks), an `Act` (the world steps) or another
-plan's generator (a branch that goes its own way), and gets back their answers in the same order: a `Said`, a
-`mas_lab.env.Step`, or what the generator returned. The driver in `rollout` batches what all live plans ask for.
+It yields a list of things to be done together, each a `Say` (an agent speaks), an `Act` (the world steps), a `Score`
+(a credit judges rows) or another plan's generator (a branch that goes its own way), and gets back their answers in the
+same order: a `Said`, a `mas_lab.env.Step`, an array of credits, or what the generator returned. The driver in `rollout`
+batches what all live plans ask for.
 
     @dataclass(frozen=True)
     class greedy_two:                                    # a plan of your own
@@ -20,8 +21,6 @@ import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import pandas as pd
 
 from mas_lab.credits import Credit, mixed
 from mas_lab.env import Env, EnvError, Step, Task
@@ -63,6 +62,14 @@ class Act:
 
     at: Node
     said: Sequence[Said]
+
+
+@dataclass(frozen=True)
+class Score:
+    """The credits of some rows; all plans' rows are judged as one table, which is pure in them."""
+
+    rows: Sequence[Mapping[str, Any]]
+    credit: Credit
 
 
 Plan = Callable[["Game"], Generator]
@@ -210,7 +217,8 @@ class tree:
                     game.row(at, one, game.action(at, action), [step], kept=True)
                     for one, action, step in zip(candidates, joint, steps, strict=True)
                 ]
-                best = int(self.pick(pd.DataFrame(game.rows[recorded:] + rows)).to_numpy()[-self.k :].argmax())
+                [credits] = yield [Score(game.rows[recorded:] + rows, self.pick)]
+                best = int(credits[-self.k :].argmax())
                 game.rows.extend({**row, "kept": candidate == best} for candidate, row in enumerate(rows))
                 chosen[seat], step = candidates[best], steps[best]
             at = game.next(at, chosen, step)

@@ -14,10 +14,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mas_lab.env import Env, EnvError, Step, Task
-from mas_lab.plans import Act, Game, Node, Plan, Said, Say, episodes
+from mas_lab.plans import Act, Game, Node, Plan, Said, Say, Score, episodes
 from mas_lab.policy import Completion, PolicyError, Request
 from mas_lab.progress import progress_bar
 from mas_lab.table import ROLLOUT
@@ -102,11 +103,12 @@ class _Driver:
         self.prompts: dict[tuple[str, str], tuple[str, tuple[int, ...]]] = {}
         self.speaking: dict[tuple[int, int], tuple[_Play, int, Say, dict[str, Any]]] = {}
         self.acting: dict[Future, tuple[_Play, int, Act]] = {}
+        self.scoring: list[tuple[_Play, int, Score]] = []
         self.ready: deque[_Play] = deque()
 
     def play(self, plans: Sequence[tuple[Game, Generator]]) -> None:
         self.ready.extend(_Play(game, generator) for game, generator in plans)
-        while self.ready or self.speaking or self.acting:
+        while self.ready or self.speaking or self.acting or self.scoring:
             asked: dict[int, list[tuple[_Play, int, Say]]] = {}
             while self.ready:
                 self._advance(self.ready.popleft(), asked)
@@ -115,6 +117,8 @@ class _Driver:
             streams = self.speaking and all(engine.streams for engine in self.engines)
             if self.acting:
                 self._collect_steps(wait_for_all=not streams)
+            if self.scoring and not self.ready:
+                self._score()
             if self.speaking and (streams or not self.ready):
                 self._collect_completions()
 
@@ -135,6 +139,8 @@ class _Driver:
                 asked.setdefault(id(self.team[want.agent]), []).append((play, slot, want))
             elif isinstance(want, Act):
                 self._act(play, slot, want)
+            elif isinstance(want, Score):
+                self.scoring.append((play, slot, want))
             else:
                 self.ready.append(_Play(play.game, want, play, slot))
 
@@ -158,6 +164,15 @@ class _Driver:
         for future in [future for future in self.acting if future in done]:
             play, slot, act = self.acting.pop(future)
             self._answer(play, slot, _checked(self.env, play.game.task, act, future.result))
+
+    def _score(self) -> None:
+        scores, self.scoring = self.scoring, []
+        for credit in dict.fromkeys(score.credit for _, _, score in scores):
+            own = [one for one in scores if one[2].credit == credit]
+            values = credit(pd.DataFrame([row for _, _, score in own for row in score.rows])).to_numpy()
+            cuts = np.cumsum([len(score.rows) for _, _, score in own])[:-1]
+            for (play, slot, _), part in zip(own, np.split(values, cuts), strict=True):
+                self._answer(play, slot, part)
 
     def _submit(self, says: Sequence[tuple[_Play, int, Say]]) -> None:
         policy = self.team[says[0][2].agent]

@@ -103,7 +103,8 @@ class Report:
 
     def __repr__(self) -> str:
         notes = "".join(f"; {note}" for note in self.notes)
-        return f"Report(step {self.step}: success {self.success:.2f}, {len(self.turns)} turns, {self.tokens} tokens{notes})"
+        played = f"{len(self.turns)} turns, {self.tokens} tokens"
+        return f"Report(step {self.step}: success {self.success:.2f}, {played}{notes})"
 
 
 def success_rate(turns: pd.DataFrame) -> float:

@@ -161,13 +161,11 @@ class _Batch:
             finite_N = tokens.losses_N.isfinite().cpu().numpy()
             if finite_N.all() and np.isfinite(self.norms[agent]):
                 continue
-            rows = self.rows[self.rows["agent"] == agent]
             owner_N = np.repeat(
                 np.arange(len(self.samples[agent])), [len(s.completion_ids) for s in self.samples[agent]]
             )
             culprits = np.unique(owner_N[~finite_N]) if not finite_N.all() else np.arange(len(self.samples[agent]))
-            used = rows if len(rows) == len(self.samples[agent]) else rows[rows["advantage"] != 0]
-            self.broken += used.index[culprits].tolist()
+            self.broken += self._used(agent).index[culprits].tolist()
         if self.broken:
             self.policy.clear_gradients()
         if self.broken and nonfinite == "raise":
@@ -179,8 +177,27 @@ class _Batch:
             )
 
     def attribute(self) -> pd.DataFrame:
-        """Each token's share of the gradient, before clipping."""
-        raise NotImplementedError
+        """Each token's share of the policy's gradient G before clipping, <grad of its loss, G> / |G|^2: exact.
+
+        Columns: `row` (of the table that `update` got, from 0), `agent`, `token` (position), `share`; the shares may be
+        negative and sum to 1. One forward-mode derivative, about the cost of one forward and backward.
+        """
+        gradient = [gradient.clone() for _, gradient in self.policy.gradients()]
+        square = _norm(gradient) ** 2
+        parts = []
+        for agent, samples in self.samples.items():
+            if samples:
+                lengths = [len(sample.completion_ids) for sample in samples]
+                slopes_N = self.policy.slopes(samples, self.loss, gradient).double().cpu().numpy()
+                row_N = np.repeat(self._used(agent).index, lengths)
+                token_N = np.concatenate([np.arange(length) for length in lengths])
+                parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": slopes_N / square}))
+        return pd.concat(parts, ignore_index=True)
+
+    def _used(self, agent: str) -> pd.DataFrame:
+        """The rows behind `samples[agent]`, in the same order."""
+        own = self.rows[self.rows["agent"] == agent]
+        return own if len(own) == len(self.samples[agent]) else own[own["advantage"] != 0]
 
     def step(self, number: int, max_norm: float | None, lr_scale: float) -> list[dict[str, Any]]:
         """Clip, step, and report a row per agent."""

@@ -160,6 +160,8 @@ class TorchModel:
             net = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, attn_implementation="eager" if capped else None
             )
+        # A padding_idx would drop the gradient of that token wherever it is really read (pad == eos in a chat).
+        net.get_input_embeddings().padding_idx = None
         return net.to(self.device).eval()
 
     @property
