@@ -111,19 +111,21 @@ class Math:
     data: str | None = None
     """Full size: a JSONL file, a data set for `datasets.load_dataset` (`path` or `path:configuration`), or
     `reasoning_gym:<task>`; by default `reasoning_gym:gsm_symbolic`."""
+    mistakes: float = 1.0
+    """How imperfect `demonstrate` is, 0 to 1: haste and slips grow with it."""
 
     name = "math"
     pocket = "math"
     max_return = 1.0
     invalid_penalty = 0.1
     """What Dr. MAS subtracts from the return of an invalid output."""
-    works = {"solver": 0.4, "verifier": 0.5, "fixer": 0.15, "solo": 0.4}
-    """How often `demonstrate` writes the running values out, by role."""
-    slips = 0.06
-    """How often one of those values is wrong."""
+    hasty = {"solver": 0.6, "verifier": 0.75, "fixer": 0.85, "solo": 0.6}
+    """How often `demonstrate` leaves out the running values, by role, at `mistakes` = 1."""
+    slips = 0.04
+    """How often one of those values is wrong, at `mistakes` = 1."""
     guesses = 0.25
     """How often an answer without working is right."""
-    trusts = 0.75
+    trusts = 0.85
     """How often a verdict without working approves."""
 
     def __post_init__(self):
@@ -138,6 +140,8 @@ class Math:
             raise ValueError("math: fixer=True needs a team; leave single_agent out")
         if self.max_turns < 1:
             raise ValueError(f"math: max_turns={self.max_turns}; an agent needs at least one turn")
+        if not 0 <= self.mistakes <= 1:
+            raise ValueError(f"math: mistakes={self.mistakes}; use a share from 0 to 1")
         if self.data and self.size != "full":
             raise ValueError(f"math: data={self.data!r} is for size='full'; pocket problems are generated")
 
@@ -212,15 +216,17 @@ class Math:
         return [{"role": "system", "content": DUTY[role]}, {"role": "user", "content": content}]
 
     def _pocket_prompt(self, state: State, role: str) -> str:
-        """`check 3 + 4 answer 8`, or `solve 3 + 4 tried 8 others 7`: tried was sent back, others is this round's."""
+        """`answer 8 check 3 + 4`, or `tried 8 others 7 solve 3 + 4`: tried was sent back, others is this round's.
+
+        The problem comes last: its distance to the answer is then always the same, which small models learn faster.
+        """
         if role == "verifier":
-            return f"check {state.problem} answer {state.answers[-1] or 'none'}"
+            return f"answer {state.answers[-1] or 'none'} check {state.problem}"
         begin = max((i + 1 for i, turn in enumerate(state.said) if turn.approved is not None), default=0)
         listed = {"tried": state.rejected, "others": [turn.answer for turn in state.said[begin:]]}
-        told = [
-            f"{name} {' '.join(answer or 'none' for answer in answers)}" for name, answers in listed.items() if answers
-        ]
-        return " ".join(["fix" if role == "fixer" else "solve", state.problem, *told])
+        listed = {name: " ".join(answer or "none" for answer in answers) for name, answers in listed.items() if answers}
+        told = [f"{name} {answers}" for name, answers in listed.items()]
+        return " ".join([*told, "fix" if role == "fixer" else "solve", state.problem])
 
     def read_answer(self, text: str) -> str | None:
         r"""The answer, or None if it cannot be read. Pocket: running values if any, then `answer 7`, and no more."""
@@ -274,7 +280,7 @@ class Math:
             answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
             verdict = f"<verdict>{'approve' if approve else 'reject'}</verdict>"
             return verdict if role == "verifier" else f"\\boxed{{{answer}}}"
-        values, working = self._working(state.problem, rng), rng.random() < self.works[role]
+        values, working = self._working(state.problem, rng), rng.random() >= self.hasty[role] * self.mistakes
         if not working and rng.random() >= self.guesses:
             values[-1] = rng.randrange(10)
         shown = " ".join(map(str, values)) + " " if working else ""
@@ -289,7 +295,7 @@ class Math:
         values = [int(first)]
         for operation, digit in zip(rest[::2], rest[1::2], strict=True):
             right = OPERATIONS[operation](values[-1], int(digit)) % 10
-            values.append(rng.randrange(10) if rng.random() < self.slips else right)
+            values.append(rng.randrange(10) if rng.random() < self.slips * self.mistakes else right)
         return values[1:]
 
 

@@ -97,6 +97,8 @@ class TLDR:
     single_agent: bool = False
     data: str = "trl-lib/tldr"
     """Full size: a JSONL file or a data set for `datasets.load_dataset`, see `post` for its columns."""
+    mistakes: float = 1.0
+    """How imperfect `demonstrate` is, 0 to 1: invented words and misjudged lengths grow with it."""
 
     name = "tldr"
     pocket = "tldr"
@@ -104,17 +106,19 @@ class TLDR:
     max_return = 3.0
     succeeds_at = 2.4
     invents = 0.1
-    """How often a word of `demonstrate` is not from the text."""
+    """How often a word of `demonstrate` is drawn from all words, at `mistakes` = 1."""
     connects = 0.25
     """How often a sentence of its detailed summary opens with a transition."""
     overlong = 0.3
-    """How often its short summary is as long as a detailed one, and the other way round."""
+    """How often its short summary is as long as a detailed one, and the other way round, at `mistakes` = 1."""
 
     def __post_init__(self):
         if self.size not in ("pocket", "full") and not (type(self.size) is int and 2 <= self.size <= 8):
             raise ValueError(f"tldr: size={self.size!r}; use 'pocket', 'full', or 2 to 8 sentences")
         if self.rewards not in ("ours", "published"):
             raise ValueError(f"tldr: rewards={self.rewards!r}; use 'ours' or 'published'")
+        if not 0 <= self.mistakes <= 1:
+            raise ValueError(f"tldr: mistakes={self.mistakes}; use a share from 0 to 1")
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -215,7 +219,7 @@ class TLDR:
         """
         if agent == "solo":
             return f"{self.demonstrate(state, 'short', rng)} {MARKER} {self.demonstrate(state, 'detailed', rng)}"
-        long = (agent == "detailed") != (rng.random() < self.overlong)
+        long = (agent == "detailed") != (rng.random() < self.overlong * self.mistakes)
         if self.size == "full":
             return " ".join(state.source.split()[: 40 if long else 16])
         sentences = [sentence.split() for sentence in state.source.split(" .") if sentence.strip()]
@@ -224,7 +228,7 @@ class TLDR:
             if long and rng.random() < self.connects:
                 told.append(rng.choice(POCKET_TRANSITIONS))
             content = [word for word in sentence if word in WORDS]
-            told += [rng.choice(WORDS) if rng.random() < self.invents else word for word in content]
+            told += [rng.choice(WORDS) if rng.random() < self.invents * self.mistakes else word for word in content]
         return " ".join(told)
 
 

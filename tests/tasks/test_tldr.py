@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
-from mas_lab.files import data_dir
+from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env, wording
 from mas_lab.tasks.rows import SPLITS
 from mas_lab.tasks.tldr import TLDR, WORDS, post
@@ -160,7 +160,7 @@ def test_nothing_said_is_invalid():
     assert step.valid == {"short": False, "detailed": False} and step.team_reward == 0.0
 
 
-@pytest.mark.parametrize("options", [{"size": "huge"}, {"size": 1}, {"rewards": "mine"}])
+@pytest.mark.parametrize("options", [{"size": "huge"}, {"size": 1}, {"rewards": "mine"}, {"mistakes": -0.1}])
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ValueError, match="tldr: "):
         TLDR(**options)
