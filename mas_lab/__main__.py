@@ -1,0 +1,126 @@
+"""The command line, `python -m mas_lab ...` or `mas-lab ...`: what the Makefile calls, for machines without make.
+
+Each command is a thin call of a public function, imported when it is asked for. Leaves out: any logic of its own.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata, util
+from pathlib import Path
+
+QUICKSTART = "00_quickstart.ipynb"
+
+
+def demo(args: argparse.Namespace) -> None:
+    from mas_lab import demo
+
+    demo.main(out=args.out, seeds=args.seeds, steps=args.steps)
+
+
+def lab(args: argparse.Namespace) -> int:
+    """JupyterLab, on loopback, on a copy of the notebooks; a notebook that is already there is left as it is."""
+    if util.find_spec("jupyterlab") is None:
+        raise SystemExit("mas_lab lab: JupyterLab is not installed; pip install 'mas-lab[cpu]'")
+    folder = copy_notebooks(args.folder)
+    browser = ["--no-browser"] if args.no_browser else []
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={args.port}", *browser]
+    try:
+        return subprocess.call([*command, str(folder / QUICKSTART)], cwd=folder)
+    except KeyboardInterrupt:
+        return 0
+
+
+def copy_notebooks(folder: Path) -> Path:
+    """Copy the kit's notebooks to `folder`, keeping those that are there: they may hold somebody's work."""
+    from mas_lab.paths import notebooks_dir
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in sorted(notebooks_dir().glob("*.ipynb")):
+        if not (folder / source.name).exists():
+            shutil.copy(source, folder / source.name)
+    return folder.resolve()
+
+
+def doctor(args: argparse.Namespace) -> None:
+    from mas_lab.doctor import doctor
+
+    doctor()
+
+
+def export(args: argparse.Namespace) -> None:
+    from mas_lab.run import export
+
+    export(args.run, args.zip)
+
+
+def schema(args: argparse.Namespace) -> None:
+    from mas_lab.table import schema
+
+    for name, added_by, meaning in schema().itertuples(index=False):
+        print(f"{name:<16}{added_by:<11}{meaning}")
+
+
+def pocket(args: argparse.Namespace) -> None:
+    from mas_lab.pocket import FAMILIES, build
+
+    for family in args.families or sorted(FAMILIES):
+        build(family)
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(prog="mas_lab", description="Reinforcement learning for teams of language models.")
+    root.add_argument("--version", action="version", version=f"mas_lab {_version()}")
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(run, about: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(run.__name__, help=about, description=about)
+        sub.set_defaults(run_command=run)
+        return sub
+
+    sub = command(demo, "train a planner and an executor on this CPU and write a report")
+    sub.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/quickstart)")
+    sub.add_argument("--seeds", type=int, default=None, help="how many seeds (default: 3)")
+    sub.add_argument("--steps", type=int, default=None, help="training steps per seed")
+
+    sub = command(lab, "open JupyterLab on a copy of the notebooks")
+    sub.add_argument("--folder", type=Path, default=Path("runs/notebooks"), help="where the copies go")
+    sub.add_argument("--port", type=int, default=8888)
+    sub.add_argument("--no-browser", action="store_true", help="only print the address")
+
+    command(doctor, "print one block about this machine, to paste into a question")
+
+    sub = command(export, "pack a run into one zip, to hand in or to compare")
+    sub.add_argument("run", type=Path, help="folder of a run")
+    sub.add_argument("zip", type=Path, help="file to write")
+
+    command(schema, "print the columns of the table with their meaning")
+
+    sub = command(pocket, "rebuild pocket models from their fixed seeds")
+    sub.add_argument("families", nargs="*", metavar="FAMILY", help="which (default: all)")
+    return root
+
+
+def _version() -> str:
+    try:
+        return metadata.version("mas-lab")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status. An error that the package raised to be read stands on one line."""
+    args = parser().parse_args(argv)
+    try:
+        return args.run_command(args) or 0
+    except Exception as error:
+        if not (isinstance(error, FileNotFoundError) or type(error).__module__.startswith("mas_lab.")):
+            raise
+        print(f"mas_lab {args.command}: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The doctor's block: every section is there, and a broken machine is reported instead of ending the report."""
+
+import sys
+
+import pytest
+
+from mas_lab import doctor
+
+
+def test_the_block_has_every_section_and_is_returned_as_printed(capsys):
+    block = doctor.doctor()
+    assert capsys.readouterr().out == block + "\n"
+    starts = [line.split(maxsplit=1)[0] for line in block.splitlines() if not line.startswith(" ")]
+    assert starts == ["mas_lab", "platform", "python", "packages", "device", "threads", "sandbox", "widgets", "runs"]
+    assert "cpu: works" in block
+    assert max(map(len, block.splitlines())) <= 110
+
+
+def test_versions_are_those_that_are_installed():
+    import pandas
+
+    assert f"pandas {pandas.__version__}," in doctor.versions()
+
+
+def test_a_device_that_fails_at_its_first_operation_is_named_as_failing():
+    assert doctor.probe("cpu") == "works"
+    assert doctor.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
+
+
+def test_wrong_results_are_not_called_working(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self * 2)
+    assert doctor.probe("cpu").startswith("WRONG results")
+
+
+def test_a_torch_that_cannot_be_imported_does_not_end_the_report(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert doctor.devices().startswith("torch cannot be imported: ModuleNotFoundError")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the probed features are Linux's")
+def test_sandbox_names_each_layer():
+    text = doctor.sandbox()
+    assert all(layer in text for layer in ("Landlock", "seccomp", "namespaces"))
+
+
+def test_threads_counts_usable_cores():
+    assert " cores usable" in doctor.threads() and "OMP_NUM_THREADS=" in doctor.threads()
+
+
+@pytest.mark.parametrize(
+    ("modules", "environment", "expected"),
+    [
+        ([], {}, "terminal"),
+        (["ipykernel.kernelapp"], {}, "static"),
+        (["ipykernel.kernelapp"], {"JPY_SESSION_NAME": "a.ipynb"}, "jupyter"),
+        (["ipykernel.kernelapp"], {"VSCODE_PID": "1"}, "vscode"),
+        (["ipykernel.kernelapp", "google.colab"], {}, "colab"),
+        (["ipykernel.kernelapp"], {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}, "kaggle"),
+        (["ipykernel.kernelapp"], {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, "kaggle-batch"),
+    ],
+)
+def test_front_end(monkeypatch, modules, environment, expected):
+    for name in ("ipykernel.kernelapp", "google.colab"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("JPY_SESSION_NAME", "VSCODE_PID", "KAGGLE_KERNEL_RUN_TYPE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in modules:
+        monkeypatch.setitem(sys.modules, name, sys)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert doctor.front_end() == expected
+    assert expected in doctor.FRONT_ENDS

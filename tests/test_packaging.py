@@ -1,0 +1,163 @@
+"""What is shipped: the wheel holds the data and runs without the checkout, locks agree with the ranges, and no tracked
+file carries an output of a notebook or a trace of the machine it was written on."""
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import nbformat
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def requirements(*extras: str) -> list[Requirement]:
+    """The base requirements with those of `extras`, `mas-lab[...]` followed."""
+    lines = list(PROJECT["dependencies"])
+    for extra in extras:
+        for requirement in map(Requirement, PROJECT["optional-dependencies"][extra]):
+            if requirement.name == PROJECT["name"]:
+                lines += map(str, requirements(*requirement.extras))
+            else:
+                lines.append(str(requirement))
+    return [Requirement(line) for line in lines]
+
+
+def pins(name: str) -> dict[str, list[str]]:
+    """Package -> its pinned versions (several where Python versions differ)."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / "requirements" / name).read_text().splitlines():
+        if line and not line.startswith("#"):
+            package, version = re.fullmatch(r"([a-z0-9.\-]+)==([\w.]+)( ; .+)?", line).group(1, 2)
+            found.setdefault(canonicalize_name(package), []).append(version)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [("cpu.lock", ("cpu", "test")), ("gpu.lock", ("gpu", "test")), ("colab-floor.txt", ("tasks", "test"))],
+)
+def test_locks_agree_with_the_ranges(lock, extras):
+    pinned = pins(lock)
+    assert pinned["torch"] == ["2.13.0"]
+    for requirement in requirements(*extras):
+        versions = pinned.get(canonicalize_name(requirement.name))
+        assert versions, f"{lock}: {requirement.name} is missing; run requirements/lock.sh"
+        for version in versions:
+            assert requirement.specifier.contains(version), f"{lock}: {requirement.name} {version} is not {requirement}"
+
+
+@pytest.mark.parametrize("lock", ["cpu.lock", "colab-floor.txt"])
+def test_cpu_sets_hold_no_cuda_package(lock):
+    assert not [name for name in pins(lock) if re.search("nvidia|cuda|triton|torchvision|torchaudio", name)]
+
+
+def test_the_floor_is_the_low_end_of_every_range():
+    pinned = pins("colab-floor.txt")
+    higher = {"torch", "numpy", "plotly"}  # as requirements/colab-constraints.txt says, and why
+    for requirement in requirements():
+        floor = next(s.version for s in requirement.specifier if s.operator == ">=")
+        version = pinned[canonicalize_name(requirement.name)][0]
+        same = version.split(".")[: len(floor.split("."))] == floor.split(".")
+        assert same or requirement.name in higher, f"{requirement.name}: floor {floor}, tested at {version}"
+
+
+def test_every_import_of_the_package_is_declared():
+    declared = {canonicalize_name(r.name) for r in requirements(*PROJECT["optional-dependencies"])}
+    owners = metadata.packages_distributions()
+    for file in sorted((ROOT / "mas_lab").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            for name in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"mas_lab", "google"}:
+                dists = {canonicalize_name(dist) for dist in owners.get(name, [name])}
+                assert dists & declared, (
+                    f"{file.name}:{node.lineno} imports {name}, which pyproject.toml does not declare"
+                )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_holds_package_data_and_notebooks(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        held = set(archive.namelist())
+    for folder, inside in (("mas_lab", "mas_lab"), ("data", "mas_lab/_data"), ("notebooks", "mas_lab/_notebooks")):
+        own = tracked(folder)
+        assert own, f"nothing is tracked under {folder}/"
+        missing = [path for path in own if f"{inside}/{path.relative_to(folder).as_posix()}" not in held]
+        assert not missing
+    assert any(name.startswith("mas_lab/_data/pocket/") and name.endswith(".safetensors") for name in held)
+    assert not [name for name in held if "__pycache__" in name or ".ipynb_checkpoints" in name]
+
+
+def test_the_wheel_runs_without_the_checkout(wheel, tmp_path):
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    code = (
+        "import mas_lab.paths as paths, mas_lab.__main__ as cli; from pathlib import Path;"
+        "print(paths.data_dir()); cli.copy_notebooks(Path('copies'))"
+    )
+    environment = {"PYTHONPATH": str(site), "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert Path(done.stdout.strip()) == site / "mas_lab" / "_data"
+    assert {path.name for path in (tmp_path / "copies").iterdir()} == {path.name for path in NOTEBOOKS}
+
+
+def tracked(folder: str = ".") -> list[Path]:
+    """The files under git in `folder`, relative to the root."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "ls-files", "-z", folder], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [Path(name) for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+TRACES = (
+    rb"(?<![\w.])/(?:work|root|home|Users)/\w",
+    rb"file:[/]{2}",
+    rb"index-url[ =]",
+    rb"find-links[ =]",
+    rb"(?:pypi|pythonhosted|download\.pytorch)[.]org",
+)
+
+
+def test_no_tracked_file_names_this_machine_or_a_package_index():
+    traces = re.compile(b"|".join(TRACES))
+    found = [(path, hit.group()) for path in tracked() if (hit := traces.search((ROOT / path).read_bytes()))]
+    assert not found
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_stored_without_outputs(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert "widgets" not in notebook.metadata
+    ran = [i for i, cell in enumerate(notebook.cells) if cell.get("outputs") or cell.get("execution_count")]
+    assert not ran, f"{path.name}: cells {ran} have outputs; clear them before committing"
+
+
+def test_commands_of_the_readme_are_targets_of_the_makefile():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shell = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    named = set(re.findall(r"\bmake ([a-z-]+)\b", "".join(shell)))
+    assert {"demo", "test"} <= named <= targets
