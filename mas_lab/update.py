@@ -57,10 +57,10 @@ def update(
 
     Columns: `turns`, `tokens`; mean and std of `credit` as `reward_mean`, `reward_std`; `advantage_rms`; the norm of
     the agent's gradient before clipping and what clipping left of it, `grad_norm`, `grad_norm_clipped`, and the same of
-    its policy, `policy_norm`, `policy_norm_clipped`; `entropy` per token in nats, estimated by -log p of the sampled
+    its policy, `policy_norm`, `policy_norm_clipped`; `entropy` per token in nats, the mean -log p of the sampled
     tokens; `kl` to the reference (NaN if off); `clip_fraction`, `max_ratio`; `truncated`, the share of completions that
-    ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| before the first step (NaN after it); `lr`; `skipped`,
-    and the rows that caused it, `culprits`.
+    ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| before the first step (NaN after it); `lr`; whether
+    the step was `skipped`, and the rows that caused it, `culprits`.
     """
     require(turns, ROW, "update")
     if aggregate not in AGGREGATES:
@@ -172,7 +172,7 @@ class _Batch:
             first = self.rows.loc[self.broken[0]]
             raise UpdateError(
                 f"update: the loss or gradient of policy {self.name!r} is not finite; {len(self.broken)} rows caused "
-                f"it, first {place(first)}. No policy has stepped; look at their rewards and log-probabilities, or pass "
+                f"it, first {place(first)}. Nothing has stepped; look at their rewards and log-probabilities, or pass "
                 "nonfinite='skip' to record and skip such steps"
             )
 

@@ -1,0 +1,151 @@
+"""Pure functions from tables to plotly figures: the same figure works live, in a stored notebook and in a file.
+
+Leaves out: widgets and pages around them. plotly is imported when a figure is drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.table import require
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+"""Okabe and Ito's eight colours, told apart by colour-blind readers."""
+LAYOUT = {
+    "template": "plotly_white",
+    "font": {"family": "system-ui, sans-serif", "size": 13},
+    "margin": {"l": 60, "r": 20, "t": 50, "b": 50},
+    "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+}
+
+
+def colors(names: Sequence[str]) -> dict[str, str]:
+    """One colour per name, by its place among the names given: pass `env.agents`, so that a role keeps its colour."""
+    return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(names))}
+
+
+def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success rate of training episodes"):
+    """Every run a thin line over sampled tokens, the mean of a recipe's runs a thick one.
+
+    `scores`: columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.
+    """
+    import plotly.graph_objects as go
+
+    figure, shades = go.Figure(), colors(scores["recipe"])
+    for recipe, runs in scores.groupby("recipe", sort=False):
+        for _, run in runs.groupby("seed"):
+            _line(figure, run["tokens"], _smooth(run[y]), shades[recipe], 1, recipe, shown=False)
+        grid = np.linspace(0, runs.groupby("seed")["tokens"].max().min(), 60)
+        each = [np.interp(grid, run["tokens"], _smooth(run[y])) for _, run in runs.groupby("seed")]
+        _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, recipe, shown=True)
+    figure.update_layout(**LAYOUT, xaxis_title="sampled tokens", yaxis_title=y_title, yaxis_range=[0, 1])
+    return figure
+
+
+def _line(figure: "Figure", x, y, color: str, width: int, name: str, shown: bool) -> None:
+    figure.add_scatter(
+        x=x, y=y, mode="lines", line={"color": color, "width": width}, opacity=1.0 if shown else 0.35,
+        name=name, legendgroup=name, showlegend=shown, hoverinfo="all" if shown else "skip",
+    )  # fmt: skip
+
+
+def _smooth(values: pd.Series, window: int = 3) -> np.ndarray:
+    return values.rolling(window, min_periods=1, center=True).mean().to_numpy()
+
+
+def reward_statistics(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+    """The credits of each agent, their mean, and the mean over all rows that a global baseline would judge them by."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    require(turns, ["agent", "credit"], "reward_statistics")
+    figure = make_subplots(rows=len(agents), cols=1, shared_xaxes=True, subplot_titles=list(agents))
+    everyone, shades = turns["credit"].mean(), colors(agents)
+    low, high = turns["credit"].min(), turns["credit"].max()
+    bins = {"start": low, "end": high + 1e-9, "size": max((high - low) / 40, 1e-6)}
+    for row, agent in enumerate(agents, start=1):
+        own = turns.loc[turns["agent"] == agent, "credit"]
+        figure.add_trace(go.Histogram(x=own, xbins=bins, marker_color=shades[agent], name=agent), row=row, col=1)
+        figure.add_vline(x=own.mean(), line={"color": shades[agent], "width": 3}, row=row, col=1)
+        figure.add_vline(x=everyone, line={"color": "#555", "width": 2, "dash": "dash"}, row=row, col=1)
+        figure.update_yaxes(title_text="rows", row=row, col=1)
+    figure.update_xaxes(
+        title_text="credit (solid: the agent's own mean; dashed: the mean of all)", row=len(agents), col=1
+    )
+    figure.update_layout(**{**LAYOUT, "showlegend": False}, height=190 * len(agents) + 90)
+    return figure
+
+
+def agent_statistics(turns: pd.DataFrame) -> pd.DataFrame:
+    """A row per agent: how often it spoke, its credits' mean, std and quartiles, how often it was understood, and the
+    share of its rows in a comparison without a verdict (advantage 0: the group is lone or flat)."""
+    require(turns, ["agent", "credit", "advantage", "valid"], "agent_statistics")
+    rows = turns.assign(silent=turns["advantage"] == 0, valid=turns["valid"].astype(float))
+    by_agent = rows.groupby("agent", sort=False)
+    quartiles = by_agent["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
+    described = by_agent.agg(
+        turns=("credit", "size"), mean=("credit", "mean"), std=("credit", lambda credit: credit.std(ddof=0)),
+        valid=("valid", "mean"), no_verdict=("silent", "mean"),
+    )  # fmt: skip
+    return described.join(quartiles).reset_index()
+
+
+def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:
+    """One episode as it was played: the kept rows in order, with what each agent heard, said and earned."""
+    require(turns, ["episode", "depth", "agent", "prompt", "completion", "team_reward", "local_reward"], "dialogue")
+    kept = turns[(turns["episode"] == episode) & turns["kept"].astype(bool)].sort_values("depth", kind="stable")
+    if kept.empty:
+        raise ValueError(f"dialogue: no kept row of episode {episode!r} in the table")
+    heard = kept["prompt"].str.replace(r"^user: ", "", regex=True)
+    said = kept["completion"].where(kept["completion"] != "", "(nothing)")
+    named = {"turn": kept["turn"], "agent": kept["agent"], "hears": heard, "says": said}
+    earned = {"team_reward": kept["team_reward"].round(2), "local_reward": kept["local_reward"].round(2)}
+    return pd.DataFrame(named | earned | {"success": kept["success"]}).reset_index(drop=True)
+
+
+def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
+    """The path of one `plan_path` task in each of several tables of turns, side by side.
+
+    `played`: title -> turns; the first episode of the task in each is drawn.
+    """
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(rows=1, cols=len(played), subplot_titles=list(played), horizontal_spacing=0.08)
+    for column, turns in enumerate(played.values(), start=1):
+        own = turns[(turns["task"] == task.id) & turns["kept"].astype(bool)]
+        if own.empty:
+            raise ValueError(f"mazes: task {task.id!r} was not played in the table {list(played)[column - 1]!r}")
+        own = own[own["episode"] == own["episode"].iloc[0]].sort_values("depth")
+        _maze(figure, env, task, own, column)
+    figure.update_layout(**{**LAYOUT, "showlegend": False}, height=380, width=340 * len(played))
+    return figure
+
+
+def _maze(figure: "Figure", env, task, turns: pd.DataFrame, column: int) -> None:
+    state = env.start(task)
+    maze, path = state.maze, [state.at]
+    for agent, said in zip(turns["agent"], turns["completion"], strict=True):
+        state = env.step(state, {agent: said}).state
+        path.append(state.at)
+    cells = np.zeros((maze.size, maze.size))
+    for x, y in maze.walls:
+        cells[y, x] = 1.0
+    x, y = zip(*path, strict=True)
+    figure.add_heatmap(z=cells, colorscale=[[0, "#f4f4f4"], [1, "#44546a"]], showscale=False, xgap=2, ygap=2,
+                       hoverinfo="skip", row=1, col=column)  # fmt: skip
+    line = {"color": PALETTE[1], "width": 4}
+    figure.add_scatter(x=x, y=y, mode="lines+markers", line=line, marker={"size": 9}, row=1, col=column)
+    for cell, mark in ((maze.start, "start"), (maze.goal, "goal")):
+        figure.add_annotation(
+            x=cell[0], y=cell[1], text=f"<b>{mark}</b>", showarrow=False, yshift=16, row=1, col=column
+        )
+    ticks = list(range(maze.size))
+    letters, numbers = list("abcdefghijklmnopqrstuvwxyz"[: maze.size]), [str(row + 1) for row in ticks]
+    square = {"scaleanchor": "x" if column == 1 else f"x{column}", "autorange": "reversed"}
+    figure.update_xaxes(tickvals=ticks, ticktext=letters, showgrid=False, row=1, col=column)
+    figure.update_yaxes(tickvals=ticks, ticktext=numbers, showgrid=False, **square, row=1, col=column)
