@@ -1,8 +1,9 @@
 """mas_lab: one table flows through four cells, and each cell only adds columns."""
 
-from mas_lab.backends import load_base, load_policy
+from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.check import check_env
 from mas_lab.credits import counterfactual, episode_return, mixed, return_to_go
+from mas_lab.doctor import doctor
 from mas_lab.env import Env, EnvError, Step, Task
 from mas_lab.evaluate import evaluate, pass_at, summary
 from mas_lab.grouping import group
@@ -18,3 +19,52 @@ from mas_lab.tasks import ENVS, make_env
 from mas_lab.team import Sampling, Team
 from mas_lab.train import Report, Settings, train
 from mas_lab.update import UpdateError, update
+
+__all__ = [
+    "ENVS",
+    "RECIPES",
+    "SCHEMA",
+    "Env",
+    "EnvError",
+    "PolicyError",
+    "Recipe",
+    "Report",
+    "RolloutError",
+    "RunError",
+    "Sampling",
+    "Settings",
+    "Step",
+    "TableError",
+    "Task",
+    "Team",
+    "UpdateError",
+    "check_env",
+    "clipped",
+    "counterfactual",
+    "doctor",
+    "episode_return",
+    "episodes",
+    "evaluate",
+    "export",
+    "group",
+    "group_stats",
+    "joint",
+    "load_base",
+    "load_policy",
+    "load_run",
+    "make_env",
+    "mixed",
+    "normalize",
+    "pass_at",
+    "probe_threads",
+    "reinforce",
+    "return_to_go",
+    "rollout",
+    "runs_dir",
+    "schema",
+    "set_threads",
+    "summary",
+    "train",
+    "tree",
+    "update",
+]

@@ -1,0 +1,47 @@
+"""Every notebook runs from top to bottom: short (`SMOKE = True`) in the fast tests, at full length in the slow ones."""
+
+import re
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from mas_lab.paths import notebooks_dir
+
+NOTEBOOKS = sorted(notebooks_dir().glob("*.ipynb"))
+
+
+def run(path, tmp_path, smoke: bool):
+    notebook = nbformat.read(path, as_version=4)
+    [parameters] = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    assert re.search(r"^SMOKE = False", parameters.source, flags=re.M)
+    parameters.source = re.sub(r"^SMOKE = False", f"SMOKE = {smoke}", parameters.source, flags=re.M)
+    NotebookClient(notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    return notebook
+
+
+def printed(notebook) -> str:
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_short(path, tmp_path):
+    run(path, tmp_path, smoke=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_at_full_length(path, tmp_path):
+    run(path, tmp_path, smoke=False)
+
+
+@pytest.mark.slow
+def test_the_quickstart_learns(tmp_path):
+    [path] = [path for path in NOTEBOOKS if path.stem == "00_quickstart"]
+    before, after = re.search(r": ([\d.]+) before, ([\d.]+) after", printed(run(path, tmp_path, smoke=False))).groups()
+    assert float(after) >= float(before) + 0.2
