@@ -81,7 +81,9 @@ class _Check:
                 found = self.pure("tasks", (n, part, s), lambda part=part, s=s: self.env.tasks(n, part, s), split=part)
                 ids = Counter(task.id for task in found)
                 twice = [name for name, count in ids.items() if count > 1]
-                self.law("task ids are unique", not twice, f"tasks({n}, {part!r}, {s}) has id {twice[:1]} twice")
+                self.law(
+                    "task ids are unique", not twice, f"tasks({n}, {part!r}, {s}) has id {twice and twice[0]!r} twice"
+                )
                 self.law(
                     "tasks gives what was asked",
                     len(found) == n,

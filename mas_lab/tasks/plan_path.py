@@ -25,6 +25,9 @@ DENSITY = 0.22
 SHORTEST = 3
 """A maze whose shortest path has fewer moves is too easy to keep."""
 
+PATIENCE = 10_000
+"""Draws in a row without a new maze, after which there are no more."""
+
 RULES = (
     "You move through a grid. Column a is the leftmost, row 1 is the top. U lowers the row by one, D raises it, "
     "L and R move one column left and right. Walls and the edge block: a blocked move ends the sequence."
@@ -125,12 +128,12 @@ class PlanPath:
     n_agents: int | None = None
     """2 to 16: one executor, the others planners who see the proposals before theirs."""
     max_turns: int = 4
+    mistakes: float = 0.6
+    """How often a move of `demonstrate` is drawn at random."""
 
     name = "plan_path"
     pocket = "plan_path"
-    moves_are_wrong = 0.25
-    """How often a move of `demonstrate` is drawn at random."""
-    hints_are_copied = 0.5
+    hints_are_copied = 0.3
     """How often `demonstrate` repeats the last proposal instead of thinking for itself."""
 
     def __post_init__(self):
@@ -142,6 +145,8 @@ class PlanPath:
             raise ValueError(f"plan_path: n_agents={self.n_agents}; use 2 to 16, or single_agent=True alone")
         if self.max_turns < 1:
             raise ValueError(f"plan_path: max_turns={self.max_turns}; an agent needs at least one turn")
+        if not 0 <= self.mistakes <= 1:
+            raise ValueError(f"plan_path: mistakes={self.mistakes}; use a share from 0 to 1")
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -179,13 +184,12 @@ class PlanPath:
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """`n` different mazes; the first ones of a longer list are those of a shorter one."""
         check_split(split, "plan_path")
-        rng, found = random.Random(f"plan_path {self.side} {split} {seed}"), {}
-        for _ in range(1000 * n):
-            if len(found) == n:
-                break
+        rng, found, idle = random.Random(f"plan_path {self.side} {split} {seed}"), {}, 0
+        while len(found) < n and idle < PATIENCE:
             task = self._draw(rng, split)
+            idle = idle + 1 if task is None or task.id in found else 0
             if task is not None:
-                found.setdefault(task.id, task)
+                found[task.id] = task
         if len(found) < n:
             raise EnvError(
                 f"plan_path: only {len(found)} of {n} different {self.side}x{self.side} mazes; ask for fewer"
@@ -278,6 +282,6 @@ class PlanPath:
             away, path, moves = distances(state.maze), [state.at], ()
             while len(moves) < self.limit and path[-1] != state.maze.goal:
                 good = [move for move in MOVES if away[state.maze.after(path[-1], move)] < away[path[-1]]]
-                moves += (rng.choice(list(MOVES) if rng.random() < self.moves_are_wrong else good),)
+                moves += (rng.choice(list(MOVES) if rng.random() < self.mistakes else good),)
                 path.append(state.maze.after(path[-1], moves[-1]))
         return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)

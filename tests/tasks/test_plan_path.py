@@ -1,0 +1,182 @@
+"""Mazes small enough to check by eye, and the laws of the rewards on random walks."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mas_lab.check import check_env
+from mas_lab.env import EnvError, Task, spec
+from mas_lab.tasks import make_env
+from mas_lab.tasks.plan_path import MOVES, distances
+
+# Column a is the leftmost, row 1 the top; S at a3, G at c1: a3 a2 a1 b1 c1 is blocked by a1, so the path is 6 long:
+#      a b c
+#   1  # . G
+#   2  . # .
+#   3  S . .      a3 b3 c3 c2 c1: 4 moves
+MAZE = Task("by-hand", {"size": 3, "walls": ["a1", "b2"], "start": "a3", "goal": "c1"})
+
+
+def play(env, *answers, task=MAZE):
+    """The steps of an episode in which the agents give `answers` in turn."""
+    state, steps = env.start(task), []
+    for answer in answers:
+        (agent,) = env.acting(state)
+        steps.append(env.step(state, {agent: answer}))
+        state = steps[-1].state
+    return steps
+
+
+def test_distances_by_hand():
+    maze = make_env("plan_path").start(MAZE).maze
+    assert distances(maze) == {(2, 0): 0, (1, 0): 1, (2, 1): 1, (2, 2): 2, (1, 2): 3, (0, 2): 4, (0, 1): 5}
+
+
+def test_a_perfect_answer_reaches_max_return():
+    plan, move = play(make_env("plan_path", size=3), "R R U U", "R R U U")
+    assert (plan.team_reward, plan.local_rewards, plan.done, plan.success) == (0.0, {"planner": 1.0}, False, False)
+    assert (move.team_reward, move.local_rewards, move.done, move.success) == (2.0, {"executor": 1.0}, True, True)
+
+
+def test_progress_adds_up_over_turns_and_proposals_move_nothing():
+    steps = play(make_env("plan_path"), "R R", "R", "U", "R U U")
+    assert [step.team_reward for step in steps] == [0.0, 0.25, 0.0, 1.75]
+    assert [sum(step.local_rewards.values()) for step in steps] == [0.5, 0.25, 0.0, 1.0]
+    assert [step.state.at for step in steps] == [(0, 2), (1, 2), (1, 2), (2, 0)]
+
+
+def test_a_blocked_move_stops_there_and_is_valid():
+    _, move = play(make_env("plan_path"), "R", "R U R U")  # b3, then the wall b2
+    assert move.state.at == (1, 2) and move.valid == {"executor": True}
+    assert move.team_reward == 0.25 and move.local_rewards == {"executor": 0.25}
+
+
+def test_a_detour_costs_what_it_loses():
+    _, move = play(make_env("plan_path"), "R", "U")  # a2 is 5 from the goal, a3 is 4
+    assert move.team_reward == -0.25 and move.local_rewards == {"executor": 0.0}
+
+
+@pytest.mark.parametrize("answer", ["", "R R U U R", "R up", "executor", "R, R", "r"])
+def test_an_unreadable_answer_is_invalid_and_moves_nothing(answer):
+    plan, move = play(make_env("plan_path"), answer, answer)
+    assert plan.valid == {"planner": False} and move.valid == {"executor": False}
+    assert move.state.at == (0, 2) and (move.team_reward, move.local_rewards["executor"]) == (0.0, 0.0)
+
+
+def test_the_executor_sees_every_hint_and_each_role_is_visible():
+    env = make_env("plan_path", n_agents=4)
+    assert env.agents == ("planner_1", "planner_2", "planner_3", "executor")
+    *_, last = play(env, "R R", "fly", "U")
+    prompts = [env.observe(state, agent)[0]["content"] for state, agent in (
+        (env.start(MAZE), "planner_1"), (last.state, "executor"))]  # fmt: skip
+    assert prompts[0] == "walls a1 b2 goal c1 at a3 planner"
+    assert prompts[1] == "walls a1 b2 goal c1 hint R R hint none hint U at a3 executor"
+    solo = make_env("plan_path", single_agent=True)
+    assert solo.observe(solo.start(MAZE), "solo")[0]["content"].endswith("at a3 solo")
+
+
+def test_max_turns_ends_the_episode_without_success():
+    env = make_env("plan_path", max_turns=2)
+    steps = play(env, *["U"] * 4)
+    assert [step.done for step in steps] == [False, False, False, True] and not steps[-1].success
+    assert env.acting(steps[-1].state) == ()
+
+
+def test_full_size_reads_the_last_tag():
+    env = make_env("plan_path", size="full")
+    assert env.read("I thought of <moves>D</moves>, but <moves>R, r\nup U</moves>") == ("R", "R", "U", "U")
+    assert [env.read(text) for text in ("R R U U", "<moves>R R", "<moves></moves>", "<moves>north</moves>")] == [
+        None
+    ] * 4
+    system, user = env.observe(env.start(MAZE), "planner")
+    assert "planner" in system["content"] and "Walls: a1 b2. You are at a3, the goal is c1." in user["content"]
+
+
+def test_published_shaping_pays_more_for_longer_mazes():
+    env = make_env("plan_path", rewards="published", single_agent=True)
+    (step,) = play(env, "R R U U")  # gaps 4 3 2 1 0: sum of -0.01 + d - 0.99 d', then 1 at the goal, 0.5 no detour
+    assert step.team_reward == pytest.approx(-0.04 + (4 - 2.97) + (3 - 1.98) + (2 - 0.99) + 1 + 1.5)
+    near = Task("near", {**MAZE.data, "start": "c3", "walls": []})
+    (short,) = play(env, "U U", task=near)
+    assert short.success and short.team_reward < step.team_reward
+
+
+def test_a_task_without_a_path_is_refused():
+    with pytest.raises(EnvError, match="'walled' has no path from a3 to c1"):
+        make_env("plan_path").start(Task("walled", {**MAZE.data, "walls": ["b1", "c2"]}))
+
+
+@pytest.mark.parametrize("options", [{}, {"size": 3}, {"size": "full"}])
+def test_mazes_are_solvable_in_time_and_not_trivial(options):
+    env = make_env("plan_path", **options)
+    for task in env.tasks(100, "test", seed=3):
+        state = env.start(task)
+        assert 3 <= distances(state.maze)[state.at] <= env.limit * env.max_turns
+
+
+def test_no_wall_layout_stands_in_both_splits():
+    env = make_env("plan_path")
+    layouts = [{tuple(task.data["walls"]) for task in env.tasks(300, split, 0)} for split in ("train", "test")]
+    assert layouts[0].isdisjoint(layouts[1]) and env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0)
+
+
+def test_too_many_tasks_are_refused():
+    with pytest.raises(EnvError, match="ask for fewer"):
+        make_env("plan_path", size=3).tasks(10_000, "test", 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 500),
+    answers=st.lists(st.lists(st.sampled_from([*MOVES, "x"]), max_size=5), min_size=32, max_size=32),
+    rewards=st.sampled_from(["ours", "published"]),
+    n_agents=st.integers(2, 4),
+)
+def test_laws_of_the_rewards(seed, answers, rewards, n_agents):
+    env = make_env("plan_path", rewards=rewards, n_agents=n_agents)
+    state, total, done, answers = env.start(env.tasks(1, "train", seed)[0]), 0.0, False, iter(answers)
+    away = distances(state.maze)
+    first = away[state.at]
+    while not done:
+        (agent,) = env.acting(state)
+        step = env.step(state, {agent: " ".join(next(answers))})
+        assert agent == "executor" or (step.team_reward == 0 and step.state.at == state.at)
+        assert rewards == "published" or 0 <= step.local_rewards[agent] <= 1
+        state, total, done = step.state, total + step.team_reward, step.done
+    assert total <= env.max_return and (rewards == "published" or (total == pytest.approx(2.0)) == step.success)
+    if rewards == "ours":
+        assert total == pytest.approx((first - away[state.at]) / first + step.success)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 100))
+def test_demonstrations_without_mistakes_are_perfect(seed):
+    env = make_env("plan_path", mistakes=0.0)
+    state, done, total = env.start(env.tasks(1, "train", seed)[0]), False, 0.0
+    while not done:
+        (agent,) = env.acting(state)
+        step = env.step(state, {agent: env.demonstrate(state, agent, random.Random(seed))})
+        assert step.local_rewards[agent] == 1.0
+        state, done, total = step.state, step.done, total + step.team_reward
+    assert total == pytest.approx(env.max_return)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"size": 6}, {"size": "full"}, {"rewards": "published"}, {"single_agent": True}, {"n_agents": 16}],
+)
+def test_conforms(options):
+    env = make_env("plan_path", **options)
+    assert check_env(env, tasks=3)["times"].min() > 0
+    assert make_env(**spec(env)) == env
+
+
+@pytest.mark.parametrize(
+    "options", [{"size": 7}, {"size": "huge"}, {"rewards": "no"}, {"n_agents": 1}, {"n_agents": 17}, {"max_turns": 0},
+                {"single_agent": True, "n_agents": 3}, {"mistakes": 1.5}]
+)  # fmt: skip
+def test_bad_options_are_refused(options):
+    with pytest.raises(ValueError, match=r"plan_path: .*; "):
+        make_env("plan_path", **options)
