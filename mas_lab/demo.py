@@ -4,8 +4,6 @@
 same settings one step at a time. Leaves out: what a recipe is (`recipes`).
 """
 
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +29,14 @@ STEPS, SEEDS = 40, 3
 SETTINGS = {"tasks": 32, "minibatches": 2, "save_every": 20}
 LR = 1e-3
 HELD_OUT, REPEATS = 128, 4
+"""Mazes that a team is scored on, and episodes on each."""
+SCORE_EVERY = 5
+"""Steps between the scores of a learning curve."""
 
 
 @dataclass
 class Trained:
-    """One run: its scores by step, and held-out success before and after."""
+    """One run: held-out success before, on the way (`curve`) and after; `seconds` of training alone."""
 
     recipe: str
     seed: int
@@ -52,32 +53,27 @@ def make_team(env: Env) -> Team:
     return Team.shared(load_policy(env.pocket, lr=LR), env.agents)
 
 
-def held_out(env: Env, team: Team) -> float:
+def held_out(env: Env, team: Team, tasks: int = HELD_OUT) -> float:
     """Sampled success on mazes that training never shows."""
-    return evaluate(env, team, env.tasks(HELD_OUT, "test", seed=0), k=REPEATS)["success"].mean()
+    return evaluate(env, team, env.tasks(tasks, "test", seed=0), k=REPEATS)["success"].mean()
 
 
 def learn(recipe: str | Recipe, seed: int, steps: int | None = None, budget: int | None = None, run=None) -> Trained:
     """Train for `steps`, or until `budget` tokens have been sampled; seconds are those of training alone."""
     recipe, env = find(recipe), make_env(ENV)
     team = make_team(env)
-    before, rows, tokens, seconds, report = held_out(env, team), [], 0, 0.0, None
-    start = time.perf_counter()
-    for report in _until(train(env, team, recipe, steps or 10**6, seed=seed, run=run, **SETTINGS), budget):
-        tokens, seconds = tokens + report.tokens, time.perf_counter() - start
-        row = {"recipe": recipe.name, "seed": seed, "step": report.step, "tokens": tokens, "success": report.success}
-        rows.append(row | {"reward": report.turns["team_reward"].mean(), "seconds": seconds})
-    return Trained(recipe.name, seed, before, held_out(env, team), seconds, pd.DataFrame(rows), report, team)
-
-
-def _until(reports: Iterator[Report], budget: int | None) -> Iterator[Report]:
-    tokens = 0
-    for report in reports:
-        yield report
-        tokens += report.tokens
-        if budget is not None and tokens >= budget:
-            reports.close()
-            return
+    before, tokens, seconds = held_out(env, team), 0, 0.0
+    curve = [{"step": 0, "tokens": 0, "success": before}]
+    for report in train(env, team, recipe, steps or 10**6, seed=seed, run=run, **SETTINGS):
+        tokens, seconds = tokens + report.tokens, seconds + sum(report.profile.values())
+        last = report.step + 1 == steps or (budget is not None and tokens >= budget)
+        if last or (report.step + 1) % SCORE_EVERY == 0:
+            success = held_out(env, team, HELD_OUT if last else HELD_OUT // 2)
+            curve.append({"step": report.step + 1, "tokens": tokens, "success": success})
+        if last:
+            break
+    curve = pd.DataFrame(curve).assign(recipe=recipe.name, seed=seed)
+    return Trained(recipe.name, seed, before, success, seconds, curve, report, team)
 
 
 def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int = STEPS) -> list[Trained]:
@@ -108,7 +104,7 @@ def results(runs: list[Trained]) -> pd.DataFrame:
     fields = ("recipe", "seed", "before", "after", "seconds")
     rows = [{name: getattr(one, name) for name in fields} for one in runs]
     last = pd.DataFrame([one.curve.iloc[-1] for one in runs]).reset_index(drop=True)
-    return pd.DataFrame(rows).assign(steps=last["step"].astype(int) + 1, tokens=last["tokens"].astype(int))
+    return pd.DataFrame(rows).assign(steps=last["step"].astype(int), tokens=last["tokens"].astype(int))
 
 
 def headline(scores: pd.DataFrame) -> str:
@@ -143,7 +139,7 @@ def _report(path: Path, runs: list[Trained], scores: pd.DataFrame) -> None:
         "## How each recipe learned",
         "at_grpo compares the candidates of one agent at one turn, and rewards each for its own moves; grpo compares "
         "whole episodes by their return; grpo_mixed gives grpo at_grpo's reward and keeps its comparison.",
-        (learning_curves(curves), "Success of training episodes over sampled tokens, a line per run"),
+        (learning_curves(curves), "Success on held-out mazes over sampled tokens, a line per run"),
         "## What each agent earned in the last step",
         agent_statistics(best.last.turns),
         (reward_statistics(best.last.turns, env.agents), "Histograms of the credits of planner and executor"),

@@ -29,7 +29,7 @@ def colors(names: Sequence[str]) -> dict[str, str]:
     return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(names))}
 
 
-def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success rate of training episodes"):
+def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks"):
     """Every run a thin line over sampled tokens, the mean of a recipe's runs a thick one.
 
     `scores`: columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.

@@ -5,26 +5,24 @@ Leaves out: stopping the loop (interrupt the kernel, or break out of it).
 
 import pandas as pd
 
-from mas_lab.train import Report
 from mas_lab.widgets.figures import learning_curves
 
 
 class LiveCurve:
-    """`curve.add(report)` after each step; `curve.table` keeps a row per step."""
+    """`curve.add(tokens, success)` after a step draws all points so far; `curve.table` holds them."""
 
     def __init__(self, recipe: str = "training", seed: int = 0):
-        self.recipe, self.seed, self.rows, self._handle = recipe, seed, [], None
+        self.recipe, self.seed, self.points, self._handle = recipe, seed, [], None
 
     @property
     def table(self) -> pd.DataFrame:
-        return pd.DataFrame(self.rows)
+        points = pd.DataFrame(self.points, columns=["tokens", "success"])
+        return points.assign(recipe=self.recipe, seed=self.seed)
 
-    def add(self, report: Report) -> None:
+    def add(self, tokens: int, success: float) -> None:
         from IPython.display import display
 
-        tokens = report.tokens + (self.rows[-1]["tokens"] if self.rows else 0)
-        row = {"recipe": self.recipe, "seed": self.seed, "step": report.step, "tokens": tokens}
-        self.rows.append(row | {"success": report.success})
+        self.points.append((tokens, success))
         figure = learning_curves(self.table)
         if self._handle is None:
             self._handle = display(figure, display_id=True)
