@@ -23,9 +23,8 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     """
     make = _backend(backend)
     if lora is not None:
-        return make.load_base(name, adapters=1, rank=lora, lr=lr, template=template, seed=seed, **options).adapter(
-            "all"
-        )
+        base = make.load_base(name, adapters=1, rank=lora, lr=lr, template=template, seed=seed, **options)
+        return base.adapter(Path(name).name)
     return make.load_full(name, lr=lr, template=template, seed=seed, **options)
 
 
@@ -46,16 +45,16 @@ def restore_policy(directory: str | Path) -> Policy:
 
 def restore_policies(directories: dict[str, str | Path]) -> dict[str, Policy]:
     """Several saved policies by name; adapters that shared a base share it again."""
-    from mas_lab.backends import torch_policy
+    from mas_lab.backends import torch_base
 
-    return torch_policy.restore(directories)
+    return torch_base.restore(directories)
 
 
 def _backend(backend: str):
     if backend == "torch":
-        from mas_lab.backends import torch_policy
+        from mas_lab.backends import torch_base
 
-        return torch_policy
+        return torch_base
     if backend in BACKENDS:
         raise PolicyError(f"back end {backend!r} is not in this build of mas_lab; it has: torch")
     raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")

@@ -131,11 +131,11 @@ class TorchModel:
     """`net` is the transformers model; `peft` wraps the same one where adapters are trained."""
 
     def __init__(self, source: Source, options: Options, template: Mapping[str, Any] | None, lora: bool, weights=None):
-        self.source, self.options, self.template, self.peft = source, options, dict(template or {}), None
+        self.source, self.options, self.template, self.peft = source.pinned(), options, dict(template or {}), None
         self.device = torch.device(options.device or pick_device())
         self.dtype = self._dtype(lora)
         self.weights = str(weights or source.location())
-        self.net = self._load(self.weights, self.dtype if lora else torch.float32)
+        self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         self.tokenizer = AutoTokenizer.from_pretrained(self.weights)
         self.context = getattr(self.net.config.get_text_config(), "max_position_embeddings", None) or 2**20
         self.by_tree = options.packing != "padded" and follows_trees(self.net)
@@ -152,7 +152,8 @@ class TorchModel:
             return torch.bfloat16
         return torch.float16 if lora else torch.float32
 
-    def _load(self, where: str, dtype: torch.dtype):
+    def read(self, where: str, dtype: torch.dtype):
+        """A transformers model from a directory or hub id, on this device, dropout off."""
         config = AutoConfig.from_pretrained(where)
         # The fused kernels drop a soft cap on the scores without a word.
         capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
@@ -188,5 +189,5 @@ class TorchModel:
             return
         if self._reference is None:
             self.source.check() if self.source.digest else None
-            self._reference = self._load(self.source.location(), self.net.dtype).requires_grad_(False)
+            self._reference = self.read(self.source.location(), self.net.dtype).requires_grad_(False)
         yield self._reference

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch.autograd import forward_ad
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -157,20 +156,16 @@ def follows_trees(net) -> bool:
         return False
     device = net.get_input_embeddings().weight.device
     ids = torch.arange(1, 6, device=device) % config.vocab_size
-    layout = Layout(
-        grid_PQ=torch.tensor([[0, 1, 2, 3, 4]], device=device),
-        cell_M=torch.arange(5, device=device),
-        visible_PQW=torch.tensor(
-            np.array([[[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]]], bool),
-            device=device,
-        ),  # fmt: skip
-        query_at_PQ=torch.tensor([[0, 1, 2, 2, 3]], device=device),
-        key_at_PW=torch.tensor([[0, 1, 2, 2, 3]], device=device),
-    )
+    at = torch.tensor([[0, 1, 2, 2, 3]], device=device)
+    # Two branches after token 1: token 2, and tokens 3 and 4.
+    visible = ["10000", "11000", "11100", "11010", "11011"]
+    visible = torch.tensor([[[bool(int(seen)) for seen in row] for row in visible]], device=device)
+    flat = torch.arange(5, device=device)
+    layout = Layout(flat[None], flat, visible, at, at)
     with torch.inference_mode():
         whole = net(input_ids=ids[[0, 1, 3, 4]][None], use_cache=False).logits[0, -1]
         try:
-            by_tree = forward(net, net.config, ids, layout.query_at_PQ[0], layout, torch.tensor([4], device=device))[0]
+            by_tree = forward(net, net.config, ids, at[0], layout, flat[4:])[0]
         except (TypeError, AttributeError, KeyError, NotImplementedError, RuntimeError):
             return False
     tolerance = 1e-4 if whole.dtype == torch.float32 else 0.1

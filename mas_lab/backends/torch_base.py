@@ -1,0 +1,115 @@
+"""Making torch policies: full weights, adapters over one base, and both from disk.
+
+Leaves out: what a policy does (`torch_policy`) and how it is written (`torch_state`).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+
+from mas_lab.backends.torch_model import Options, Source, TorchModel
+from mas_lab.backends.torch_policy import TorchPolicy
+from mas_lab.backends.torch_state import read_record
+from mas_lab.policy import PolicyError
+
+
+class TorchBase:
+    """One copy of a base, `adapters` LoRA adapters, and for each of them a policy with an optimizer of its own."""
+
+    def __init__(self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int):
+        self.shared, self.size = shared, adapters
+        self.policies: dict[str, TorchPolicy] = {}
+        shared.net.requires_grad_(False)
+        self._free = [self._make(i, rank, lr, seed) for i in range(adapters)]
+        for i, policy in enumerate(self._free):
+            policy.made_with = {"adapters": adapters, "rank": rank, "seed": seed, "index": i}
+        trained = {id(parameter) for policy in self._free for parameter in policy.parameters.values()}
+        stray = [name for name, p in shared.net.named_parameters() if "lora_" in name and id(p) not in trained]
+        if stray:
+            raise PolicyError(f"the LoRA parameter {stray[0]!r} is in no optimizer")
+
+    def _make(self, index: int, rank: int, lr: float, seed: int) -> TorchPolicy:
+        shared, name = self.shared, f"adapter{index}"
+        alpha = shared.options.alpha * rank
+        config = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+        with torch.random.fork_rng():
+            torch.manual_seed(seed + index)
+            if shared.peft is None:
+                shared.peft = get_peft_model(shared.net, config, adapter_name=name)
+            else:
+                shared.peft.add_adapter(name, config)
+        return TorchPolicy(shared, lr, name)
+
+    def adapter(self, agent: str) -> TorchPolicy:
+        """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken."""
+        if agent not in self.policies:
+            if not self._free:
+                raise PolicyError(
+                    f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, "
+                    f"taken by {', '.join(self.policies)}"
+                )
+            self._hand_out(self._free[0], agent)
+        return self.policies[agent]
+
+    def take(self, index: int, agent: str) -> TorchPolicy | None:
+        """The policy of adapter `index`, for `agent`; `None` where another agent has it."""
+        for policy in self._free:
+            if policy.made_with["index"] == index and agent not in self.policies:
+                return self._hand_out(policy, agent)
+        return None
+
+    def _hand_out(self, policy: TorchPolicy, agent: str) -> TorchPolicy:
+        self._free.remove(policy)
+        policy.name = agent
+        self.policies[agent] = policy
+        return policy
+
+
+def load_full(name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
+    """See `mas_lab.backends.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
+    source = Source.find(name)
+    shared = TorchModel(source, Options.of(options), template, lora=False)
+    return TorchPolicy(shared, lr or (1e-3 if source.kind == "pocket" else 1e-6))
+
+
+def load_base(name, adapters=1, rank=16, lr=None, template=None, seed=0, **options) -> TorchBase:
+    """See `mas_lab.backends.load_base`."""
+    source = Source.find(name)
+    shared = TorchModel(source, Options.of(options), template, lora=True)
+    return TorchBase(shared, adapters, rank, lr or (5e-3 if source.kind == "pocket" else 2e-5), seed)
+
+
+def restore(directories: dict[str, str | Path]) -> dict[str, TorchPolicy]:
+    """See `mas_lab.backends.restore_policies`."""
+    bases: dict[str, list[TorchBase]] = {}
+    policies = {}
+    for name, directory in directories.items():
+        record = read_record(Path(directory))
+        policy = _restore_full(record, directory) if record["lora"] is None else _restore_adapter(record, bases)
+        policy.name = record["name"]
+        policy.load(Path(directory))
+        policies[name] = policy
+    return policies
+
+
+def _restore_full(record: dict[str, Any], directory: str | Path) -> TorchPolicy:
+    source, options = Source(**record["source"]), Options.of(record["options"])
+    return TorchPolicy(TorchModel(source, options, record["template"], lora=False, weights=directory), record["lr"])
+
+
+def _restore_adapter(record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
+    """One base for all adapters that shared one; a second one where two states of the same adapter are asked for."""
+    made_with = dict(record["lora"])
+    index = made_with.pop("index")
+    alike = json.dumps([record["source"], record["options"], record["template"], made_with], sort_keys=True)
+    for base in bases.setdefault(alike, []):
+        if (policy := base.take(index, record["name"])) is not None:
+            return policy
+    source = Source(**record["source"])
+    source.check()
+    shared = TorchModel(source, Options.of(record["options"]), record["template"], lora=True)
+    bases[alike].append(TorchBase(shared, lr=record["lr"], **made_with))
+    return bases[alike][-1].take(index, record["name"])
