@@ -17,7 +17,8 @@ QUICKSTART = "00_quickstart.ipynb"
 def demo(args: argparse.Namespace) -> None:
     from mas_lab import demo
 
-    demo.main(out=args.out, seeds=args.seeds, steps=args.steps)
+    chosen = {"out": args.out, "seeds": args.seeds, "steps": args.steps}
+    demo.main(**{name: value for name, value in chosen.items() if value is not None})
 
 
 def lab(args: argparse.Namespace) -> int:

@@ -135,8 +135,8 @@ def tracked(folder: str = ".") -> list[Path]:
 TRACES = (
     rb"(?<![\w.])/(?:work|root|home|Users)/\w",
     rb"file:[/]{2}",
-    rb"index-url[ =]",
-    rb"find-links[ =]",
+    rb"(?<!--no-emit-)index-url[ =]",
+    rb"(?<!--no-emit-)find-links[ =]",
     rb"(?:pypi|pythonhosted|download\.pytorch)[.]org",
 )
 
