@@ -161,3 +161,9 @@ def test_commands_of_the_readme_are_targets_of_the_makefile():
     shell = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     named = set(re.findall(r"\bmake ([a-z-]+)\b", "".join(shell)))
     assert {"demo", "test"} <= named <= targets
+
+
+def test_the_layout_in_the_readme_names_every_module():
+    tree = (ROOT / "README.md").read_text().split("## What is where")[1]
+    named = set(re.findall(r"^ +(\w+\.py) ", tree, re.MULTILINE))
+    assert named == {path.name for path in (ROOT / "mas_lab").rglob("*.py")} - {"__init__.py"}
