@@ -172,7 +172,11 @@ class MicroBatch:
         """(U, V), made by the model's own head, so that whatever it does to logits is done."""
         if self.by_tree:
             return tree_attention.forward(call, net.config, self.ids_M, self.at_M, self.layout, self.keep_U)
-        return call(**self.inputs, use_cache=False).logits.flatten(0, 1).index_select(0, self.keep_U)
+        # The fused kernels have no forward-mode derivative.
+        how = "eager" if forward_ad._current_level >= 0 else net.config._attn_implementation
+        with tree_attention.attending(net.config, how):
+            logits_PQV = call(**self.inputs, use_cache=False).logits
+        return logits_PQV.flatten(0, 1).index_select(0, self.keep_U)
 
     def hidden(self, net) -> torch.Tensor:
         """(U, h), what the output embedding reads."""

@@ -124,10 +124,10 @@ ALL_ATTENTION_FUNCTIONS.register(NAME, tree_attention)
 
 
 @contextmanager
-def attending_trees(config) -> Iterator[None]:
-    """Inside, models with this config attend by tree; outside they are what they were."""
+def attending(config, how: str = NAME) -> Iterator[None]:
+    """Inside, models with this config attend by tree, or as told; outside they do what they did."""
     before = config._attn_implementation
-    config._attn_implementation = NAME
+    config._attn_implementation = how
     try:
         yield
     finally:
@@ -136,7 +136,7 @@ def attending_trees(config) -> Iterator[None]:
 
 def forward(net: Callable, config, ids_M, at_M, layout: Layout, keep_U) -> torch.Tensor:
     """Logits (U, V) of the flat tokens `keep_U`; `at_M` are the positions of all of them."""
-    with attending_trees(config):
+    with attending(config):
         answer = net(
             input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, logits_to_keep=keep_U, tree=layout
         )
@@ -145,7 +145,7 @@ def forward(net: Callable, config, ids_M, at_M, layout: Layout, keep_U) -> torch
 
 def hidden(net, ids_M, at_M, layout: Layout) -> torch.Tensor:
     """Last hidden states (M, h), before the output embedding."""
-    with attending_trees(net.config):
+    with attending(net.config):
         return net.base_model(input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, tree=layout)[0][0]
 
 

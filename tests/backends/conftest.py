@@ -5,8 +5,8 @@ import torch
 
 torch.set_num_threads(1)
 WORDS = 60
-SHAPE = dict(vocab_size=WORDS + 4, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, pad_token_id=0,
-             bos_token_id=1, eos_token_id=2)  # fmt: skip
+SPECIAL = {"vocab_size": WORDS + 4, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SHAPE = SPECIAL | {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}{% if add_generation_prompt %}say{% endif %}"
 )
@@ -15,7 +15,7 @@ TEMPLATE = (
 def _config(kind: str):
     import transformers as hf
 
-    llama = dict(SHAPE, intermediate_size=64, num_key_value_heads=2, max_position_embeddings=64)
+    llama = SHAPE | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 64}
     if kind == "qwen3":
         return hf.Qwen3Config(**llama, head_dim=8, tie_word_embeddings=True)
     if kind == "llama":
@@ -23,8 +23,7 @@ def _config(kind: str):
     if kind == "gemma2":
         return hf.Gemma2Config(**llama, head_dim=8, sliding_window=6, attn_logit_softcapping=2.0,
                                final_logit_softcapping=3.0, query_pre_attn_scalar=8)  # fmt: skip
-    return hf.GPT2Config(vocab_size=WORDS + 4, n_embd=32, n_layer=2, n_head=4, n_positions=64, pad_token_id=0,
-                         bos_token_id=1, eos_token_id=2, resid_pdrop=0.1)  # fmt: skip
+    return hf.GPT2Config(**SPECIAL, n_embd=32, n_layer=2, n_head=4, n_positions=64, resid_pdrop=0.1)
 
 
 def build(directory, kind: str, pad_is_eos=False):
