@@ -21,7 +21,7 @@ class mixed:
     alpha: float = 1.0
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        require(turns, ["team_reward"], "mixed")
+        require(turns, ["team_reward"], "mixed", optional=["local_reward"])
         return self.alpha * turns["team_reward"] + column(turns, "local_reward")
 
 
@@ -37,15 +37,17 @@ class episode_return:
     of: mixed | None = None
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        require(turns, ["episode", "team_reward"], "episode_return")
-        rows = turns.assign(**{name: column(turns, name) for name in ("depth", "kept", "local_reward", "valid")})
+        local = ["local_reward"] if self.of is not None else []
+        require(turns, ["episode", "team_reward"], "episode_return", optional=["depth", "kept", "valid", *local])
+        names = ("episode", "depth", "kept", "local_reward", "valid")
+        rows = turns.assign(**{name: column(turns, name) for name in names})
         kept = rows[rows["kept"].astype(bool)]
         steps = _joint_steps(kept)
         total = steps.groupby("episode")["team_reward"].sum()
         if self.of is not None:
             local = kept.sort_values("local_reward").groupby("episode")["local_reward"].sum()
             total = self.of.alpha * total + local
-        earned = rows["episode"].map(total).fillna(0.0)
+        earned = rows["episode"].map(total).fillna(0.0).astype(float)
         return earned - self.invalid * ~rows["valid"].astype(bool)
 
 
@@ -78,7 +80,7 @@ class return_to_go:
     gamma: float = 1.0
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        require(turns, ["team_reward"], "return_to_go")
+        require(turns, ["team_reward"], "return_to_go", optional=["node", "parent", "depth", "candidate", "kept"])
         kept = column(turns, "kept").astype(bool)
         if not kept.all():
             raise TableError(
@@ -89,7 +91,7 @@ class return_to_go:
         returns = rows["team_reward"].astype(float)
         for depth in sorted(rows["depth"].unique(), reverse=True):
             children = rows["depth"] == depth
-            future = returns[children].groupby(rows.loc[children, "parent"]).mean()
+            future = returns[children].sort_values().groupby(rows["parent"]).mean()
             returns = returns + self.gamma * _what_follows(rows, future[future.index != ""])
         return returns.set_axis(turns.index)
 
@@ -109,11 +111,12 @@ class counterfactual:
             raise TableError(
                 "counterfactual: the table holds no continuations; roll out with tree(k, follow=m), m >= 1"
             )
-        steps = _joint_steps(turns[probe & column(turns, "kept").astype(bool)], "counterfactual")
+        played = turns.assign(episode=column(turns, "episode"))
+        steps = _joint_steps(played[probe & column(turns, "kept").astype(bool)], "counterfactual")
         episodes = steps.groupby("episode").agg(earned=("team_reward", "sum"), parent=("parent", "first"))
         future = episodes.groupby("parent")["earned"].mean()
         credit = turns["team_reward"] + column(turns, "action").map(future).fillna(0.0)
-        return credit.where(~probe, turns["episode"].map(episodes["earned"]))
+        return credit.where(~probe, played["episode"].map(episodes["earned"]))
 
 
 def _with_parents(turns: pd.DataFrame) -> pd.DataFrame:
@@ -160,8 +163,8 @@ def _depths(rows: pd.DataFrame) -> pd.Series:
 
 def _what_follows(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
     """Per row, the mean over its joint actions of their `future`, which is indexed by action (`node.i-j`)."""
-    nodes = set(rows["node"])
-    stray = [action for action in future.index if action.rpartition(".")[0] not in nodes]
+    known = set(rows["action"])
+    stray = [action for action in future.index if action not in known and not known.issuperset(_crossings(action))]
     if stray:
         raise TableError(
             f"return_to_go: parent {stray[0]!r} is not an action of a node in the table; "
@@ -178,12 +181,18 @@ def _mean_over_crossed(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
     """`node.i-*` took part in all combinations of its candidate with the others'; one that ended counts as 0."""
     total: dict[str, float] = {}
     for action, worth in future.items():
-        node, _, branch = action.rpartition(".")
-        candidates = branch.split("-")
-        for seat, candidate in enumerate(candidates):
-            places = ["*"] * seat + [candidate] + ["*"] * (len(candidates) - seat - 1)
-            pattern = f"{node}.{'-'.join(places)}"
-            total[pattern] = total.get(pattern, 0.0) + worth
+        for crossing in _crossings(action):
+            total[crossing] = total.get(crossing, 0.0) + worth
     own = rows.groupby(["node", "agent"])["candidate"].transform("nunique")
     everyone = own.groupby([rows["node"], rows["agent"]]).first().groupby("node").prod()
     return rows["action"].map(total).fillna(0.0) / (rows["node"].map(everyone) / own)
+
+
+def _crossings(action: str) -> list[str]:
+    """The completions of the joint action `node.i-j`, named as a full cross names them: `node.i-*`, `node.*-j`."""
+    node, _, branch = action.rpartition(".")
+    candidates = branch.split("-")
+    return [
+        f"{node}.{'-'.join(['*'] * seat + [candidate] + ['*'] * (len(candidates) - seat - 1))}"
+        for seat, candidate in enumerate(candidates)
+    ]

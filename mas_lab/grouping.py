@@ -29,6 +29,7 @@ def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_pro
     _refuse_duplicates(turns)
     scored = turns.assign(credit=credit(turns), group=_labels(turns, by))
     require(scored, ["credit"], "group")
+    scored["credit"] = scored["credit"].astype(float)
     if same_prompt:
         _refuse_mixed_prompts(scored)
     return scored
@@ -47,7 +48,8 @@ def _labels(turns: pd.DataFrame, by: tuple[str, ...]) -> pd.Series:
 
 
 def _refuse_duplicates(turns: pd.DataFrame) -> None:
-    if not {"candidate", "agent"} <= set(turns.columns) or not {"node", "turn"} & set(turns.columns):
+    names = set(turns.columns)
+    if not {"candidate", "agent"} <= names or not ("node" in names or {"episode", "turn"} <= names):
         return
     call = pd.DataFrame({name: column(turns, name) for name in ("node", "candidate", "agent")})
     twice = call.duplicated()

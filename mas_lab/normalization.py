@@ -66,7 +66,7 @@ def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tupl
         return stats["max"], lone
     if center == "loo":
         own = stats["own"]
-        others = (stats["mean"] * stats["n"] - own) / (stats["n"] - 1).clip(lower=1)
+        others = stats["mean"] + (stats["mean"] - own) / (stats["n"] - 1).clip(lower=1)
         return others.mask(lone, own), lone
     return stats["mean"], lone
 
@@ -95,29 +95,40 @@ def _columns(choice: Center, words: tuple[str, ...], what: str) -> tuple[str, ..
 def _statistics(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None) -> pd.DataFrame:
     """Per row: n, mean, min, max, sum of squared deviations of its group's units, and the mean of its `own` unit.
 
-    Values are sorted first, so that the order of the rows cannot change a bit of the result.
+    Values are sorted first, so that the order of the rows cannot change a bit of the result. A group that holds no row
+    of the batch has n = 0.
     """
     require(turns, [*by, *([once_per] if once_per else [])], "normalize")
-    rows = pd.DataFrame({"value": turns["credit"].astype(float), "group": turns.groupby(list(by), sort=False).ngroup()})
-    rows["unit"] = turns.groupby(once_per, sort=False).ngroup() if once_per else range(len(turns))
-    counted = rows[trained(turns)].sort_values("value")
-    units = _mean(counted, ["group", "unit"]) if once_per else counted
-    groups = units.groupby("group")["value"]
-    stats = pd.DataFrame({"n": groups.size(), "min": groups.min(), "max": groups.max()})
-    stats["mean"] = _mean(units.sort_values("value"), ["group"]).set_index("group")["value"]
-    deviations = units["value"] - units["group"].map(stats["mean"])
-    stats["squares"] = (deviations**2).sort_values().groupby(units["group"]).sum()
-    own = units.set_index(["group", "unit"])["value"]
-    per_row = stats.reindex(rows["group"]).set_axis(turns.index)
-    per_row["own"] = own.reindex(pd.MultiIndex.from_frame(rows[["group", "unit"]])).to_numpy()
-    return per_row.fillna(0.0)
+    group_R = turns.groupby(list(by), sort=False, observed=True).ngroup().to_numpy()
+    each_R = (
+        turns.groupby(once_per, sort=False, observed=True).ngroup().to_numpy() if once_per else np.arange(len(turns))
+    )
+    pairs, unit_R = np.unique(np.stack([group_R, each_R], 1), axis=0, return_inverse=True)
+    group_U, unit_R = pairs[:, 0], unit_R.reshape(-1)
+
+    order = np.argsort(turns["credit"].to_numpy(float), kind="stable")
+    order = order[trained(turns).to_numpy()[order]]
+    own_U = _describe(turns["credit"].to_numpy(float)[order], unit_R[order], len(group_U))["mean"]
+    played = np.flatnonzero(np.bincount(unit_R[order], minlength=len(group_U)))
+    played = played[np.argsort(own_U[played], kind="stable")]
+    groups = _describe(own_U[played], group_U[played], group_U.max(initial=-1) + 1)
+    per_row = {name: values_G[group_R] for name, values_G in groups.items()}
+    return pd.DataFrame({**per_row, "own": own_U[unit_R]}, index=turns.index)
 
 
-def _mean(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Means measured from the minimum, so that equal values have exactly their value as mean."""
-    low = rows.groupby(by)["value"].transform("min")
-    above = rows.assign(low=low, above=rows["value"] - low).groupby(by).agg(low=("low", "min"), above=("above", "mean"))
-    return (above["low"] + above["above"]).rename("value").reset_index()
+def _describe(value_N: np.ndarray, owner_N: np.ndarray, owners: int) -> dict[str, np.ndarray]:
+    """n, mean, min, max and sum of squared deviations of each owner's values; 0 where it has none.
+
+    Means are measured from the minimum, so that equal values have exactly their value as mean.
+    """
+    n = np.bincount(owner_N, minlength=owners)
+    low, high = np.full(owners, np.inf), np.full(owners, -np.inf)
+    np.minimum.at(low, owner_N, value_N)
+    np.maximum.at(high, owner_N, value_N)
+    low, high = np.where(n, low, 0.0), np.where(n, high, 0.0)
+    mean = low + np.bincount(owner_N, value_N - low[owner_N], owners) / n.clip(1)
+    squares = np.bincount(owner_N, (value_N - mean[owner_N]) ** 2, owners)
+    return {"n": n, "mean": mean, "min": low, "max": high, "squares": squares}
 
 
 def _warn_if_unlike_its_name(center: Center, scale: Scale) -> None:
@@ -132,11 +143,12 @@ def _warn_if_unlike_its_name(center: Center, scale: Scale) -> None:
 def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     """A row per (group, agent): `size`, `mean`, `std` (population) of its credits, and whether it is `lone` or `flat`.
 
-    A lone or flat group has advantage 0: its rows teach nothing in this step.
+    Where a group holds one agent, lone or flat means that its rows have advantage 0 and teach nothing in this step.
+    Without an `agent` column a row is a group.
     """
     require(turns, ["credit", "group"], "group_stats")
     by = ["group", *(["agent"] if "agent" in turns.columns else [])]
-    credits = turns[trained(turns)].groupby(by, sort=False)["credit"]
+    credits = turns[trained(turns)].groupby(by, sort=False, observed=True)["credit"]
     stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
     stats["lone"] = stats["size"] == 1
     stats["flat"] = stats["low"] == stats["high"]

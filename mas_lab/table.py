@@ -6,6 +6,7 @@ before any arithmetic is done with it. Leaves out: how rows are made (`rollout`)
 """
 
 from collections.abc import Sequence
+from numbers import Real
 
 import pandas as pd
 import pandera.pandas as pa
@@ -19,6 +20,8 @@ class TableError(ValueError):
 
 
 def _finite(values: pd.Series) -> pd.Series:
+    if not pd.api.types.is_numeric_dtype(values):
+        values = values.map(lambda value: value if isinstance(value, Real) else None)  # "1" is text, not a number
     numbers = pd.to_numeric(values, errors="coerce")
     return numbers.notna() & (numbers.abs() != float("inf"))
 
@@ -111,8 +114,8 @@ def plain(value):
     return value.item() if hasattr(value, "item") else value
 
 
-def require(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:
-    """Check that `turns` has `columns` and that their values are usable.
+def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Sequence[str] = ()) -> None:
+    """Check that `turns` has `columns` and that their values, and those of `optional` ones it has, are usable.
 
     Raises `TableError` naming the cell, the column and the first offending row's task, agent and turn.
     """
@@ -127,6 +130,7 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:
                 f"{cell}: column '{name}' is missing; it is added by `{ADDED_BY.get(name, 'your own code')}`. "
                 f"The table has: {', '.join(map(str, turns.columns))}"
             )
+    columns = [*columns, *(name for name in optional if name in turns.columns)]
     checks = {name: SCHEMA.get(name, _identity(name)) for name in columns}
     try:
         pa.DataFrameSchema(checks).validate(turns.reset_index(drop=True)[list(dict.fromkeys(columns))], lazy=True)
@@ -154,15 +158,21 @@ def column(turns: pd.DataFrame, name: str) -> pd.Series:
 
     `depth` is then the rank of (turn, agent name) within the episode: each call is an environment step of its own;
     `node` is one per (episode, depth). Agents that acted together need `depth` or `node` to say so.
+    Categories come as the plain values they stand for.
     """
     if name in turns.columns:
-        return turns[name]
+        values = turns[name]
+        return values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
     if name in DEFAULTS:
         return pd.Series(DEFAULTS[name], index=turns.index, name=name)
     if name == "depth":
-        by = [key for key in ("turn", "agent") if key in turns.columns]
-        calls = turns.groupby(by).ngroup() if "turn" in by else pd.Series(range(len(turns)), index=turns.index)
-        return calls.groupby(column(turns, "episode")).rank(method="dense").astype(int).sub(1).rename("depth")
+        by = [column(turns, key) for key in ("turn", "agent") if key in turns.columns]
+        in_order = pd.Series(range(len(turns)), index=turns.index)
+        calls = turns.groupby(by).ngroup() if "turn" in turns.columns else in_order
+        episode = column(turns, "episode")
+        if "node" in turns.columns:
+            calls = calls.groupby([episode, column(turns, "node")]).transform("min")
+        return calls.groupby(episode).rank(method="dense").astype(int).sub(1).rename("depth")
     if name == "node":
         places = zip(column(turns, "episode"), column(turns, "depth"), strict=True)
         return pd.Series([f"{episode}/{depth}" for episode, depth in places], index=turns.index, name="node")
@@ -178,12 +188,11 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
     The acting order of hand-typed rows is the order in which their agents first stand in the table, by index.
     """
     rows = pd.DataFrame({name: column(turns, name) for name in ("node", "candidate")})
-    agents = turns["agent"] if "agent" in turns.columns else pd.Series("", index=turns.index)
+    agents = column(turns, "agent") if "agent" in turns.columns else pd.Series("", index=turns.index)
     seat_of = {agent: seat for seat, agent in enumerate(dict.fromkeys(agents.sort_index()))}
     seats = agents.map(seat_of).groupby(rows["node"]).rank(method="dense").astype(int) - 1
     together = seats.groupby(rows["node"]).transform("max") + 1
-    branches = column(turns, "parent").str.rpartition(".")[2].str.split("-")
-    crossed = branches.map(lambda branch: len(set(branch)) > 1).any()
+    crossed = any(len(set(parent.rpartition(".")[2].split("-"))) > 1 for parent in column(turns, "parent"))
 
     def name(node: str, candidate: int, seat: int, n: int) -> str:
         places = ["*" if crossed and other != seat else str(candidate) for other in range(n)]

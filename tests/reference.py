@@ -1,0 +1,217 @@
+"""Every recipe's advantage once more, in plain loops written from the papers' formulas, to compare the package with.
+
+Rows are dicts as `table.to_dict("records")` gives them; an answer is a list with a number per row. Nothing here uses
+pandas, and nothing is imported from the package.
+"""
+
+import math
+
+EPS = 1e-6
+
+
+def mean(values):
+    return math.fsum(values) / len(values)
+
+
+def std(values, ddof=0):
+    middle = mean(values)
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - ddof))
+
+
+def z_score(value, center, scale, ddof=0):
+    """(value - mean(center)) / (std(scale) + eps); 0 where nothing is compared."""
+    if len(center) < 2 or len(scale) < 2 or max(scale) == min(scale):
+        return 0.0
+    return (value - mean(center)) / (std(scale, ddof) + EPS)
+
+
+# What an episode earned
+
+
+def returns(rows, alpha=1.0, local=False):
+    """Episode -> the team's rewards, an environment step once; with `local`, alpha * team + every agent's own."""
+    total, steps = {}, set()
+    for row in rows:
+        total.setdefault(row["episode"], 0.0)
+        if not row["kept"]:
+            continue
+        if (row["episode"], row["depth"]) not in steps:
+            steps.add((row["episode"], row["depth"]))
+            total[row["episode"]] += alpha * row["team_reward"]
+        if local:
+            total[row["episode"]] += row["local_reward"]
+    return total
+
+
+def row_credits(rows, invalid=0.0):
+    """R of the row's episode, less the penalty for what this very row got wrong."""
+    total = returns(rows)
+    return [total[row["episode"]] - (0.0 if row["valid"] else invalid) for row in rows]
+
+
+def units(rows, credits, key, once_per=None):
+    """Key -> the numbers that enter the statistics: one per row, or the mean of each episode's rows."""
+    inside = {}
+    for number, (row, credit) in enumerate(zip(rows, credits, strict=True)):
+        unit = row[once_per] if once_per else number
+        inside.setdefault(tuple(row[name] for name in key), {}).setdefault(unit, []).append(credit)
+    return {key: [mean(values) for values in by_unit.values()] for key, by_unit in inside.items()}
+
+
+def compare(rows, credits, center, scale, center_once=None, scale_once=None, ddof=0):
+    centers, scales = units(rows, credits, center, center_once), units(rows, credits, scale, scale_once)
+    return [
+        z_score(credit, centers[tuple(row[name] for name in center)], scales[tuple(row[name] for name in scale)], ddof)
+        for row, credit in zip(rows, credits, strict=True)
+    ]
+
+
+# One function per recipe
+
+
+def grpo(rows):
+    """One number per trajectory, mu and sigma over the N trajectories of a task, the same A on every row of it."""
+    total, task_of = returns(rows), {row["episode"]: row["task"] for row in rows}
+    advantage = {}
+    for episode, earned in total.items():
+        group = [total[other] for other in total if task_of[other] == task_of[episode]]
+        advantage[episode] = z_score(earned, group, group)
+    return [advantage[row["episode"]] for row in rows]
+
+
+def grpo_turns(rows):
+    """The same, but a trajectory counts once for every turn in it."""
+    total = returns(rows)
+    answer = []
+    for row in rows:
+        group = [total[other["episode"]] for other in rows if other["task"] == row["task"]]
+        answer.append(z_score(total[row["episode"]], group, group))
+    return answer
+
+
+def dr_mas(rows, invalid=0.0, ddof=0):
+    """A_ik = (R_i - mu_k) / (sigma_k + eps), over all outputs of agent k in the task's group."""
+    credits = row_credits(rows, invalid)
+    answer = []
+    for row, credit in zip(rows, credits, strict=True):
+        own = [
+            other
+            for peer, other in zip(rows, credits, strict=True)
+            if peer["task"] == row["task"] and peer["agent"] == row["agent"]
+        ]
+        answer.append(z_score(credit, own, own, ddof))
+    return answer
+
+
+def dr_mas_mean(rows, invalid=0.0):
+    """mu_k of the agent, sigma of the trajectories."""
+    return compare(rows, row_credits(rows, invalid), ("task", "agent"), ("task",), scale_once="episode")
+
+
+def dr_mas_std(rows, invalid=0.0):
+    """mu of the trajectories, sigma_k of the agent."""
+    return compare(rows, row_credits(rows, invalid), ("task",), ("task", "agent"), center_once="episode")
+
+
+def dr_mas_episodes(rows, invalid=0.0):
+    """mu_k, sigma_k, a trajectory once however often agent k spoke in it."""
+    both = ("task", "agent")
+    return compare(rows, row_credits(rows, invalid), both, both, center_once="episode", scale_once="episode")
+
+
+def at_grpo(rows, alpha=1.0):
+    """(R_c - mean_K) / std_K over the candidates of one (environment instance, agent, turn)."""
+    credits = [alpha * row["team_reward"] + row["local_reward"] for row in rows]
+    key = ("episode", "agent", "turn")
+    return compare(rows, credits, key, key)
+
+
+def grpo_mixed(rows, alpha=1.0):
+    """AT-GRPO's reward summed over a trajectory, GRPO's groups."""
+    total, task_of = returns(rows, alpha, local=True), {row["episode"]: row["task"] for row in rows}
+    answer = []
+    for row in rows:
+        group = [total[other] for other in total if task_of[other] == row["task"]]
+        answer.append(z_score(total[row["episode"]], group, group))
+    return answer
+
+
+def siblings(rows, credits):
+    """Per row, the credits of all rows of its (node, agent), and its own place among them."""
+    members = {}
+    for number, row in enumerate(rows):
+        members.setdefault((row["node"], row["agent"]), []).append(number)
+    for number, row in enumerate(rows):
+        group = members[row["node"], row["agent"]]
+        yield credits[number], [credits[other] for other in group], [credits[o] for o in group if o != number]
+
+
+def magrpo(rows, credits):
+    return [credit - mean(group) if others else 0.0 for credit, group, others in siblings(rows, credits)]
+
+
+def mareinforce(rows, credits):
+    return list(credits)
+
+
+def marloo(rows, credits):
+    return [credit - mean(others) if others else 0.0 for credit, _, others in siblings(rows, credits)]
+
+
+def maremax(rows, credits):
+    return [credit - max(group) if others else 0.0 for credit, group, others in siblings(rows, credits)]
+
+
+# Joint trees, as nested nodes: {"agents", "g", "mode", "name", "reward": {action: r}, "next": {action: node}}
+
+
+def joint_actions(node):
+    """Tuples of candidates in acting order: the i-th of all agents together, or every combination."""
+    if node["mode"] == "aligned":
+        return [(i,) * len(node["agents"]) for i in range(node["g"])]
+    actions = [()]
+    for _ in node["agents"]:
+        actions = [(*action, i) for action in actions for i in range(node["g"])]
+    return actions
+
+
+def action_return(node, action, gamma):
+    """r + gamma * mean(returns of the joint actions that follow)."""
+    if action not in node["next"]:
+        return node["reward"][action]
+    child = node["next"][action]
+    follow = [action_return(child, other, gamma) for other in joint_actions(child)]
+    return node["reward"][action] + gamma * mean(follow)
+
+
+def tree_rows(node, gamma, parent="", depth=0):
+    """The table's rows of a nested tree, each with its `return`: the mean over the joint actions it took part in."""
+    rows = []
+    for seat, agent in enumerate(node["agents"]):
+        for i in range(node["g"]):
+            took_part = [action for action in joint_actions(node) if action[seat] == i]
+            aligned = node["mode"] == "aligned"
+            places = [str(i) if aligned or other == seat else "*" for other in range(len(node["agents"]))]
+            rows.append({
+                "task": node["task"], "episode": node["task"], "node": node["name"], "parent": parent, "depth": depth,
+                "turn": depth, "agent": agent, "candidate": i, "kept": True,
+                "action": f"{node['name']}.{'-'.join(places)}",
+                "team_reward": mean([node["reward"][action] for action in took_part]),
+                "return": mean([action_return(node, action, gamma) for action in took_part]),
+            })  # fmt: skip
+    for action, child in node["next"].items():
+        rows += tree_rows(child, gamma, f"{node['name']}.{'-'.join(map(str, action))}", depth + 1)
+    return rows
+
+
+def counterfactual(rows):
+    """r + the mean over the continuations that start from this very joint action of all that they then earned."""
+    played = {}
+    for row in rows:
+        if row["probe"]:
+            played.setdefault(row["episode"], {})[row["depth"]] = row
+    starts = {}
+    for steps in played.values():
+        first = steps[min(steps)]
+        starts.setdefault(first["parent"], []).append(math.fsum(row["team_reward"] for row in steps.values()))
+    return [row["team_reward"] + (mean(starts[row["action"]]) if row["action"] in starts else 0.0) for row in rows]
