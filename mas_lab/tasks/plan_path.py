@@ -1,8 +1,9 @@
 """Plan-Path (AT-GRPO, arXiv 2510.11062): a planner proposes moves through a maze, an executor commits them.
 
-Pocket: a small grid whose cells are words, so that one token is one cell; full: a 10x10 grid in prose for an
-instruction model. Leaves out: mazes from a file (they are drawn, solved and split by their walls, so that no
-layout of `test` is ever seen in `train`).
+Pocket: a small grid whose cells are words; a move is the cell it leads to, so that one token is one cell and a wall is
+a word not to say. Full: a 10x10 grid in prose, for an instruction model that answers in U, D, L and R. Leaves out:
+mazes from a file (they are drawn, solved and split by their walls, so that no layout of `test` is ever seen in
+`train`).
 """
 
 import random
@@ -39,6 +40,9 @@ DUTY = {
 }
 ANSWER = "Think, then end with up to {limit} moves in one tag, for example <moves>U R R</moves>."
 
+NAMED_CELL = re.compile(r"[a-f][1-6]")
+"""A move of the pocket sizes: the word of the cell it leads to."""
+
 Cell = tuple[int, int]
 """(column, row) from 0 at the top left."""
 
@@ -51,10 +55,14 @@ class Maze:
     goal: Cell
 
     def after(self, at: Cell, move: str) -> Cell:
-        """The cell that `move` leads to; `at` itself when it is blocked."""
-        column, row = at[0] + MOVES[move][0], at[1] + MOVES[move][1]
-        blocked = not (0 <= column < self.size and 0 <= row < self.size) or (column, row) in self.walls
-        return at if blocked else (column, row)
+        """The cell that `move`, a letter of `MOVES` or the name of a cell, leads to; `at` itself when it is blocked."""
+        column, row = (at[0] + MOVES[move][0], at[1] + MOVES[move][1]) if move in MOVES else cell_of(move)
+        beside = abs(column - at[0]) + abs(row - at[1]) == 1
+        free = beside and self.inside((column, row)) and (column, row) not in self.walls
+        return (column, row) if free else at
+
+    def inside(self, cell: Cell) -> bool:
+        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
 
 
 @dataclass(frozen=True)
@@ -117,8 +125,8 @@ class PlanPath:
     move that gets nowhere, and the sum grows with d at the start, so far goals outweigh near ones. Proposals earn it
     as `local_reward`, as if executed. `max_return` is then an upper bound over all mazes.
 
-    An answer is invalid, and moves nothing, if a word of it is no move, or it has none or too many. A blocked move is
-    no reading error: the moves stop there.
+    An answer is invalid, and moves nothing, if a word of it is no move, or it has none or too many. A move into a wall,
+    over the edge or to a cell that is not beside is blocked, which is no reading error: the moves stop there.
     """
 
     size: str | int = "pocket"
@@ -179,7 +187,7 @@ class PlanPath:
     def words(self) -> tuple[str, ...]:
         """Every word of a pocket prompt or answer."""
         cells = [word((column, row)) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET)]
-        return (*MOVES, "walls", "goal", "at", "hint", "none", *DUTY, *cells)
+        return ("walls", "goal", "at", "hint", "none", *DUTY, *cells)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """`n` different mazes; the first ones of a longer list are those of a shorter one."""
@@ -241,7 +249,8 @@ class PlanPath:
             tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
             text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
         moves = tuple(LONG.get(name, name) for name in text.split())
-        return moves if 1 <= len(moves) <= self.limit and all(move in MOVES for move in moves) else None
+        known = all(move in MOVES if self.size == "full" else NAMED_CELL.fullmatch(move) for move in moves)
+        return moves if 1 <= len(moves) <= self.limit and known else None
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
@@ -282,6 +291,12 @@ class PlanPath:
             away, path, moves = distances(state.maze), [state.at], ()
             while len(moves) < self.limit and path[-1] != state.maze.goal:
                 good = [move for move in MOVES if away[state.maze.after(path[-1], move)] < away[path[-1]]]
-                moves += (rng.choice(list(MOVES) if rng.random() < self.mistakes else good),)
+                move = rng.choice(list(MOVES) if rng.random() < self.mistakes else good)
+                moves += (move if self.size == "full" else self._named(state.maze, path[-1], move),)
                 path.append(state.maze.after(path[-1], moves[-1]))
         return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
+
+    def _named(self, maze: Maze, at: Cell, move: str) -> str:
+        """The cell beyond `at`, be it a wall; `at` itself at the edge."""
+        cell = at[0] + MOVES[move][0], at[1] + MOVES[move][1]
+        return word(cell if maze.inside(cell) else at)

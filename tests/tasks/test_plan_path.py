@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.tasks import make_env
-from mas_lab.tasks.plan_path import MOVES, distances
+from mas_lab.tasks.plan_path import distances, word
 
 # Column a is the leftmost, row 1 the top; S at a3, G at c1: a3 a2 a1 b1 c1 is blocked by a1, so the path is 6 long:
 #      a b c
 #   1  # . G
 #   2  . # .
 #   3  S . .      a3 b3 c3 c2 c1: 4 moves
+WORDS = [*(word((x, y)) for x in range(5) for y in range(5)), "x"]
 MAZE = Task("by-hand", {"size": 3, "walls": ["a1", "b2"], "start": "a3", "goal": "c1"})
 
 
@@ -35,30 +36,30 @@ def test_distances_by_hand():
 
 
 def test_a_perfect_answer_reaches_max_return():
-    plan, move = play(make_env("plan_path", size=3), "R R U U", "R R U U")
+    plan, move = play(make_env("plan_path", size=3), "b3 c3 c2 c1", "b3 c3 c2 c1")
     assert (plan.team_reward, plan.local_rewards, plan.done, plan.success) == (0.0, {"planner": 1.0}, False, False)
     assert (move.team_reward, move.local_rewards, move.done, move.success) == (2.0, {"executor": 1.0}, True, True)
 
 
 def test_progress_adds_up_over_turns_and_proposals_move_nothing():
-    steps = play(make_env("plan_path"), "R R", "R", "U", "R U U")
+    steps = play(make_env("plan_path"), "b3 c3", "b3", "b2", "c3 c2 c1")
     assert [step.team_reward for step in steps] == [0.0, 0.25, 0.0, 1.75]
     assert [sum(step.local_rewards.values()) for step in steps] == [0.5, 0.25, 0.0, 1.0]
     assert [step.state.at for step in steps] == [(0, 2), (1, 2), (1, 2), (2, 0)]
 
 
 def test_a_blocked_move_stops_there_and_is_valid():
-    _, move = play(make_env("plan_path"), "R", "R U R U")  # b3, then the wall b2
+    _, move = play(make_env("plan_path"), "b3", "b3 b2 c2 c1")  # b3, then the wall b2
     assert move.state.at == (1, 2) and move.valid == {"executor": True}
     assert move.team_reward == 0.25 and move.local_rewards == {"executor": 0.25}
 
 
 def test_a_detour_costs_what_it_loses():
-    _, move = play(make_env("plan_path"), "R", "U")  # a2 is 5 from the goal, a3 is 4
+    _, move = play(make_env("plan_path"), "b3", "a2")  # a2 is 5 from the goal, a3 is 4
     assert move.team_reward == -0.25 and move.local_rewards == {"executor": 0.0}
 
 
-@pytest.mark.parametrize("answer", ["", "R R U U R", "R up", "executor", "R, R", "r"])
+@pytest.mark.parametrize("answer", ["", "b3 c3 c2 c1 b1", "b3 up", "executor", "b3, c3", "B3", "U", "g1", "a7"])
 def test_an_unreadable_answer_is_invalid_and_moves_nothing(answer):
     plan, move = play(make_env("plan_path"), answer, answer)
     assert plan.valid == {"planner": False} and move.valid == {"executor": False}
@@ -68,18 +69,18 @@ def test_an_unreadable_answer_is_invalid_and_moves_nothing(answer):
 def test_the_executor_sees_every_hint_and_each_role_is_visible():
     env = make_env("plan_path", n_agents=4)
     assert env.agents == ("planner_1", "planner_2", "planner_3", "executor")
-    *_, last = play(env, "R R", "fly", "U")
+    *_, last = play(env, "b3 c3", "fly", "a2")
     prompts = [env.observe(state, agent)[0]["content"] for state, agent in (
         (env.start(MAZE), "planner_1"), (last.state, "executor"))]  # fmt: skip
     assert prompts[0] == "walls a1 b2 goal c1 at a3 planner"
-    assert prompts[1] == "walls a1 b2 goal c1 hint R R hint none hint U at a3 executor"
+    assert prompts[1] == "walls a1 b2 goal c1 hint b3 c3 hint none hint a2 at a3 executor"
     solo = make_env("plan_path", single_agent=True)
     assert solo.observe(solo.start(MAZE), "solo")[0]["content"].endswith("at a3 solo")
 
 
 def test_max_turns_ends_the_episode_without_success():
     env = make_env("plan_path", max_turns=2)
-    steps = play(env, *["U"] * 4)
+    steps = play(env, *["c1"] * 4)  # not beside a3
     assert [step.done for step in steps] == [False, False, False, True] and not steps[-1].success
     assert env.acting(steps[-1].state) == ()
 
@@ -96,10 +97,10 @@ def test_full_size_reads_the_last_tag():
 
 def test_published_shaping_pays_more_for_longer_mazes():
     env = make_env("plan_path", rewards="published", single_agent=True)
-    (step,) = play(env, "R R U U")  # gaps 4 3 2 1 0: sum of -0.01 + d - 0.99 d', then 1 at the goal, 0.5 no detour
+    (step,) = play(env, "b3 c3 c2 c1")  # gaps 4 3 2 1 0: sum of -0.01 + d - 0.99 d', then 1 at the goal, 0.5 no detour
     assert step.team_reward == pytest.approx(-0.04 + (4 - 2.97) + (3 - 1.98) + (2 - 0.99) + 1 + 1.5)
     near = Task("near", {**MAZE.data, "start": "c3", "walls": []})
-    (short,) = play(env, "U U", task=near)
+    (short,) = play(env, "c2 c1", task=near)
     assert short.success and short.team_reward < step.team_reward
 
 
@@ -130,7 +131,11 @@ def test_too_many_tasks_are_refused():
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 500),
-    answers=st.lists(st.lists(st.sampled_from([*MOVES, "x"]), max_size=5), min_size=32, max_size=32),
+    answers=st.lists(
+        st.lists(st.sampled_from([*(word((x, y)) for x in range(5) for y in range(5)), "x"]), max_size=5),
+        min_size=32,
+        max_size=32,
+    ),
     rewards=st.sampled_from(["ours", "published"]),
     n_agents=st.integers(2, 4),
 )
