@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from mas_lab.env import Env, EnvError, Step, Task
 from mas_lab.plans import Act, Game, Node, Plan, Said, Say, Score, episodes
 from mas_lab.policy import Completion, PolicyError, Request
 from mas_lab.progress import progress_bar
-from mas_lab.table import ROLLOUT
+from mas_lab.table import ROLLOUT, TableError, place
 from mas_lab.team import Team
 
 
@@ -66,7 +68,14 @@ def _with_max_turns(env: Env, max_turns: int | None) -> Env:
         raise ValueError(f"rollout: max_turns={max_turns} leaves nobody a turn")
     if is_dataclass(env) and any(f.name == "max_turns" and f.init for f in fields(env)):
         return replace(env, max_turns=max_turns)
-    raise ValueError(f"rollout: {type(env).__name__} has a fixed max_turns={env.max_turns}; make it a dataclass field")
+    try:
+        env = copy(env)
+        env.max_turns = max_turns
+    except AttributeError:
+        raise ValueError(
+            f"rollout: {type(env).__name__} has a fixed max_turns={env.max_turns}; make it a dataclass field"
+        ) from None
+    return env
 
 
 def _refuse_strangers(env: Env, team: Team, tasks: Sequence[Task]) -> None:
@@ -169,7 +178,11 @@ class _Driver:
         scores, self.scoring = self.scoring, []
         for credit in dict.fromkeys(score.credit for _, _, score in scores):
             own = [one for one in scores if one[2].credit == credit]
-            values = credit(pd.DataFrame([row for _, _, score in own for row in score.rows])).to_numpy()
+            rows = pd.DataFrame([{"step": self.step, **row} for _, _, score in own for row in score.rows])
+            values = np.asarray(credit(rows), float)
+            if not np.isfinite(values).all():
+                bad = int(np.flatnonzero(~np.isfinite(values))[0])
+                raise TableError(f"rollout: the pick {credit} is {values[bad]} at {place(rows.iloc[bad])}")
             cuts = np.cumsum([len(score.rows) for _, _, score in own])[:-1]
             for (play, slot, _), part in zip(own, np.split(values, cuts), strict=True):
                 self._answer(play, slot, part)
@@ -208,7 +221,13 @@ class _Driver:
     def _prompt(self, game: Game, say: Say) -> tuple[str, tuple[int, ...]]:
         key = (say.at.name, say.agent)
         if key not in self.prompts:
-            messages = self.env.observe(say.at.state, say.agent)
+            try:
+                messages = self.env.observe(say.at.state, say.agent)
+            except Exception as error:
+                raise RolloutError(
+                    f"rollout: {type(self.env).__name__}.observe failed for "
+                    f"{_where(game.task, say.at, say.agent)}: {type(error).__name__}: {error}"
+                ) from error
             text = "\n".join(f"{message['role']}: {message['content']}" for message in messages)
             self.prompts[key] = text, tuple(self.team[say.agent].encode(messages))
         return self.prompts[key]
@@ -243,9 +262,13 @@ def _checked(env: Env, task: Task, act: Act, take_step) -> Step:
                 f"{type(env).__name__}.step gave no local reward or no `valid` for {_where(task, act.at, agent)}"
             )
         for what, reward in (("team_reward", step.team_reward), ("local_reward", step.local_rewards[agent])):
-            if not math.isfinite(reward):
-                raise EnvError(f"{type(env).__name__}.step: {what} is {reward} for {_where(task, act.at, agent)}")
+            if not _finite(reward):
+                raise EnvError(f"{type(env).__name__}.step: {what} is {reward!r} for {_where(task, act.at, agent)}")
     return step
+
+
+def _finite(reward: Any) -> bool:
+    return isinstance(reward, Real) and math.isfinite(reward)
 
 
 def _where(task: Task, at: Node, agent: str) -> str:

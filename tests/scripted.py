@@ -1,0 +1,107 @@
+"""Worlds whose rewards are the numbers that are said, and a policy that says what a test tells it to.
+
+Only for tests of who is asked what, in which order, and what is written down: nothing here samples or learns.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from mas_lab.env import Step, Task
+from mas_lab.policy import Completion
+from mas_lab.team import Team
+
+
+def number(text):
+    return float(text) if text.lstrip("-").isdigit() else 0.0
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Agents speak one after the other and hear all that was said; the last one's number is the team's reward.
+
+    "win" is a success that ends the episode, "?" is not understood.
+    """
+
+    agents: tuple[str, ...] = ("planner", "executor")
+    max_turns: int = 2
+    max_return: float = 100.0
+    pocket: str = ""
+    max_tokens: int = 8
+
+    def tasks(self, n, split, seed):
+        return [Task(f"t{i}", {}) for i in range(n)]
+
+    def start(self, task):
+        return (task.id,)
+
+    def acting(self, state):
+        return (self.agents[(len(state) - 1) % len(self.agents)],)
+
+    def observe(self, state, agent):
+        return [{"role": "user", "content": f"{agent} hears {' '.join(state)}"}]
+
+    def step(self, state, actions):
+        [(agent, text)] = actions.items()
+        win, last = text == "win", agent == self.agents[-1]
+        done = win or (last and len(state) == self.max_turns * len(self.agents))
+        return Step((*state, text), number(text) if last else 0.0, {agent: number(text) / 10}, {agent: text != "?"},
+                    win, done)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Duet(Ladder):
+    """Agents speak at once: the team earns 10 * the first one's number + the second one's; 9 from the first ends it."""
+
+    agents: tuple[str, ...] = ("left", "right")
+    enough: float = float("inf")
+
+    def acting(self, state):
+        return self.agents
+
+    def step(self, state, actions):
+        first, second, *_ = (number(actions[agent]) for agent in self.agents)
+        valid = {agent: text != "?" for agent, text in actions.items()}
+        local = {agent: number(text) / 10 for agent, text in actions.items()}
+        done = len(state) == self.max_turns or first == 9
+        return Step((*state, "+".join(actions.values())), 10 * first + second, local, valid, False, done)
+
+
+class Scripted:
+    """`reply(prompt, nth, seed)` is what it says to a prompt that it was asked `nth` times before.
+
+    `streams`: whether its engine gives one answer at a time, the last question first.
+    """
+
+    name, lr, model, tokenizer, adapter = "scripted", 0.0, None, None, None
+
+    def __init__(self, reply, streams=False, context=10_000):
+        self.reply, self.streams, self.context = reply, streams, context
+        self.engine, self.asked, self.waves, self._pending = self, Counter(), [], []
+
+    def encode(self, messages):
+        return list(messages[-1]["content"].encode())
+
+    def submit(self, policy, requests):
+        self.waves.append(len(requests))
+        tickets = []
+        for request in requests:
+            prompt = bytes(request.prompt_ids).decode()
+            text = self.reply(prompt, self.asked[prompt], request.seed)
+            self.asked[prompt] += 1
+            tickets.append(sum(self.asked.values()))
+            ids = tuple(text.encode())
+            self._pending.append((tickets[-1], Completion(ids, (0.0,) * len(ids), text, "length")))
+        return tickets
+
+    def ready(self):
+        count = 1 if self.streams else len(self._pending)
+        return [self._pending.pop() for _ in range(min(count, len(self._pending)))]
+
+
+def says(lines):
+    """A reply from a dict: prompt -> the texts of its candidates, in order."""
+    return lambda prompt, nth, seed: lines[prompt][nth]
+
+
+def team_of(env, reply, **settings):
+    return Team.shared(Scripted(reply, **settings), env.agents)
