@@ -8,28 +8,24 @@ Everything is written beside its place, flushed to disk, and renamed into it, so
 only whole files. Leaves out: what a step is (`train`).
 """
 
-import hashlib
 import json
 import os
 import shutil
 import zipfile
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
 from mas_lab import recipes
-from mas_lab.policy import Policy
-from mas_lab.team import Sampling, Team
+from mas_lab.checkpoint import Checkpoint
+from mas_lab.disk import Files, RunError, differences, dumps, flush, read_json, read_table, write_json
+from mas_lab.team import Team
 
 TABLES = ("turns", "stats")
 KEPT_CHECKPOINTS = 2
-
-
-class RunError(RuntimeError):
-    """A run folder that cannot be read or resumed: names the file and what to do."""
 
 
 def runs_dir() -> Path:
@@ -43,9 +39,9 @@ def runs_dir() -> Path:
 
 
 class Run:
-    """A run folder, for reading. `load_run` makes one."""
+    """A run folder or an exported zip, for reading. `load_run` makes one."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Files):
         self.folder = folder
 
     def __repr__(self) -> str:
@@ -53,7 +49,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        return _read_json(self.folder / "run.json")
+        return read_json(self.folder / "run.json")
 
     @property
     def recipe(self) -> "recipes.Recipe":
@@ -62,7 +58,7 @@ class Run:
     @property
     def steps(self) -> int:
         """Training steps whose tables are in the folder."""
-        return len(list((self.folder / "stats").glob("*.parquet")))
+        return len(self._parts("stats"))
 
     @property
     def turns(self) -> pd.DataFrame:
@@ -74,8 +70,14 @@ class Run:
         """What `update` returned at each step, with the column `step`."""
         return self._table("stats")
 
+    def _parts(self, name: str) -> list[Files]:
+        """The files of one table, a step each, in order."""
+        folder = self.folder / name
+        parts = [path for path in folder.iterdir() if _is_part(path.name)] if folder.is_dir() else []
+        return sorted(parts, key=lambda path: path.name)
+
     def _table(self, name: str) -> pd.DataFrame:
-        parts = [pd.read_parquet(path) for path in sorted((self.folder / name).glob("*.parquet"))]
+        parts = [read_table(path) for path in self._parts(name)]
         if not parts:
             raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
         table = pd.concat(parts, ignore_index=True)
@@ -86,205 +88,185 @@ class Run:
 
     def checkpoint(self) -> "Checkpoint":
         """The newest checkpoint, checked against its hashes."""
-        folders = sorted(path for path in (self.folder / "checkpoints").glob("[0-9]*") if path.is_dir())
+        if isinstance(self.folder, zipfile.Path):
+            raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
+        folders = self._checkpoints()
         if not folders:
             raise RunError(f"{self.folder}: the run holds no checkpoint; start it again in another folder")
         checkpoint = Checkpoint(folders[-1])
         checkpoint.verify()
         return checkpoint
 
+    def _checkpoints(self) -> list[Path]:
+        """Whole checkpoints, oldest first; what a kill left half-written has another name."""
+        return sorted(path for path in (self.folder / "checkpoints").glob("*") if path.name.isdigit() and path.is_dir())
+
     def team(self) -> Team:
         """The team of the newest checkpoint, rebuilt from the folder alone."""
         return self.checkpoint().team()
 
 
-class Checkpoint:
-    """The team after some number of steps."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    @property
-    def step(self) -> int:
-        return int(self.folder.name)
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return _read_json(self.folder / "state.json")
-
-    def verify(self) -> None:
-        """Compare every file with its recorded sha256. Raises `RunError` naming the first that differs."""
-        recorded = _read_json(self.folder / "hashes.json")
-        found = _hashes(self.folder)
-        for name in sorted(set(recorded) | set(found)):
-            if recorded.get(name) != found.get(name):
-                what = "missing" if name not in found else "not recorded" if name not in recorded else "changed"
-                raise RunError(
-                    f"checkpoint {self.folder}: {name} is {what}, so it cannot be trusted; "
-                    "delete this checkpoint's folder to go on from the one before it"
-                )
-
-    def load_into(self, team: Team) -> None:
-        described = describe_team(team)
-        if described != self.state["team"]:
-            raise RunError(
-                f"checkpoint {self.folder} was made by another team; it holds {_pretty(self.state['team'])}, "
-                f"the team passed in is {_pretty(described)}"
-            )
-        for number, name in enumerate(team.policies):
-            team.policies[name].load(self.folder / "policies" / str(number))
-
-    def team(self) -> Team:
-        from mas_lab.backends import restore_policies
-
-        names = self.state["team"]["policies"]
-        policies = restore_policies({name: self.folder / "policies" / str(i) for i, name in enumerate(names)})
-        data = self.state["team"]
-        sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
-        return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
-
-
 class Recorder(Run):
     """The run folder of a training in progress."""
+
+    _writers: ClassVar[dict[Path, "Recorder"]] = {}
 
     def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None) -> int:
         """Create the folder, or go on in it: returns the number of steps done, with the team as it was after them.
 
-        Raises `RunError` naming what differs if the folder belongs to another run.
+        Raises `RunError` naming what differs if the folder belongs to another run, or what cannot be written.
         """
-        path = self.folder / "run.json"
-        if not path.exists():
-            if self.folder.exists() and any(entry.name != "run.json.tmp" for entry in self.folder.iterdir()):
-                raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
+        config = json.loads(dumps(config, self.folder / "run.json"))
+        with _naming(self.folder):
+            if self._was_started():
+                self._refuse_another(config)
+            done = self._resume(team, watch) if self._was_kept() else self._create(config, team, watch)
+        self._writers[self.folder.resolve()] = self
+        return done
+
+    def _was_started(self) -> bool:
+        if (self.folder / "run.json").exists():
+            return True
+        if self.folder.exists() and any(entry.name != "run.json.tmp" for entry in self.folder.iterdir()):
+            raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
+        return False
+
+    def _was_kept(self) -> bool:
+        """Is there something to go on from? A start that was killed before its first checkpoint leaves nothing."""
+        return bool(self._checkpoints() or any(self._parts(name) for name in TABLES))
+
+    def _create(self, config: Mapping[str, Any], team: Team, watch: Any) -> int:
+        existed = self.folder.exists()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            write_json(self.folder / "run.json", config)
             for name in (*TABLES, "checkpoints"):
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
+                (self.folder / name).mkdir(exist_ok=True)
             self.save(0, team, watch)
-            _write_json(path, config)
-            return 0
-        self._refuse_another(config)
+        except BaseException:
+            for name in (*TABLES, "checkpoints"):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+            for name in ("run.json", "run.json.tmp"):
+                (self.folder / name).unlink(missing_ok=True)
+            if not existed:
+                self.folder.rmdir()
+            raise
+        return 0
+
+    def _resume(self, team: Team, watch: Any) -> int:
         checkpoint = self.checkpoint()
+        self._refuse_gaps(checkpoint.step)
         checkpoint.load_into(team)
-        if hasattr(watch, "load_state"):
-            watch.load_state(checkpoint.state["watch"])
+        remembered = checkpoint.state["watch"]
+        if hasattr(watch, "load_state") and remembered is not None:
+            watch.load_state(remembered)
         self._forget_after(checkpoint.step)
         return checkpoint.step
 
     def _refuse_another(self, config: Mapping[str, Any]) -> None:
-        there, here = dict(self.config), json.loads(json.dumps(config))
-        for key in ("env", "recipe", "seed", "settings", "threads"):
-            if there.get(key) != here.get(key):
-                raise RunError(
-                    f"{self.folder}: cannot resume, {key} differs: the run has {_pretty(there.get(key))}, "
-                    f"asked is {_pretty(here.get(key))}; ask for the same, or choose another folder"
-                )
+        asked = ("env", "recipe", "seed", "settings", "threads")
+        there = self.config
+        different = differences({key: there.get(key) for key in asked}, {key: config[key] for key in asked})
+        if different:
+            raise RunError(
+                f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
+            )
+
+    def _refuse_gaps(self, step: int) -> None:
+        """A checkpoint after `step` steps stands on the tables of every one of them."""
+        for name in TABLES:
+            for number in range(step):
+                path = self.folder / name / f"{number:06d}.parquet"
+                if not path.is_file():
+                    raise RunError(f"{path} is missing; put it back, or start again in another folder")
 
     def _forget_after(self, step: int) -> None:
-        """Tables beyond the checkpoint are made again, bit for bit."""
+        """Tables beyond the checkpoint are made again, bit for bit; what was half-written goes."""
         for name in TABLES:
-            for path in (self.folder / name).iterdir():
-                if path.suffix != ".parquet" or int(path.stem) >= step:
-                    path.unlink()
+            for path in self._parts(name)[step:]:
+                path.unlink()
+            for path in (self.folder / name).glob("*.tmp"):
+                path.unlink()
         for path in (self.folder / "checkpoints").glob("*.tmp"):
             shutil.rmtree(path)
+
+    def is_superseded(self) -> bool:
+        """Has a later training in this process taken the folder over? Then this one must write nothing more."""
+        return self._writers.get(self.folder.resolve()) is not self
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame) -> None:
         for name, table in (("turns", turns), ("stats", stats)):
             path = self.folder / name / f"{step:06d}.parquet"
             staged = path.with_suffix(".tmp")
             table.to_parquet(staged, index=False)
-            _flush(staged)
+            flush(staged)
             staged.replace(path)
-            _flush(path.parent)
+            flush(path.parent)
 
     def save(self, step: int, team: Team, watch: Any = None) -> None:
         """A checkpoint after `step` steps; the two newest are kept."""
         folder = self.folder / "checkpoints" / f"{step:06d}"
         if folder.exists():
             return
-        staged = folder.with_suffix(".tmp")
-        shutil.rmtree(staged, ignore_errors=True)
-        for number, policy in enumerate(team.policies.values()):
-            (staged / "policies" / str(number)).mkdir(parents=True)
-            policy.save(staged / "policies" / str(number))
-        watching = watch.state() if hasattr(watch, "state") else None
-        _write_json(staged / "state.json", {"step": step, "team": describe_team(team), "watch": watching})
-        _write_json(staged / "hashes.json", _hashes(staged))
-        for path in sorted(staged.rglob("*"), reverse=True):
-            _flush(path)
-        staged.rename(folder)
-        _flush(folder.parent)
-        for old in sorted((self.folder / "checkpoints").glob("[0-9]*"))[:-KEPT_CHECKPOINTS]:
-            shutil.rmtree(old)
+        Checkpoint.write(folder, team, watch)
+        for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+            shutil.rmtree(old.rename(old.with_suffix(".tmp")))
 
 
 def load_run(path: str | Path) -> Run:
-    """A run by its folder, or by its name under `runs_dir()`: `.turns`, `.stats`, `.recipe`, `.team()`."""
-    for folder in (Path(path), runs_dir() / str(path)):
+    """A run by its folder, by its name under `runs_dir()`, or from an exported zip: `.turns`, `.stats`, `.recipe`,
+    and, where the folder is there, `.team()`."""
+    for folder in (run_folder(path), Path(path)):
         if (folder / "run.json").is_file():
             return Run(folder)
-    raise RunError(f"no run at {path} or {runs_dir() / str(path)}: there is no run.json")
+        if folder.is_file():
+            return Run(_open_zip(folder))
+    known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
+    raise RunError(
+        f"no run at {path} or {run_folder(path)}: there is no run.json; runs in {runs_dir()}: "
+        f"{', '.join(known) or 'none'}"
+    )
+
+
+def run_folder(run: str | Path) -> Path:
+    """Where a run is kept: a bare name goes under `runs_dir()`, anything with a separator is a path."""
+    return runs_dir() / run if Path(run).name == str(run) else Path(run)
+
+
+def _open_zip(path: Path) -> zipfile.Path:
+    try:
+        inside = zipfile.Path(path)
+    except zipfile.BadZipFile as error:
+        raise RunError(f"{path} is neither a run's folder nor a zip made by export() ({error})") from None
+    if not (inside / "run.json").is_file():
+        raise RunError(f"{path} holds no run.json, so it was not made by export()")
+    return inside
 
 
 def export(run: Run | str | Path, path: str | Path) -> Path:
     """One zip with the run's tables and description, without weights: what a student hands in."""
     run = run if isinstance(run, Run) else load_run(run)
     target = Path(path)
-    staged = target.with_suffix(".tmp")
+    staged = target.with_name(target.name + ".tmp")
     with zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(run.folder / "run.json", "run.json")
+        archive.writestr("run.json", (run.folder / "run.json").read_bytes())
         for name in TABLES:
-            for part in sorted((run.folder / name).glob("*.parquet")):
-                archive.write(part, f"{name}/{part.name}")
+            for part in run._parts(name):
+                archive.writestr(f"{name}/{part.name}", part.read_bytes())
     staged.replace(target)
     return target
 
 
-def describe_team(team: Team) -> dict[str, Any]:
-    """A team as plain data."""
-    return {
-        "agents": {agent: team.name_of(agent) for agent in team},
-        "policies": {name: describe_policy(policy) for name, policy in team.policies.items()},
-        "sampling": {agent: asdict(sampling) for agent, sampling in team.sampling.items()},
-        "frozen": list(team.frozen),
-    }
+def _is_part(name: str) -> bool:
+    """`000007.parquet`, and nothing that was left half-written or put there by hand."""
+    stem, _, suffix = name.partition(".")
+    return stem.isdigit() and suffix == "parquet"
 
 
-def describe_policy(policy: Policy) -> dict[str, Any]:
-    """What a checkpoint must agree on before a policy loads it."""
-    return json.loads(json.dumps(policy.describe()))
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "hashes.json"]
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """An error of the file system, with the run that met it."""
     try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        raise RunError(f"{path} is missing; the folder is not a whole run") from None
-    except ValueError as error:
-        raise RunError(f"{path} is not JSON ({error}); the file was damaged or edited") from None
-
-
-def _write_json(path: Path, data: Any) -> None:
-    staged = path.with_name(path.name + ".tmp")
-    staged.write_text(json.dumps(data, indent=2) + "\n")
-    _flush(staged)
-    staged.replace(path)
-    _flush(path.parent)
-
-
-def _flush(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():
-        return  # a directory cannot be opened there
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _pretty(data: Any) -> str:
-    return json.dumps(data, sort_keys=True)
+        yield
+    except OSError as error:
+        raise RunError(f"{folder}: cannot keep a run here ({error}); choose another folder") from error

@@ -21,9 +21,9 @@ from mas_lab.env import Env, spec
 from mas_lab.normalization import refuse_lone_groups
 from mas_lab.recipes import Recipe, find, to_data
 from mas_lab.rollout import rollout
-from mas_lab.run import Recorder, runs_dir
+from mas_lab.run import Recorder, RunError, run_folder
 from mas_lab.team import Team
-from mas_lab.update import Watch, update
+from mas_lab.update import AGGREGATES, Watch, update
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda done: 1.0,
@@ -65,8 +65,10 @@ class Settings:
             raise ValueError(f"train: schedule={self.schedule!r}; known are {', '.join(SCHEDULES)}")
         if self.schedule != "constant" and self.horizon is None:
             raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
-        for name in ("tasks", "epochs", "minibatches", "save_every"):
-            if getattr(self, name) < 1:
+        if self.nonfinite not in ("raise", "skip"):
+            raise ValueError(f"train: nonfinite={self.nonfinite!r}; known are raise, skip")
+        for name in ("tasks", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"train: {name}={getattr(self, name)} must be 1 or more")
 
     def lr_scale(self, step: int) -> float:
@@ -108,11 +110,22 @@ class Report:
 
 
 def success_rate(turns: pd.DataFrame) -> float:
-    """Share of the leaves of all episodes, played to train (not to value a candidate), that ended in success."""
+    """Mean over the episodes, played to train (not to value a candidate), of the share of their leaves that succeeded.
+
+    The last agent of a node speaks for it: in `tree()`, only its kept candidate was played with everybody's choice.
+    In `joint(mode="cross")` a completion is a leaf if none of its joint actions went on.
+    """
     played = turns[turns["kept"].astype(bool) & ~turns["probe"].astype(bool)]
-    went_on = set(zip(played["episode"], played["parent"].str.rpartition(".")[0], strict=True))
-    is_last = [key not in went_on for key in zip(played["episode"], played["node"], strict=True)]
-    return float(played[is_last].groupby("episode")["success"].mean().mean())
+    played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
+    went_on = set(played["parent"]) | {_seen_by_last(parent) for parent in played["parent"].unique()}
+    return float(played[~played["action"].isin(went_on)].groupby("episode")["success"].mean().mean())
+
+
+def _seen_by_last(action: str) -> str:
+    """`node.1-2` as the row of the last agent names it in a cross: `node.*-2`."""
+    node, _, branch = action.rpartition(".")
+    *others, last = branch.split("-")
+    return f"{node}.{'-'.join(['*'] * len(others) + [last])}"
 
 
 def train(
@@ -132,6 +145,11 @@ def train(
     3-step run with steps=6 makes three more. Close the generator, or break out of the loop, at any time.
     """
     recipe, chosen = find(recipe), Settings.of(settings)
+    if recipe.aggregate not in AGGREGATES:
+        raise ValueError(f"train: the recipe's aggregate={recipe.aggregate!r}; known are {', '.join(AGGREGATES)}")
+    for name, number in (("steps", steps), ("seed", seed)):
+        if number < 0:
+            raise ValueError(f"train: {name}={number} is negative")
     if getattr(recipe.plan, "siblings", 2) < 2:
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
     missing = [agent for agent in env.agents if agent not in team]
@@ -150,6 +168,8 @@ def _steps(
     done = recorder.begin(describe(env, recipe, seed, chosen), team, watch) if recorder else 0
     try:
         for step in range(done, steps):
+            if recorder and recorder.is_superseded():
+                raise RunError(f"{recorder.folder}: a later train() went on with this run; use that one")
             report = _step(env, team, recipe, step, seed, watch, chosen)
             done = step + 1
             if recorder:
@@ -158,7 +178,7 @@ def _steps(
                     recorder.save(done, team, watch)
             yield report
     except GeneratorExit:
-        if recorder:
+        if recorder and not recorder.is_superseded():
             recorder.save(done, team, watch)
 
 
@@ -205,10 +225,7 @@ def _timed(profile: dict[str, float], name: str):
 
 
 def _recorder(run: str | Path | None) -> Recorder | None:
-    if run is None:
-        return None
-    folder = Path(run)
-    return Recorder(runs_dir() / folder if len(folder.parts) == 1 else folder)
+    return None if run is None else Recorder(run_folder(run))
 
 
 def describe(env: Env, recipe: Recipe, seed: int, settings: Settings) -> dict[str, Any]:
@@ -218,7 +235,8 @@ def describe(env: Env, recipe: Recipe, seed: int, settings: Settings) -> dict[st
     try:
         plain_env = spec(env)
     except (AttributeError, TypeError):
-        plain_env = {"name": type(env).__name__, "repr": repr(env)}
+        told = repr(env) if type(env).__repr__ is not object.__repr__ else None  # that one is an address in memory
+        plain_env = {"name": type(env).__name__, "repr": told}
     return {
         "format": 1,
         "env": plain_env,

@@ -1,0 +1,88 @@
+"""Files that are whole or not there: written beside their place, flushed to disk, renamed into it.
+
+Leaves out: what stands in them (`run`, `checkpoint`).
+"""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+Files = Path | zipfile.Path
+"""A run's folder, or an exported run's zip."""
+
+
+class RunError(RuntimeError):
+    """A run folder that cannot be written, read or resumed: names the file and what to do."""
+
+
+def read_table(path: Files) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(io.BytesIO(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} is not a whole table ({error}); the file was damaged or edited") from None
+
+
+def read_json(path: Files) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(f"{path} is missing; the folder is not a whole run") from None
+    except ValueError as error:
+        raise RunError(f"{path} is not JSON ({error}); the file was damaged or edited") from None
+    if not isinstance(data, dict):
+        raise RunError(f"{path} holds {type(data).__name__}, not an object; it was not written by mas_lab")
+    return data
+
+
+def dumps(data: Any, path: Path) -> str:
+    try:
+        return json.dumps(data, indent=2) + "\n"
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{path} cannot hold it: {error}; only plain data (JSON types) is kept") from None
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Plain data, in its place as a whole or not at all."""
+    staged = path.with_name(path.name + ".tmp")
+    staged.write_text(dumps(data, path), encoding="utf-8")
+    flush(staged)
+    staged.replace(path)
+    flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """To the disk. Windows opens no directory, and syncs only what is open for writing; some mounted drives sync no
+    directory: there the rename is as safe as the system makes it."""
+    is_dir = path.is_dir()
+    if os.name == "nt" and is_dir:
+        return
+    handle = os.open(path, os.O_RDONLY if is_dir else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if not is_dir or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """sha256 of every file below `folder`, by its path there; hashes.json, which holds them, is left out."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "hashes.json"]
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def differences(there: Any, here: Any, name: str = "") -> str:
+    """Where two pieces of plain data differ, in words; empty if they do not."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        keys = dict.fromkeys([*there, *here])
+        inner = [differences(there.get(key), here.get(key), f"{name}.{key}" if name else key) for key in keys]
+        return "; ".join(filter(None, inner))
+    return "" if there == here else f"{name} differs: the run has {json.dumps(there)}, asked is {json.dumps(here)}"

@@ -1,0 +1,100 @@
+"""What the tests of runs do in processes of their own: go on with runs, and die while writing one.
+
+python children.py finish MODELS RUNS STEPS          every run below RUNS, named kind-..., to STEPS steps
+python children.py killed MODELS RUNS STEPS MOMENT.. a run killed at each of these writes, then finished
+python children.py shot MODELS RUN STEPS TIMES SEED  one run, killed at random times, then finished
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import small
+
+WRITES = ("fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
+
+
+def go_on(models: Path, run: Path, steps: int) -> None:
+    kind = run.name.partition("-")[0]
+    for _ in small.start(kind, models, run, steps):
+        pass
+
+
+def warm_up(models: Path) -> None:
+    """Import what a training imports late, once for all forks; nothing here starts a thread."""
+    import pyarrow.parquet  # noqa: F401
+
+    small.make_team("shared", models)
+
+
+def in_a_fork(work: Callable[[], None], patience: float | None = None) -> int:
+    """Runs `work` in a fork, killed after `patience` seconds if it lives so long; the signal that ended it, or 0."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+    if patience is not None:
+        time.sleep(patience)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise SystemExit("a fork failed; its error stands above")
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def dying(work: Callable[[], None], moment: int) -> Callable[[], None]:
+    """`work`, killed by SIGKILL just before its `moment`-th change of a file or folder, counted from 1."""
+    seen = 0
+
+    def counted(call):
+        def wrapper(*arguments, **options):
+            nonlocal seen
+            seen += 1
+            if seen == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **options)
+
+        return wrapper
+
+    def work_and_die() -> None:
+        for name in WRITES:
+            setattr(os, name, counted(getattr(os, name)))
+        work()
+
+    return work_and_die
+
+
+def killed(models: Path, runs: Path, steps: int, moments: list[int]) -> None:
+    for moment in moments:
+        run = runs / f"shared-{moment}"
+        ended = in_a_fork(dying(lambda run=run: go_on(models, run, steps), moment))
+        in_a_fork(lambda run=run: go_on(models, run, steps))
+        print(json.dumps({"moment": moment, "ended": ended, "bits": small.bits(run)}), flush=True)
+
+
+def shot(models: Path, run: Path, steps: int, times: int, seed: int) -> None:
+    rng = random.Random(seed)
+    deaths = sum(in_a_fork(lambda: go_on(models, run, steps), rng.uniform(0.2, 2.0)) > 0 for _ in range(times))
+    in_a_fork(lambda: go_on(models, run, steps))
+    print(json.dumps({"deaths": deaths, "bits": small.bits(run)}), flush=True)
+
+
+if __name__ == "__main__":
+    what, models, where, steps = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+    rest = [int(argument) for argument in sys.argv[5:]]
+    if what == "finish":
+        for run in sorted(where.iterdir()):
+            go_on(models, run, steps)
+    else:
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        warm_up(models)
+        killed(models, where, steps, rest) if what == "killed" else shot(models, where, steps, *rest)
