@@ -41,6 +41,10 @@ def evaluate(
     if k < 1:
         raise ValueError(f"evaluate: k={k}; a task is played at least once")
     strangers = [agent for agent in (*(swap or ()), *(price or {})) if agent not in env.agents]
+    if not tasks:
+        raise ValueError("evaluate: no tasks; pass env.tasks(n, split='test', seed=...)")
+    if swap is not None and len(swap) != 2:
+        raise ValueError(f"evaluate: swap={swap!r}; name the two roles whose policies are exchanged")
     if strangers:
         raise ValueError(f"evaluate: unknown agent {strangers[0]!r}; the env plays {', '.join(env.agents)}")
     playing = team.swapped(*swap) if swap else team

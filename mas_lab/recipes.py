@@ -17,6 +17,7 @@ from mas_lab.losses import clipped, reinforce
 from mas_lab.normalization import Center, Scale, normalize
 from mas_lab.plans import Plan, episodes, joint, tree
 from mas_lab.policy import Loss
+from mas_lab.table import plain
 
 
 @dataclass(frozen=True)
@@ -98,17 +99,24 @@ PARTS = {
 
 
 def to_data(part: Any) -> Any:
-    """A recipe, plan, credit or loss as plain data; `from_data` reads it back."""
+    """A recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple)."""
+    part = plain(part)
     if dataclasses.is_dataclass(part):
         fields = {field.name: to_data(getattr(part, field.name)) for field in dataclasses.fields(part)}
-        return {"is": type(part).__name__, **fields}
-    if isinstance(part, tuple):
+        return {"is": _name(type(part)), **fields}
+    if isinstance(part, tuple | list):
         return [to_data(one) for one in part]
     if part is None or isinstance(part, str | int | float | bool):
         return part
     if isinstance(part, Mapping):
         return {key: to_data(value) for key, value in part.items()}
-    return {"is": getattr(part, "__qualname__", type(part).__qualname__)}
+    return {"is": _name(part if hasattr(part, "__qualname__") else type(part))}
+
+
+def _name(part: Any) -> str:
+    """A part of the kit by its name, anybody's own by its module too, though it be called the same."""
+    known = {**PARTS, "Recipe": Recipe}
+    return part.__name__ if known.get(part.__name__) is part else f"{part.__module__}.{part.__qualname__}"
 
 
 def from_data(data: Any) -> Any:
@@ -119,5 +127,8 @@ def from_data(data: Any) -> Any:
         return data
     known = {**PARTS, "Recipe": Recipe}
     if data["is"] not in known:
-        raise ValueError(f"the recipe holds {data['is']!r}, which is not part of mas_lab; build it in your own code")
+        raise ValueError(
+            f"the recipe holds {data['is']!r}, which is not part of mas_lab and cannot be made from data; "
+            "build it in your own code and pass it to train()"
+        )
     return known[data["is"]](**{name: from_data(value) for name, value in data.items() if name != "is"})

@@ -68,15 +68,21 @@ class Team(Mapping[str, Policy]):
         """The same policies, drawn from in another way."""
         if isinstance(sampling, Sampling):
             sampling = dict.fromkeys(self, sampling)
-        return Team(self._by_agent, self.sampling | dict(sampling or {}), self.frozen)
+        return self._named_alike(Team(self._by_agent, self.sampling | dict(sampling or {}), self.frozen))
 
     def swapped(self, first: str, second: str) -> "Team":
         """The team with the policies of two roles exchanged; the policies keep their names."""
         others = {first: second, second: first}
         for agent in others:
             self[agent]  # raises where the team has no such agent
-        team = Team({agent: self[others.get(agent, agent)] for agent in self}, self.sampling, self.frozen)
-        team._name_of = {agent: self.name_of(others.get(agent, agent)) for agent in self}
+        return self._named_alike(
+            Team({agent: self[others.get(agent, agent)] for agent in self}, self.sampling, self.frozen)
+        )
+
+    def _named_alike(self, team: "Team") -> "Team":
+        """`team`, which plays with the policies of this one, with the names that they have here."""
+        names = {id(policy): name for name, policy in self.policies.items()}
+        team._name_of = {agent: names[id(policy)] for agent, policy in team._by_agent.items()}
         team.policies = self.policies
         return team
 

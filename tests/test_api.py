@@ -1,0 +1,107 @@
+"""The names of DESIGN §10 are there, with those arguments; importing is quick and pulls in nothing heavy."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import mas_lab as lab
+
+HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "math_verify", "reasoning_gym", "plotly", "matplotlib")
+
+# name: the arguments in their order, with the defaults that are promised; `...`: a default that is not
+SIGNATURES = {
+    "make_env": "name size='pocket' rewards='ours' single_agent=False n_agents=None **task_options",
+    "load_policy": "name backend='torch' lora=None lr=... template=... seed=0",
+    "load_base": "name backend='torch' adapters=...",
+    "Team.shared": "policy agents",
+    "Team.per_agent": "make agents",
+    "Team": "policies sampling=... frozen=()",
+    "rollout": "env team tasks plan=... seed=0 max_turns=None workers=None",
+    "episodes": "n",
+    "tree": "k pick=... follow=0",
+    "joint": "g mode=... limit=256",
+    "group": "turns by credit same_prompt=False",
+    "normalize": "turns center=None scale=None once_per=None ddof=0 eps=1e-06",
+    "group_stats": "turns",
+    "episode_return": "invalid=0.0",
+    "mixed": "alpha=...",
+    "return_to_go": "gamma=...",
+    "counterfactual": "",
+    "clipped": "low=0.2",
+    "reinforce": "",
+    "update": "team turns loss=... aggregate='token' watch=None",
+    "train": "env team recipe steps seed=... run=None",
+    "load_run": "path",
+    "export": "run path",
+    "evaluate": "env team tasks k=1 swap=None seed=0 sampling=None",
+    "check_env": "env",
+    "doctor": "",
+}
+# What may stand between the promised ones: they are passed by name.
+BY_NAME = ("update", "load_base")
+
+
+def named(path: str):
+    found = lab
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("path", SIGNATURES)
+def test_the_names_and_arguments_that_outside_checks_call(path):
+    parameters = inspect.signature(named(path)).parameters
+    promised = SIGNATURES[path].split()
+    order = [one.strip("*").partition("=")[0] for one in promised]
+    there = list(parameters) if path not in BY_NAME else [name for name in parameters if name in order]
+    assert there[: len(order)] == order
+    for one, name in zip(promised, order, strict=True):
+        if one.startswith("**"):
+            assert parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        elif "=" not in one:
+            assert parameters[name].default is inspect.Parameter.empty
+        elif not one.endswith("=..."):
+            assert repr(parameters[name].default) == one.partition("=")[2]
+        else:
+            assert parameters[name].default is not inspect.Parameter.empty
+
+
+def test_defaults_that_print_otherwise():
+    assert inspect.signature(lab.update).parameters["loss"].default == lab.clipped(0.2)
+    assert lab.tree(2).pick == lab.mixed(1.0)
+    assert lab.joint(2).mode == "aligned"
+    assert lab.return_to_go().gamma == 1.0
+
+
+def test_everything_public_exists_and_is_listed_once():
+    assert len(lab.__all__) == len(set(lab.__all__))
+    for name in lab.__all__:
+        assert hasattr(lab, name), name
+    missing = [path for path in SIGNATURES if path.partition(".")[0] not in lab.__all__]
+    assert not missing
+    assert {"ENVS", "RECIPES"} <= set(lab.__all__)
+
+
+def test_public_functions_and_classes_say_what_they_are():
+    undocumented = [name for name in lab.__all__ if callable(getattr(lab, name)) and not getattr(lab, name).__doc__]
+    assert not undocumented
+
+
+def test_the_envs_of_the_kit():
+    assert {"plan_path", "math", "tldr"} <= set(lab.ENVS)
+    for name in lab.ENVS:
+        env = lab.make_env(name)
+        assert env.agents and env.max_turns >= 1 and isinstance(env.pocket, str)
+    with pytest.raises(ValueError, match=r"no env is named 'plan_paht'; known are: plan_path"):
+        lab.make_env("plan_paht")
+
+
+def test_import_takes_under_three_seconds_and_pulls_in_nothing_heavy():
+    """Seconds of the process, start included: what other processes take from a busy machine is not the package's."""
+    code = f"import sys, time, mas_lab; print(time.process_time(), *[m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, *heavy = done.stdout.split()
+    assert heavy == []
+    assert float(seconds) < 3.0

@@ -1,0 +1,128 @@
+"""The recipes are the rows of the published table, and each of them is data that reads back as itself."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import mas_lab as lab
+from mas_lab.recipes import Recipe, find, from_data, to_data
+
+TASK, ROLE, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")
+RETURN, TO_GO = lab.episode_return(), lab.return_to_go()
+PLAYED, SIBLINGS, TOGETHER = lab.episodes(8), lab.tree(8, pick=lab.mixed(1.0)), lab.joint(8)
+CLIPPED, PLAIN = lab.clipped(0.2), lab.reinforce()
+
+# name: plan, group by, credit, once per (center, scale), center, scale, loss, how tokens are averaged
+TABLE = {
+    "grpo": (PLAYED, TASK, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
+    "grpo_turns": (PLAYED, TASK, RETURN, (None, None), None, None, CLIPPED, "token"),
+    "dr_mas": (PLAYED, ROLE, RETURN, (None, None), None, None, CLIPPED, "token"),
+    "dr_mas_mean": (PLAYED, ROLE, RETURN, (None, "episode"), ROLE, TASK, CLIPPED, "token"),
+    "dr_mas_std": (PLAYED, ROLE, RETURN, ("episode", None), TASK, ROLE, CLIPPED, "token"),
+    "dr_mas_episodes": (PLAYED, ROLE, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
+    "at_grpo": (SIBLINGS, TURN, lab.mixed(1.0), (None, None), None, None, CLIPPED, "token"),
+    "grpo_mixed": (PLAYED, TASK, lab.episode_return(of=lab.mixed(1.0)), ("episode",) * 2, None, None, CLIPPED, "token"),
+    "magrpo": (TOGETHER, NODE, TO_GO, (None, None), None, "none", PLAIN, "sum"),
+    "mareinforce": (TOGETHER, NODE, TO_GO, (None, None), "none", "none", PLAIN, "sum"),
+    "marloo": (TOGETHER, NODE, TO_GO, (None, None), "loo", "none", PLAIN, "sum"),
+    "maremax": (TOGETHER, NODE, TO_GO, (None, None), "max", "none", PLAIN, "sum"),
+}
+
+
+def once_per(recipe: Recipe) -> tuple[str | None, str | None]:
+    once = recipe.once_per
+    return (once.get("center"), once.get("scale")) if isinstance(once, dict) else (once, once)
+
+
+def test_the_table_is_complete():
+    assert set(lab.RECIPES) == set(TABLE)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_recipe_is_its_row(name):
+    r = lab.RECIPES[name]
+    assert r.name == name
+    row = (r.plan, r.by, r.credit, once_per(r), r.center, r.scale, r.loss, r.aggregate)
+    assert row == TABLE[name]
+    assert r.same_prompt == (name == "at_grpo")
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_recipe_reads_back_from_json(name):
+    recipe = lab.RECIPES[name]
+    text = json.dumps(to_data(recipe))
+    assert from_data(json.loads(text)) == recipe
+    assert json.dumps(to_data(from_data(json.loads(text)))) == text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"plan": lab.tree(3, pick=lab.counterfactual(), follow=2), "credit": lab.counterfactual()},
+        {"plan": lab.joint(2, mode="cross", limit=17)},
+        {"credit": lab.episode_return(invalid=0.1, of=lab.mixed(0.5))},
+        {"loss": lab.clipped(0.2, high=0.28, dual=3.0, kl=0.01, entropy=0.001)},
+        {"loss": lab.reinforce(kl=0.1)},
+        {"once_per": {"center": "episode", "scale": None}, "center": ("task", "turn"), "scale": "none"},
+        {"by": "task"},
+    ],
+)
+def test_changed_recipes_read_back(changes):
+    recipe = lab.RECIPES["at_grpo"].replace(**changes)
+    assert from_data(json.loads(json.dumps(to_data(recipe)))) == recipe
+
+
+def test_lists_and_numpy_numbers_read_back_as_what_they_mean():
+    typed = lab.RECIPES["dr_mas"].replace(by=["task", "agent"], credit=lab.mixed(np.float32(0.5)))
+    read = from_data(json.loads(json.dumps(to_data(typed))))
+    assert read == lab.RECIPES["dr_mas"].replace(credit=lab.mixed(0.5))
+
+
+def test_replace_makes_another_recipe_and_leaves_the_first():
+    before = to_data(lab.RECIPES["at_grpo"])
+    other = lab.RECIPES["at_grpo"].replace(plan=lab.tree(4), name="mine")
+    assert (other.name, other.plan.k, other.by) == ("mine", 4, TURN)
+    assert to_data(lab.RECIPES["at_grpo"]) == before
+    with pytest.raises(TypeError, match="colour"):
+        other.replace(colour="red")
+    with pytest.raises(AttributeError):
+        other.plan = lab.tree(2)
+
+
+def test_a_recipe_prints_as_the_code_that_makes_it():
+    recipe = lab.RECIPES["at_grpo"]
+    made = eval(repr(recipe), {"Recipe": Recipe, **vars(lab)})
+    assert made == recipe
+
+
+def test_unknown_names_list_the_known():
+    with pytest.raises(ValueError, match=r"'grop'.*grpo, grpo_turns, dr_mas.*maremax"):
+        find("grop")
+    assert find("grpo") is lab.RECIPES["grpo"]
+    assert find(lab.RECIPES["grpo"]) is lab.RECIPES["grpo"]
+
+
+@dataclass(frozen=True)
+class own_plan:
+    n: int = 2
+
+
+@dataclass(frozen=True)
+class episodes:
+    """Called like a plan of the kit."""
+
+    n: int = 2
+
+
+def a_function(turns):
+    return turns["team_reward"]
+
+
+@pytest.mark.parametrize(("part", "name"), [(own_plan(), "own_plan"), (episodes(), "episodes"), (a_function, "a_func")])
+def test_a_part_of_ones_own_is_named_when_it_cannot_be_read_back(part, name):
+    data = json.loads(json.dumps(to_data(lab.RECIPES["grpo"].replace(plan=part))))
+    assert name in data["plan"]["is"] and data["plan"]["is"] != "episodes"
+    with pytest.raises(ValueError, match=f"{name}.*not part of mas_lab.*your own code"):
+        from_data(data)

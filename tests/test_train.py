@@ -1,0 +1,391 @@
+"""The loop: every recipe trains, every setting does what it says, bad input is refused before anything is written."""
+
+import itertools
+import math
+
+import pandas as pd
+import pytest
+import small
+import torch
+
+import mas_lab as lab
+from mas_lab.train import Report, Settings, step_seed, success_rate
+
+TAKING_TURNS = [name for name, recipe in lab.RECIPES.items() if isinstance(recipe.plan, lab.episodes | lab.tree)]
+TOGETHER = [name for name, recipe in lab.RECIPES.items() if isinstance(recipe.plan, lab.joint)]
+QUICK = {"tasks": 2, "check": False}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return small.make_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture
+def team(models):
+    return small.make_team("shared", models)
+
+
+def weights(policy) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in policy.parameters.items()}
+
+
+def differ(before: dict, after: dict) -> bool:
+    return any(not torch.equal(before[name], after[name]) for name in before)
+
+
+def smaller(recipe: lab.Recipe) -> lab.Recipe:
+    """The recipe with three candidates, or episodes, a task."""
+    plan = recipe.plan
+    if isinstance(plan, lab.tree):
+        return recipe.replace(plan=lab.tree(3, plan.pick))
+    return recipe.replace(plan=type(plan)(3))
+
+
+# Every recipe
+
+
+@pytest.mark.parametrize("name", TAKING_TURNS)
+def test_every_recipe_trains_the_pocket_planner_and_executor(name):
+    env = lab.make_env("plan_path")
+    team = lab.Team.shared(lab.load_policy(env.pocket, lr=1e-3), env.agents)
+    before = weights(team["planner"])
+    reports = list(lab.train(env, team, smaller(lab.RECIPES[name]), steps=2, seed=1, tasks=4))
+    check(reports, env.agents)
+    assert differ(before, weights(team["planner"]))
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_every_joint_recipe_trains_agents_that_act_together(name, models):
+    team = small.make_team("per_agent", models)
+    before = {agent: weights(team[agent]) for agent in team}
+    reports = list(lab.train(small.Relay(together=True), team, smaller(lab.RECIPES[name]), steps=2, **QUICK))
+    check(reports, small.AGENTS)
+    for agent in team:
+        assert differ(before[agent], weights(team[agent]))
+
+
+def check(reports: list[Report], agents) -> None:
+    """Two whole steps, with every column, on weights that said what they are now trained on."""
+    assert [report.step for report in reports] == [0, 1]
+    for report in reports:
+        assert list(report.turns.columns) == list(lab.SCHEMA)
+        assert (report.turns["step"] == report.step).all() and (report.stats["step"] == report.step).all()
+        assert set(report.stats["agent"]) == set(agents)
+        assert report.stats["grad_norm"].sum() > 0
+        assert report.stats["mismatch"].max() < 1e-4
+        assert set(report.profile) == {"rollout", "advantages", "update"}
+        assert all(seconds > 0 for seconds in report.profile.values())
+        assert not [name for name in report.stats.columns if "second" in name or "time" in name]
+        assert report.tokens == sum(map(len, report.turns["completion_ids"]))
+
+
+def test_agents_that_act_together_learn_from_a_tree_too(models):
+    env, recipe = small.Relay(together=True), lab.RECIPES["at_grpo"].replace(plan=lab.tree(3))
+    check(list(lab.train(env, small.make_team("per_agent", models), recipe, 2, **QUICK)), small.AGENTS)
+
+
+@pytest.mark.parametrize("kind", small.KINDS)
+def test_every_kind_of_team_trains(models, kind):
+    team = small.make_team(kind, models)
+    check(list(lab.train(small.Relay(), team, small.RECIPE, 2, **QUICK)), small.AGENTS)
+
+
+def test_counterfactual_continuations_are_valued_but_not_trained_on(team):
+    recipe = small.RECIPE.replace(plan=lab.tree(3, lab.counterfactual(), follow=2), credit=lab.counterfactual())
+    [report] = lab.train(small.Relay(), team, recipe, 1, **QUICK)
+    probes = report.turns["probe"].astype(bool)
+    assert probes.any() and (report.turns.loc[probes, "advantage"] == 0).all()
+    assert report.stats["turns"].sum() == (~probes).sum()
+
+
+def test_seeds_decide_everything(models):
+    def played(seed):
+        reports = lab.train(small.Relay(), small.make_team("shared", models), small.RECIPE, 2, seed=seed, **QUICK)
+        return pd.concat(report.turns for report in reports)
+
+    pd.testing.assert_frame_equal(played(3), played(3), check_exact=True)
+    assert played(3)["completion"].tolist() != played(4)["completion"].tolist()
+
+
+def test_each_step_has_tasks_of_its_own(team):
+    first, second = lab.train(small.Relay(), team, small.RECIPE, 2, **QUICK)
+    assert set(first.turns["task"]).isdisjoint(second.turns["task"])
+    assert all(task.startswith("train-") for task in first.turns["task"])
+    assert len({step_seed(seed, step) for seed in range(20) for step in range(20)}) == 400
+
+
+# Settings
+
+
+def test_schedules_by_hand():
+    linear = Settings(schedule="linear", horizon=4)
+    assert [linear.lr_scale(step) for step in range(6)] == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+    cosine = Settings(schedule="cosine", horizon=4)
+    expected = [1.0, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2, 0.0, 0.0]
+    assert [cosine.lr_scale(step) for step in range(6)] == pytest.approx(expected, abs=1e-12)
+    assert [Settings().lr_scale(step) for step in (0, 10**6)] == [1.0, 1.0]
+
+
+def test_the_schedule_reaches_the_optimizer(models):
+    team, seen = small.make_team("shared", models, lr=0.01), []
+    for report in lab.train(small.Relay(), team, small.RECIPE, 5, schedule="linear", horizon=4, **QUICK):
+        assert report.stats["lr"].unique() == pytest.approx(0.01 * (1 - report.step / 4))
+        seen.append(weights(team["asker"]))
+    assert [differ(one, two) for one, two in itertools.pairwise(seen)] == [True, True, True, False]
+    assert team["asker"].lr == 0.01
+
+
+def test_each_agent_has_its_own_learning_rate(models):
+    team = small.make_team("unlike", models, lr=0.01)
+    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
+    assert report.stats.set_index("agent")["lr"].to_dict() == {"asker": 0.01, "doer": 0.005}
+    adapters = small.make_team("lora", models, lr=0.01)
+    adapters["doer"].lr = 0.5
+    [report] = lab.train(small.Relay(), adapters, small.RECIPE, 1, **QUICK)
+    assert report.stats.set_index("agent")["lr"].to_dict() == {"asker": 0.01, "doer": 0.5}
+
+
+@pytest.mark.parametrize("kind", ["per_agent", "lora", "unlike"])
+def test_a_frozen_agent_speaks_and_does_not_learn(models, kind):
+    made = small.make_team(kind, models)
+    team = lab.Team(dict(made), frozen=("asker",))
+    before = {agent: weights(team[agent]) for agent in team}
+    reports = list(lab.train(small.Relay(), team, small.RECIPE, 2, **QUICK))
+    assert "asker" in set(reports[0].turns["agent"])
+    assert set(reports[0].stats["agent"]) == {"doer"}
+    assert not differ(before["asker"], weights(team["asker"]))
+    assert differ(before["doer"], weights(team["doer"]))
+
+
+def test_a_frozen_role_of_shared_weights_adds_nothing_to_their_gradient(models):
+    """The step is that of a table without its rows."""
+    team = lab.Team(dict(small.make_team("shared", models)), frozen="asker")
+    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
+    assert set(report.stats["agent"]) == {"doer"} and set(report.turns["agent"]) == set(small.AGENTS)
+    alone = small.make_team("shared", models)
+    lab.update(alone, report.turns[report.turns["agent"] == "doer"], loss=small.RECIPE.loss, seed=step_seed(0, 0))
+    assert not differ(weights(team["doer"]), weights(alone["doer"]))
+
+
+def test_epochs_and_minibatches_count_optimizer_steps(team):
+    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, epochs=2, minibatches=2, **QUICK)
+    assert sorted(report.stats["optimizer_step"].unique()) == [0, 1, 2, 3]
+    played = (~report.turns["probe"].astype(bool)).sum()
+    assert report.stats["turns"].sum() == 2 * played
+
+
+def test_max_turns_and_max_norm(team):
+    [report] = lab.train(small.Relay(max_turns=3), team, small.RECIPE, 1, max_turns=1, max_norm=0.01, **QUICK)
+    assert set(report.turns["turn"]) == {0}
+    assert report.stats["policy_norm_clipped"].max() == pytest.approx(0.01, rel=1e-4)
+
+
+# Notes
+
+
+class Flat(small.Relay):
+    """Everything earns nothing."""
+
+    def step(self, state, actions):
+        step = super().step(state, actions)
+        zero = dict.fromkeys(step.local_rewards, 0.0)
+        return lab.Step(step.state, 0.0, zero, step.valid, False, step.done)
+
+
+def test_an_all_flat_batch_is_reported_and_teaches_nothing(team):
+    before = weights(team["asker"])
+    flat, *_ = lab.train(Flat(), team, small.RECIPE, 2, **QUICK)
+    assert len(flat.notes) == 1 and "every advantage is 0" in flat.notes[0]
+    assert flat.notes[0] in repr(flat)
+    assert not differ(before, weights(team["asker"]))
+    [uneven] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
+    assert uneven.notes == ()
+
+
+def test_a_report_prints_on_one_line(team):
+    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
+    n, tokens = len(report.turns), report.tokens
+    assert repr(report) == f"Report(step 0: success {report.success:.2f}, {n} turns, {tokens} tokens)"
+
+
+# The share of successes, by hand
+
+
+def table(*rows) -> pd.DataFrame:
+    """(episode, node, parent, agent, action, kept, probe, success) per row."""
+    columns = ["episode", "node", "parent", "agent", "action", "kept", "probe", "success"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_success_of_chains_is_that_of_their_last_turn():
+    turns = table(
+        ("a", "a/0", "", "p", "a/0.0", True, False, False),
+        ("a", "a/1", "a/0.0", "e", "a/1.0", True, False, True),
+        ("b", "b/0", "", "p", "b/0.0", True, False, True),
+        ("b", "b/1", "b/0.0", "e", "b/1.0", True, False, False),
+        ("c", "c/0", "", "p", "c/0.0", True, False, True),
+        ("d", "d/0", "", "p", "d/0.0", True, False, True),
+    )
+    assert success_rate(turns) == 3 / 4
+
+
+def test_success_of_a_tree_is_that_of_the_path_it_followed():
+    turns = table(
+        ("a", "a/0", "", "p", "a/0.0", False, False, True),
+        ("a", "a/0", "", "p", "a/0.1", True, False, False),
+        ("a", "a/1", "a/0.1", "e", "a/1.0", True, False, True),
+        ("a", "a/1", "a/0.1", "e", "a/1.1", False, False, False),
+    )
+    assert success_rate(turns) == 1.0
+
+
+def test_success_of_a_joint_tree_is_the_mean_over_its_leaves_wherever_they_end():
+    """Branch 0 ends at the root with success; branch 1 goes on to two leaves, of which one succeeds."""
+    turns = table(
+        *(("a", "a/0", "", agent, f"a/0.{i}-{i}", True, False, i == 0) for agent in "pq" for i in range(2)),
+        *(("a", "a/1~1", "a/0.1-1", agent, f"a/1~1.{i}-{i}", True, False, i == 1) for agent in "pq" for i in range(2)),
+    )
+    assert success_rate(turns) == pytest.approx(2 / 3)
+    other = table(("b", "b/0", "", "p", "b/0.0", True, False, False))
+    assert success_rate(pd.concat([turns, other])) == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_success_of_a_cross_takes_each_joint_action_once():
+    """Two by two, nothing goes on: the last agent's rows are `*-j`."""
+    turns = table(
+        *(("a", "a/0", "", "p", f"a/0.{i}-*", True, False, True) for i in range(2)),
+        *(("a", "a/0", "", "q", f"a/0.*-{j}", True, False, j == 0) for j in range(2)),
+    )
+    assert success_rate(turns) == 0.5
+    on = table(*(("a", "a/1~1", f"a/0.{i}-0", "p", "a/1~1.0-*", True, False, True) for i in range(1)))
+    assert success_rate(pd.concat([turns, on])) == 0.5  # `*-1` failed, the child succeeded; `*-0` went on
+
+
+def test_in_a_tree_of_agents_together_the_last_one_saw_what_happened():
+    """The first agent's kept row was scored against the second's first candidate, which was not the one taken."""
+    turns = table(
+        ("a", "a/0", "", "p", "a/0.0-0", True, False, False),
+        ("a", "a/0", "", "p", "a/0.1-0", False, False, False),
+        ("a", "a/0", "", "q", "a/0.0-0", False, False, False),
+        ("a", "a/0", "", "q", "a/0.0-1", True, False, True),
+    )
+    assert success_rate(turns) == 1.0
+
+
+def test_continuations_do_not_count():
+    turns = table(
+        ("a", "a/0", "", "p", "a/0.0", True, False, False),
+        ("a/0.0+0", "a/0.0+0/1", "a/0.0", "e", "a/0.0+0/1.0", True, True, True),
+        ("a", "a/1", "a/0.0", "e", "a/1.0", True, False, False),
+    )
+    assert success_rate(turns) == 0.0
+
+
+@pytest.mark.parametrize("plan", [lab.episodes(3), lab.tree(3), lab.tree(2, follow=1), lab.joint(2)])
+@pytest.mark.parametrize("together", [False, True])
+def test_success_is_that_of_states_played_again(models, plan, together):
+    """The kept texts, played through the environment once more, end in success as often as the table says."""
+    env = small.Relay(together=together)
+    tasks = env.tasks(6, "train", 0)
+    turns = lab.rollout(env, small.make_team("shared", models), tasks, plan, seed=2)
+    by_id = {task.id: task for task in tasks}
+    played = turns[turns["kept"].astype(bool) & ~turns["probe"].astype(bool)]
+
+    def ends(state, node):
+        rows = played[played["node"] == node]
+        said = {agent: rows[rows["agent"] == agent] for agent in env.acting(state)}
+        for i in range(len(next(iter(said.values())))):
+            step = env.step(state, {agent: own["completion"].iloc[i] for agent, own in said.items()})
+            action = said[list(said)[-1]]["action"].iloc[i]
+            after = played[played["parent"] == action]["node"]
+            yield from ends(step.state, after.iloc[0]) if len(after) else [step.success]
+
+    shares = []
+    for episode, own in played.groupby("episode"):
+        found = list(ends(env.start(by_id[own["task"].iloc[0]]), f"{episode}/0"))
+        shares.append(sum(found) / len(found))
+    assert success_rate(turns) == pytest.approx(sum(shares) / len(shares))
+
+
+# Bad input: refused at the call, before a run folder is made
+
+
+def refuse(error, match, tmp_path, env=None, team=None, recipe=small.RECIPE, steps=1, **settings):
+    with pytest.raises(error, match=match):
+        lab.train(env or small.Relay(), team, recipe, steps, run=tmp_path / "run", **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_groups_of_one_are_refused(team, tmp_path):
+    for recipe in (
+        lab.RECIPES["at_grpo"].replace(plan=lab.tree(1)),
+        lab.RECIPES["grpo"].replace(plan=lab.episodes(1)),
+        lab.RECIPES["magrpo"].replace(plan=lab.joint(1)),
+    ):
+        refuse(ValueError, r"K = 1", tmp_path, team=team, recipe=recipe)
+
+
+def test_groups_of_one_by_construction_are_refused_when_they_show(team, tmp_path):
+    """Nothing about the plan says so: the key tells every row apart."""
+    lone = lab.RECIPES["dr_mas"].replace(by=("episode", "agent", "turn"))
+    with pytest.raises(lab.TableError, match=r"train: every group has a single row \(K = 1\)"):
+        next(lab.train(small.Relay(), team, lone, 1, **QUICK))
+
+
+def test_unknown_recipe_setting_schedule_and_agent_name_the_known(team, models, tmp_path):
+    refuse(ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", tmp_path, team=team, recipe="at_gpr")
+    refuse(TypeError, r"unknown setting 'task'; known are tasks, split, epochs", tmp_path, team=team, task=3)
+    refuse(ValueError, r"schedule='warmup'; known are constant, linear, cosine", tmp_path, team=team, schedule="warmup")
+    refuse(ValueError, r"wants horizon=", tmp_path, team=team, schedule="linear")
+    refuse(ValueError, r"nonfinite='ignore'; known are raise, skip", tmp_path, team=team, nonfinite="ignore")
+    odd = small.RECIPE.replace(aggregate="mean")
+    refuse(ValueError, r"aggregate='mean'; known are token, turn, agent, sum", tmp_path, team=team, recipe=odd)
+    alone = lab.Team({"asker": team["asker"]})
+    refuse(ValueError, r"agent 'doer' has no policy; the env plays .*the team has \['asker'\]", tmp_path, team=alone)
+    with pytest.raises(ValueError, match=r"frozen names agent 'boss'; the team has \['asker', 'doer'\]"):
+        lab.Team(dict(team), frozen=("boss",))
+
+
+@pytest.mark.parametrize(
+    "setting", ["tasks", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers", "steps", "seed"]
+)
+def test_numbers_that_make_no_sense_are_named(team, tmp_path, setting):
+    refuse(ValueError, rf"{setting}=-1", tmp_path, team=team, **{setting: -1})
+    if setting not in ("steps", "seed"):
+        refuse(ValueError, rf"{setting}=0 must be 1 or more", tmp_path, team=team, **{setting: 0})
+
+
+def test_an_impure_env_and_a_nan_reward_are_found_before_the_run_begins(team, tmp_path):
+    impure, nan = small.Relay(broken="impure"), small.Relay(broken="nan")
+    refuse(lab.EnvError, r"env 'relay', task 'train-\d+', agent 'asker', turn 0: step gave two answers", tmp_path,
+           team=team, env=impure)  # fmt: skip
+    refuse(lab.EnvError, r"task 'train-\d+', agent 'asker', turn 0", tmp_path, team=team, env=nan)
+
+
+def test_unknown_splits_are_named(team, tmp_path):
+    env = lab.make_env("plan_path")
+    team = lab.Team.shared(team["asker"], env.agents)
+    refuse(ValueError, r"split='tarin'|'tarin'", tmp_path, env=env, team=team, split="tarin")
+
+
+def test_a_nan_that_only_training_meets_stops_it_and_the_run_stays_whole(models, tmp_path):
+    team, run = small.make_team("shared", models), tmp_path / "run"
+    [_first] = lab.train(small.Relay(), team, small.RECIPE, 1, run=run, **QUICK)
+    before = weights(team["asker"])
+
+    class Breaks(small.Relay):
+        def step(self, state, actions):
+            step = super().step(state, actions)
+            return lab.Step(step.state, float("nan"), step.local_rewards, step.valid, step.success, step.done)
+
+    with pytest.raises(lab.EnvError, match=r"team_reward is nan for task 'train-\d+', agent 'asker', turn 0"):
+        list(lab.train(Breaks(), team, small.RECIPE, 2, run=run, **QUICK))
+    assert not differ(before, weights(team["asker"]))
+    assert (lab.load_run(run).steps, lab.load_run(run).checkpoint().step) == (1, 1)
+    assert next(iter(lab.train(small.Relay(), team, small.RECIPE, 2, run=run, **QUICK))).step == 1
+
+
+def test_nothing_runs_before_the_first_step_is_asked_for(team, tmp_path):
+    lab.train(small.Relay(), team, small.RECIPE, 1, run=tmp_path / "run", **QUICK)
+    assert list(tmp_path.iterdir()) == []
