@@ -119,12 +119,12 @@ class Math:
     max_return = 1.0
     invalid_penalty = 0.1
     """What Dr. MAS subtracts from the return of an invalid output."""
-    hasty = {"solver": 0.6, "verifier": 0.75, "fixer": 0.85, "solo": 0.6}
+    hasty = {"solver": 0.5, "verifier": 0.75, "fixer": 1.0, "solo": 0.5}
     """How often `demonstrate` leaves out the running values, by role, at `mistakes` = 1."""
     slips = 0.04
     """How often one of those values is wrong, at `mistakes` = 1."""
-    guesses = 0.25
-    """How often an answer without working is right."""
+    guesses = 0.1
+    """How often an answer without working is right, beyond chance."""
     trusts = 0.85
     """How often a verdict without working approves."""
 

@@ -136,7 +136,7 @@ class TLDR:
     @property
     def words(self) -> tuple[str, ...]:
         """Every word of a pocket prompt or answer."""
-        return (*WORDS, "the", "near", ".", *POCKET_TRANSITIONS, MARKER, *DUTY)
+        return (*WORDS, "near", ".", *POCKET_TRANSITIONS, MARKER, *DUTY)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """`n` different texts; the first ones of a longer list are those of a shorter one."""
@@ -222,17 +222,17 @@ class TLDR:
         long = (agent == "detailed") != (rng.random() < self.overlong * self.mistakes)
         if self.size == "full":
             return " ".join(state.source.split()[: 40 if long else 16])
-        sentences = [sentence.split() for sentence in state.source.split(" .") if sentence.strip()]
-        told = []
-        for sentence in rng.sample(sentences, min(len(sentences), rng.choice((2, 3)) if long else 1)):
+        sentences, told = state.source.split(" ."), []
+        count = len(sentences) - 1  # nothing stands behind the last full stop
+        for chosen in sorted(rng.sample(range(count), min(count, rng.choice((2, 3)) if long else 1))):
             if long and rng.random() < self.connects:
                 told.append(rng.choice(POCKET_TRANSITIONS))
-            content = [word for word in sentence if word in WORDS]
-            told += [rng.choice(WORDS) if rng.random() < self.invents * self.mistakes else word for word in content]
+            for word in sentences[chosen].split():
+                told.append(rng.choice(WORDS) if rng.random() < self.invents * self.mistakes else word)
         return " ".join(told)
 
 
 def _texts(rng: random.Random, sentences: int) -> Iterator[str]:
     while True:
         drawn = zip(*(rng.sample(kind, sentences) for kind in (HOW, WHO, DID, WHAT, WHERE)), strict=True)
-        yield " ".join(f"the {how} {who} {did} the {what} near the {where} ." for how, who, did, what, where in drawn)
+        yield " ".join(f"{how} {who} {did} {what} near {where} ." for how, who, did, what, where in drawn)
