@@ -4,6 +4,7 @@ Each command is a thin call of a public function, imported when it is asked for.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -26,8 +27,10 @@ def lab(args: argparse.Namespace) -> int:
     if util.find_spec("jupyterlab") is None:
         raise SystemExit("mas_lab lab: JupyterLab is not installed; pip install 'mas-lab[cpu]'")
     folder = copy_notebooks(args.folder)
-    browser = ["--no-browser"] if args.no_browser else []
-    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={args.port}", *browser]
+    options = ["--no-browser"] if args.no_browser else []
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        options.append("--allow-root")  # containers run as root; the server is on loopback and asks for its token
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={args.port}", *options]
     try:
         return subprocess.call([*command, str(folder / QUICKSTART)], cwd=folder)
     except KeyboardInterrupt:
