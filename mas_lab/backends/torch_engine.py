@@ -2,14 +2,14 @@
 
 Requests of every policy that the engine serves are answered together: distinct prompts are prefilled once, candidates
 that have said the same so far are one node of a tree, finished ones leave. A request's seed alone gives its uniform
-numbers and each token is drawn by inverting the cumulative distribution in float64, so that a draw does not depend
-(beyond float noise) on who else is in the batch. Leaves out: top-p, top-k and the like.
+numbers and each token is drawn by inverting the cumulative distribution, so that a draw does not depend (beyond float
+noise) on who else is in the batch. Leaves out: top-p, top-k and the like.
 
 Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V vocabulary.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,16 +21,23 @@ from mas_lab.policy import Completion, PolicyError, Request
 
 
 @dataclass
-class Draft:
-    """One request while it is being answered."""
+class Chunk:
+    """Requests that are answered together; `prompt_R` says which of the `prompts` (of an adapter) each continues."""
 
-    ticket: int
-    request: Request
-    prompt: int
-    uniforms: np.ndarray
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    finish: str = ""
+    prompts: list[tuple[int, ...]] = field(default_factory=list)
+    adapters: list[str] = field(default_factory=list)
+    prompt_R: list[int] = field(default_factory=list)
+    tickets_R: list[int] = field(default_factory=list)
+    requests_R: list[Request] = field(default_factory=list)
+    tokens: int = 0
+
+    def add(self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Request]], tokens: int) -> None:
+        self.prompt_R += [len(self.prompts)] * len(members)
+        self.prompts.append(prompt)
+        self.adapters.append(adapter)
+        self.tickets_R += [ticket for ticket, _ in members]
+        self.requests_R += [request for _, request in members]
+        self.tokens += tokens
 
 
 class TorchEngine:
@@ -79,102 +86,109 @@ class TorchEngine:
             )
 
     def _answer(self, pending) -> list[tuple[int, Completion]]:
-        answers: list[tuple[int, Completion]] = []
         if self.model.net.training:
             self.model.net.eval()
+        answers: list[tuple[int, Completion]] = []
         for chunk in self._chunks(pending):
-            answers += [(draft.ticket, self._completion(draft)) for draft in self._decode(*chunk)]
+            answers += zip(chunk.tickets_R, self._complete(chunk), strict=True)
         return answers
 
-    def _chunks(self, pending):
-        """Requests grouped by (adapter, prompt), like lengths together, as (prompts, adapters, drafts) per chunk."""
+    def _chunks(self, pending) -> Iterator[Chunk]:
+        """Requests of one (adapter, prompt) together, adapters in a row, like lengths side by side."""
         groups: dict[tuple, list] = {}
         for ticket, policy, request in pending:
-            groups.setdefault((policy.adapter or "", request.prompt_ids), []).append((ticket, request))
-        prompts, adapters, drafts, used = [], [], [], 0
+            groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append((ticket, request))
+        chunk = Chunk()
         for (adapter, prompt), members in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
-            size = len(prompt) + sum(request.max_tokens for _, request in members)
-            if prompts and used + size > self.budget:
-                yield prompts, adapters, drafts
-                prompts, adapters, drafts, used = [], [], [], 0
-            drafts += [Draft(t, request, len(prompts), self._uniforms(request)) for t, request in members]
-            prompts.append(prompt)
-            adapters.append(adapter)
-            used += size
-        if prompts:
-            yield prompts, adapters, drafts
+            tokens = len(prompt) + sum(request.max_tokens for _, request in members)
+            if chunk.prompts and chunk.tokens + tokens > self.budget:
+                yield chunk
+                chunk = Chunk()
+            chunk.add(adapter, prompt, members, tokens)
+        if chunk.prompts:
+            yield chunk
 
     @torch.inference_mode()
-    def _decode(self, prompts, adapters, drafts: list[Draft]) -> list[Draft]:
+    def _complete(self, chunk: Chunk) -> list[Completion]:
+        model, slices = self.model, None
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.model.computing())
-            slices = None
-            if self.model.peft is not None:
-                slices = Slices(axis=1 if self.model.by_tree else 0)
-                stack.enter_context(mixing(self.model.net, slices))
-            decoder = (TreeDecoder if self.model.by_tree else RowDecoder)(self.model.net, prompts, adapters, slices)
-            self._run(decoder, drafts)
-        return drafts
+            stack.enter_context(model.computing())
+            if model.peft is not None:
+                slices = Slices(axis=1 if model.by_tree else 0)
+                stack.enter_context(mixing(model.net, slices))
+            decoder = (TreeDecoder if model.by_tree else RowDecoder)(model.net, chunk.prompts, chunk.adapters, slices)
+            ids_RT, logprobs_RT, lengths_R, ended_R = self._decode(decoder, chunk)
+        texts: dict[tuple[int, ...], str] = {}
+        completions = []
+        for row, length in enumerate(lengths_R):
+            ids = tuple(ids_RT[row, :length].tolist())
+            if ids not in texts:
+                texts[ids] = model.tokenizer.decode(ids, skip_special_tokens=True)
+            finish = "eos" if ended_R[row] else "length"
+            completions.append(Completion(ids, tuple(logprobs_RT[row, :length].tolist()), texts[ids], finish))
+        return completions
 
-    def _run(self, decoder, drafts: list[Draft]) -> None:
-        eos = self.model.eos_ids()
-        logits_MV = decoder.prefill()
-        live = list(drafts)
-        node_R = np.array([draft.prompt for draft in live])
-        step = 0
-        while True:
-            ids_R, logprobs_R = draw(logits_MV, node_R, live, step)
-            step += 1
-            for draft, token, logprob in zip(live, ids_R.tolist(), logprobs_R.tolist(), strict=True):
-                draft.ids.append(token)
-                draft.logprobs.append(logprob)
-                draft.finish = "eos" if token in eos else "length" if step == draft.request.max_tokens else ""
-            on_R = np.array([not draft.finish for draft in live])
-            if not on_R.any():
-                return
-            live = [draft for draft in live if not draft.finish]
-            branches = np.stack([node_R[on_R], ids_R[on_R]], 1)
-            (parent_M, ids_M), node_R = _distinct(branches)
-            logits_MV = decoder.extend(parent_M, ids_M)
-
-    def _completion(self, draft: Draft) -> Completion:
-        text = self.model.tokenizer.decode(draft.ids, skip_special_tokens=True)
-        return Completion(tuple(draft.ids), tuple(draft.logprobs), text, draft.finish)
-
-
-def _distinct(branches_R2: np.ndarray):
-    distinct_M2, node_R = np.unique(branches_R2, axis=0, return_inverse=True)
-    return distinct_M2.T, node_R.reshape(-1)
+    def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):
+        """Draws token after token; returns ids and log-probabilities (R, T), lengths (R,), and which ended (R,)."""
+        eos = np.array(sorted(self.model.eos_ids()))
+        most_R = np.array([request.max_tokens for request in chunk.requests_R])
+        temperature_R = np.array([request.temperature for request in chunk.requests_R], np.float32)
+        uniform_RT = self._uniforms(chunk.requests_R, most_R.max())
+        ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
+        lengths_R, ended_R = most_R.copy(), np.zeros(len(most_R), bool)
+        live, node_R, logits_MV = np.arange(len(most_R)), np.array(chunk.prompt_R), decoder.prefill()
+        for step in range(uniform_RT.shape[1]):
+            ids, logprobs = draw(logits_MV, node_R, temperature_R[live], uniform_RT[live, step])
+            ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
+            ended = np.isin(ids, eos)
+            ended_R[live[ended]] = True
+            lengths_R[live[ended]] = step + 1
+            on = ~ended & (step + 1 < most_R[live])
+            if not on.any():
+                break
+            live = live[on]
+            # Candidates of one node that drew the same token are one node of the next step.
+            vocabulary = logits_MV.shape[1]
+            branches, node_R = np.unique(node_R[on] * vocabulary + ids[on], return_inverse=True)
+            logits_MV = decoder.extend(branches // vocabulary, branches % vocabulary)
+        return ids_RT, logprobs_RT, lengths_R, ended_R
 
 
 class Uniforms:
-    """The uniform numbers in [0, 1) of one request: its seed alone decides them (Philox, counter-based)."""
+    """Uniform numbers in [0, 1): a request's seed alone decides its own (Philox, a counter-based generator)."""
 
     def __init__(self):
         self._bits = np.random.Philox(key=0)
         self._start = self._bits.state
         self._generator = np.random.Generator(self._bits)
 
-    def __call__(self, request: Request) -> np.ndarray:
-        # Setting the key of one generator is ten times faster than making one per request.
-        self._start["state"]["key"][:] = request.seed % 2**64, 0
-        self._bits.state = self._start
-        return self._generator.random(request.max_tokens)
+    def __call__(self, requests_R: Sequence[Request], most: int) -> np.ndarray:
+        """(R, most), zero beyond a request's max_tokens."""
+        uniform_RT = np.zeros((len(requests_R), most))
+        for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
+            # Setting the key of one generator is ten times faster than making one per request.
+            self._start["state"]["key"][:] = request.seed % 2**64, 0
+            self._bits.state = self._start
+            uniform_T[: request.max_tokens] = self._generator.random(request.max_tokens)
+        return uniform_RT
 
 
-def draw(logits_MV: torch.Tensor, node_R: np.ndarray, live: Sequence[Draft], step: int):
-    """One token per live request from its node's distribution at its temperature (0: the likeliest, log-probability 0).
+def draw(logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray, uniform_R: np.ndarray):
+    """One token per request from its node's distribution at its temperature (0: the likeliest, log-probability 0).
 
-    Returns (ids_R, logprobs_R) as arrays. Inverts the cumulative distribution in float64.
+    Returns (ids_R, logprobs_R) as arrays. Inverts the cumulative distribution, summed in float64.
     """
     device = logits_MV.device
-    temperature_R = torch.tensor([draft.request.temperature for draft in live], dtype=torch.float64, device=device)
-    uniform_R = torch.tensor([draft.uniforms[step] for draft in live], dtype=torch.float64, device=device)
     greedy_R = temperature_R == 0
-    logits_RV = logits_MV.index_select(0, torch.from_numpy(node_R).to(device)).double()
-    logprobs_RV = torch.log_softmax(logits_RV / temperature_R.masked_fill(greedy_R, 1.0)[:, None], -1)
-    upto_RV = logprobs_RV.exp().cumsum(-1)
-    ids_R = torch.searchsorted(upto_RV, uniform_R[:, None] * upto_RV[:, -1:], right=True)[:, 0]
-    ids_R = torch.where(greedy_R, logits_RV.argmax(-1), ids_R.clamp(max=logits_RV.shape[1] - 1))
-    logprobs_R = logprobs_RV.gather(1, ids_R[:, None])[:, 0].masked_fill(greedy_R, 0.0)
-    return ids_R.cpu().numpy(), logprobs_R.cpu().numpy()
+    scale_R = torch.from_numpy(np.where(greedy_R, np.float32(1), temperature_R)).to(device)
+    logits_RV = logits_MV.index_select(0, torch.from_numpy(node_R).to(device)).float()
+    logprobs_RV = torch.log_softmax(logits_RV / scale_R[:, None], -1)
+    upto_RV = logprobs_RV.exp().cumsum(-1, dtype=torch.float64)
+    level_R1 = torch.from_numpy(uniform_R).to(device)[:, None] * upto_RV[:, -1:]
+    ids_R1 = torch.searchsorted(upto_RV, level_R1, right=True).clamp(max=upto_RV.shape[1] - 1)
+    logprobs_R = logprobs_RV.gather(1, ids_R1)[:, 0].cpu().numpy()
+    ids_R = ids_R1[:, 0].cpu().numpy()
+    if greedy_R.any():
+        ids_R = np.where(greedy_R, logits_RV.argmax(-1).cpu().numpy(), ids_R)
+        logprobs_R = np.where(greedy_R, 0.0, logprobs_R)
+    return ids_R, logprobs_R

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from mas_lab.backends.lean_norm import lean_norms
 from mas_lab.backends.packing import PACKINGS, Cost
 from mas_lab.backends.torch_engine import TorchEngine
 from mas_lab.backends.tree_attention import follows_trees
@@ -163,7 +164,9 @@ class TorchModel:
             )
         # A padding_idx would drop the gradient of that token wherever it is really read (pad == eos in a chat).
         net.get_input_embeddings().padding_idx = None
-        return net.to(self.device).eval()
+        net = net.to(self.device).eval()
+        lean_norms(net)
+        return net
 
     @property
     def model(self):
