@@ -67,7 +67,8 @@ def update(
         raise ValueError(f"update: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
-    rows = turns[trained(turns)].reset_index(drop=True)
+    rows = turns.reset_index(drop=True)
+    rows = rows[trained(rows)]
     for agent in rows["agent"].unique():
         team[agent]  # raises where an agent has no policy
     stats: list[dict[str, Any]] = []
@@ -172,27 +173,28 @@ class _Batch:
             first = self.rows.loc[self.broken[0]]
             raise UpdateError(
                 f"update: the loss or gradient of policy {self.name!r} is not finite; {len(self.broken)} rows caused "
-                f"it, first {place(first)}. Nothing has stepped; look at their rewards and log-probabilities, or pass "
-                "nonfinite='skip' to record and skip such steps"
+                f"it, first {place(first)}. No policy made this step; look at their rewards and log-probabilities, or "
+                "pass nonfinite='skip' to record and skip such steps"
             )
 
     def attribute(self) -> pd.DataFrame:
         """Each token's share of the policy's gradient G before clipping, <grad of its loss, G> / |G|^2: exact.
 
         Columns: `row` (of the table that `update` got, from 0), `agent`, `token` (position), `share`; the shares may be
-        negative and sum to 1. One forward-mode derivative, about the cost of one forward and backward.
+        negative and sum to 1; there are none where G is 0. One forward-mode derivative, about the cost of one forward
+        and backward.
         """
         gradient = [gradient.clone() for _, gradient in self.policy.gradients()]
         square = _norm(gradient) ** 2
-        parts = []
+        parts = [pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})]
         for agent, samples in self.samples.items():
-            if samples:
+            if samples and square:
                 lengths = [len(sample.completion_ids) for sample in samples]
                 slopes_N = self.policy.slopes(samples, self.loss, gradient).double().cpu().numpy()
                 row_N = np.repeat(self._used(agent).index, lengths)
                 token_N = np.concatenate([np.arange(length) for length in lengths])
                 parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": slopes_N / square}))
-        return pd.concat(parts, ignore_index=True)
+        return pd.concat(parts[1:] or parts, ignore_index=True)
 
     def _used(self, agent: str) -> pd.DataFrame:
         """The rows behind `samples[agent]`, in the same order."""
@@ -232,9 +234,10 @@ class _Batch:
         old_N = new_N.new_tensor([logprob for sample in samples for logprob in sample.logprobs])
         advantages_N = new_N.new_tensor([sample.advantage for sample in samples for _ in sample.completion_ids])
         ratio_N = (new_N - old_N).exp()
+        tokens_of_agent = self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum()
         return {
             "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
-            "clip_fraction": self.loss.clips(new_N, old_N, advantages_N).float().mean().item(),
+            "clip_fraction": self.loss.clips(new_N, old_N, advantages_N).sum().item() / tokens_of_agent,
             "max_ratio": ratio_N.max().item(),
             "mismatch": (ratio_N - 1).abs().max().item() if first else np.nan,
         }

@@ -1,0 +1,87 @@
+"""One optimizer step as a textbook writes it: padded rows, a full softmax, autograd, AdamW. Slow and easy to read."""
+
+import torch
+
+
+def padded(rows):
+    """(B, T) ids, mask, and a mask of completion tokens; padding on the right."""
+    ids = [row["prompt_ids"] + row["completion_ids"] for row in rows]
+    width = max(map(len, ids))
+    ids_BT = torch.tensor([one + [0] * (width - len(one)) for one in ids])
+    read_BT = torch.tensor([[1] * len(one) + [0] * (width - len(one)) for one in ids])
+    said_BT = torch.tensor([
+        [0] * len(row["prompt_ids"]) + [1] * len(row["completion_ids"]) + [0] * (width - len(one))
+        for row, one in zip(rows, ids, strict=True)
+    ])  # fmt: skip
+    return ids_BT, read_BT, said_BT.bool()
+
+
+def token_logprobs(model, rows):
+    """Log-probabilities and entropies (N,) of the completion tokens, row after row, at each row's temperature."""
+    ids_BT, read_BT, said_BT = padded(rows)
+    logits_BTV = model(input_ids=ids_BT, attention_mask=read_BT).logits[:, :-1]
+    temperature_B = torch.tensor([row["temperature"] for row in rows])
+    logprobs_BTV = (logits_BTV / temperature_B[:, None, None]).log_softmax(-1)
+    logprobs_BT = logprobs_BTV.gather(2, ids_BT[:, 1:, None])[..., 0]
+    entropy_BT = -(logprobs_BTV.exp() * logprobs_BTV).sum(-1)
+    return logprobs_BT[said_BT[:, 1:]], entropy_BT[said_BT[:, 1:]]
+
+
+def weights(rows, aggregate):
+    """Per token, so that the weighted sum of all token losses is the mean that `aggregate` names."""
+    tokens, agents = sum(len(row["completion_ids"]) for row in rows), {row["agent"] for row in rows}
+    answer = []
+    for row in rows:
+        length = len(row["completion_ids"])
+        spoke = sum(other["agent"] == row["agent"] for other in rows)
+        weight = {
+            "token": 1 / tokens,
+            "turn": 1 / length / len(rows),
+            "agent": 1 / length / spoke / len(agents),
+            "sum": 1 / len(rows),
+        }[aggregate]
+        answer += [weight] * length
+    return torch.tensor(answer)
+
+
+def per_token(rows, values):
+    return torch.tensor([value for row, value in zip(rows, values, strict=True) for _ in row["completion_ids"]])
+
+
+def clipped_loss(logprobs, old, advantages, low=0.2, high=0.2, dual=None):
+    """-min(rho A, clip(rho) A), and for A < 0 no more than dual * |A|."""
+    ratio = torch.exp(logprobs - old)
+    gain = torch.min(ratio * advantages, torch.clamp(ratio, 1 - low, 1 + high) * advantages)
+    if dual is not None:
+        gain = torch.where(advantages < 0, torch.max(gain, dual * advantages), gain)
+    return -gain
+
+
+def token_losses(model, rows, loss, reference=None):
+    """(N,) losses with gradient; `loss` is a dict: its `kind`, and what `clipped_loss` takes, `kl`, `entropy`."""
+    settings = dict(loss)
+    kind, kl, bonus = settings.pop("kind"), settings.pop("kl", 0.0), settings.pop("entropy", 0.0)
+    logprobs, entropy = token_logprobs(model, rows)
+    old = torch.tensor([value for row in rows for value in row["logprobs"]])
+    advantages = per_token(rows, [row["advantage"] for row in rows])
+    losses = clipped_loss(logprobs, old, advantages, **settings) if kind == "clipped" else -advantages * logprobs
+    if kl:
+        with torch.no_grad():
+            gap = token_logprobs(reference, rows)[0]
+        gap = gap - logprobs
+        losses = losses + kl * (gap.exp() - gap - 1)
+    return losses - bonus * entropy
+
+
+def gradients(model, rows, loss, aggregate, only=None, reference=None):
+    """Name -> gradient of the whole mean, or of the share that the rows of agent `only` have in it."""
+    model.zero_grad()
+    weight = weights(rows, aggregate)
+    if only is not None:
+        weight = weight * per_token(rows, [float(row["agent"] == only) for row in rows])
+    (token_losses(model, rows, loss, reference) * weight).sum().backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def norm(found):
+    return torch.cat([gradient.flatten() for gradient in found.values()]).norm().item()
