@@ -54,6 +54,8 @@ class Team(Mapping[str, Policy]):
         for agent, policy in self._by_agent.items():
             players.setdefault(id(policy), []).append(agent)
         names = {key: "shared" if len(agents) == len(self) > 1 else "+".join(agents) for key, agents in players.items()}
+        if len(set(names.values())) < len(names):
+            raise ValueError(f"Team: two policies would have one name among {list(names.values())}; rename an agent")
         return {agent: names[id(policy)] for agent, policy in self._by_agent.items()}
 
     def name_of(self, agent: str) -> str:

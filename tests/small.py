@@ -149,7 +149,7 @@ SETTINGS = {
     "minibatches": 2,
     "schedule": "cosine",
     "horizon": 9,
-    "save_every": 2,
+    "save_every": 1,
     "check": False,
     "workers": 2,
 }

@@ -67,15 +67,12 @@ def refused(folder: Path, *words: str):
 
 @pytest.fixture(scope="module")
 def runs(models, tmp_path_factory):
-    """`straight/kind` made 4 steps at once; `cut/kind-k` made k, and the rest in another process."""
+    """`straight/kind` made 4 steps at once; `cut/kind-k` is what it left after k, finished in another process."""
     root = tmp_path_factory.mktemp("runs")
     for kind in small.KINDS:
-        play(small.start(kind, models, root / "straight" / kind, STEPS))
-        for k in range(1, STEPS):
-            run = root / "cut" / f"{kind}-{k}"
-            assert len(play(small.start(kind, models, run, STEPS), k)) == k
-            assert lab.load_run(run).steps == lab.load_run(run).checkpoint().step == k
-            assert not list(run.rglob("*.tmp"))
+        for report in small.start(kind, models, root / "straight" / kind, STEPS):
+            if report.step + 1 < STEPS:
+                shutil.copytree(root / "straight" / kind, root / "cut" / f"{kind}-{report.step + 1}")
     child("finish", models, root / "cut", STEPS)
     return root
 
@@ -91,10 +88,20 @@ def test_k_steps_and_a_new_process_are_the_run_that_never_stopped(runs, kind, k)
     assert len([name for name in straight if name.startswith("turns/")]) == STEPS
 
 
+@pytest.mark.parametrize("k", range(1, STEPS))
+def test_leaving_the_loop_between_two_checkpoints_makes_one(runs, models, tmp_path, k):
+    run = tmp_path / "run"
+    assert len(play(small.start("shared", models, run, STEPS, save_every=100), k)) == k
+    assert lab.load_run(run).steps == lab.load_run(run).checkpoint().step == k
+    assert not list(run.rglob("*.tmp"))
+    assert len(play(small.start("shared", models, run, STEPS, save_every=100))) == STEPS - k
+    assert small.bits(run) == small.bits(runs / "straight" / "shared")
+
+
 def test_every_step_of_these_runs_changed_the_weights(models, tmp_path):
     """Else going on would be easy. The checkpoint of a step stands when its report is out."""
     seen = set()
-    for report in small.start("shared", models, tmp_path, STEPS, save_every=1):
+    for report in small.start("shared", models, tmp_path, STEPS):
         seen.add(small.bits(tmp_path)[f"checkpoints/{report.step + 1:06d}/policies/0/model.safetensors"])
     assert len(seen) == STEPS
 
@@ -187,6 +194,27 @@ def test_what_a_kill_leaves_behind_is_swept_away(runs, models, tmp_path):
     play(small.start("shared", models, run, STEPS))
     assert small.bits(run) == small.bits(straight)
     assert [path.name for path in run.rglob("*.tmp")] == ["run.json.tmp"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_stopped_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint(
+    runs, models, tmp_path, error, monkeypatch
+):
+    """The interrupt of a notebook, or a full disk, after the weights have stepped and before the tables stand."""
+    write, run = pd.DataFrame.to_parquet, tmp_path / "run"
+
+    def stop(table, path, **options):
+        if path.name == "000002.tmp":
+            raise error
+        return write(table, path, **options)
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", stop)
+    with pytest.raises(error if isinstance(error, type) else type(error)):
+        play(small.start("shared", models, run, STEPS))
+    monkeypatch.undo()
+    assert (lab.load_run(run).steps, lab.load_run(run).checkpoint().step) == (2, 2)
+    assert [report.step for report in play(small.start("shared", models, run, STEPS))] == [2, 3]
+    assert small.bits(run) == small.bits(runs / "straight" / "shared")
 
 
 def test_a_note_that_a_person_left_in_the_folder_stays(models, tmp_path):
@@ -331,6 +359,13 @@ def test_another_number_of_threads_is_refused(run, models):
             next(generator)
     finally:
         torch.set_num_threads(1)
+
+
+def test_another_micro_batch_size_is_refused(run, models):
+    """It changes the order of sums, and so the bits."""
+    team = lab.Team.shared(lab.load_policy(models / "a", lr=1e-2, train_tokens=100), small.AGENTS)
+    with refused(run, "policies.shared.options.train_tokens differs: the run has 4096, asked is 100"):
+        play(lab.train(small.Relay(), team, small.RECIPE, STEPS, run=run, **small.SETTINGS))
 
 
 def test_another_model_is_refused(run, models):

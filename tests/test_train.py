@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import pandas as pd
 import pytest
@@ -78,6 +79,22 @@ def check(reports: list[Report], agents) -> None:
         assert all(seconds > 0 for seconds in report.profile.values())
         assert not [name for name in report.stats.columns if "second" in name or "time" in name]
         assert report.tokens == sum(map(len, report.turns["completion_ids"]))
+
+
+def test_stats_have_the_promised_columns(team):
+    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
+    promised = """step policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms grad_norm
+        grad_norm_clipped policy_norm policy_norm_clipped entropy kl clip_fraction max_ratio truncated mismatch lr
+        skipped culprits"""
+    assert set(report.stats.columns) == set(promised.split())
+    rows = report.stats.set_index("agent")
+    for agent, own in report.turns.groupby("agent"):
+        assert rows.loc[agent, "turns"] == len(own)
+        assert rows.loc[agent, "tokens"] == own["completion_ids"].map(len).sum()
+        assert rows.loc[agent, "reward_mean"] == pytest.approx(own["credit"].mean())
+        assert rows.loc[agent, "reward_std"] == pytest.approx(own["credit"].std(ddof=0))
+        assert rows.loc[agent, "advantage_rms"] == pytest.approx((own["advantage"] ** 2).mean() ** 0.5)
+        assert rows.loc[agent, "truncated"] == pytest.approx((own["finish"] == "length").mean())
 
 
 def test_agents_that_act_together_learn_from_a_tree_too(models):
@@ -179,6 +196,37 @@ def test_max_turns_and_max_norm(team):
     [report] = lab.train(small.Relay(max_turns=3), team, small.RECIPE, 1, max_turns=1, max_norm=0.01, **QUICK)
     assert set(report.turns["turn"]) == {0}
     assert report.stats["policy_norm_clipped"].max() == pytest.approx(0.01, rel=1e-4)
+
+
+@dataclass(frozen=True)
+class broken_loss(lab.clipped):
+    """Not a number for the first token of every batch."""
+
+    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None):
+        losses_N = super().__call__(logprobs_N, old_N, advantages_N, entropy_N, reference_N)
+        return torch.cat([losses_N[:1] * math.nan, losses_N[1:]])
+
+
+def test_a_loss_that_is_not_finite_never_steps(team, tmp_path):
+    before, recipe = weights(team["asker"]), small.RECIPE.replace(loss=broken_loss())
+    with pytest.raises(lab.UpdateError, match=r"policy 'shared' is not finite; \d+ rows .*task 'train-\d+'.*agent"):
+        list(lab.train(small.Relay(), team, recipe, 1, run=tmp_path / "run", **QUICK))
+    assert lab.load_run(tmp_path / "run").steps == 0
+    reports = list(lab.train(small.Relay(), team, recipe, 2, nonfinite="skip", **QUICK))
+    assert all(report.stats["skipped"].all() for report in reports)
+    assert all(report.stats["culprits"].str.contains("task 'train-").all() for report in reports)
+    assert not differ(before, weights(team["asker"]))
+
+
+def test_a_team_that_is_frozen_whole_plays_and_keeps_its_run(models, tmp_path):
+    made = small.make_team("shared", models)
+    team, before = lab.Team(dict(made), frozen=small.AGENTS), weights(made["asker"])
+    for steps in (1, 2):
+        [report] = lab.train(small.Relay(), team, small.RECIPE, steps, run=tmp_path / "run", **QUICK)
+    run = lab.load_run(tmp_path / "run")
+    assert (report.step, len(report.stats), len(run.stats)) == (1, 0, 0)
+    assert set(run.turns["step"]) == {0, 1}
+    assert not differ(before, weights(team["asker"]))
 
 
 # Notes
@@ -343,6 +391,8 @@ def test_unknown_recipe_setting_schedule_and_agent_name_the_known(team, models, 
     refuse(ValueError, r"aggregate='mean'; known are token, turn, agent, sum", tmp_path, team=team, recipe=odd)
     alone = lab.Team({"asker": team["asker"]})
     refuse(ValueError, r"agent 'doer' has no policy; the env plays .*the team has \['asker'\]", tmp_path, team=alone)
+    with pytest.raises(ValueError, match=r"two policies would have one name among \['a\+b', 'a\+b'\]"):
+        lab.Team({"a": team["asker"], "b": team["asker"], "a+b": lab.load_policy(models / "a")})
     with pytest.raises(ValueError, match=r"frozen names agent 'boss'; the team has \['asker', 'doer'\]"):
         lab.Team(dict(team), frozen=("boss",))
 
