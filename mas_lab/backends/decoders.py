@@ -4,6 +4,7 @@ A node is a distinct (adapter, prompt, beginning of a completion). `TreeDecoder`
 prompt; `RowDecoder` keeps one padded row per node, for models whose attention cannot follow trees. Leaves out: which
 tokens are drawn (`torch_engine`).
 
+`room`: the tokens that the candidates of one prompt may come to, at most.
 Shapes: G prompts; M live nodes; C columns of keys per prompt; V vocabulary.
 """
 
@@ -16,19 +17,24 @@ from transformers import DynamicCache
 from mas_lab.backends.mixed_lora import Slices
 from mas_lab.backends.tree_attention import Layout, Store, forward
 
+FIRST_ROOM = 256
+"""Columns for completions that are set aside at once; more are made when they run out."""
+
 
 class TreeDecoder:
     """Keeps each tree's keys and values once: candidates share their prompt's, and all that they said alike."""
 
-    def __init__(self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None):
-        self.net, self.prompts, self.adapters, self.slices = net, prompts, adapters, slices
+    def __init__(
+        self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None, room: int
+    ):
+        self.net, self.prompts, self.adapters, self.slices, self.room = net, prompts, adapters, slices, room
         self.device = net.get_input_embeddings().weight.device
 
     def prefill(self) -> torch.Tensor:
         """Logits (G, V) after each prompt."""
         lengths_G = np.array([len(prompt) for prompt in self.prompts])
         G, L = len(lengths_G), int(lengths_G.max())
-        self.store = Store(G, L + 16)
+        self.store = Store(G, L + min(self.room, FIRST_ROOM))
         real_GL = np.arange(L) < lengths_G[:, None]
         at_GL = np.tile(np.arange(L), (G, 1))
         starts_G = np.cumsum(lengths_G) - lengths_G
@@ -107,7 +113,9 @@ class TreeDecoder:
 class RowDecoder:
     """For models whose attention cannot follow trees: one padded row per live node, with the model's own cache."""
 
-    def __init__(self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None):
+    def __init__(
+        self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None, room: int
+    ):
         self.net, self.prompts, self.adapters_M, self.slices = net, prompts, list(adapters), slices
         self.device = net.get_input_embeddings().weight.device
 

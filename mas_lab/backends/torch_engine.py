@@ -11,6 +11,7 @@ Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V voca
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -30,14 +31,17 @@ class Chunk:
     tickets_R: list[int] = field(default_factory=list)
     requests_R: list[Request] = field(default_factory=list)
     tokens: int = 0
+    room: int = 0
+    """The tokens that one prompt's completions may come to, at most."""
 
-    def add(self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Request]], tokens: int) -> None:
+    def add(self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Request]], room: int) -> None:
         self.prompt_R += [len(self.prompts)] * len(members)
         self.prompts.append(prompt)
         self.adapters.append(adapter)
         self.tickets_R += [ticket for ticket, _ in members]
         self.requests_R += [request for _, request in members]
-        self.tokens += tokens
+        self.tokens += len(prompt) + room
+        self.room = max(self.room, room)
 
 
 class TorchEngine:
@@ -53,6 +57,8 @@ class TorchEngine:
         self._pending: list[tuple[int, object, Request]] = []
         self._tickets = 0
         self._uniforms = Uniforms()
+        # Small models say the same again and again, and a tokenizer is slow to read.
+        self._text = lru_cache(2**16)(lambda ids: self.model.tokenizer.decode(ids, skip_special_tokens=True))
 
     def submit(self, policy, requests: Sequence[Request]) -> list[int]:
         """Queue requests; returns a ticket for each. Raises PolicyError where one does not fit the context."""
@@ -100,11 +106,11 @@ class TorchEngine:
             groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append((ticket, request))
         chunk = Chunk()
         for (adapter, prompt), members in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
-            tokens = len(prompt) + sum(request.max_tokens for _, request in members)
-            if chunk.prompts and chunk.tokens + tokens > self.budget:
+            room = sum(request.max_tokens for _, request in members)
+            if chunk.prompts and chunk.tokens + len(prompt) + room > self.budget:
                 yield chunk
                 chunk = Chunk()
-            chunk.add(adapter, prompt, members, tokens)
+            chunk.add(adapter, prompt, members, room)
         if chunk.prompts:
             yield chunk
 
@@ -116,16 +122,14 @@ class TorchEngine:
             if model.peft is not None:
                 slices = Slices(axis=1 if model.by_tree else 0)
                 stack.enter_context(mixing(model.net, slices))
-            decoder = (TreeDecoder if model.by_tree else RowDecoder)(model.net, chunk.prompts, chunk.adapters, slices)
+            make = TreeDecoder if model.by_tree else RowDecoder
+            decoder = make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
             ids_RT, logprobs_RT, lengths_R, ended_R = self._decode(decoder, chunk)
-        texts: dict[tuple[int, ...], str] = {}
         completions = []
         for row, length in enumerate(lengths_R):
             ids = tuple(ids_RT[row, :length].tolist())
-            if ids not in texts:
-                texts[ids] = model.tokenizer.decode(ids, skip_special_tokens=True)
             finish = "eos" if ended_R[row] else "length"
-            completions.append(Completion(ids, tuple(logprobs_RT[row, :length].tolist()), texts[ids], finish))
+            completions.append(Completion(ids, tuple(logprobs_RT[row, :length].tolist()), self._text(ids), finish))
         return completions
 
     def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):

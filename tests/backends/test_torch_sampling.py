@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mas_lab.backends import load_policy
+from mas_lab.backends import decoders, load_policy
 from mas_lab.policy import PolicyError, Request
 
 KINDS = ("qwen3", "llama", "gpt2", "gemma2")
@@ -54,6 +54,15 @@ def test_small_budgets_change_nothing(qwen3):
     asked = requests()
     whole, cut = (load_policy(qwen3, sample_tokens=budget).sample(asked) for budget in (65536, 40))
     assert [c.ids for c in whole] == [c.ids for c in cut]
+
+
+def test_more_room_is_made_when_completions_outgrow_it(qwen3, monkeypatch):
+    asked = requests(max_tokens=40, each=6)
+    expected = load_policy(qwen3).sample(asked)
+    monkeypatch.setattr(decoders, "FIRST_ROOM", 3)
+    for one, other in zip(load_policy(qwen3).sample(asked), expected, strict=True):
+        assert one.ids == other.ids
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
 
 
 def test_draws_follow_the_distribution(qwen3):
