@@ -136,7 +136,7 @@ class PlanPath:
     n_agents: int | None = None
     """2 to 16: one executor, the others planners who see the proposals before theirs."""
     max_turns: int = 4
-    mistakes: float = 0.6
+    mistakes: float = 0.4
     """How often a move of `demonstrate` is drawn at random."""
 
     name = "plan_path"
