@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 
 import numpy as np
 import pandas as pd
@@ -249,12 +250,19 @@ def test_training_with_and_without_evaluation_in_between_is_bit_for_bit_the_same
     assert small.bits(folders[True]) == small.bits(folders[False])
 
 
-def test_evaluation_does_not_draw_what_training_drew(team):
-    env = small.Relay()
+def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
+    env, scored = small.Relay(), []
+
+    def recorded(*arguments, **options):
+        scored.append(lab.rollout(*arguments, **options))
+        return scored[-1]
+
+    monkeypatch.setattr(sys.modules["mas_lab.evaluate"], "rollout", recorded)
     tasks = env.tasks(6, "train", 0)
-    trained = lab.rollout(env, team, tasks, lab.episodes(2), seed=0, step=0)
-    scored = replay(env, team, tasks, 2, seed=0)
-    assert trained["completion"].tolist() != scored["completion"].tolist()
+    lab.evaluate(env, team, tasks, k=2, seed=0)
+    for step in range(3):
+        trained = lab.rollout(env, team, tasks, lab.episodes(2), seed=0, step=step)
+        assert trained["completion"].tolist() != scored[0]["completion"].tolist()
 
 
 def test_global_random_states_are_left_alone(team):
