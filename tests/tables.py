@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from reference import tree_rows
+from reference import joint_actions, tree_rows
 
 
 def reward(rng, flat):
@@ -65,8 +65,6 @@ def candidates_table(seed):
 
 def random_tree(rng, task, agents, g, mode, depth=0, name=None):
     node = {"task": task, "agents": agents, "g": g, "mode": mode, "name": name or f"{task}/0", "reward": {}, "next": {}}
-    from reference import joint_actions
-
     for branch, action in enumerate(joint_actions(node)):
         node["reward"][action] = reward(rng, False)
         if depth < 2 and rng.random() < (0.7 if depth == 0 else 0.25):
