@@ -79,6 +79,8 @@ def killed(models: Path, runs: Path, steps: int, moments: list[int]) -> None:
         ended = in_a_fork(dying(lambda run=run: go_on(models, run, steps), moment))
         in_a_fork(lambda run=run: go_on(models, run, steps))
         print(json.dumps({"moment": moment, "ended": ended, "bits": small.bits(run)}), flush=True)
+        if not ended:
+            return  # it was through before that moment came
 
 
 def shot(models: Path, run: Path, steps: int, times: int, seed: int) -> None:
