@@ -25,7 +25,7 @@ from mas_lab.widgets.page import write_page
 
 ENV = "plan_path"
 METHOD, BASELINES = "at_grpo", ("grpo", "grpo_mixed")
-STEPS, SEEDS = 40, 3
+STEPS, SEEDS = 20, 3
 SETTINGS = {"tasks": 32, "minibatches": 2, "save_every": 20}
 LR = 1e-3
 HELD_OUT, REPEATS = 128, 4
