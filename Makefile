@@ -67,4 +67,7 @@ $(READY): $(LOCK) pyproject.toml
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet $(INSTALL_FLAGS) -r $(LOCK)
 	$(PIP) install --quiet --no-deps --force-reinstall $(SOURCE)
+	@$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/puzzles.txt > $(VENV)/puzzles.log 2>&1 || \
+	    echo "Left out: reasoning-gym, which needs a C compiler ($(VENV)/puzzles.log). Only generated full-size" \
+	        "problems need it."
 	@touch $@

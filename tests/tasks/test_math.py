@@ -1,5 +1,6 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
+import importlib.util
 import json
 import random
 import threading
@@ -17,6 +18,9 @@ from mas_lab.tasks.math import Math, problem_and_answer, value
 from mas_lab.tasks.rows import SPLITS
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
+needs_reasoning_gym = pytest.mark.skipif(
+    importlib.util.find_spec("reasoning_gym") is None, reason="reasoning-gym is built by a C compiler: pip install it"
+)
 WORDS = str(data_dir() / "math" / "word_problems.jsonl")
 
 
@@ -203,7 +207,7 @@ def test_options_that_make_no_sense_are_refused(options):
         {"rewards": "published"},
         {"size": 3},
         {"size": "full", "data": WORDS},
-        {"size": "full", "data": "reasoning_gym:chain_sum", "fixer": True},
+        pytest.param({"size": "full", "data": "reasoning_gym:chain_sum", "fixer": True}, marks=needs_reasoning_gym),
     ],
     ids=str,
 )
