@@ -7,7 +7,7 @@ from mas_lab.doctor import doctor
 from mas_lab.env import Env, EnvError, Step, Task
 from mas_lab.evaluate import evaluate, pass_at, summary
 from mas_lab.grouping import group
-from mas_lab.losses import clipped, reinforce
+from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.normalization import group_stats, normalize
 from mas_lab.plans import episodes, joint, tree
 from mas_lab.policy import PolicyError
@@ -26,6 +26,7 @@ __all__ = [
     "SCHEMA",
     "Env",
     "EnvError",
+    "Loss",
     "PolicyError",
     "Recipe",
     "Report",

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Loss:
+class Loss:
+    """What every loss has. One of your own is a frozen dataclass of this kind with a `__call__`."""
+
     kl: float = 0.0
     """Weight of the k3 estimate of KL(policy || frozen reference), exp(d) - d - 1 with d = log ref - log policy."""
     entropy: float = 0.0
@@ -25,6 +27,14 @@ class _Loss:
     @property
     def needs_entropy(self) -> bool:
         return self.entropy != 0
+
+    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None) -> "Tensor":
+        """The loss of each token (N,), differentiable in `logprobs_N` (and in `entropy_N`, if it is asked for)."""
+        raise NotImplementedError(f"{type(self).__name__} has no __call__")
+
+    def clips(self, logprobs_N, old_N, advantages_N) -> "Tensor":
+        """Which tokens (N,) the loss has taken the gradient from: none, unless a loss says otherwise."""
+        return advantages_N.new_zeros(advantages_N.shape, dtype=bool)
 
     def regularizer(self, logprobs_N: "Tensor", entropy_N: "Tensor | None", reference_N: "Tensor | None"):
         extra = 0.0
@@ -42,7 +52,7 @@ def k3(logprobs_N: "Tensor", reference_N: "Tensor") -> "Tensor":
 
 
 @dataclass(frozen=True)
-class clipped(_Loss):
+class clipped(Loss):
     """PPO's clipped surrogate: -min(rho A, clip(rho, 1 - low, 1 + high) A), rho = exp(log p - log p_old).
 
     PPO: arXiv 1707.06347, equation 7. `high` defaults to `low`. `dual` > 1 bounds the loss of a negative advantage by
@@ -80,11 +90,8 @@ class clipped(_Loss):
 
 
 @dataclass(frozen=True)
-class reinforce(_Loss):
+class reinforce(Loss):
     """-A log p of the sampled token: no ratio, no clip (MAGRPO, arXiv 2508.04652, equation 4)."""
 
     def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None) -> "Tensor":
         return -advantages_N * logprobs_N + self.regularizer(logprobs_N, entropy_N, reference_N)
-
-    def clips(self, logprobs_N, old_N, advantages_N) -> "Tensor":
-        return advantages_N != advantages_N

@@ -13,10 +13,9 @@ from typing import Any
 
 from mas_lab.credits import Credit, counterfactual, episode_return, mixed, return_to_go
 from mas_lab.grouping import group
-from mas_lab.losses import clipped, reinforce
+from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.normalization import Center, Scale, normalize
 from mas_lab.plans import Plan, episodes, joint, tree
-from mas_lab.policy import Loss
 from mas_lab.table import plain
 
 

@@ -24,6 +24,8 @@ from mas_lab.checkpoint import Checkpoint
 from mas_lab.disk import Files, RunError, differences, dumps, flush, read_json, read_table, write_json
 from mas_lab.team import Team
 
+KEEPING = ("save_every", "workers", "check")
+"""Settings that a resumed run may change."""
 TABLES = ("turns", "stats")
 KEPT_CHECKPOINTS = 2
 
@@ -164,9 +166,7 @@ class Recorder(Run):
         return checkpoint.step
 
     def _refuse_another(self, config: Mapping[str, Any]) -> None:
-        asked = ("env", "recipe", "seed", "settings", "threads")
-        there = self.config
-        different = differences({key: there.get(key) for key in asked}, {key: config[key] for key in asked})
+        different = differences(_decisive(self.config), _decisive(config))
         if different:
             raise RunError(
                 f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
@@ -270,3 +270,10 @@ def _naming(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"{folder}: cannot keep a run here ({error}); choose another folder") from error
+
+
+def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on."""
+    asked = {key: config.get(key) for key in ("env", "recipe", "seed", "settings", "threads")}
+    settings = asked["settings"] or {}
+    return asked | {"settings": {key: value for key, value in settings.items() if key not in KEEPING}}

@@ -35,7 +35,8 @@ LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a training step is made of, beside the recipe. Recorded with a run; a resumed run must ask for the same."""
+    """What a training step is made of, beside the recipe. Recorded with a run; a resumed run must ask for the same,
+    but for `save_every`, `workers` and `check`, which do not change its results."""
 
     tasks: int = 32
     """Tasks per step, drawn afresh by (seed, step)."""

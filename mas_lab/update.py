@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.losses import clipped, k3
-from mas_lab.policy import Loss, Policy, Sample, Tokens
+from mas_lab.losses import Loss, clipped, k3
+from mas_lab.policy import Policy, Sample, Tokens
 from mas_lab.table import column, place, require, trained
 from mas_lab.team import Team
 
@@ -65,6 +65,8 @@ def update(
     require(turns, ROW, "update")
     if aggregate not in AGGREGATES:
         raise ValueError(f"update: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
+    if not isinstance(loss, Loss):
+        raise TypeError(f"update: loss={loss!r} is no mas_lab.losses.Loss; make it a frozen dataclass of that kind")
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     rows = turns.reset_index(drop=True)

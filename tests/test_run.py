@@ -598,3 +598,8 @@ def test_a_watch_may_join_or_leave_a_run(models, tmp_path):
             lab.train(small.Relay(), team, small.RECIPE, steps, run=tmp_path / "run", watch=watching, **small.SETTINGS)
         )
     assert watch.seen == ["shared", "shared"]
+
+
+def test_how_often_a_run_is_kept_may_change_when_it_goes_on(models, tmp_path):
+    play(small.start("shared", models, tmp_path / "run", 2, save_every=1))
+    assert len(play(small.start("shared", models, tmp_path / "run", 3, save_every=5, workers=2))) == 1

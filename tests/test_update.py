@@ -1,6 +1,7 @@
 """One step of the optimizer against a textbook's, the losses by hand, and the traps that public code fell into."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from small import AGENTS, KINDS, Relay, make_team
 
 from mas_lab.backends import load_policy
 from mas_lab.credits import mixed
-from mas_lab.losses import clipped, k3, reinforce
+from mas_lab.losses import Loss, clipped, k3, reinforce
 from mas_lab.plans import episodes, tree
 from mas_lab.recipes import RECIPES
 from mas_lab.rollout import rollout
@@ -598,3 +599,22 @@ def test_the_loop_learns(models):
         rewards.append(turns["local_reward"].mean())
         update(team, RECIPES["at_grpo"].replace(credit=mixed(0.0)).advantages(turns))
     assert np.mean(rewards[-3:]) > np.mean(rewards[:3]) + 0.15
+
+
+@dataclass(frozen=True)
+class Doubled(Loss):
+    """A loss of a user's own."""
+
+    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None):
+        return -2 * advantages_N * logprobs_N
+
+
+def test_a_loss_of_ones_own_trains_and_anything_else_is_refused(models):
+    norms = []
+    for loss in (reinforce(), Doubled()):
+        team = make_team("shared", models)
+        turns = RECIPES["dr_mas"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), episodes(4)))
+        norms.append(update(team, turns, loss=loss)["policy_norm"].iloc[0])
+    assert norms[1] == pytest.approx(2 * norms[0], rel=1e-5)
+    with pytest.raises(TypeError, match=r"is no mas_lab.losses.Loss"):
+        update(team, turns, loss=lambda *tensors: tensors[0])

@@ -72,14 +72,16 @@ def load_full(name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
     """See `mas_lab.backends.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
     source = Source.find(name)
     shared = TorchModel(source, Options.of(options), template, lora=False)
-    return TorchPolicy(shared, lr or (1e-3 if source.kind == "pocket" else 1e-6))
+    default = 1e-3 if source.kind == "pocket" else 1e-6
+    return TorchPolicy(shared, default if lr is None else lr)
 
 
 def load_base(name, adapters=1, rank=16, lr=None, template=None, seed=0, **options) -> TorchBase:
     """See `mas_lab.backends.load_base`."""
     source = Source.find(name)
     shared = TorchModel(source, Options.of(options), template, lora=True)
-    return TorchBase(shared, adapters, rank, lr or (5e-3 if source.kind == "pocket" else 2e-5), seed)
+    default = 5e-3 if source.kind == "pocket" else 2e-5
+    return TorchBase(shared, adapters, rank, default if lr is None else lr, seed)
 
 
 def restore(directories: dict[str, str | Path]) -> dict[str, TorchPolicy]:

@@ -15,7 +15,8 @@ from mas_lab.backends import torch_state
 from mas_lab.backends.packing import MicroBatch, micro_batches, plant, token_logprobs
 from mas_lab.backends.torch_model import TorchModel
 from mas_lab.env import Message
-from mas_lab.policy import Completion, Loss, PolicyError, Request, Sample, Tokens
+from mas_lab.losses import Loss
+from mas_lab.policy import Completion, PolicyError, Request, Sample, Tokens
 
 
 class TorchPolicy:

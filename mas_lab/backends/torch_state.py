@@ -5,6 +5,7 @@ and naming of checkpoints (`mas_lab.checkpoint`), and base models of adapters, w
 """
 
 import json
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,9 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
     else:
         weights = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
         save_file(_contiguous(weights), directory / ADAPTER, metadata={"format": "pt"})
-        shared.peft.peft_config[policy.adapter].save_pretrained(directory)
+        config = copy(shared.peft.peft_config[policy.adapter])
+        config.target_modules = sorted(config.target_modules)  # a set, whose order would change from process to process
+        config.save_pretrained(directory)
     names = {id(parameter): name for name, parameter in policy.parameters.items()}
     state = {
         f"{names[id(parameter)]}|{key}": value
