@@ -3,6 +3,7 @@
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.check import check_env
 from mas_lab.credits import counterfactual, episode_return, mixed, return_to_go
+from mas_lab.diagnostics import attribute, baseline_ratio, inflation, norms_without, shares_by
 from mas_lab.doctor import doctor
 from mas_lab.env import Env, EnvError, Step, Task
 from mas_lab.evaluate import evaluate, pass_at, summary
@@ -14,6 +15,7 @@ from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
 from mas_lab.rollout import RolloutError, rollout
 from mas_lab.run import RunError, export, load_run, runs_dir
+from mas_lab.spike_rule import SpikeWatch, spike_scores, spikes
 from mas_lab.table import SCHEMA, TableError, schema
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.team import Sampling, Team
@@ -34,11 +36,14 @@ __all__ = [
     "RunError",
     "Sampling",
     "Settings",
+    "SpikeWatch",
     "Step",
     "TableError",
     "Task",
     "Team",
     "UpdateError",
+    "attribute",
+    "baseline_ratio",
     "check_env",
     "clipped",
     "counterfactual",
@@ -49,6 +54,7 @@ __all__ = [
     "export",
     "group",
     "group_stats",
+    "inflation",
     "joint",
     "load_base",
     "load_policy",
@@ -56,6 +62,7 @@ __all__ = [
     "make_env",
     "mixed",
     "normalize",
+    "norms_without",
     "pass_at",
     "probe_threads",
     "reinforce",
@@ -64,6 +71,9 @@ __all__ = [
     "runs_dir",
     "schema",
     "set_threads",
+    "shares_by",
+    "spike_scores",
+    "spikes",
     "summary",
     "train",
     "tree",

@@ -7,29 +7,21 @@ computed (the back end).
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from mas_lab.losses import Loss, clipped, k3
-from mas_lab.policy import Policy, Sample, Tokens
-from mas_lab.table import column, place, require, trained
+from mas_lab.batch import ROW, Batch, UpdateError
+from mas_lab.losses import Loss, clipped
+from mas_lab.table import column, require, trained
 from mas_lab.team import Team
 
-if TYPE_CHECKING:
-    from torch import Tensor
+__all__ = ["AGGREGATES", "UpdateError", "Watch", "update", "whole_batches"]
 
 AGGREGATES = ("token", "turn", "agent", "sum")
-ROW = ["agent", "prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
 
 
-class UpdateError(RuntimeError):
-    """A loss or gradient that must not reach the optimizer: names policy, agent, task and turn."""
-
-
-Watch = Callable[[str, dict[str, float], Callable[[], pd.DataFrame]], None]
+Watch = Callable[[str, dict[str, float], Batch], None]
 
 
 def update(
@@ -53,7 +45,7 @@ def update(
     `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
     `max_norm` clips each policy's gradient. `nonfinite`: "raise", or "skip" the step and record it (`skipped`).
     `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
-    `attribute()` computes the shares of the gradient.
+    `attribute()` computes the shares of the gradient, and `attribute` itself is the `Batch` that asks for the step.
 
     Columns: `turns`, `tokens`; mean and std of `credit` as `reward_mean`, `reward_std`; `advantage_rms`; the norm of
     the agent's gradient before clipping and what clipping left of it, `grad_norm`, `grad_norm_clipped`, and the same of
@@ -62,26 +54,18 @@ def update(
     ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| before the first step (NaN after it); `lr`; whether
     the step was `skipped`, and the rows that caused it, `culprits`.
     """
-    require(turns, ROW, "update")
-    if aggregate not in AGGREGATES:
-        raise ValueError(f"update: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
-    if not isinstance(loss, Loss):
-        raise TypeError(f"update: loss={loss!r} is no mas_lab.losses.Loss; make it a frozen dataclass of that kind")
+    rows = _learnable(team, turns, loss, aggregate)
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
-    rows = turns.reset_index(drop=True)
-    rows = rows[trained(rows)]
-    for agent in rows["agent"].unique():
-        team[agent]  # raises where an agent has no policy
     stats: list[dict[str, Any]] = []
     for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
-        batches = [_Batch(name, team.policies[name], part, loss, aggregate) for name, part in parts.items()]
+        batches = [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
         try:
             for batch in batches:
                 batch.accumulate()
                 batch.check(nonfinite)
                 if watch is not None and not batch.broken:
-                    watch(batch.name, dict(batch.norms), batch.attribute)
+                    watch(batch.name, dict(batch.norms), batch)
         except BaseException:
             for batch in batches:
                 batch.policy.clear_gradients()
@@ -92,6 +76,27 @@ def update(
         if team.learners(name):
             policy.publish()
     return pd.DataFrame(stats)
+
+
+def whole_batches(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> list[Batch]:
+    """The table as one optimizer step: a batch per policy that would learn from it, nothing accumulated yet."""
+    rows = _learnable(team, turns, loss, aggregate)
+    own = {name: rows[rows["agent"].isin(team.learners(name))] for name in team.policies}
+    return [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in own.items() if len(part)]
+
+
+def _learnable(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
+    """The rows that are trained on, numbered from 0 by their place in `turns`."""
+    require(turns, ROW, "update")
+    if aggregate not in AGGREGATES:
+        raise ValueError(f"update: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
+    if not isinstance(loss, Loss):
+        raise TypeError(f"update: loss={loss!r} is no mas_lab.losses.Loss; make it a frozen dataclass of that kind")
+    rows = turns.reset_index(drop=True)
+    rows = rows[trained(rows)]
+    for agent in rows["agent"].unique():
+        team[agent]  # raises where an agent has no policy
+    return rows
 
 
 def _minibatches(
@@ -109,173 +114,3 @@ def _minibatches(
             for part, chosen in own.groupby(nodes.map(part_of)):
                 parts[part][name] = chosen
         yield from (part for part in parts if part)
-
-
-@dataclass
-class _Batch:
-    """One optimizer step of one policy."""
-
-    name: str
-    policy: Policy
-    rows: pd.DataFrame
-    loss: Loss
-    aggregate: str
-    norms: dict[str, float] = field(default_factory=dict)
-    tokens: dict[str, Tokens] = field(default_factory=dict)
-    samples: dict[str, list[Sample]] = field(default_factory=dict)
-    broken: list[int] = field(default_factory=list)
-
-    def __post_init__(self):
-        lengths = self.rows["completion_ids"].map(len)
-        bad = (lengths == 0) | (lengths != self.rows["logprobs"].map(len)) | (self.rows["temperature"] <= 0)
-        if bad.any():
-            raise UpdateError(
-                f"update: the completion of {place(self.rows[bad].iloc[0])} is empty, has not one log-probability per "
-                "token, or was drawn at temperature 0: there is nothing to learn from"
-            )
-        weights = _token_weights(self.rows["agent"], lengths, self.aggregate)
-        inert = not (self.loss.needs_reference or self.loss.needs_entropy)
-        for agent, own in self.rows.assign(weight=weights, length=lengths).groupby("agent", sort=False):
-            # A row with advantage 0 adds exactly nothing to the gradient: it needs no pass through the model.
-            used = own[own["advantage"] != 0] if inert else own
-            self.samples[agent] = [
-                Sample(*row) for row in used[[*ROW[1:], "weight"]].itertuples(index=False, name=None)
-            ]
-
-    def accumulate(self) -> None:
-        """Leave the policy's gradient in place, and each agent's norm in `norms`."""
-        total: list[Tensor] | None = None
-        for agent, samples in self.samples.items():
-            if not samples:
-                self.norms[agent] = 0.0
-                continue
-            self.tokens[agent] = self.policy.accumulate(samples, self.loss)
-            gradients = [gradient for _, gradient in self.policy.gradients()]
-            self.norms[agent] = _norm(gradients)
-            if len(self.samples) > 1:
-                total = [gradient.clone() for gradient in gradients] if total is None else _add(total, gradients)
-                self.policy.clear_gradients()
-        if total is not None:
-            self.policy.set_gradients(total)
-
-    def check(self, nonfinite: str) -> None:
-        """Find the rows whose loss, or whose agent's gradient, is not finite."""
-        for agent, tokens in self.tokens.items():
-            finite_N = tokens.losses_N.isfinite().cpu().numpy()
-            if finite_N.all() and np.isfinite(self.norms[agent]):
-                continue
-            owner_N = np.repeat(
-                np.arange(len(self.samples[agent])), [len(s.completion_ids) for s in self.samples[agent]]
-            )
-            culprits = np.unique(owner_N[~finite_N]) if not finite_N.all() else np.arange(len(self.samples[agent]))
-            self.broken += self._used(agent).index[culprits].tolist()
-        if self.broken:
-            self.policy.clear_gradients()
-        if self.broken and nonfinite == "raise":
-            first = self.rows.loc[self.broken[0]]
-            raise UpdateError(
-                f"update: the loss or gradient of policy {self.name!r} is not finite; {len(self.broken)} rows caused "
-                f"it, first {place(first)}. No policy made this step; look at their rewards and log-probabilities, or "
-                "pass nonfinite='skip' to record and skip such steps"
-            )
-
-    def attribute(self) -> pd.DataFrame:
-        """Each token's share of the policy's gradient G before clipping, <grad of its loss, G> / |G|^2: exact.
-
-        Columns: `row` (of the table that `update` got, from 0), `agent`, `token` (position), `share`; the shares may be
-        negative and sum to 1; there are none where G is 0. One forward-mode derivative, about the cost of one forward
-        and backward.
-        """
-        gradient = [gradient.clone() for _, gradient in self.policy.gradients()]
-        square = _norm(gradient) ** 2
-        parts = [pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})]
-        for agent, samples in self.samples.items():
-            if samples and square:
-                lengths = [len(sample.completion_ids) for sample in samples]
-                slopes_N = self.policy.slopes(samples, self.loss, gradient).double().cpu().numpy()
-                row_N = np.repeat(self._used(agent).index, lengths)
-                token_N = np.concatenate([np.arange(length) for length in lengths])
-                parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": slopes_N / square}))
-        return pd.concat(parts[1:] or parts, ignore_index=True)
-
-    def _used(self, agent: str) -> pd.DataFrame:
-        """The rows behind `samples[agent]`, in the same order."""
-        own = self.rows[self.rows["agent"] == agent]
-        return own if len(own) == len(self.samples[agent]) else own[own["advantage"] != 0]
-
-    def step(self, number: int, max_norm: float | None, lr_scale: float) -> list[dict[str, Any]]:
-        """Clip, step, and report a row per agent."""
-        before = after = 0.0
-        if self.tokens and not self.broken:
-            before, after = self.policy.apply(max_norm, lr_scale)
-        left = after / before if before else 1.0
-        return [
-            {
-                "policy": self.name,
-                "agent": agent,
-                "optimizer_step": number,
-                **_describe(self.rows[self.rows["agent"] == agent]),
-                "grad_norm": self.norms[agent],
-                "grad_norm_clipped": self.norms[agent] * left,
-                "policy_norm": before,
-                "policy_norm_clipped": after,
-                **self._compared(agent, number == 0),
-                "lr": self.policy.lr * lr_scale,
-                "skipped": bool(self.broken),
-                "culprits": "; ".join(place(self.rows.loc[row]) for row in self.broken),
-            }
-            for agent in self.samples
-        ]
-
-    def _compared(self, agent: str, first: bool) -> dict[str, float]:
-        """What the weights now say of the tokens that were sampled."""
-        if agent not in self.tokens:
-            return {"kl": np.nan, "clip_fraction": 0.0, "max_ratio": np.nan, "mismatch": np.nan}
-        tokens, samples = self.tokens[agent], self.samples[agent]
-        new_N = tokens.logprobs_N
-        old_N = new_N.new_tensor([logprob for sample in samples for logprob in sample.logprobs])
-        advantages_N = new_N.new_tensor([sample.advantage for sample in samples for _ in sample.completion_ids])
-        ratio_N = (new_N - old_N).exp()
-        tokens_of_agent = self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum()
-        return {
-            "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
-            "clip_fraction": self.loss.clips(new_N, old_N, advantages_N).sum().item() / tokens_of_agent,
-            "max_ratio": ratio_N.max().item(),
-            "mismatch": (ratio_N - 1).abs().max().item() if first else np.nan,
-        }
-
-
-def _token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.Series:
-    """The weight of each token of a row, so that the weighted sum of all token losses is the aggregate."""
-    if aggregate == "token":
-        return pd.Series(1.0 / lengths.sum(), index=agents.index)
-    if aggregate == "sum":
-        return pd.Series(1.0 / len(agents), index=agents.index)
-    if aggregate == "turn":
-        return 1.0 / (len(agents) * lengths)
-    spoke = agents.groupby(agents).transform("size")
-    return 1.0 / (agents.nunique() * spoke * lengths)
-
-
-def _describe(rows: pd.DataFrame) -> dict[str, Any]:
-    """What an agent's rows hold, whether or not they reached the model."""
-    tokens = rows["completion_ids"].map(len).sum()
-    credit = rows["credit"] if "credit" in rows.columns else pd.Series(np.nan, index=rows.index)
-    finish = rows["finish"] if "finish" in rows.columns else pd.Series("", index=rows.index)
-    return {
-        "turns": len(rows),
-        "tokens": int(tokens),
-        "reward_mean": credit.mean(),
-        "reward_std": credit.std(ddof=0),
-        "advantage_rms": np.sqrt((rows["advantage"] ** 2).mean()),
-        "entropy": -sum(map(sum, rows["logprobs"])) / tokens,
-        "truncated": (finish == "length").mean(),
-    }
-
-
-def _norm(gradients: list["Tensor"]) -> float:
-    return float(np.sqrt(sum(gradient.detach().double().square().sum().item() for gradient in gradients)))
-
-
-def _add(total: list["Tensor"], more: list["Tensor"]) -> list["Tensor"]:
-    return [sum_.add_(gradient) for sum_, gradient in zip(total, more, strict=True)]
