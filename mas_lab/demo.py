@@ -150,6 +150,7 @@ def _report(path: Path, runs: list[Trained], scores: pd.DataFrame) -> None:
         "After:",
         dialogue(after, after["episode"].iloc[0]),
         "## The optimizer's view of the last step",
-        best.last.stats.drop(columns=["culprits"]).set_index("agent").T.reset_index(names="column").astype(str),
+        "A row per agent and optimizer step. What the columns mean: help(mas_lab.update).",
+        best.last.stats.drop(columns=["step", "culprits"]),
     ]
     write_page(path, "mas_lab: quickstart", parts)

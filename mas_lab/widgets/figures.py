@@ -39,9 +39,9 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
     figure, shades = go.Figure(), colors(scores["recipe"])
     for recipe, runs in scores.groupby("recipe", sort=False):
         for _, run in runs.groupby("seed"):
-            _line(figure, run["tokens"], _smooth(run[y]), shades[recipe], 1, recipe, shown=False)
+            _line(figure, run["tokens"], run[y], shades[recipe], 1, recipe, shown=False)
         grid = np.linspace(0, runs.groupby("seed")["tokens"].max().min(), 60)
-        each = [np.interp(grid, run["tokens"], _smooth(run[y])) for _, run in runs.groupby("seed")]
+        each = [np.interp(grid, run["tokens"], run[y]) for _, run in runs.groupby("seed")]
         _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, recipe, shown=True)
     figure.update_layout(**LAYOUT, xaxis_title="sampled tokens", yaxis_title=y_title, yaxis_range=[0, 1])
     return figure
@@ -52,10 +52,6 @@ def _line(figure: "Figure", x, y, color: str, width: int, name: str, shown: bool
         x=x, y=y, mode="lines", line={"color": color, "width": width}, opacity=1.0 if shown else 0.35,
         name=name, legendgroup=name, showlegend=shown, hoverinfo="all" if shown else "skip",
     )  # fmt: skip
-
-
-def _smooth(values: pd.Series, window: int = 3) -> np.ndarray:
-    return values.rolling(window, min_periods=1, center=True).mean().to_numpy()
 
 
 def reward_statistics(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -127,11 +123,14 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
 
 
 def _maze(figure: "Figure", env, task, turns: pd.DataFrame, column: int) -> None:
+    from mas_lab.tasks.plan_path import walk
+
     state = env.start(task)
     maze, path = state.maze, [state.at]
     for agent, said in zip(turns["agent"], turns["completion"], strict=True):
+        if agent == env.agents[-1]:
+            path += walk(maze, state.at, env.read(said) or ())[1:]
         state = env.step(state, {agent: said}).state
-        path.append(state.at)
     cells = np.zeros((maze.size, maze.size))
     for x, y in maze.walls:
         cells[y, x] = 1.0
