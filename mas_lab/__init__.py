@@ -21,6 +21,7 @@ from mas_lab.tasks import ENVS, make_env
 from mas_lab.team import Sampling, Team
 from mas_lab.train import Report, Settings, train
 from mas_lab.update import UpdateError, update
+from mas_lab.widgets.rewards import RewardInspector
 
 __all__ = [
     "ENVS",
@@ -32,6 +33,7 @@ __all__ = [
     "PolicyError",
     "Recipe",
     "Report",
+    "RewardInspector",
     "RolloutError",
     "RunError",
     "Sampling",

@@ -22,9 +22,9 @@ class RunError(RuntimeError):
     """A run folder that cannot be written, read or resumed: names the file and what to do."""
 
 
-def read_table(path: Files) -> pd.DataFrame:
+def read_table(path: Files, columns: list[str] | None = None) -> pd.DataFrame:
     try:
-        return pd.read_parquet(io.BytesIO(path.read_bytes()))
+        return pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns)
     except (OSError, ValueError) as error:
         raise RunError(f"{path} is not a whole table ({error}); the file was damaged or edited") from None
 

@@ -72,6 +72,13 @@ class Run:
         """What `update` returned at each step, with the column `step`."""
         return self._table("stats")
 
+    def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
+        """The turns of one training step (from 0), or some `columns` of them, without reading the others."""
+        parts = self._parts("turns")
+        if not 0 <= step < len(parts):
+            raise RunError(f"{self.folder}: there is no step {step}; the run holds {len(parts)} steps, from 0")
+        return _lists(read_table(parts[step], columns))
+
     def _parts(self, name: str) -> list[Files]:
         """The files of one table, a step each, in order."""
         folder = self.folder / name
@@ -82,11 +89,7 @@ class Run:
         parts = [read_table(path) for path in self._parts(name)]
         if not parts:
             raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
-        table = pd.concat(parts, ignore_index=True)
-        for column in ("prompt_ids", "completion_ids", "logprobs"):
-            if column in table.columns:
-                table[column] = [values.tolist() for values in table[column]]
-        return table
+        return _lists(pd.concat(parts, ignore_index=True))
 
     def checkpoint(self) -> "Checkpoint":
         """The newest checkpoint, checked against its hashes."""
@@ -255,6 +258,14 @@ def export(run: Run | str | Path, path: str | Path) -> Path:
                 archive.writestr(f"{name}/{part.name}", part.read_bytes())
     staged.replace(target)
     return target
+
+
+def _lists(table: pd.DataFrame) -> pd.DataFrame:
+    """Parquet gives arrays where the table holds lists."""
+    for column in ("prompt_ids", "completion_ids", "logprobs"):
+        if column in table.columns:
+            table[column] = [values.tolist() for values in table[column]]
+    return table
 
 
 def _is_part(name: str) -> bool:

@@ -1,0 +1,79 @@
+"""One standalone HTML document, and an instrument that shows itself as one: offline, no widget, light and dark.
+
+In a notebook the document stands in a sandboxed frame of its own, so that its styles and scripts, and whatever a model
+wrote, cannot reach the notebook. Leaves out: what is in the document.
+"""
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.widgets.text import for_script, visible
+
+STATIC = Path(__file__).parent / "static"
+
+
+def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = ()) -> str:
+    """A whole page. `body` is HTML; `data` is plain data that `scripts` (files of `static/`) read from `#data`."""
+    style = (STATIC / "instruments.css").read_text(encoding="utf-8")
+    code = "".join(f"<script>{(STATIC / name).read_text(encoding='utf-8')}</script>" for name in scripts)
+    held = f'<script type="application/json" id="data">{for_script(data)}</script>' if data is not None else ""
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{style}</style></head>'
+        f"<body><main><h1>{escape(title)}</h1>{body}</main>{held}{code}</body></html>"
+    )
+
+
+def escape(text: Any) -> str:
+    """Text for HTML, with what is invisible in it made visible."""
+    return html.escape(visible(str(text)), quote=True)
+
+
+def table_html(table: pd.DataFrame, caption: str) -> str:
+    """A data table: numbers to three decimals, everything escaped."""
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
+    lines = "".join(
+        f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row)}</tr>"
+        for row in table.itertuples(index=False, name=None)
+    )
+    return (
+        f'<div class="table"><table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "–" if value != value else f"{value:.3f}"
+    return value
+
+
+def figure_html(figure: Any, described: str, data: pd.DataFrame, first: bool) -> str:
+    """A plotly figure with its alternative text and, folded, the numbers behind it. plotly.js comes with the first."""
+    drawn = figure.to_html(full_html=False, include_plotlyjs=first, default_width="100%", config={"responsive": True})
+    return (
+        f'<figure role="img" aria-label="{escape(described)}">{drawn}</figure>'
+        f'<p class="described">{escape(described)}</p>'
+        f"<details><summary>The numbers behind this figure</summary>{table_html(data, described)}</details>"
+    )
+
+
+def write(path: str | Path, page: str) -> Path:
+    """The page in its place, as a whole."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(path.name + ".tmp")
+    staged.write_text(page, encoding="utf-8", errors="backslashreplace")
+    return staged.replace(path)
+
+
+def frame(page: str, title: str, height: int) -> str:
+    """The page inside a notebook: scripts run, but see nothing of the notebook."""
+    return (
+        f'<iframe sandbox="allow-scripts" title="{escape(title)}" width="100%" height="{height}" '
+        f'style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+    )

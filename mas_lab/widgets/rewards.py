@@ -1,0 +1,189 @@
+"""RewardInspector: who earned what, and by which baseline each agent would be judged.
+
+Pure figures from tables, and the instrument around them. Leaves out: gradients (`spikes`) and texts (`rollouts`).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mas_lab.diagnostics import baseline_unit, both_baselines, inflation
+from mas_lab.table import require, trained
+from mas_lab.widgets.document import document, escape, figure_html, table_html, write
+from mas_lab.widgets.figures import LAYOUT, colors
+from mas_lab.widgets.source import Source
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+GREY = "#555555"
+READ = ["step", "task", "episode", "node", "agent", "turn", "candidate", "credit", "group", "valid", "probe"]
+CURVE_STEPS = 200
+"""Steps that the curves of a long run show, evenly spread."""
+
+
+def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
+    """A row per agent (or agent and turn): how often it spoke, its credits, and what each baseline makes of it.
+
+    `rows`; `spoke`, the share of episodes in which it did; `mean`, `std` (population), quartiles of its credits;
+    `valid`; `lone`, `flat`: share of its rows whose comparison group holds one row, or only equal credits; `b`, `v`,
+    `F`: row-weighted means of `inflation` over the tasks that are not flat.
+    """
+    require(turns, ["task", "episode", "credit", "group", "valid", *by], "RewardInspector")
+    rows = turns[trained(turns)]
+    groups = rows.groupby("group", observed=True)["credit"].agg(["size", "min", "max"])
+    rows = rows.assign(
+        lone=rows["group"].map(groups["size"] == 1).astype(float),
+        flat=rows["group"].map((groups["size"] > 1) & (groups["min"] == groups["max"])).astype(float),
+        valid=rows["valid"].astype(float),
+    )
+    split = rows.groupby(list(by), sort=False, observed=True)
+    quartiles = split["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
+    told = split.agg(
+        rows=("credit", "size"), spoke=("episode", "nunique"), mean=("credit", "mean"),
+        std=("credit", lambda credit: credit.std(ddof=0)), valid=("valid", "mean"), lone=("lone", "mean"),
+        flat=("flat", "mean"),
+    )  # fmt: skip
+    told["spoke"] /= rows["episode"].nunique()
+    told = told.join(quartiles).reset_index()
+    return told.merge(_pooled_inflation(rows), on="agent", how="left") if tuple(by) == ("agent",) else told
+
+
+def _pooled_inflation(rows: pd.DataFrame) -> pd.DataFrame:
+    found = inflation(rows, once_per=baseline_unit(rows))
+    found = found[~found["flat"]]
+    weighted = found[["b_k", "v_k", "F_k"]].mul(found["n_k"], axis=0).groupby(found["agent"], sort=False).sum()
+    means = weighted.div(found.groupby("agent", sort=False)["n_k"].sum(), axis=0)
+    return means.set_axis(["b", "v", "F"], axis=1).reset_index()
+
+
+def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+    """The same credits under two baselines, a row per agent: its credits with its own mean and the global baseline's,
+    and the advantages that either gives it."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    rows = turns[trained(turns)]
+    advantages = both_baselines(rows)
+    titles = [title for agent in agents for title in (f"{agent}: credits", f"{agent}: advantages")]
+    figure = make_subplots(
+        rows=len(agents), cols=2, subplot_titles=titles, vertical_spacing=0.28 / len(agents), shared_xaxes="columns"
+    )
+    shades, everyone = colors(agents), _baseline(rows)
+    span = (rows["credit"].min(), rows["credit"].max())
+    wide = (min(a.min() for a in advantages.values()), max(a.max() for a in advantages.values()))
+    for place, agent in enumerate(agents, start=1):
+        own = rows["agent"] == agent
+        figure.add_trace(_histogram(go, rows.loc[own, "credit"], span, shades[agent], agent), row=place, col=1)
+        _line(figure, rows.loc[own, "credit"].mean(), shades[agent], "solid", place)
+        _line(figure, everyone, GREY, "dash", place)
+        for name, shade, label in (("agent", shades[agent], "own baseline"), ("global", GREY, "global baseline")):
+            drawn = _histogram(go, advantages[name][own], wide, shade, label, shown=place == 1)
+            figure.add_trace(drawn, row=place, col=2)
+        figure.update_yaxes(title_text="rows", row=place)
+    figure.update_xaxes(title_text="credit (solid: own mean; dashed: global mean)", row=len(agents), col=1)
+    figure.update_xaxes(title_text="advantage (standard deviations)", row=len(agents), col=2)
+    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, barmode="overlay")
+    figure.update_layout(height=190 * len(agents) + 130, legend_y=1 + 0.25 / len(agents))
+    return figure
+
+
+def _baseline(rows: pd.DataFrame) -> float:
+    """The mean that a global baseline judges by: over episodes, or over rows in a tree."""
+    unit = baseline_unit(rows)
+    return float((rows.groupby(unit)["credit"].mean() if unit else rows["credit"]).mean())
+
+
+def _histogram(go, values: pd.Series, span: tuple[float, float], color: str, name: str, shown: bool = False):
+    size = max((span[1] - span[0]) / 40, 1e-6)
+    return go.Histogram(
+        x=values, xbins={"start": span[0], "end": span[1] + size, "size": size}, marker_color=color, opacity=0.6,
+        name=name, legendgroup=name, showlegend=shown,
+    )  # fmt: skip
+
+
+def _line(figure: "Figure", x: float, color: str, dash: str, place: int) -> None:
+    figure.add_vline(x=x, line={"color": color, "width": 3 if dash == "solid" else 2, "dash": dash}, row=place, col=1)
+
+
+def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+    """Mean credit of each agent over training steps; `curve` has `step`, `agent`, `mean`, `25 %`, `75 %`."""
+    import plotly.graph_objects as go
+
+    figure, shades = go.Figure(), colors(agents)
+    for agent in agents:
+        own = curve[curve["agent"] == agent]
+        ends = [*own["75 %"], *own["25 %"][::-1]]
+        figure.add_scatter(
+            x=[*own["step"], *own["step"][::-1]], y=ends, fill="toself", mode="lines", fillcolor=shades[agent],
+            opacity=0.15, line={"width": 0}, showlegend=False, hoverinfo="skip",
+        )  # fmt: skip
+        figure.add_scatter(x=own["step"], y=own["mean"], name=agent, mode="lines", line={"color": shades[agent]})
+    figure.update_layout(**LAYOUT, xaxis_title="training step", yaxis_title="credit (line: mean; band: quartiles)")
+    return figure
+
+
+class RewardInspector:
+    """Per agent: what it earned, how often it spoke, and how the global baseline and its own would judge it.
+
+    `x`: a table after `group` (columns `credit`, `group`), a report or several, a run or its path. `step`: whose
+    distribution is drawn (default: the last). `.figure()`, `.table`, `.to_html(path)`; a notebook shows it as it is.
+    """
+
+    def __init__(self, x: Any, step: int | None = None, agents: Sequence[str] | None = None):
+        self.source = Source(x, agents)
+        self.step = self.source.steps[-1] if step is None else step
+        self.turns = self.source.turns(self.step)
+        self.table = reward_table(self.turns)
+        """A row per agent, see `reward_table`."""
+
+    def __repr__(self) -> str:
+        return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
+
+    def figure(self) -> "Figure":
+        """The credits of the step, and the advantages under both baselines."""
+        return two_baselines(self.turns, self.source.agents)
+
+    def curve(self) -> pd.DataFrame:
+        """Mean and quartiles of each agent's credits at up to `CURVE_STEPS` steps."""
+        parts = [self.source.turns(step, READ).assign(step=step) for step in self.source.some_steps(CURVE_STEPS)]
+        by = pd.concat(parts).groupby(["step", "agent"], sort=False)["credit"]
+        return by.describe()[["mean", "25%", "75%"]].set_axis(["mean", "25 %", "75 %"], axis=1).reset_index()
+
+    def to_html(self, path: str | Path) -> Path:
+        """One standalone file that works offline."""
+        described = f"Credits and advantages of {', '.join(self.source.agents)} under two baselines, step {self.step}"
+        parts = [
+            f'<p class="quiet">{escape(self.source.title)}, step {self.step}. {escape(NOTE)}</p>',
+            table_html(self.table, "Who earned what, per agent"),
+            figure_html(self.figure(), described, _binned(self.turns), first=True),
+        ]
+        if "turn" in self.turns.columns:
+            parts.append(table_html(reward_table(self.turns, ("agent", "turn")), "The same per agent and turn"))
+        if len(self.source.steps) > 1:
+            curve = self.curve()
+            parts += ["<h2>Over training</h2>", figure_html(rewards_over_steps(curve, self.source.agents),
+                      "Mean credit of each agent over training steps", curve, first=False)]  # fmt: skip
+        return write(path, document("Who earned what", "".join(parts)))
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import HTML, display
+
+        display(self.figure())
+        display(HTML(table_html(self.table, f"Who earned what, {self.source.title}, step {self.step}")))
+
+
+NOTE = (
+    "F above 1: the global baseline gives this agent larger squared advantages than its own would; b: how far its mean "
+    "lies from the global one, in global standard deviations; v: its variance over the global one; F = v + b². "
+    "lone, flat: shares of rows whose comparison says nothing."
+)
+
+
+def _binned(turns: pd.DataFrame) -> pd.DataFrame:
+    """How many rows of each agent earned what."""
+    rows = turns[trained(turns)]
+    counted = rows.assign(credit=rows["credit"].round(2)).groupby(["agent", "credit"], sort=False).size()
+    return counted.rename("rows").reset_index().sort_values(["agent", "credit"], ignore_index=True)

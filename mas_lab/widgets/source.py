@@ -1,0 +1,122 @@
+"""Where an instrument reads from: tables in memory, a report, a run or its path. One way to ask, whatever it is.
+
+A long run is read a step at a time. Leaves out: what is drawn.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.run import Run, load_run
+from mas_lab.table import TableError
+from mas_lab.train import Report
+from mas_lab.widgets.text import visible
+
+
+class Source:
+    """`steps`, `turns(step)`, `stats`, `agents`, `title`, and the text of token ids where a tokenizer is known."""
+
+    def __init__(self, x: Any, agents: Sequence[str] | None = None):
+        self.run = x if isinstance(x, Run) else load_run(x) if isinstance(x, str | Path) else None
+        self._turns, self._stats = (None, None) if self.run else _tables(x)
+        self._tokenizers: dict[str, Any] = {}
+        self._agents = tuple(agents) if agents else None
+
+    @property
+    def title(self) -> str:
+        if self.run is None:
+            return "turns in memory" if self._turns is not None else "statistics in memory"
+        return f"run {Path(str(self.run.folder)).name}, {self.run.recipe.name}"
+
+    @property
+    def steps(self) -> list[int]:
+        """Training steps, from 0. A table without the column is one step."""
+        if self.run:
+            return list(range(self.run.steps))
+        return sorted(map(int, self._turns["step"].unique())) if "step" in self._require_turns() else [0]
+
+    def turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
+        """The rows of one step, numbered from 0 as `update` saw them."""
+        if self.run:
+            return self.run.step_turns(step, columns)
+        turns = self._require_turns()
+        own = turns[turns["step"] == step] if "step" in turns.columns else turns
+        return (own if columns is None else own[[name for name in columns if name in own]]).reset_index(drop=True)
+
+    @property
+    def stats(self) -> pd.DataFrame:
+        if self.run:
+            return self.run.stats
+        if self._stats is None:
+            raise TableError("SpikeInspector: wants what `update` or `train` reported (stats), a run or its path")
+        return self._stats
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """In the order in which they act, so that each keeps its colour."""
+        if self._agents is None:
+            table = self._stats if self._turns is None and self._stats is not None else self.turns(self.steps[-1])
+            first = self._stats if self.run is None else None
+            seen = [*table["agent"].unique(), *(first["agent"].unique() if first is not None else [])]
+            self._agents = tuple(dict.fromkeys(seen))
+        return self._agents
+
+    def some_steps(self, limit: int) -> list[int]:
+        """At most `limit` steps, evenly spread, the first and the last among them."""
+        steps = self.steps
+        chosen = np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(int))
+        return [steps[place] for place in chosen]
+
+    def _require_turns(self) -> pd.DataFrame:
+        if self._turns is None:
+            raise TableError("this instrument wants a table of turns, a report, a run or its path; it got statistics")
+        return self._turns
+
+    def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
+        """Each token as text; `#id` where no tokenizer is known (a table in memory, an exported zip)."""
+        tokenizer = self._tokenizer(policy)
+        if tokenizer is None:
+            return [f"#{number}" for number in ids]
+        return [visible(tokenizer.decode([number], skip_special_tokens=False)) or f"#{number}" for number in ids]
+
+    def use_team(self, team: Any) -> "Source":
+        """Take token texts from a team's tokenizers."""
+        fast = {name: getattr(policy.tokenizer, "backend_tokenizer", None) for name, policy in team.policies.items()}
+        self._tokenizers.update({name: tokenizer for name, tokenizer in fast.items() if tokenizer is not None})
+        return self
+
+    def _tokenizer(self, policy: str) -> Any:
+        if policy not in self._tokenizers:
+            self._tokenizers[policy] = self._saved_tokenizer(policy)
+        return self._tokenizers[policy]
+
+    def _saved_tokenizer(self, policy: str) -> Any:
+        """The one that a run's checkpoints keep beside the policy's weights."""
+        if self.run is None or not isinstance(self.run.folder, Path):
+            return None
+        from tokenizers import Tokenizer
+
+        checkpoint = self.run.checkpoint()
+        names = list(checkpoint.state["team"]["policies"])
+        path = checkpoint.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
+        return Tokenizer.from_file(str(path)) if path and path.is_file() else None
+
+
+def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    """(turns, stats) of a table, a report, or several of either."""
+    if isinstance(x, Report):
+        return x.turns, x.stats
+    if isinstance(x, pd.DataFrame):
+        return (None, x) if "grad_norm" in x.columns else (x, None)
+    if isinstance(x, Sequence) and x and not isinstance(x, str):
+        turns, stats = zip(*(_tables(part) for part in x), strict=True)
+        return _joined(turns), _joined(stats)
+    raise TypeError(f"wants a table, a report, a list of them, a run or its path; got {type(x).__name__}")
+
+
+def _joined(tables: Sequence[pd.DataFrame | None]) -> pd.DataFrame | None:
+    present = [table for table in tables if table is not None]
+    return pd.concat(present, ignore_index=True) if present else None

@@ -1,0 +1,34 @@
+"""Model text as text: what it would do to a page, a terminal or the order of letters is shown, not done.
+
+Leaves out: HTML escaping, which every writer of HTML does at its end (`html.escape`, or `textContent` in the browser).
+"""
+
+import json
+import unicodedata
+from typing import Any
+
+KEPT = "\n\t"
+
+
+def visible(text: str) -> str:
+    """Control characters as their pictures (␀, ␛), invisible format characters and lone surrogates as ⟨U+202E⟩."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() or character in KEPT or character == " ":
+        return character
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    return f"⟨U+{code:04X}⟩" if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Co") else character
+
+
+def for_script(data: Any) -> str:
+    """JSON that may stand inside a <script> element: no character of it can end the element or be read as markup."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

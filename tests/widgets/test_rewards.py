@@ -1,0 +1,103 @@
+"""RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import mas_lab as lab
+from mas_lab.table import TableError
+from mas_lab.widgets.figures import colors
+from mas_lab.widgets.rewards import reward_table, rewards_over_steps, two_baselines
+
+
+@pytest.fixture
+def turns():
+    """The fixer speaks in the two failed episodes of four, the solver in each; a second task is flat."""
+    rows = [("t", f"e{i}", 0, "solver", float(i < 2), True) for i in range(4)]
+    rows += [("t", "e2", 0, "fixer", 0.0, True), ("t", "e3", 0, "fixer", 0.0, False)]
+    rows += [("u", f"f{i}", 0, "solver", 1.0, True) for i in range(2)] + [("u", "f0", 0, "fixer", 1.0, True)]
+    table = pd.DataFrame(rows, columns=["task", "episode", "turn", "agent", "team_reward", "valid"])
+    return lab.normalize(lab.group(table, by=("task", "agent"), credit=own_credit))
+
+
+def own_credit(table):
+    return table["team_reward"]
+
+
+def test_the_table_by_hand(turns):
+    found = reward_table(turns).set_index("agent")
+    assert found.loc["fixer", ["rows", "spoke", "mean", "valid"]].tolist() == pytest.approx([3, 3 / 6, 1 / 3, 2 / 3])
+    assert found.loc["fixer", ["lone", "flat"]].tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert found.loc["solver", ["lone", "flat", "50 %"]].tolist() == pytest.approx([0, 2 / 6, 1.0])
+    assert found.loc["fixer", ["b", "v", "F"]].tolist() == pytest.approx([-1, 0, 1])  # the flat task says nothing
+    assert reward_table(turns, ("agent", "turn"))["rows"].tolist() == [6, 3]
+
+
+def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
+    agents = ("solver", "fixer", "critic")
+    turns = pd.concat([turns, turns[turns["agent"] == "solver"].assign(agent="critic")])
+    figure = two_baselines(turns, agents)
+    credits = [trace for trace in figure.data if trace.name in agents]
+    assert {trace.name: trace.marker.color for trace in credits} == colors(agents)
+    assert [len(trace.x) for trace in credits] == [6, 3, 6]
+    under_global = [trace for trace in figure.data if trace.name == "global baseline"]
+    assert sorted(under_global[1].x) == pytest.approx([-1, -1, 0], abs=1e-5)
+    lines = {(shape.line.dash, round(shape.x0, 9)) for shape in figure.layout.shapes}
+    assert ("solid", round(1 / 3, 9)) in lines and ("dash", round(4 / 6, 9)) in lines
+    titles = [figure.layout.xaxis5.title.text, figure.layout.xaxis6.title.text, figure.layout.yaxis.title.text]
+    assert all(titles) and "standard deviations" in titles[1]
+
+
+def test_it_reads_tables_reports_runs_and_paths(spiky):
+    run = lab.load_run(spiky)
+    of_path, of_run, of_table = (lab.RewardInspector(x) for x in (spiky, run, run.turns))
+    assert of_path.step == of_run.step == of_table.step == 4
+    for other in (of_run, of_table):
+        pd.testing.assert_frame_equal(of_path.table, other.table)
+    report = lab.Report(4, run.step_turns(4), run.stats)
+    pd.testing.assert_frame_equal(lab.RewardInspector(report).table, of_path.table)
+    both = lab.RewardInspector([lab.Report(3, run.step_turns(3), run.stats), report])
+    assert both.source.steps == [3, 4]
+    assert lab.RewardInspector(spiky, step=1).table["rows"].sum() == len(run.step_turns(1))
+
+
+def test_the_curve_holds_every_steps_mean(spiky):
+    curve = lab.RewardInspector(spiky).curve()
+    turns = lab.load_run(spiky).turns
+    expected = turns.groupby(["step", "agent"])["credit"].mean()
+    assert curve.set_index(["step", "agent"])["mean"].sort_index().tolist() == pytest.approx(expected.tolist())
+    figure = rewards_over_steps(curve, ("asker", "doer"))
+    assert [trace.name for trace in figure.data if trace.showlegend is None] == ["asker", "doer"]
+
+
+def test_the_page_works_offline(spiky, tmp_path):
+    page = lab.RewardInspector(spiky).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    assert page.count("plotly.js v") == 1 and 'src="http' not in page
+    assert page.count('role="img"') == 2 and page.count("The numbers behind this figure") == 2
+    assert len(page) < 8e6
+
+
+def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    lab.RewardInspector(spiky)._ipython_display_()
+    assert type(shown[0]).__name__ == "Figure" and "<td>asker</td>" in shown[1].data
+    assert "asker, doer" in repr(lab.RewardInspector(spiky))
+
+
+def test_what_it_cannot_read_is_named(spiky, turns):
+    with pytest.raises(TableError, match="column 'credit' is missing"):
+        lab.RewardInspector(turns.drop(columns="credit"))
+    with pytest.raises(TableError, match="it got statistics"):
+        lab.RewardInspector(lab.load_run(spiky).stats)
+    with pytest.raises(TypeError, match="got int"):
+        lab.RewardInspector(3)
+    with pytest.raises(lab.RunError, match="there is no step 9; the run holds 5"):
+        lab.RewardInspector(spiky, step=9)
+
+
+def test_plotly_is_imported_only_to_draw():
+    code = "import sys, mas_lab; mas_lab.RewardInspector; print('plotly' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
