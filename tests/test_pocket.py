@@ -52,7 +52,7 @@ def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
 def test_a_shipped_model_leaves_room_to_learn(folder, recipe):
     record = json.loads((folder / "provenance.json").read_text())
     team = record["held_out"][json.dumps(recipe.forms[0][1])]
-    assert 0.2 <= team <= 0.6, f"{folder.name} starts at {team}"
+    assert 0.2 <= max(team.values()) <= 0.6, f"{folder.name} starts at {team}"
     assert record["seed"] == 0 and record["command"] == f"python -m mas_lab pocket {folder.name}"
     assert record["recipe"]["stages"] == json.loads(json.dumps([vars(stage) for stage in recipe.stages]))
 
