@@ -22,6 +22,7 @@ from mas_lab.team import Sampling, Team
 from mas_lab.train import Report, Settings, train
 from mas_lab.update import UpdateError, update
 from mas_lab.widgets.rewards import RewardInspector
+from mas_lab.widgets.rollouts import RolloutViewer
 
 __all__ = [
     "ENVS",
@@ -35,6 +36,7 @@ __all__ = [
     "Report",
     "RewardInspector",
     "RolloutError",
+    "RolloutViewer",
     "RunError",
     "Sampling",
     "Settings",

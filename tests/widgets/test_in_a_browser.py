@@ -1,0 +1,84 @@
+"""The standalone pages in headless Chromium: nothing a model wrote runs, and every step works by keyboard."""
+
+import shutil
+
+import pandas as pd
+import pytest
+
+import mas_lab as lab
+
+playwright = pytest.importorskip("playwright.sync_api", reason="wants playwright and chromium")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path")]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        launched = started.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open a file; at the end, no error was logged and nothing was asked of the network."""
+    troubles = []
+
+    def open_file(path):
+        page = browser.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda asked: None if asked.url.startswith("file:") else troubles.append(asked.url))
+        page.goto(f"file://{path}")
+        return page
+
+    yield open_file
+    assert [trouble for trouble in troubles if not trouble.startswith(("data:", "blob:"))] == []
+
+
+def test_hostile_texts_show_as_text(open_page, hostile, tmp_path):
+    texts = list(hostile.values())
+    rows = pd.DataFrame({"episode": "e", "agent": "a", "turn": 0, "candidate": range(len(texts)), "task": "t"})
+    rows["kept"] = rows["candidate"] == 0
+    rows["completion"] = rows["prompt"] = pd.Series(texts, dtype=object)
+    page = open_page(lab.RolloutViewer(rows).to_html(tmp_path / "page.html"))
+    shown = page.locator("section pre.said").all_text_contents()
+    assert shown[0] == hostile["markup"] and len(shown[list(hostile).index("long")]) == 100_000
+    assert page.evaluate("window.hacked") is None and page.locator("img, b").count() == 0
+
+
+def focused(page):
+    return page.evaluate("document.activeElement.textContent")
+
+
+def press_until(page, key, text, most=20):
+    for _ in range(most):
+        page.keyboard.press(key)
+        if text in focused(page)[:40]:
+            return
+    raise AssertionError(f"{most} times {key} does not reach {text!r}")
+
+
+def test_walking_episodes_by_keyboard(open_page, spiky, tmp_path):
+    viewer = lab.RolloutViewer(spiky)
+    page = open_page(viewer.to_html(tmp_path / "page.html"))
+    names = [viewer.episodes[0], viewer.episodes[1]]
+    assert names[0] in page.locator("h2").inner_text()
+    press_until(page, "Tab", "next")
+    page.keyboard.press("Enter")
+    page.wait_for_function(f"document.querySelector('h2').innerText.includes({names[1]!r})")
+    assert "next" in focused(page)  # it stays where the reader was
+    page.get_by_label("Training step").select_option("4")
+    assert "Step 4" in page.locator("h2").inner_text()
+    page.locator("summary", has_text="tokens").first.click()
+    assert page.locator(".token").count() >= 1
+    page.get_by_text("what followed").first.click()
+    assert page.evaluate("document.activeElement.className") == "node"
+
+
+def test_the_reward_page_draws_its_figures(open_page, spiky, tmp_path):
+    page = open_page(lab.RewardInspector(spiky).to_html(tmp_path / "page.html"))
+    page.wait_for_selector(".js-plotly-plot .barlayer path")
+    assert page.locator(".js-plotly-plot").count() == 2
