@@ -92,6 +92,12 @@ FAMILIES: dict[str, Family] = {
         hidden=64,
         marks=("<ask>", "<say>"),
     ),
+    "tldr": Family(
+        "tldr",
+        forms=((0.65, {}), (0.35, {"single_agent": True})),
+        stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(60, 5e-4)),
+        spread=0.08,
+    ),
 }
 
 
