@@ -23,6 +23,7 @@ from mas_lab.train import Report, Settings, train
 from mas_lab.update import UpdateError, update
 from mas_lab.widgets.rewards import RewardInspector
 from mas_lab.widgets.rollouts import RolloutViewer
+from mas_lab.widgets.spikes import SpikeInspector
 
 __all__ = [
     "ENVS",
@@ -40,6 +41,7 @@ __all__ = [
     "RunError",
     "Sampling",
     "Settings",
+    "SpikeInspector",
     "SpikeWatch",
     "Step",
     "TableError",

@@ -8,7 +8,7 @@ there have been `warmup` of them. Norms of 0 (all advantages 0) are passed over.
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -93,11 +93,11 @@ class SpikeWatch:
     """`train(..., watch=SpikeWatch())`: at a spike, the gradient's shares, and counterfactual norms of that very step.
 
     `spikes` holds a record per spike, plain data, so that it is part of a run's checkpoint: `call` (how many steps of
-    its policy were watched before), `policy`, `agents` whose series spiked ("" the policy's own), `norm`, `usual`,
-    `score`, `norms` by agent, `rows` {row: share}, `tokens` {row: shares of its tokens} of the `samples` largest rows,
-    `without` {row: the policy's norm without that row} for the largest, and `baselines` {"global", "agent": {agent or
-    "": norm}}, the same batch under either baseline. The `keep` highest scores are kept. A spike costs about four
-    passes over its batch; other steps cost nothing but the rule.
+    its policy were watched before), `policy`, `agents` whose series spiked ("" the policy's own), the highest scorer
+    among them, `agent`, with its `norm`, `usual` and `score`, `norms` by agent, `rows` {row: share}, `tokens`
+    {row: shares of its tokens} of the `samples` largest rows, `without` {row: the policy's norm without that row} for
+    the largest, and `baselines` {"global", "agent": {agent or "": norm}}, the same batch under either baseline. The
+    `keep` highest scores are kept. A spike costs about four passes over its batch; other steps cost only the rule.
     """
 
     def __init__(self, warmup: int = 10, window: int = 50, threshold: float = 4.0, keep: int = 32, samples: int = 16):
@@ -118,9 +118,10 @@ class SpikeWatch:
         high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
+            usual, score = high[first]
             self.spikes.append({
-                "call": call, "policy": policy, "agents": list(high), "norm": series[first], "usual": high[first][0],
-                "score": high[first][1], "norms": series, **self._anatomy(attribute),
+                "call": call, "policy": policy, "agent": first, "agents": list(high), "norm": series[first],
+                "usual": usual, "score": score, "norms": series, **self._anatomy(attribute),
             })  # fmt: skip
             self.spikes.sort(key=lambda spike: (-spike["score"], spike["call"]))
             del self.spikes[self.keep :]
@@ -151,9 +152,10 @@ class SpikeWatch:
 
     def state(self) -> dict[str, Any]:
         """All that it remembers, as plain data."""
-        return {"calls": dict(self._calls), "before": self._before, "spikes": self.spikes}
+        return {"rule": asdict(self.rule), "calls": dict(self._calls), "before": self._before, "spikes": self.spikes}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state()`, under the rule of this watch."""
         self._calls = dict(state["calls"])
         self._before = {
             name: {agent: list(logs) for agent, logs in own.items()} for name, own in state["before"].items()

@@ -54,6 +54,13 @@ class Source:
             raise TableError("SpikeInspector: wants what `update` or `train` reported (stats), a run or its path")
         return self._stats
 
+    def watched(self) -> dict[str, Any] | None:
+        """What a `SpikeWatch` remembers in the newest checkpoint of a run's folder."""
+        if self.run is None or not isinstance(self.run.folder, Path):
+            return None
+        remembered = self.run.checkpoint().state["watch"]
+        return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
+
     @property
     def agents(self) -> tuple[str, ...]:
         """In the order in which they act, so that each keeps its colour."""

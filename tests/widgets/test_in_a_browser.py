@@ -82,3 +82,30 @@ def test_the_reward_page_draws_its_figures(open_page, spiky, tmp_path):
     page = open_page(lab.RewardInspector(spiky).to_html(tmp_path / "page.html"))
     page.wait_for_selector(".js-plotly-plot .barlayer path")
     assert page.locator(".js-plotly-plot").count() == 2
+
+
+def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(open_page, spiky, tmp_path):
+    inspector = lab.SpikeInspector(spiky)
+    page = open_page(inspector.to_html(tmp_path / "page.html"))
+    last = inspector.spikes[-1]
+    page.locator("circle.spike[role=button]").first.click()
+    assert page.evaluate("document.activeElement.id") == "anatomy"
+    page.locator(".bar button").last.focus()
+    page.keyboard.press("Enter")
+    assert f"Step {last['step']}," in page.locator("#anatomy h2").inner_text()
+    assert page.locator("#anatomy .token").count() >= 1  # the largest agent, group and sample stand open
+    before = page.locator("#anatomy .token").count()
+    page.locator("#anatomy > details > summary").last.focus()
+    page.keyboard.press("Enter")
+    inner = page.locator("#anatomy > details").last.locator("> details > summary")
+    inner.first.click()
+    page.locator("#anatomy > details").last.locator("> details").first.locator("> details > summary").first.click()
+    assert page.locator("#anatomy > details").last.locator(".token, p.quiet").count() >= 1
+    assert page.locator("#anatomy .token").count() >= before
+    assert "baseline, whole policy" in page.locator("#anatomy table").inner_text()
+
+
+def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path):
+    page = open_page(lab.SpikeInspector(lab.load_run(spiky).stats).to_html(tmp_path / "page.html"))
+    assert "watch=SpikeWatch()" in page.locator("#anatomy").inner_text()
+    assert page.locator("svg.chart path").count() == 3

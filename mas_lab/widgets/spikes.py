@@ -1,0 +1,206 @@
+"""SpikeInspector: gradient norms over training, and a spike opened to agent, group, sample and token.
+
+The page is client-side: a chart whose spikes are buttons, and the anatomy of the one chosen. Leaves out: the rule and
+the shares themselves (`spike_rule`, `diagnostics`).
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
+from mas_lab.table import require
+from mas_lab.widgets.document import document, escape, frame, table_html, write
+from mas_lab.widgets.figures import LAYOUT, colors
+from mas_lab.widgets.source import Source
+from mas_lab.widgets.text import visible
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+WHOLE = "#666666"
+"""The colour of a policy's own norm, beside its agents' colours."""
+
+
+def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFrame | None = None) -> "Figure":
+    """Gradient norms before clipping over optimizer steps, one line per policy and agent, spikes marked.
+
+    `scored`: `spike_scores(stats)`. `clipped`: the statistics, to show what clipping left of the policies' norms.
+    """
+    import plotly.graph_objects as go
+
+    figure, shades = go.Figure(), colors(agents)
+    for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
+        shade, x = shades.get(agent, WHOLE), np.arange(len(own))
+        name = f"{policy}: {agent}" if agent else f"{policy}, all"
+        line = {"color": shade, "width": 2 if agent else 3}
+        figure.add_scatter(x=x, y=own["norm"], name=name, mode="lines", line=line)
+        high = own["spike"].to_numpy()
+        marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
+        figure.add_scatter(
+            x=x[high], y=own["norm"][high], mode="markers", marker=marker, showlegend=False, name=f"spike of {name}"
+        )
+    if clipped is not None:
+        for policy, own in clipped.drop_duplicates(["step", "optimizer_step", "policy"]).groupby("policy", sort=False):
+            figure.add_scatter(x=np.arange(len(own)), y=own["policy_norm_clipped"], name=f"{policy}, after clipping",
+                               mode="lines", line={"color": WHOLE, "width": 1, "dash": "dot"})  # fmt: skip
+    figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
+    figure.update_yaxes(type="log")
+    return figure
+
+
+def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[str], most: int = 20) -> "Figure":
+    """The samples of one spike with the largest shares of the gradient, in their agents' colours."""
+    import plotly.graph_objects as go
+
+    shades = colors(agents)
+    top = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
+    rows = turns.iloc[[int(row) for row, _ in top]]
+    names = [f"row {row} · {agent}" for (row, _), agent in zip(top, rows["agent"], strict=True)]
+    figure = go.Figure(go.Bar(x=[share for _, share in top], y=names, orientation="h",
+                              marker_color=[shades[agent] for agent in rows["agent"]]))  # fmt: skip
+    figure.update_layout(**LAYOUT, xaxis_title="share of the policy's gradient (all rows sum to 1)",
+                         yaxis_title="sample", height=120 + 22 * len(top))  # fmt: skip
+    return figure
+
+
+def anatomy(spike: Mapping[str, Any], turns: pd.DataFrame, source: Source) -> dict[str, Any]:
+    """One record of a `SpikeWatch` with the texts behind it, as plain data: agents hold groups, groups hold samples.
+
+    Groups and samples are sorted by the size of their share; samples beyond the watch's `samples` have neither texts
+    nor tokens, and those of no consequence (below 0.1 %) are counted, not listed.
+    """
+    require(turns, ["agent", "completion", "completion_ids"], "SpikeInspector")
+    agents: dict[str, dict[str, Any]] = {}
+    for row, share in sorted(spike["rows"].items(), key=lambda item: -abs(item[1])):
+        record = turns.iloc[int(row)]
+        agent = agents.setdefault(record["agent"], {"agent": visible(record["agent"]), "share": 0.0, "groups": {}})
+        name = str(record.get("group", record.get("task", "")))
+        group = agent["groups"].setdefault(
+            name, {"group": visible(name), "share": 0.0, "rows": 0, "little": 0, "samples": []}
+        )
+        for level in (agent, group):
+            level["share"] += share
+        group["rows"] += 1
+        if row in spike["tokens"] or abs(share) >= 1e-3:
+            group["samples"].append(_sample(record, row, share, spike, source))
+        else:
+            group["little"] += 1
+    for agent in agents.values():
+        agent["groups"] = sorted(agent["groups"].values(), key=lambda group: -abs(group["share"]))
+    kept = (
+        "step",
+        "optimizer_step",
+        "policy",
+        "agent",
+        "agents",
+        "norm",
+        "usual",
+        "score",
+        "norms",
+        "without",
+        "baselines",
+    )
+    ordered = sorted(agents.values(), key=lambda agent: -abs(agent["share"]))
+    return {**{name: spike[name] for name in kept}, "anatomy": ordered}
+
+
+def _sample(record: pd.Series, row: str, share: float, spike: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    names = [name for name in ("credit", "center", "scale", "advantage") if name in record.index]
+    numbers = {name: round(float(record[name]), 4) for name in names}
+    sample = {"row": int(row), "share": share, "turn": int(record.get("turn", 0)), "numbers": numbers}
+    if row in spike["tokens"]:
+        sample["heard"], sample["said"] = visible(record.get("prompt", "")), visible(record["completion"])
+        sample["tokens"] = source.token_texts(record.get("policy", ""), record["completion_ids"])
+        sample["shares"] = [round(one, 6) for one in spike["tokens"][row]]
+    return sample
+
+
+class SpikeInspector:
+    """Gradient norms of a run, its spikes, and the anatomy of each: agent, group, sample, token.
+
+    `x`: a run or its path, a report or several, or the statistics of `update`. The anatomy comes from a `SpikeWatch`:
+    the one that a run's checkpoint remembers, or `watch`; without one, the page shows where the spikes are, by the same
+    rule with `warmup`, `window` and `threshold`. The page opens the `most` highest spikes.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        watch: SpikeWatch | None = None,
+        agents: Sequence[str] | None = None,
+        team: Any = None,
+        warmup: int = 10,
+        window: int = 50,
+        threshold: float = 4.0,
+        most: int = 12,
+    ):
+        self.source = Source(x, agents)
+        if team is not None:
+            self.source.use_team(team)
+        remembered = watch.state() if watch is not None else self.source.watched()
+        rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule(warmup, window, threshold)
+        self.rule = rule
+        self.stats = self.source.stats
+        if "step" not in self.stats.columns:
+            self.stats = self.stats.assign(step=0)
+        self.scores = spike_scores(self.stats, rule.warmup, rule.window, rule.threshold)
+        """Every norm with its score by the rule, see `spike_scores`."""
+        self.spikes = spike_steps(self.stats, remembered["spikes"])[:most] if remembered else []
+        """The records of the watch, highest score first, with their `step` and `optimizer_step`."""
+
+    def __repr__(self) -> str:
+        found = int(self.scores["spike"].sum())
+        return f"SpikeInspector({self.source.title}: {found} norms above the rule, {len(self.spikes)} spikes opened)"
+
+    def figure(self) -> "Figure":
+        """The norms over optimizer steps, spikes marked."""
+        return norm_curves(self.scores, self.source.agents, self.stats if "policy_norm_clipped" in self.stats else None)
+
+    def shares(self, number: int = 0) -> "Figure":
+        """The largest samples of one spike."""
+        spike = self.spikes[number]
+        return share_bars(spike, self.source.turns(spike["step"]), self.source.agents)
+
+    def data(self) -> dict[str, Any]:
+        """What the page shows, as plain data."""
+        agents = {visible(agent): color for agent, color in colors(self.source.agents).items()}
+        lines = [self._line(key, own) for key, own in self.scores.groupby(["policy", "agent"], sort=False)]
+        opened = [anatomy(spike, self.source.turns(spike["step"]), self.source) for spike in self.spikes]
+        return {"agents": agents, "whole": WHOLE, "lines": lines, "spikes": opened}
+
+    def _line(self, key: tuple[str, str], own: pd.DataFrame) -> dict[str, Any]:
+        policy, agent = key
+        norms = [float(f"{norm:.4g}") if np.isfinite(norm) else None for norm in own["norm"]]
+        when = own[["step", "optimizer_step"]].astype(int).to_numpy().tolist()
+        high = np.flatnonzero(own["spike"]).tolist()
+        return {"policy": visible(policy), "agent": visible(agent), "norms": norms, "when": when, "high": high}
+
+    def page(self) -> str:
+        rule = self.rule
+        told = RULE.format(rule.threshold, rule.window, rule.warmup)
+        found = self.scores[self.scores["spike"]]
+        body = (
+            f'<p class="quiet">{escape(self.source.title)}. {escape(told)}</p>'
+            '<div id="spikes"></div><details><summary>The numbers of the spikes</summary>'
+            f"{table_html(found, 'Norms above the rule')}</details>"
+            f"<noscript>{table_html(found, 'Norms above the rule')}</noscript>"
+        )
+        return document("Gradient spikes", body, self.data(), scripts=("spikes.js",))
+
+    def to_html(self, path: str | Path) -> Path:
+        """One standalone file that works offline."""
+        return write(path, self.page())
+
+    def _repr_html_(self) -> str:
+        return frame(self.page(), repr(self), height=760)
+
+
+RULE = (
+    "A norm is a spike if its logarithm lies more than {} robust standard deviations above the median of the {} norms "
+    "before it, once there were {}. A share is the projection on the policy's gradient before clipping: exact, summing "
+    "to 1 over all tokens of the policy; a hatched bar pulls against the step."
+)

@@ -1,0 +1,192 @@
+"use strict";
+// The norms of #data as a chart whose spikes are buttons, and the anatomy of the spike chosen. All text is textContent.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.getElementById("spikes");
+  const SVG = "http://www.w3.org/2000/svg";
+  const frame = { width: 1000, height: 340, left: 62, right: 14, top: 12, bottom: 44 };
+
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "onclick") made.onclick = value;
+      else made.setAttribute(name, value);
+    }
+    made.append(...children);
+    return made;
+  }
+
+  function drawn(tag, attributes, text) {
+    const made = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  }
+
+  const percent = (share) => (100 * share).toFixed(1) + " %";
+  const color = (agent) => data.agents[agent] || data.whole;
+  const whose = (policy, agent) => agent || `policy ${policy}`;
+  const named = (line) => line.policy + (line.agent ? ": " + line.agent : ", all");
+  const opened = (policy, [step, inner]) => data.spikes.findIndex((spike) =>
+    spike.policy === policy && spike.step === step && spike.optimizer_step === inner);
+
+  // The chart: optimizer steps to the right, norms upwards on a log scale.
+
+  function scales() {
+    const norms = data.lines.flatMap((line) => line.norms.filter((norm) => norm > 0));
+    const longest = Math.max(2, ...data.lines.map((line) => line.norms.length));
+    const [low, high] = norms.length
+      ? [Math.log10(norms.reduce((a, b) => Math.min(a, b))) - 0.05, Math.log10(norms.reduce((a, b) => Math.max(a, b))) + 0.1] : [0, 1];
+    const x = (place) => frame.left + (place / (longest - 1)) * (frame.width - frame.left - frame.right);
+    const y = (norm) => frame.height - frame.bottom
+      - ((Math.log10(norm) - low) / (high - low)) * (frame.height - frame.top - frame.bottom);
+    return { x, y, low, high, longest };
+  }
+
+  function axes(svg, { x, y, low, high, longest }) {
+    const style = { "font-size": 13, fill: "#333" };
+    for (let exponent = Math.floor(low); exponent <= high; exponent++) {
+      for (const factor of high - low > 1.5 ? [1] : [1, 2, 5]) {
+        const norm = factor * 10 ** exponent;
+        if (Math.log10(norm) < low || Math.log10(norm) > high) continue;
+        svg.append(drawn("line", { x1: frame.left, x2: frame.width - frame.right, y1: y(norm), y2: y(norm), stroke: "#ddd" }),
+          drawn("text", { ...style, x: frame.left - 8, y: y(norm) + 4, "text-anchor": "end" }, Number(norm.toPrecision(3))));
+      }
+    }
+    const apart = Math.max(1, Math.ceil(longest / 10));
+    for (let place = 0; place < longest; place += apart)
+      svg.append(drawn("text", { ...style, x: x(place), y: frame.height - 24, "text-anchor": "middle" }, place));
+    svg.append(drawn("text", { ...style, x: frame.width / 2, y: frame.height - 6, "text-anchor": "middle" }, "optimizer step"),
+      drawn("text", { ...style, transform: `translate(14 ${frame.height / 2}) rotate(-90)`, "text-anchor": "middle" },
+        "gradient norm before clipping (log scale)"));
+  }
+
+  function pressable(mark, act) {
+    mark.addEventListener("click", act);
+    mark.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); }
+    });
+  }
+
+  function chart() {
+    const spiked = data.lines.reduce((sum, line) => sum + line.high.length, 0);
+    const svg = drawn("svg", { class: "chart", viewBox: `0 0 ${frame.width} ${frame.height}`, role: "group",
+      "aria-label": `Gradient norms of ${data.lines.map(named).join("; ")} over optimizer steps, ${spiked} spikes marked` });
+    const scale = scales();
+    axes(svg, scale);
+    for (const line of data.lines) {
+      let pen = "M";
+      const path = line.norms.map((norm, place) => {
+        if (!(norm > 0)) { pen = "M"; return ""; }
+        const piece = `${pen}${scale.x(place).toFixed(1)} ${scale.y(norm).toFixed(1)}`;
+        pen = "L";
+        return piece;
+      }).join("");
+      svg.append(drawn("path", { d: path, fill: "none", stroke: color(line.agent), "stroke-width": line.agent ? 1.6 : 2.6 }));
+    }
+    for (const line of data.lines) {
+      for (const place of line.high) {
+        const found = opened(line.policy, line.when[place]);
+        const label = `Spike of ${named(line)} at step ${line.when[place][0]}: norm ${line.norms[place]}`;
+        const mark = drawn("circle", { cx: scale.x(place), cy: scale.y(line.norms[place]), r: 7, class: "spike",
+          fill: found < 0 ? "#fff" : color(line.agent), stroke: color(line.agent), "stroke-width": 2.5 });
+        mark.append(drawn("title", {}, label + (found < 0 ? " (not opened)" : "")));
+        if (found >= 0) {
+          for (const [name, value] of [["role", "button"], ["tabindex", "0"], ["aria-label", label], ["style", "cursor:pointer"]])
+            mark.setAttribute(name, value);
+          pressable(mark, () => show(found, true));
+        }
+        svg.append(mark);
+      }
+    }
+    return svg;
+  }
+
+  function legend() {
+    return element("div", { class: "bar" }, ...data.lines.map((line) => {
+      const swatch = element("span", { class: "swatch" });
+      swatch.style.setProperty("--agent", color(line.agent));
+      return element("span", {}, swatch, named(line));
+    }), element("span", { class: "quiet" }, "Filled circles open."));
+  }
+
+  // The anatomy: agent, group, sample, token.
+
+  function bar(share, agent) {
+    const made = element("span", { class: share < 0 ? "share against" : "share", "aria-hidden": "true" });
+    made.style.setProperty("--agent", color(agent));
+    made.style.width = Math.min(16, 16 * Math.abs(share)).toFixed(2) + "rem";
+    return made;
+  }
+
+  function fold(label, share, agent, fill, open) {
+    const made = element("details", { class: "node" }, element("summary", {}, `${label}: ${percent(share)} `, bar(share, agent)));
+    made.style.setProperty("--agent", color(agent));
+    const once = () => { if (made.open && made.children.length === 1) made.append(...fill()); };
+    made.addEventListener("toggle", once);
+    if (open) { made.open = true; once(); }
+    return made;
+  }
+
+  function strip(sample, agent) {
+    const most = Math.max(...sample.shares.map(Math.abs)) || 1;
+    return element("div", { class: "strip", role: "list", "aria-label": "tokens and their shares" }, ...sample.tokens.map((text, t) => {
+      const part = Math.abs(sample.shares[t]) / most;
+      const told = `${percent(sample.shares[t])} of the gradient`;
+      const token = element("span", { class: "token", role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text);
+      const full = sample.shares[t] < 0 ? [86, 180, 233] : [230, 159, 0];
+      token.style.background = `rgb(${full.map((channel) => Math.round(255 - (255 - channel) * part)).join(",")})`;
+      return token;
+    }));
+  }
+
+  function sample(one, agent, open) {
+    const facts = Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ");
+    return fold(`sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
+      element("div", { class: "quiet" }, facts), ...(one.tokens ? [strip(one, agent),
+        element("pre", { class: "said", tabindex: "0", "aria-label": "what it heard" }, one.heard),
+        element("pre", { class: "said", tabindex: "0", "aria-label": "what it said" }, one.said || "(nothing)")]
+        : [element("p", { class: "quiet" }, "Only the largest samples of a spike are kept with their tokens.")])], open);
+  }
+
+  function group(one, agent, open) {
+    const rest = one.little ? [element("p", { class: "quiet" }, `${one.little} more samples below 0.1 % each`)] : [];
+    return fold(`group ${one.group} (${one.rows} rows)`, one.share, agent,
+      () => [...one.samples.map((part, place) => sample(part, agent, open && place === 0)), ...rest], open);
+  }
+
+  function counterfactuals(spike) {
+    const lines = Object.entries(spike.without).map(([row, norm]) => [`without sample ${row}`, norm]);
+    for (const [name, norms] of Object.entries(spike.baselines))
+      for (const [agent, norm] of Object.entries(norms))
+        lines.push([`${name === "agent" ? "agent-wise" : "global"} baseline, ${agent || "whole policy"}`, norm]);
+    const body = lines.map(([what, norm]) => element("tr", {}, element("td", {}, what), element("td", {}, norm.toPrecision(4)),
+      element("td", {}, what.startsWith("without") || what.endsWith("whole policy") ? percent(norm / spike.norms[""] - 1) : "")));
+    return element("div", { class: "table" }, element("table", {},
+      element("caption", {}, "The same step, had one thing been otherwise (norm before clipping)"),
+      element("thead", {}, element("tr", {}, ...["what", "norm", "change"].map((head) => element("th", { scope: "col" }, head)))),
+      element("tbody", {}, ...body)));
+  }
+
+  const panel = element("section", { "aria-live": "polite", tabindex: "-1", id: "anatomy" });
+  const buttons = data.spikes.map((spike, place) => element("button", { type: "button", onclick: () => show(place, true) },
+    `step ${spike.step}, ${whose(spike.policy, spike.agent)}, norm ${spike.norm.toPrecision(3)}`));
+
+  function show(place, asked) {
+    const spike = data.spikes[place];
+    buttons.forEach((button, other) => button.setAttribute("aria-pressed", String(other === place)));
+    const all = spike.agents.map((agent) => whose(spike.policy, agent)).join(", ");
+    panel.replaceChildren(
+      element("h2", {}, `Step ${spike.step}, ${whose(spike.policy, spike.agent)}: norm ${spike.norm.toPrecision(3)}, usual ${spike.usual.toPrecision(3)}`),
+      element("p", { class: "quiet" }, `Spiked: ${all}; ${spike.score.toFixed(1)} robust standard deviations. Shares are exact.`),
+      counterfactuals(spike),
+      ...spike.anatomy.map((one, first) => fold(one.agent, one.share, one.agent,
+        () => one.groups.map((part, second) => group(part, one.agent, first === 0 && second === 0)), first === 0)));
+    if (asked) panel.focus({ preventScroll: true });
+  }
+
+  root.append(legend(), chart(),
+    element("div", { class: "bar", role: "group", "aria-label": "Spikes, highest first" }, ...buttons), panel);
+  if (data.spikes.length) show(0, false);
+  else panel.append(element("p", {}, "No spike was opened: train with watch=SpikeWatch() to record what spikes are made of."));
+})();

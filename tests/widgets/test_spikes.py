@@ -1,0 +1,109 @@
+"""SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded."""
+
+import json
+
+import pytest
+
+import mas_lab as lab
+from mas_lab.widgets.figures import colors
+from mas_lab.widgets.spikes import WHOLE
+
+AGENTS = ("asker", "doer")
+
+
+def held(page):
+    """The data that a page hands to its scripts."""
+    return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+
+
+def test_every_norm_of_the_run_is_a_point_and_every_spike_is_marked(spiky):
+    inspector, stats = lab.SpikeInspector(spiky), lab.load_run(spiky).stats
+    lines = {line["agent"]: line for line in inspector.data()["lines"]}
+    assert list(lines) == ["", *AGENTS]
+    for agent in AGENTS:
+        norms = stats.loc[stats["agent"] == agent, "grad_norm"]
+        assert lines[agent]["norms"] == pytest.approx(norms.tolist(), rel=1e-3)
+    marked = {tuple(line["when"][place]) for line in lines.values() for place in line["high"]}
+    assert marked == {(spike["step"], spike["optimizer_step"]) for spike in inspector.spikes}
+
+
+def test_the_anatomy_adds_up_from_token_to_agent(spiky):
+    data = held(lab.SpikeInspector(spiky).page())
+    turns = lab.load_run(spiky)
+    for spike in data["spikes"]:
+        rows = turns.step_turns(spike["step"])
+        assert sum(agent["share"] for agent in spike["anatomy"]) == pytest.approx(1, abs=1e-4)
+        shown = []
+        for agent in spike["anatomy"]:
+            assert agent["share"] == pytest.approx(sum(group["share"] for group in agent["groups"]))
+            for group in agent["groups"]:
+                assert group["rows"] == len(group["samples"]) + group["little"]
+                listed = sum(sample["share"] for sample in group["samples"])
+                assert group["share"] == pytest.approx(listed, abs=1e-3 * group["little"] + 1e-9)
+                for sample in group["samples"]:
+                    row = rows.iloc[sample["row"]]
+                    assert (row["agent"], row["group"]) == (agent["agent"], group["group"])
+                    assert sample["numbers"]["advantage"] == pytest.approx(row["advantage"], abs=1e-4)
+                    shown += [(sample, row)] if "tokens" in sample else []
+        assert 1 <= len(shown) <= 6
+        for sample, row in shown:
+            assert sum(sample["shares"]) == pytest.approx(sample["share"], abs=1e-4)
+            assert sample["said"] == row["completion"]
+            assert " ".join(text for text in sample["tokens"] if text[0] != "<") == row["completion"]
+
+
+def test_the_rule_of_the_watch_is_the_rule_of_the_page(spiky):
+    page = lab.SpikeInspector(spiky).page()
+    assert "more than 0.01 robust standard deviations above the median of the 4 norms" in page
+    assert held(page)["agents"] == colors(AGENTS)
+
+
+def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
+    run, remembered = lab.load_run(spiky), lab.SpikeWatch(2, 4, 0.01)
+    remembered.load_state(run.checkpoint().state["watch"])
+    reports = [
+        lab.Report(step, run.step_turns(step), run.stats[run.stats["step"] == step]) for step in range(run.steps)
+    ]
+    one, other = lab.SpikeInspector(reports, watch=remembered), lab.SpikeInspector(spiky)
+    assert one.spikes == other.spikes
+    tokens = one.data()["spikes"][0]["anatomy"][0]["groups"][0]["samples"][0]["tokens"]
+    assert tokens[0].startswith("#")  # no tokenizer is known
+
+
+def test_statistics_alone_show_where_the_spikes_are(spiky):
+    inspector = lab.SpikeInspector(lab.load_run(spiky).stats, warmup=2, window=4, threshold=0.01)
+    assert inspector.scores["spike"].any() and inspector.spikes == []
+    assert "0 spikes opened" in repr(inspector) and "Norms above the rule" in inspector.page()
+
+
+def test_an_exported_run_shows_its_norms(spiky, tmp_path):
+    inspector = lab.SpikeInspector(lab.export(spiky, tmp_path / "run.zip"), warmup=2, window=4, threshold=0.01)
+    assert inspector.scores["spike"].any() and inspector.spikes == []
+
+
+def test_the_figures_keep_the_colours(spiky):
+    inspector = lab.SpikeInspector(spiky)
+    lines = {trace.name: trace.line.color for trace in inspector.figure().data if trace.mode == "lines"}
+    shades = colors(AGENTS)
+    assert lines == {
+        "shared, all": WHOLE, "shared: asker": shades["asker"], "shared: doer": shades["doer"],
+        "shared, after clipping": WHOLE,
+    }  # fmt: skip
+    assert inspector.figure().layout.yaxis.type == "log" and inspector.figure().layout.xaxis.title.text
+    [bars] = inspector.shares(0).data
+    spike = inspector.spikes[0]
+    assert sorted(bars.x) == pytest.approx(sorted(sorted(spike["rows"].values(), key=abs)[-20:]))
+    agents = lab.load_run(spiky).step_turns(spike["step"])["agent"]
+    for name, shade in zip(bars.y, bars.marker.color, strict=True):
+        assert shade == shades[agents.iloc[int(name.split()[1])]]
+
+
+def test_hostile_texts_do_not_leave_the_data(spiky, hostile, tmp_path):
+    run = lab.load_run(spiky)
+    turns = run.turns.assign(completion=hostile["closing"], prompt=hostile["markup"])
+    reports = [lab.Report(s, turns[turns["step"] == s], run.stats[run.stats["step"] == s]) for s in range(run.steps)]
+    watch = lab.SpikeWatch()
+    watch.load_state(run.checkpoint().state["watch"])
+    page = lab.SpikeInspector(reports, watch=watch).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("<script") == 2 and page.count("</script>") == 2 and "<img" not in page
+    assert lab.SpikeInspector(spiky)._repr_html_().count("<iframe") == 1
