@@ -31,7 +31,7 @@ def open_page(browser):
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
         page.on("request", lambda asked: None if asked.url.startswith("file:") else troubles.append(asked.url))
-        page.goto(f"file://{path}")
+        page.goto(path.as_uri())
         return page
 
     yield open_file
