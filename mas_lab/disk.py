@@ -9,6 +9,7 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,27 @@ def read_table(path: Files, columns: list[str] | None = None) -> pd.DataFrame:
     try:
         return pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns)
     except (OSError, ValueError) as error:
-        raise RunError(f"{path} is not a whole table ({error}); the file was damaged or edited") from None
+        raise _torn(path, error) from None
+
+
+def read_tables(paths: Sequence[Files]) -> pd.DataFrame:
+    """Parts of one table, in order, as one; joined before pandas sees them, which saves seconds on a long run."""
+    import pyarrow
+    from pyarrow import parquet
+
+    parts, whole = [], io.BytesIO()
+    for path in paths:
+        try:
+            parts.append(parquet.read_table(pyarrow.BufferReader(path.read_bytes()), use_threads=False))
+        except (OSError, ValueError) as error:
+            raise _torn(path, error) from None
+    parquet.write_table(pyarrow.concat_tables(parts, promote_options="permissive"), whole, compression="none")
+    whole.seek(0)
+    return pd.read_parquet(whole)
+
+
+def _torn(path: Files, error: Exception) -> RunError:
+    return RunError(f"{path} is not a whole table ({error}); the file was damaged or edited")
 
 
 def read_json(path: Files) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pandas as pd
 
 from mas_lab import recipes
 from mas_lab.checkpoint import Checkpoint
-from mas_lab.disk import Files, RunError, differences, dumps, flush, read_json, read_table, write_json
+from mas_lab.disk import Files, RunError, differences, dumps, flush, read_json, read_table, read_tables, write_json
 from mas_lab.team import Team
 
 KEEPING = ("save_every", "workers", "check")
@@ -74,10 +74,10 @@ class Run:
 
     def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
         """The turns of one training step (from 0), or some `columns` of them, without reading the others."""
-        parts = self._parts("turns")
-        if not 0 <= step < len(parts):
-            raise RunError(f"{self.folder}: there is no step {step}; the run holds {len(parts)} steps, from 0")
-        return _lists(read_table(parts[step], columns))
+        path = self.folder / "turns" / f"{step:06d}.parquet"
+        if not path.is_file():
+            raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
+        return _lists(read_table(path, columns))
 
     def _parts(self, name: str) -> list[Files]:
         """The files of one table, a step each, in order."""
@@ -86,10 +86,10 @@ class Run:
         return sorted(parts, key=lambda path: path.name)
 
     def _table(self, name: str) -> pd.DataFrame:
-        parts = [read_table(path) for path in self._parts(name)]
+        parts = self._parts(name)
         if not parts:
             raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
-        return _lists(pd.concat(parts, ignore_index=True))
+        return _lists(read_tables(parts))
 
     def checkpoint(self) -> "Checkpoint":
         """The newest checkpoint, checked against its hashes."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GREY = "#555555"
 READ = ["step", "task", "episode", "node", "agent", "turn", "candidate", "credit", "group", "valid", "probe"]
-CURVE_STEPS = 200
+CURVE_STEPS = 100
 """Steps that the curves of a long run show, evenly spread."""
 
 
@@ -150,7 +150,8 @@ class RewardInspector:
         """Mean and quartiles of each agent's credits at up to `CURVE_STEPS` steps."""
         parts = [self.source.turns(step, READ).assign(step=step) for step in self.source.some_steps(CURVE_STEPS)]
         by = pd.concat(parts).groupby(["step", "agent"], sort=False)["credit"]
-        return by.describe()[["mean", "25%", "75%"]].set_axis(["mean", "25 %", "75 %"], axis=1).reset_index()
+        quartiles = by.quantile([0.25, 0.75]).unstack().set_axis(["25 %", "75 %"], axis=1)
+        return quartiles.join(by.mean().rename("mean")).reset_index()
 
     def to_html(self, path: str | Path) -> Path:
         """One standalone file that works offline."""

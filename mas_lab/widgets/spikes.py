@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
-from mas_lab.table import require
+from mas_lab.table import TableError, require
 from mas_lab.widgets.document import document, escape, frame, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.source import Source
@@ -74,6 +74,12 @@ def anatomy(spike: Mapping[str, Any], turns: pd.DataFrame, source: Source) -> di
     nor tokens, and those of no consequence (below 0.1 %) are counted, not listed.
     """
     require(turns, ["agent", "completion", "completion_ids"], "SpikeInspector")
+    last = max(map(int, spike["rows"]), default=-1)
+    if last >= len(turns):
+        raise TableError(
+            f"SpikeInspector: the watch names row {last} of step {spike['step']}, and the table has {len(turns)} rows "
+            "of it; give it all rows of the step, in the order in which they were trained on"
+        )
     agents: dict[str, dict[str, Any]] = {}
     for row, share in sorted(spike["rows"].items(), key=lambda item: -abs(item[1])):
         record = turns.iloc[int(row)]

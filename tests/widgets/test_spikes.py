@@ -5,6 +5,7 @@ import json
 import pytest
 
 import mas_lab as lab
+from mas_lab.table import TableError
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.spikes import WHOLE
 
@@ -107,3 +108,11 @@ def test_hostile_texts_do_not_leave_the_data(spiky, hostile, tmp_path):
     page = lab.SpikeInspector(reports, watch=watch).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("<script") == 2 and page.count("</script>") == 2 and "<img" not in page
     assert lab.SpikeInspector(spiky)._repr_html_().count("<iframe") == 1
+
+
+def test_a_table_that_lacks_rows_of_the_spike_is_refused(spiky):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    watch.load_state(run.checkpoint().state["watch"])
+    inspector = lab.SpikeInspector([run.stats, run.turns.groupby("step").head(3)], watch=watch)
+    with pytest.raises(TableError, match="the table has 3 rows of it; give it all rows"):
+        inspector.page()
