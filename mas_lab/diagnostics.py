@@ -14,7 +14,7 @@ import pandas as pd
 from mas_lab.batch import Batch
 from mas_lab.grouping import group
 from mas_lab.losses import Loss, clipped, reinforce
-from mas_lab.normalization import normalize
+from mas_lab.normalization import is_flat, normalize
 from mas_lab.policy import Sample
 from mas_lab.table import TableError, require, trained
 from mas_lab.team import Team
@@ -65,7 +65,7 @@ def _means(rows: pd.DataFrame, by: Sequence[str]) -> pd.Series:
 def _moments(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Size, mean, population standard deviation, and whether nothing varies, per key."""
     credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
-    flat = credits.max() == credits.min()
+    flat = is_flat(credits.min(), credits.max())
     return pd.DataFrame({
         "n": credits.size(), "mu": _means(rows, by), "sigma": credits.std(ddof=0).mask(flat, 0.0), "flat": flat,
     })  # fmt: skip

@@ -35,8 +35,9 @@ def normalize(
     once, with its mean credit ("episode" makes GRPO count a trajectory once, however many turns it has).
     `ddof`: 0 divides by n (population), 1 by n - 1.
 
-    A row gets advantage 0 if its center group is lone, or its scale group is lone or flat (max == min); never the raw
-    reward. GRPO: arXiv 2402.03300, equation 3; Dr. MAS: arXiv 2602.08847, equations 4-6; RLOO: arXiv 2402.14740.
+    A row gets advantage 0 if its center group is lone, or its scale group is lone or flat (max == min, to rounding);
+    never the raw reward. GRPO: arXiv 2402.03300, equation 3; Dr. MAS: arXiv 2602.08847, equations 4-6;
+    RLOO: arXiv 2402.14740.
     """
     require(turns, ["credit", "group"], "normalize")
     forbid(turns, ["center", "scale", "advantage"], "normalize")
@@ -78,9 +79,14 @@ def _scale(
     if scale == "none":
         return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
     stats = statistics(_columns(scale, (), "scale"))
-    still = (stats["n"] < 2) | (stats["max"] == stats["min"])
+    still = (stats["n"] < 2) | is_flat(stats["min"], stats["max"])
     std = np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
     return std.mask(still, 0.0) + eps, still
+
+
+def is_flat(low: pd.Series, high: pd.Series) -> pd.Series:
+    """Whether a group's smallest and largest credit are one number, but for the rounding of sums in another order."""
+    return (high - low).abs() <= 1e-12 * np.maximum(1.0, np.maximum(low.abs(), high.abs()))
 
 
 def _columns(choice: Center, words: tuple[str, ...], what: str) -> tuple[str, ...]:
@@ -151,7 +157,7 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     credits = turns[trained(turns)].groupby(by, sort=False, observed=True)["credit"]
     stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
     stats["lone"] = stats["size"] == 1
-    stats["flat"] = stats["low"] == stats["high"]
+    stats["flat"] = is_flat(stats["low"], stats["high"])
     return stats.drop(columns=["low", "high"]).reset_index()
 
 

@@ -19,8 +19,8 @@ def std(values, ddof=0):
 
 
 def z_score(value, center, scale, ddof=0):
-    """(value - mean(center)) / (std(scale) + eps); 0 where nothing is compared."""
-    if len(center) < 2 or len(scale) < 2 or max(scale) == min(scale):
+    """(value - mean(center)) / (std(scale) + eps); 0 where nothing is compared, or only rounding differs."""
+    if len(center) < 2 or len(scale) < 2 or math.isclose(max(scale), min(scale), rel_tol=1e-12, abs_tol=1e-12):
         return 0.0
     return (value - mean(center)) / (std(scale, ddof) + EPS)
 

@@ -341,3 +341,14 @@ def test_trap_11_no_two_recipes_are_the_same_under_two_names():
     turns = episodes_table(12)
     found = {name: RECIPES[name].advantages(turns)["advantage"].round(6).tolist() for name in by_episodes}
     assert len({tuple(values) for values in found.values()}) == len(found)
+
+
+def test_credits_that_differ_by_rounding_alone_are_flat():
+    """Otherwise a center of other rows would be divided by eps: an advantage of tens of thousands."""
+    unequal_sums = [0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3]
+    turns = table(task=list("aaaa"), agent=list("xxxx"), credit=unequal_sums, group=list("aaaa"))
+    rows = normalize(pd.concat([turns, turns.assign(agent="y", group="b", credit=[1.0, 0.0, 1.0, 0.0])],
+                               ignore_index=True), center=("task",), scale=("task", "agent"))  # fmt: skip
+    assert (rows.loc[:3, "advantage"] == 0).all()
+    assert (rows.loc[4:, "advantage"] != 0).all()
+    assert group_stats(turns)["flat"].all()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mas_lab.diagnostics import baseline_unit, both_baselines, inflation
+from mas_lab.normalization import is_flat
 from mas_lab.table import require, trained
 from mas_lab.widgets.document import document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
@@ -36,7 +37,7 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     groups = rows.groupby("group", observed=True)["credit"].agg(["size", "min", "max"])
     rows = rows.assign(
         lone=rows["group"].map(groups["size"] == 1).astype(float),
-        flat=rows["group"].map((groups["size"] > 1) & (groups["min"] == groups["max"])).astype(float),
+        flat=rows["group"].map((groups["size"] > 1) & is_flat(groups["min"], groups["max"])).astype(float),
         valid=rows["valid"].astype(float),
     )
     split = rows.groupby(list(by), sort=False, observed=True)
