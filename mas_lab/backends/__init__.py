@@ -21,11 +21,12 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     5e-3 (pocket with LoRA) or 2e-5 (LoRA). `template`: keyword arguments for the chat template, such as
     `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch_model.Options`.
     """
-    make = _backend(backend)
     if lora is not None:
-        base = make.load_base(name, adapters=1, rank=lora, lr=lr, template=template, seed=seed, **options)
-        return base.adapter(Path(name).name)
-    return make.load_full(name, lr=lr, template=template, seed=seed, **options)
+        return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
+    model = _model_of(backend)
+    from mas_lab.backends import torch_base
+
+    return torch_base.load_full(model, name, lr=lr, template=template, seed=seed, **options)
 
 
 def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float | None = None, template=None, seed=0,
@@ -34,8 +35,10 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
 
     One engine serves them all in one mixed batch. `adapters`: how many there will be; more is an error.
     """
-    make = _backend(backend)
-    return make.load_base(name, adapters=adapters, rank=rank, lr=lr, template=template, seed=seed, **options)
+    model = _model_of(backend)
+    from mas_lab.backends import torch_base
+
+    return torch_base.load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
 
 
 def restore_policy(directory: str | Path) -> Policy:
@@ -47,14 +50,15 @@ def restore_policies(directories: dict[str, str | Path]) -> dict[str, Policy]:
     """Several saved policies by name; adapters that shared a base share it again."""
     from mas_lab.backends import torch_base
 
-    return torch_base.restore(directories)
+    return torch_base.restore(directories, _model_of)
 
 
-def _backend(backend: str):
+def _model_of(backend: str):
+    """The class of the back end's models: how weights are read, adapters added and tokens sampled."""
     if backend == "torch":
-        from mas_lab.backends import torch_base
+        from mas_lab.backends.torch_model import TorchModel
 
-        return torch_base
+        return TorchModel
     if backend in BACKENDS:
         raise PolicyError(f"back end {backend!r} is not in this build of mas_lab; it has: torch")
     raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")

@@ -4,13 +4,13 @@ Leaves out: what a policy does (`torch_policy`) and how it is written (`torch_st
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
 
-from mas_lab.backends.torch_model import Options, Source, TorchModel
+from mas_lab.backends.torch_model import Source, TorchModel
 from mas_lab.backends.torch_policy import TorchPolicy
 from mas_lab.backends.torch_state import read_record
 from mas_lab.policy import PolicyError
@@ -32,16 +32,11 @@ class TorchBase:
             raise PolicyError(f"the LoRA parameter {stray[0]!r} is in no optimizer")
 
     def _make(self, index: int, rank: int, lr: float, seed: int) -> TorchPolicy:
-        shared, name = self.shared, f"adapter{index}"
-        alpha = shared.options.alpha * rank
-        config = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+        name = f"adapter{index}"
         with torch.random.fork_rng():
             torch.manual_seed(seed + index)
-            if shared.peft is None:
-                shared.peft = get_peft_model(shared.net, config, adapter_name=name)
-            else:
-                shared.peft.add_adapter(name, config)
-        return TorchPolicy(shared, lr, name)
+            self.shared.add_adapter(name, rank)
+        return TorchPolicy(self.shared, lr, name)
 
     def adapter(self, agent: str) -> TorchPolicy:
         """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken."""
@@ -68,50 +63,58 @@ class TorchBase:
         return policy
 
 
-def load_full(name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
+def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
     """See `mas_lab.backends.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
     source = Source.find(name)
-    shared = TorchModel(source, Options.of(options), template, lora=False)
+    shared = make(source, make.Options.of(options), template, lora=False)
     default = 1e-3 if source.kind == "pocket" else 1e-6
     return TorchPolicy(shared, default if lr is None else lr)
 
 
-def load_base(name, adapters=1, rank=16, lr=None, template=None, seed=0, **options) -> TorchBase:
+def load_base(
+    make: type[TorchModel], name, adapters=1, rank=16, lr=None, template=None, seed=0, **options
+) -> TorchBase:
     """See `mas_lab.backends.load_base`."""
     source = Source.find(name)
-    shared = TorchModel(source, Options.of(options), template, lora=True)
+    shared = make(source, make.Options.of(options), template, lora=True)
     default = 5e-3 if source.kind == "pocket" else 2e-5
     return TorchBase(shared, adapters, rank, default if lr is None else lr, seed)
 
 
-def restore(directories: dict[str, str | Path]) -> dict[str, TorchPolicy]:
-    """See `mas_lab.backends.restore_policies`."""
+def restore(directories: dict[str, str | Path], model_of: Callable[[str], type[TorchModel]]) -> dict[str, TorchPolicy]:
+    """See `mas_lab.backends.restore_policies`. `model_of`: the class of a back end's models."""
     bases: dict[str, list[TorchBase]] = {}
     policies = {}
     for name, directory in directories.items():
         record = read_record(Path(directory))
-        policy = _restore_full(record, directory) if record["lora"] is None else _restore_adapter(record, bases)
+        make = model_of(record["backend"])
+        if record["lora"] is None:
+            policy = _restore_full(make, record, directory)
+        else:
+            policy = _restore_adapter(make, record, bases)
         policy.name = record["name"]
         policy.load(Path(directory))
         policies[name] = policy
     return policies
 
 
-def _restore_full(record: dict[str, Any], directory: str | Path) -> TorchPolicy:
-    source, options = Source(**record["source"]), Options.of(record["options"])
-    return TorchPolicy(TorchModel(source, options, record["template"], lora=False, weights=directory), record["lr"])
+def _restore_full(make: type[TorchModel], record: dict[str, Any], directory: str | Path) -> TorchPolicy:
+    source, options = Source(**record["source"]), make.Options.of(record["options"])
+    return TorchPolicy(make(source, options, record["template"], lora=False, weights=directory), record["lr"])
 
 
-def _restore_adapter(record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
+def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
     """One base for all adapters that shared one; a second one where two states of the same adapter are asked for."""
     made_with = dict(record["lora"])
     index = made_with.pop("index")
-    alike = json.dumps([record["source"], record["options"], record["template"], made_with], sort_keys=True)
+    alike = json.dumps(
+        [record["backend"], record["source"], record["options"], record["template"], made_with], sort_keys=True
+    )
     for base in bases.setdefault(alike, []):
         if (policy := base.take(index, record["name"])) is not None:
             return policy
     source = Source(**record["source"])
     source.check()
-    shared = TorchModel(source, Options.of(record["options"]), record["template"], lora=True)
+    shared = make(source, make.Options.of(record["options"]), record["template"], lora=True)
     bases[alike].append(TorchBase(shared, lr=record["lr"], **made_with))
     return bases[alike][-1].take(index, record["name"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
@@ -50,7 +51,7 @@ class Options:
         known = [f.name for f in fields(cls)]
         unknown = [name for name in options if name not in known]
         if unknown:
-            raise PolicyError(f"the torch back end has no option {unknown[0]!r}; it has: {', '.join(known)}")
+            raise PolicyError(f"this back end has no option {unknown[0]!r}; it has: {', '.join(known)}")
         return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in options.items()})
 
 
@@ -129,7 +130,13 @@ def pick_device() -> str:
 
 
 class TorchModel:
-    """`net` is the transformers model; `peft` wraps the same one where adapters are trained."""
+    """`net` is the transformers model; `peft` wraps the same one where adapters are trained.
+
+    Another back end is a subclass: it reads the weights, adds adapters or samples in its own way.
+    """
+
+    backend = "torch"
+    Options = Options
 
     def __init__(self, source: Source, options: Options, template: Mapping[str, Any] | None, lora: bool, weights=None):
         self.source, self.options, self.template, self.peft = source.pinned(), options, dict(template or {}), None
@@ -141,8 +148,21 @@ class TorchModel:
         self.context = getattr(self.net.config.get_text_config(), "max_position_embeddings", None) or 2**20
         self.by_tree = options.packing != "padded" and follows_trees(self.net)
         self.cost = Cost.of(self.net)
-        self.engine = TorchEngine(self, options.sample_tokens)
+        self.engine = self.make_engine()
         self._reference = None
+
+    def make_engine(self):
+        return TorchEngine(self, self.options.sample_tokens)
+
+    def add_adapter(self, name: str, rank: int) -> None:
+        """One more LoRA adapter on every linear layer; torch's generator decides its start."""
+        config = LoraConfig(
+            r=rank, lora_alpha=self.options.alpha * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+        if self.peft is None:
+            self.peft = get_peft_model(self.net, config, adapter_name=name)
+        else:
+            self.peft.add_adapter(name, config)
 
     def _dtype(self, lora: bool) -> torch.dtype:
         if self.options.dtype is not None:

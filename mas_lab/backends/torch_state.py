@@ -27,7 +27,7 @@ def record(policy: "TorchPolicy") -> dict[str, Any]:
     """All that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
     return {
-        "backend": "torch",
+        "backend": shared.backend,
         "name": policy.name,
         "source": asdict(shared.source),
         "lora": policy.made_with,
