@@ -3,7 +3,8 @@
 #
 #   make demo            a planner and an executor learn on this CPU; writes runs/quickstart/report.html
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
-#   make test            the tests; `make test-all` adds the slow ones, engines and the browser
+#   make test            the tests; `make test-all` adds the slow ones and the browser
+#   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
 #   make lab             JupyterLab on a copy of the quickstart
 #   make doctor          one block about this machine, to paste into a question
 #
@@ -19,6 +20,8 @@ SOURCE ?= -e .
 RUN := $(VENV)/bin/python
 PIP ?= $(RUN) -m pip
 INSTALL_FLAGS ?=
+LOCK_FLAGS ?=
+PUZZLES ?= requirements/puzzles.txt
 READY := $(VENV)/.ready-$(SET)
 FAST := not slow and not browser and not engines
 # -P keeps the checkout off the import path, so that the tests see the package as it is installed.
@@ -27,7 +30,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab doctor env test test-all test-floor lint pocket wheel
+.PHONY: demo lab doctor env test test-all test-floor test-vllm test-unsloth engine gpu-check gpu-figures lint locks pocket wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -44,15 +47,33 @@ test: $(READY)
 	$(PYTEST) -m "$(FAST)" $(ARGS)
 
 test-all: $(READY)
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -m "not engines" $(ARGS)
 
 # The low end of the ranges in pyproject.toml, Colab's set.
 test-floor:
 	@$(MAKE) --no-print-directory test VENV=.venv-floor LOCK=requirements/colab-floor.txt
 
+# The engines' own requirements exclude each other and the rest, so that each is installed alone, as locked.
+test-vllm test-unsloth: test-%:
+	@$(MAKE) --no-print-directory engine ENGINE=$* VENV=.venv-$* LOCK=requirements/$*-cpu.lock LOCK_FLAGS=--no-deps PUZZLES=
+
+engine: $(READY)
+	$(PYTEST) -m engines tests/backends/test_$(ENGINE)*.py $(ARGS)
+
+# What only a GPU can show; needs `make env GPU=1`.
+gpu-check:
+	@$(MAKE) --no-print-directory gpu-figures GPU=1
+
+gpu-figures: $(READY)
+	$(RUN) benchmarks/gpu.py $(ARGS)
+
 lint: $(READY)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+
+# Do the locks and environment.yml still follow from pyproject.toml? `bash requirements/lock.sh` writes them anew.
+locks: $(READY)
+	PATH="$(abspath $(VENV))/bin:$$PATH" bash requirements/lock.sh --check
 
 # Rebuilds the pocket models from their fixed seeds; FAMILY=plan_path rebuilds one.
 pocket: $(READY)
@@ -65,9 +86,10 @@ $(READY): $(LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 14) else \
 	    "mas_lab wants Python 3.11-3.14 and found %d.%d; name another: make $(MAKECMDGOALS) PYTHON=python3.12" % v)'
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet $(INSTALL_FLAGS) -r $(LOCK)
+	$(PIP) install --quiet $(INSTALL_FLAGS) $(LOCK_FLAGS) -r $(LOCK)
 	$(PIP) install --quiet --no-deps --force-reinstall $(SOURCE)
-	@$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/puzzles.txt > $(VENV)/puzzles.log 2>&1 || \
+	@test -z "$(PUZZLES)" || \
+	    $(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r $(PUZZLES) > $(VENV)/puzzles.log 2>&1 || \
 	    echo "Left out: reasoning-gym, which needs a C compiler ($(VENV)/puzzles.log). Only generated full-size" \
 	        "problems need it."
 	@touch $@

@@ -58,7 +58,7 @@ def test_locks_agree_with_the_ranges(lock, extras):
             assert requirement.specifier.contains(version), f"{lock}: {requirement.name} {version} is not {requirement}"
 
 
-@pytest.mark.parametrize("lock", ["cpu.lock", "colab-floor.txt"])
+@pytest.mark.parametrize("lock", ["cpu.lock", "colab-floor.txt", "vllm-cpu.lock", "unsloth-cpu.lock"])
 def test_cpu_sets_hold_no_cuda_package(lock):
     assert not [name for name in pins(lock) if re.search("nvidia|cuda|triton|torchvision|torchaudio", name)]
 
