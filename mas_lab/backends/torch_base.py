@@ -66,7 +66,7 @@ class TorchBase:
 def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
     """See `mas_lab.backends.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
     source = Source.find(name)
-    shared = make(source, make.Options.of(options), template, lora=False)
+    shared = make(source, make.Options.of(options), template)
     default = 1e-3 if source.kind == "pocket" else 1e-6
     return TorchPolicy(shared, default if lr is None else lr)
 
@@ -76,7 +76,7 @@ def load_base(
 ) -> TorchBase:
     """See `mas_lab.backends.load_base`."""
     source = Source.find(name)
-    shared = make(source, make.Options.of(options), template, lora=True)
+    shared = make(source, make.Options.of(options), template, lora=(adapters, rank))
     default = 5e-3 if source.kind == "pocket" else 2e-5
     return TorchBase(shared, adapters, rank, default if lr is None else lr, seed)
 
@@ -100,7 +100,7 @@ def restore(directories: dict[str, str | Path], model_of: Callable[[str], type[T
 
 def _restore_full(make: type[TorchModel], record: dict[str, Any], directory: str | Path) -> TorchPolicy:
     source, options = Source(**record["source"]), make.Options.of(record["options"])
-    return TorchPolicy(make(source, options, record["template"], lora=False, weights=directory), record["lr"])
+    return TorchPolicy(make(source, options, record["template"], weights=directory), record["lr"])
 
 
 def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
@@ -115,6 +115,7 @@ def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict
             return policy
     source = Source(**record["source"])
     source.check()
-    shared = make(source, make.Options.of(record["options"]), record["template"], lora=True)
+    lora = made_with["adapters"], made_with["rank"]
+    shared = make(source, make.Options.of(record["options"]), record["template"], lora)
     bases[alike].append(TorchBase(shared, lr=record["lr"], **made_with))
     return bases[alike][-1].take(index, record["name"])

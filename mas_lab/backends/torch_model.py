@@ -132,16 +132,25 @@ def pick_device() -> str:
 class TorchModel:
     """`net` is the transformers model; `peft` wraps the same one where adapters are trained.
 
-    Another back end is a subclass: it reads the weights, adds adapters or samples in its own way.
+    Another back end is a subclass: it reads the weights, adds adapters or samples in its own way. `lora`: how many
+    adapters will be added, and of which rank (an engine may have to know that when it starts); `None` trains it all.
     """
 
     backend = "torch"
     Options = Options
 
-    def __init__(self, source: Source, options: Options, template: Mapping[str, Any] | None, lora: bool, weights=None):
+    def __init__(
+        self,
+        source: Source,
+        options: Options,
+        template: Mapping[str, Any] | None,
+        lora: tuple[int, int] | None = None,
+        weights=None,
+    ):
         self.source, self.options, self.template, self.peft = source.pinned(), options, dict(template or {}), None
+        self.lora = lora
         self.device = torch.device(options.device or pick_device())
-        self.dtype = self._dtype(lora)
+        self.dtype = self._dtype()
         self.weights = str(weights or source.location())
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         self.tokenizer = AutoTokenizer.from_pretrained(self.weights)
@@ -164,14 +173,14 @@ class TorchModel:
         else:
             self.peft.add_adapter(name, config)
 
-    def _dtype(self, lora: bool) -> torch.dtype:
+    def _dtype(self) -> torch.dtype:
         if self.options.dtype is not None:
             return getattr(torch, self.options.dtype)
         if self.device.type != "cuda":
             return torch.float32
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16
-        return torch.float16 if lora else torch.float32
+        return torch.float16 if self.lora else torch.float32
 
     def read(self, where: str, dtype: torch.dtype):
         """A transformers model from a directory or hub id, on this device, dropout off."""
