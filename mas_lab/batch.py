@@ -57,6 +57,8 @@ class Batch:
         for agent, own in self.rows.assign(weight=self.weights).groupby("agent", sort=False):
             # A row with advantage 0 adds exactly nothing to the gradient: it needs no pass through the model.
             used = own[own["advantage"] != 0] if inert else own
+            if self.loss.tis is not None and len(used):
+                used = _importance_weighted(used, self.loss.tis)
             self.samples[agent] = [
                 Sample(*row) for row in used[[*ROW[1:], "weight"]].itertuples(index=False, name=None)
             ]
@@ -191,15 +193,25 @@ class Batch:
         tokens, samples = self.tokens[agent], self.samples[agent]
         new_N = tokens.logprobs_N
         old_N = new_N.new_tensor([logprob for sample in samples for logprob in sample.logprobs])
-        advantages_N = new_N.new_tensor([sample.advantage for sample in samples for _ in sample.completion_ids])
+        sampled_N = new_N.new_tensor([logprob for row in self._used(agent)["logprobs"] for logprob in row])
+        advantages_N = new_N.new_tensor(
+            np.concatenate([np.broadcast_to(sample.advantage, len(sample.completion_ids)) for sample in samples])
+        )
         ratio_N = (new_N - old_N).exp()
         tokens_of_agent = self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum()
         return {
             "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
             "clip_fraction": self.loss.clips(new_N, old_N, advantages_N).sum().item() / tokens_of_agent,
             "max_ratio": ratio_N.max().item(),
-            "mismatch": (ratio_N - 1).abs().max().item() if first else np.nan,
+            "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item() if first else np.nan,
         }
+
+
+def _importance_weighted(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
+    """Ratios are taken to `before`, and each token's advantage is weighted by min(p_before / p_sampled, bound)."""
+    ratios = [np.exp(np.subtract(*pair)) for pair in zip(rows["before"], rows["logprobs"], strict=True)]
+    advantages = [a * np.minimum(ratio_T, bound) for a, ratio_T in zip(rows["advantage"], ratios, strict=True)]
+    return rows.assign(logprobs=rows["before"], advantage=pd.Series(advantages, rows.index))
 
 
 def _token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.Series:

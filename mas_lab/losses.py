@@ -1,7 +1,8 @@
 """Losses: per-token, `tensors -> losses_N`, minimised by `update`.
 
 N counts the completion tokens of a batch. A loss never sees padding, prompts or rows; how tokens are averaged is
-`update`'s `aggregate`. Old log-probabilities are those recorded when the tokens were sampled.
+`update`'s `aggregate`. Old log-probabilities are those recorded when the tokens were sampled (with `tis`, those of the
+trained weights before the update).
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,15 @@ class Loss:
     """Weight of the k3 estimate of KL(policy || frozen reference), exp(d) - d - 1 with d = log ref - log policy."""
     entropy: float = 0.0
     """Weight of an entropy bonus."""
+    tis: float | None = None
+    """Truncated importance sampling, where the engine that samples computes otherwise than the weights that learn: a
+    token's advantage is multiplied by min(p_trained / p_sampled, tis), both from before the update, and ratios are
+    taken to p_trained (Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training").
+    Costs a forward pass over the batch."""
+
+    def __post_init__(self):
+        if self.tis is not None and self.tis <= 0:
+            raise ValueError(f"{type(self).__name__}: tis={self.tis}; the bound of an importance weight is above 0")
 
     @property
     def needs_reference(self) -> bool:
@@ -64,6 +74,7 @@ class clipped(Loss):
     dual: float | None = None
 
     def __post_init__(self):
+        super().__post_init__()
         if self.low < 0 or self._high < 0:
             raise ValueError(f"clipped: low={self.low}, high={self.high}: a clip range is not negative")
         if self.dual is not None and self.dual <= 1:

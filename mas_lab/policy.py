@@ -44,13 +44,14 @@ class Completion:
 
 @dataclass(frozen=True)
 class Sample:
-    """One row as the optimizer sees it. `weight` multiplies the loss of each of its tokens."""
+    """One row as the optimizer sees it. `weight` multiplies the loss of each of its tokens; `advantage` is one number,
+    or one per token."""
 
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
     logprobs: Sequence[float]
     temperature: float
-    advantage: float
+    advantage: float | Sequence[float]
     weight: float
 
 

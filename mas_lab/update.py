@@ -13,6 +13,7 @@ import pandas as pd
 
 from mas_lab.batch import ROW, Batch, UpdateError
 from mas_lab.losses import Loss, clipped
+from mas_lab.policy import Sample
 from mas_lab.table import column, require, trained
 from mas_lab.team import Team
 
@@ -96,7 +97,22 @@ def _learnable(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> p
     rows = rows[trained(rows)]
     for agent in rows["agent"].unique():
         team[agent]  # raises where an agent has no policy
-    return rows
+    return rows if loss.tis is None else rows.assign(before=_logprobs_before(team, rows))
+
+
+def _logprobs_before(team: Team, rows: pd.DataFrame) -> pd.Series:
+    """Per row, the log-probabilities of its tokens by the weights that are about to be trained."""
+    import torch
+
+    found = pd.Series(None, rows.index, dtype=object)
+    with torch.no_grad():
+        for name, policy in team.policies.items():
+            own = rows[rows["agent"].isin(team.learners(name)) & (rows["completion_ids"].map(len) > 0)]
+            if len(own):
+                samples = [Sample(*row, weight=0.0) for row in own[ROW[1:]].itertuples(index=False, name=None)]
+                lengths = own["completion_ids"].map(len).tolist()
+                found[own.index] = [part.tolist() for part in policy.logprobs(samples).split(lengths)]
+    return found
 
 
 def _minibatches(

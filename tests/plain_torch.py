@@ -58,13 +58,19 @@ def clipped_loss(logprobs, old, advantages, low=0.2, high=0.2, dual=None):
 
 
 def token_losses(model, rows, loss, reference=None):
-    """(N,) losses with gradient; `loss` is a dict: its `kind`, and what `clipped_loss` takes, `kl`, `entropy`."""
+    """(N,) losses with gradient; `loss` is a dict: its `kind`, and what that takes, `kl`, `entropy`, `tis`."""
     settings = dict(loss)
     kind, kl, bonus = settings.pop("kind"), settings.pop("kl", 0.0), settings.pop("entropy", 0.0)
+    tis, trust = settings.pop("tis", None), 1.0
     logprobs, entropy = token_logprobs(model, rows)
     old = torch.tensor([value for row in rows for value in row["logprobs"]])
     advantages = per_token(rows, [row["advantage"] for row in rows])
+    if tis is not None:  # the engine's tokens, weighed by what the weights said of them before they learned
+        with torch.no_grad():
+            start = token_logprobs(reference, rows)[0]
+        old, trust = start, torch.clamp(torch.exp(start - old), max=tis)
     losses = clipped_loss(logprobs, old, advantages, **settings) if kind == "clipped" else -advantages * logprobs
+    losses = trust * losses
     if kl:
         with torch.no_grad():
             gap = token_logprobs(reference, rows)[0]

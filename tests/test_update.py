@@ -26,6 +26,8 @@ LOSSES = {
     "asymmetric, dual": (clipped(0.1, high=0.3, dual=1.5), {"kind": "clipped", "low": 0.1, "high": 0.3, "dual": 1.5}),
     "reinforce": (reinforce(), {"kind": "reinforce"}),
     "kl, entropy": (clipped(0.2, kl=0.5, entropy=0.1), {"kind": "clipped", "kl": 0.5, "entropy": 0.1}),
+    "tis": (clipped(0.01, tis=1.1, kl=0.5), {"kind": "clipped", "low": 0.01, "high": 0.01, "tis": 1.1, "kl": 0.5}),
+    "reinforce, tis": (reinforce(tis=2.0), {"kind": "reinforce", "tis": 2.0}),
 }
 
 
@@ -118,9 +120,18 @@ def test_the_gradient_of_the_clipped_loss_vanishes_where_it_is_clipped():
     assert logprobs.grad.tolist() == pytest.approx([0.0, -1.1])
 
 
-@pytest.mark.parametrize("make", [lambda: clipped(-0.1), lambda: clipped(0.2, high=-1), lambda: clipped(dual=0.5)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: clipped(-0.1),
+        lambda: clipped(0.2, high=-1),
+        lambda: clipped(dual=0.5),
+        lambda: clipped(tis=0.0),
+        lambda: reinforce(tis=-1.0),
+    ],
+)
 def test_losses_refuse_constants_without_meaning(make):
-    with pytest.raises(ValueError, match="clipped: "):
+    with pytest.raises(ValueError, match=r"(clipped|reinforce): "):
         make()
 
 
@@ -378,6 +389,18 @@ def test_stats_by_hand(models):
         assert row["entropy"] == pytest.approx(-sum(map(sum, rows["logprobs"])) / length.sum())
         assert row["truncated"] == pytest.approx((rows["finish"] == "length").mean())
     assert stats["kl"].isna().all()
+
+
+def test_the_mismatch_is_the_samplers_whatever_the_ratios_are_taken_to(sampled, models):
+    plain, weighted = (
+        update(make_team("shared", models), sampled, loss=clipped(0.2, tis=tis), epochs=2).set_index("agent")
+        for tis in (None, 2.0)
+    )
+    first = weighted["optimizer_step"] == 0
+    assert weighted.loc[first, "mismatch"].tolist() == pytest.approx(plain.loc[first, "mismatch"].tolist(), rel=1e-5)
+    assert weighted.loc[first, "mismatch"].min() > 0.3 and weighted.loc[~first, "mismatch"].isna().all()
+    assert weighted.loc[first, "max_ratio"].tolist() == pytest.approx([1.0, 1.0], abs=1e-5)
+    assert plain.loc[first, "max_ratio"].min() > 1.3
 
 
 def test_kl_is_to_the_start_and_grows_from_0(models):

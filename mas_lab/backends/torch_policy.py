@@ -104,9 +104,10 @@ class TorchPolicy:
                 )
         counts = [len(sample.completion_ids) for sample in samples]
         old_N = np.concatenate([np.asarray(sample.logprobs, np.float32) for sample in samples])
-        per_sample = [np.repeat(np.array(column, np.float32), counts)
-                      for column in zip(*((s.advantage, s.weight) for s in samples), strict=True)]  # fmt: skip
-        return torch.from_numpy(np.stack([old_N, *per_sample])).to(self.shared.device)
+        advantages_N = np.concatenate([np.broadcast_to(s.advantage, len(s.completion_ids)) for s in samples])
+        weights_N = np.repeat([s.weight for s in samples], counts)
+        known_3N = np.stack([old_N, advantages_N, weights_N]).astype(np.float32)
+        return torch.from_numpy(known_3N).to(self.shared.device)
 
     def _batches(self, samples: Sequence[Sample]) -> Iterator[MicroBatch]:
         shared = self.shared
