@@ -1,15 +1,14 @@
 """The loop: rollout, group, normalize, update, again. A generator, so that a notebook can draw, stop and resume.
 
-Leaves out: what each cell does, and how a run is kept (`run`).
+Leaves out: what each cell does, how a run is kept (`run`), and the command line (`__main__`).
 """
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from math import cos, pi
 from pathlib import Path
 from typing import Any
 
@@ -23,65 +22,10 @@ from mas_lab.recipes import Recipe, find, to_data
 from mas_lab.rollout import rollout
 from mas_lab.run import Recorder, RunError, run_folder
 from mas_lab.team import Team
+from mas_lab.train.settings import Settings
 from mas_lab.update import AGGREGATES, Watch, update
 
-SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": lambda done: 1.0,
-    "linear": lambda done: max(0.0, 1.0 - done),
-    "cosine": lambda done: 0.5 * (1.0 + cos(pi * min(1.0, done))),
-}
 LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a training step is made of, beside the recipe. Recorded with a run; a resumed run must ask for the same,
-    but for `save_every`, `workers` and `check`, which do not change its results."""
-
-    tasks: int = 32
-    """Tasks per step, drawn afresh by (seed, step)."""
-    split: str = "train"
-    epochs: int = 1
-    """Passes over the batch."""
-    minibatches: int = 1
-    """Optimizer steps per pass."""
-    max_norm: float | None = 1.0
-    """Gradient clipping, per policy."""
-    nonfinite: str = "raise"
-    """"raise", or "skip" the optimizer step and record it."""
-    schedule: str = "constant"
-    """Of the learning rate: constant, linear, cosine; the last two fall to 0 at `horizon`."""
-    horizon: int | None = None
-    """Steps until the schedule ends. Not `steps`, which may grow when a run is resumed."""
-    max_turns: int | None = None
-    workers: int | None = None
-    """Threads for `env.step`."""
-    save_every: int = 10
-    """Steps between checkpoints; one more is made wherever the training stops."""
-    check: bool = True
-    """Play a few tasks through `check_env` first."""
-
-    def __post_init__(self):
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"train: schedule={self.schedule!r}; known are {', '.join(SCHEDULES)}")
-        if self.schedule != "constant" and self.horizon is None:
-            raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
-        if self.nonfinite not in ("raise", "skip"):
-            raise ValueError(f"train: nonfinite={self.nonfinite!r}; known are raise, skip")
-        for name in ("tasks", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"train: {name}={getattr(self, name)} must be 1 or more")
-
-    def lr_scale(self, step: int) -> float:
-        return SCHEDULES[self.schedule](step / self.horizon if self.horizon else 0.0)
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "Settings":
-        known = [f.name for f in fields(cls)]
-        unknown = [name for name in options if name not in known]
-        if unknown:
-            raise TypeError(f"train: unknown setting {unknown[0]!r}; known are {', '.join(known)}")
-        return cls(**options)
 
 
 @dataclass(frozen=True)
