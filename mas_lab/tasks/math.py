@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from mas_lab.env import EnvError, Message, Step, Task
 from mas_lab.tasks.grading import last_boxed, same_answer
-from mas_lab.tasks.rows import Row, check_split, content_id, draw, sample_rows
+from mas_lab.tasks.rows import Row, check_split, content_id, draw, generated, sample_rows
 
 CHAIN = 5
 """Digits in a pocket problem."""
@@ -179,7 +179,7 @@ class Math:
             rng = random.Random(f"math {self.digits} {split} {seed}")
             pairs = [(text, str(value(text))) for text in draw(self._chains(rng), n, split, "math")]
         elif (self.data or "reasoning_gym:").startswith("reasoning_gym:"):
-            pairs = _generated((self.data or "").partition(":")[2] or "gsm_symbolic", n, split, seed)
+            pairs = generated((self.data or "").partition(":")[2] or "gsm_symbolic", n, split, seed, env="math")
         else:
             rows = sample_rows(self.data, n, split, seed, key=lambda row: problem_and_answer(row)[0], env="math")
             pairs = [problem_and_answer(row) for row in rows]
@@ -306,20 +306,3 @@ def _is_digit(word: str) -> bool:
 @lru_cache(maxsize=8192)
 def _right(answer: str | None, gold: str) -> bool:
     return answer is not None and same_answer(answer, gold)
-
-
-def _generated(task: str, n: int, split: str, seed: int) -> list[tuple[str, str]]:
-    """`n` distinct problems of a `reasoning_gym` task that belong to `split`."""
-    try:
-        import reasoning_gym
-    except ImportError:
-        raise EnvError("math: generated word problems need reasoning-gym: pip install reasoning-gym") from None
-    number = random.Random(f"math {task} {split} {seed}").randrange(2**31)
-    golds: dict[str, str] = {}
-
-    def questions() -> Iterator[str]:
-        for entry in reasoning_gym.create_dataset(task, seed=number, size=1000 + 100 * n):
-            golds[entry["question"]] = str(entry["answer"])
-            yield entry["question"]
-
-    return [(text, golds[text]) for text in draw(questions(), n, split, "math")]

@@ -8,16 +8,14 @@ mazes from a file (they are drawn, solved and split by their walls, so that no l
 
 import random
 import re
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks.maze import MOVES, Cell, Maze, cell_of, distances, walk, word
 from mas_lab.tasks.rows import check_split, content_id, split_of
 
-MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
 LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
 SIZES = {"pocket": 5, "full": 10}
 LARGEST_POCKET = 6
@@ -43,27 +41,6 @@ ANSWER = "Think, then end with up to {limit} moves in one tag, for example <move
 NAMED_CELL = re.compile(r"[a-f][1-6]")
 """A move of the pocket sizes: the word of the cell it leads to."""
 
-Cell = tuple[int, int]
-"""(column, row) from 0 at the top left."""
-
-
-@dataclass(frozen=True)
-class Maze:
-    size: int
-    walls: frozenset[Cell]
-    start: Cell
-    goal: Cell
-
-    def after(self, at: Cell, move: str) -> Cell:
-        """The cell that `move`, a letter of `MOVES` or the name of a cell, leads to; `at` itself when it is blocked."""
-        column, row = (at[0] + MOVES[move][0], at[1] + MOVES[move][1]) if move in MOVES else cell_of(move)
-        beside = abs(column - at[0]) + abs(row - at[1]) == 1
-        free = beside and self.inside((column, row)) and (column, row) not in self.walls
-        return (column, row) if free else at
-
-    def inside(self, cell: Cell) -> bool:
-        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
-
 
 @dataclass(frozen=True)
 class State:
@@ -75,39 +52,6 @@ class State:
     turn: int = 0
     moved: int = 0
     done: bool = False
-
-
-@lru_cache(maxsize=8192)
-def distances(maze: Maze) -> Mapping[Cell, int]:
-    """Moves from every cell that reaches the goal to the goal (breadth first)."""
-    away, queue = {maze.goal: 0}, deque([maze.goal])
-    while queue:
-        at = queue.popleft()
-        for move in MOVES:
-            if (cell := maze.after(at, move)) not in away:
-                away[cell] = away[at] + 1
-                queue.append(cell)
-    return away
-
-
-def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
-    """The cells visited, `at` first; ends at the goal or before the first blocked move."""
-    path = [at]
-    for move in moves:
-        cell = maze.after(path[-1], move)
-        if path[-1] in (maze.goal, cell):
-            break
-        path.append(cell)
-    return path
-
-
-def word(cell: Cell) -> str:
-    """(0, 2) as `a3`."""
-    return f"{'abcdefghijklmnopqrstuvwxyz'[cell[0]]}{cell[1] + 1}"
-
-
-def cell_of(name: str) -> Cell:
-    return ord(name[0]) - ord("a"), int(name[1:]) - 1
 
 
 @dataclass(frozen=True)

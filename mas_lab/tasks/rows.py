@@ -1,4 +1,4 @@
-"""Rows of text for the full-size tasks: a JSONL file, or anything `datasets.load_dataset` can open, in three splits.
+"""Texts of the full-size tasks: a JSONL file, anything `datasets.load_dataset` opens, or a generator; in three splits.
 
 Splits are disjoint by content, not by row number: the same problem never stands in `train` and `test`, even where a
 data set holds it twice. Leaves out: what the columns mean (each task says which it reads).
@@ -57,6 +57,23 @@ def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], s
     if n > len(rows):
         raise EnvError(f"{env}: {data} holds {len(rows)} rows of split {split!r}, asked for {n}")
     return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))[:n]
+
+
+def generated(task: str, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
+    """`n` distinct problems of a `reasoning_gym` task that belong to `split`, each with its answer."""
+    try:
+        import reasoning_gym
+    except ImportError:
+        raise EnvError(f"{env}: generated word problems need reasoning-gym: pip install reasoning-gym") from None
+    number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
+    answers: dict[str, str] = {}
+
+    def questions() -> Iterator[str]:
+        for entry in reasoning_gym.create_dataset(task, seed=number, size=1000 + 100 * n):
+            answers[entry["question"]] = str(entry["answer"])
+            yield entry["question"]
+
+    return [(text, answers[text]) for text in draw(questions(), n, split, env)]
 
 
 def _by_split(rows: Sequence[tuple[str | None, Row]], key: Callable[[Row], str]) -> dict[str, list[Row]]:

@@ -1,0 +1,62 @@
+"""A grid with walls: where a move leads, the ways to the goal, and cells by name. Leaves out: who moves, and why."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
+
+Cell = tuple[int, int]
+"""(column, row) from 0 at the top left."""
+
+
+@dataclass(frozen=True)
+class Maze:
+    size: int
+    walls: frozenset[Cell]
+    start: Cell
+    goal: Cell
+
+    def after(self, at: Cell, move: str) -> Cell:
+        """The cell that `move`, a letter of `MOVES` or the name of a cell, leads to; `at` itself when it is blocked."""
+        column, row = (at[0] + MOVES[move][0], at[1] + MOVES[move][1]) if move in MOVES else cell_of(move)
+        beside = abs(column - at[0]) + abs(row - at[1]) == 1
+        free = beside and self.inside((column, row)) and (column, row) not in self.walls
+        return (column, row) if free else at
+
+    def inside(self, cell: Cell) -> bool:
+        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
+
+
+@lru_cache(maxsize=8192)
+def distances(maze: Maze) -> Mapping[Cell, int]:
+    """Moves from every cell that reaches the goal to the goal (breadth first)."""
+    away, queue = {maze.goal: 0}, deque([maze.goal])
+    while queue:
+        at = queue.popleft()
+        for move in MOVES:
+            if (cell := maze.after(at, move)) not in away:
+                away[cell] = away[at] + 1
+                queue.append(cell)
+    return away
+
+
+def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
+    """The cells visited, `at` first; ends at the goal or before the first blocked move."""
+    path = [at]
+    for move in moves:
+        cell = maze.after(path[-1], move)
+        if path[-1] in (maze.goal, cell):
+            break
+        path.append(cell)
+    return path
+
+
+def word(cell: Cell) -> str:
+    """(0, 2) as `a3`."""
+    return f"{'abcdefghijklmnopqrstuvwxyz'[cell[0]]}{cell[1] + 1}"
+
+
+def cell_of(name: str) -> Cell:
+    return ord(name[0]) - ord("a"), int(name[1:]) - 1
