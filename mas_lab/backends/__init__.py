@@ -4,6 +4,7 @@
 Heavy libraries are imported when a policy is made, not before. Leaves out: who plays which role (`mas_lab.team`).
 """
 
+import json
 from pathlib import Path
 
 from mas_lab.backends.threads import probe_threads, set_threads
@@ -48,9 +49,16 @@ def restore_policy(directory: str | Path) -> Policy:
 
 def restore_policies(directories: dict[str, str | Path]) -> dict[str, Policy]:
     """Several saved policies by name; adapters that shared a base share it again."""
+    if any(_backend_in(directory) == "unsloth" for directory in directories.values()):
+        _model_of("unsloth")  # before transformers, which the next line imports
     from mas_lab.backends import torch_base
 
     return torch_base.restore(directories, _model_of)
+
+
+def _backend_in(directory: str | Path) -> str | None:
+    path = Path(directory) / "policy.json"
+    return json.loads(path.read_text())["backend"] if path.is_file() else None
 
 
 def _model_of(backend: str):
@@ -59,6 +67,13 @@ def _model_of(backend: str):
         from mas_lab.backends.torch_model import TorchModel
 
         return TorchModel
+    if backend == "unsloth":
+        from mas_lab.backends.unsloth_import import import_unsloth
+
+        import_unsloth()  # before transformers, which the next line imports
+        from mas_lab.backends.unsloth import UnslothModel
+
+        return UnslothModel
     if backend in BACKENDS:
-        raise PolicyError(f"back end {backend!r} is not in this build of mas_lab; it has: torch")
+        raise PolicyError(f"back end {backend!r} is not in this build of mas_lab; it has: torch, unsloth")
     raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")

@@ -127,8 +127,12 @@ class RowDecoder:
         for i, prompt in enumerate(self.prompts):
             ids_GL[i, longest - len(prompt) :] = prompt
             self.mask_ML[i, longest - len(prompt) :] = 1
-        self.cache = DynamicCache(config=self.net.config)
+        self.cache = self.new_cache()
         return self._forward(ids_GL, np.maximum(self.mask_ML.cumsum(1) - 1, 0))
+
+    def new_cache(self):
+        """What the model keeps of the tokens so far; rows are picked from it when the batch changes."""
+        return DynamicCache(config=self.net.config)
 
     def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
         """Logits (M, V) after nodes `ids_M`, children of the last call's nodes `parent_M`, which are in order."""
@@ -141,9 +145,10 @@ class RowDecoder:
     def _forward(self, ids_ML: np.ndarray, at_ML: np.ndarray) -> torch.Tensor:
         if self.slices is not None:
             self.slices.assign(self.adapters_M, np.ones(len(ids_ML), int))
-        ids, mask, at = (
-            torch.from_numpy(np.ascontiguousarray(x)).to(self.device) for x in (ids_ML, self.mask_ML, at_ML)
-        )
+        ids, mask, at = self._put(ids_ML, self.mask_ML, at_ML)
         answer = self.net(input_ids=ids, attention_mask=mask, position_ids=at, past_key_values=self.cache,
                           use_cache=True, logits_to_keep=1)  # fmt: skip
         return answer.logits[:, -1]
+
+    def _put(self, *arrays: np.ndarray) -> list[torch.Tensor]:
+        return [torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for array in arrays]

@@ -9,7 +9,7 @@ Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V voca
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -74,6 +74,17 @@ class TorchEngine:
         pending, self._pending = self._pending, []
         return self._answer(pending)
 
+    def cancel(self, tickets: Iterable[int]) -> None:
+        """Forgets requests that nobody waits for any more."""
+        gone = set(tickets)
+        self._pending = [entry for entry in self._pending if entry[0] not in gone]
+
+    def publish(self, policy) -> None:
+        """Nothing to do: it samples from the very weights that are trained."""
+
+    def rest(self) -> None:
+        """Nothing to do: it holds no memory of its own."""
+
     def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
         """Answers these requests now, in order; what others have queued stays queued."""
         for request in requests:
@@ -116,14 +127,9 @@ class TorchEngine:
 
     @torch.inference_mode()
     def _complete(self, chunk: Chunk) -> list[Completion]:
-        model, slices = self.model, None
         with contextlib.ExitStack() as stack:
-            stack.enter_context(model.computing())
-            if model.peft is not None:
-                slices = Slices(axis=1 if model.by_tree else 0)
-                stack.enter_context(mixing(model.net, slices))
-            make = TreeDecoder if model.by_tree else RowDecoder
-            decoder = make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
+            stack.enter_context(self.model.computing())
+            decoder = self._decoder(chunk, stack)
             ids_RT, logprobs_RT, lengths_R, ended_R = self._decode(decoder, chunk)
         completions = []
         for row, length in enumerate(lengths_R):
@@ -131,6 +137,15 @@ class TorchEngine:
             finish = "eos" if ended_R[row] else "length"
             completions.append(Completion(ids, tuple(logprobs_RT[row, :length].tolist()), self._text(ids), finish))
         return completions
+
+    def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> TreeDecoder | RowDecoder:
+        """What computes this chunk's logits; each adapter speaks for its own rows until `stack` is left."""
+        model, slices = self.model, None
+        if model.peft is not None:
+            slices = Slices(axis=1 if model.by_tree else 0)
+            stack.enter_context(mixing(model.net, slices))
+        make = TreeDecoder if model.by_tree else RowDecoder
+        return make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
 
     def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):
         """Draws token after token; returns ids and log-probabilities (R, T), lengths (R,), and which ended (R,)."""

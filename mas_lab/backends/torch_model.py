@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -26,6 +26,9 @@ from mas_lab.policy import PolicyError
 @dataclass(frozen=True)
 class Options:
     """How a torch policy computes. None of these changes what is learned, up to float noise."""
+
+    of_the_machine: ClassVar[tuple[str, ...]] = ("device",)
+    """Options that a resumed run may change."""
 
     device: str | None = None
     """`None`: CUDA where a trial product works there, else the CPU."""
@@ -211,6 +214,9 @@ class TorchModel:
         """The precision of the products: weights that are trained in full stay in float32 beneath it."""
         lowered = self.dtype != torch.float32 and self.net.dtype == torch.float32
         return torch.autocast(self.device.type, self.dtype, enabled=lowered)
+
+    def refuse_slopes(self, policy: str) -> None:
+        """Raises PolicyError, which names the policy, where the kernels have no forward-mode derivative."""
 
     @contextmanager
     def reference(self) -> Iterator[Any]:

@@ -23,7 +23,7 @@ class TorchPolicy:
     """Weights that speak and learn. `adapter` names a LoRA adapter of the model; `None` trains all weights."""
 
     def __init__(self, shared: TorchModel, lr: float, adapter: str | None = None):
-        self.shared, self.lr, self.adapter = shared, lr, adapter
+        self.shared, self.lr, self.adapter, self.version = shared, lr, adapter, 0
         self.name = adapter or Path(shared.source.name).name
         self.made_with: dict[str, int] | None = None
         """For an adapter: how its base was made, and its index there."""
@@ -74,6 +74,7 @@ class TorchPolicy:
         if not samples:
             empty = torch.zeros(0)
             return Tokens(empty, empty, empty, empty if loss.needs_reference else None)
+        self.engine.rest()
         known_3N = self._known(samples)
         found_4N = torch.zeros(4, known_3N.shape[1], device=self.shared.device)
         self._activate()
@@ -133,7 +134,9 @@ class TorchPolicy:
 
         With the policy's gradient G as direction, token t gets <grad of its loss, G>; they add up to |G|^2. One
         forward-mode derivative (Baydin et al. 2018, arXiv 1502.05767), about the cost of one forward and backward.
+        Raises PolicyError where the back end's kernels have none.
         """
+        self.shared.refuse_slopes(self.name)
         known_3N = self._known(samples)
         slopes_N = torch.zeros(known_3N.shape[1], device=self.shared.device)
         self._activate()
@@ -188,11 +191,13 @@ class TorchPolicy:
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * lr_scale
         self.optimizer.step()
+        self.version += 1
         self.optimizer.zero_grad(set_to_none=True)
         return before, before * shrink
 
     def publish(self) -> None:
-        """Nothing to do: the engine samples from the very weights that are trained."""
+        """Has the engine sample from these weights from now on; at no cost where they have not changed."""
+        self.engine.publish(self)
 
     def _require_gradients(self) -> None:
         lost = [name for name, parameter in self.parameters.items() if parameter.grad is None]
@@ -215,3 +220,4 @@ class TorchPolicy:
     def load(self, directory: Path) -> None:
         """Weights and AdamW's state from `save`, bit for bit. The policy must be of the same make."""
         torch_state.load(self, Path(directory))
+        self.version += 1
