@@ -4,6 +4,7 @@ Leaves out: optimizers and gradients (`torch_policy`), sampling (`torch_engine`)
 """
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -122,11 +123,13 @@ def quiet() -> Iterator[None]:
 
 
 def pick_device() -> str:
-    """ "cuda" only where a product really works (an old card may be visible and fail at the first operation)."""
+    """CUDA only where a product really works (an old card may be visible and fail at the first operation). Where a
+    launcher started several processes, each has a device of its own."""
     if torch.cuda.is_available():
+        device = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
         try:
-            torch.ones(8, 8, device="cuda").mm(torch.ones(8, 8, device="cuda")).sum().item()
-            return "cuda"
+            torch.ones(8, 8, device=device).mm(torch.ones(8, 8, device=device)).sum().item()
+            return device
         except RuntimeError:
             return "cpu"
     return "cpu"

@@ -3,7 +3,9 @@
 Leaves out: the loss (the caller's), the sampler (`torch_engine`), log-probabilities (`packing`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from mas_lab.backends import torch_state
-from mas_lab.backends.packing import MicroBatch, micro_batches, plant, token_logprobs
+from mas_lab.backends.packing import MicroBatch, Tree, micro_batches, plant, token_logprobs
 from mas_lab.backends.torch_model import TorchModel
 from mas_lab.env import Message
 from mas_lab.losses import Loss
@@ -27,6 +29,8 @@ class TorchPolicy:
         self.name = adapter or Path(shared.source.name).name
         self.made_with: dict[str, int] | None = None
         """For an adapter: how its base was made, and its index there."""
+        self.ranks: Any = None
+        """Where several processes train this policy: the share of this one (`mas_lab.backends.ranks.Share`)."""
         infix = f".{adapter}." if adapter else ""
         self.parameters = {name: p for name, p in shared.net.named_parameters() if infix in name}
         if not self.parameters:
@@ -76,24 +80,46 @@ class TorchPolicy:
             return Tokens(empty, empty, empty, empty if loss.needs_reference else None)
         self.engine.rest()
         known_3N = self._known(samples)
+        unit = self._unit(known_3N[2])
+        known_3N[2] /= unit
+        self._scale_gradients(1 / unit)
         found_4N = torch.zeros(4, known_3N.shape[1], device=self.shared.device)
         self._activate()
-        for batch in self._batches(samples):
-            token_N = torch.from_numpy(batch.token_N).to(self.shared.device)
-            found_4N[:, token_N] = self._accumulate(batch, known_3N[:, token_N], loss)
+        if self.ranks is None:
+            for batch in self._batches(samples):
+                self.one_pass(batch, known_3N, found_4N, loss)
+        else:
+            self.ranks.passes(self, samples, known_3N, found_4N, loss)
+        self._scale_gradients(unit)
         self._require_gradients()
         reference_N = found_4N[3] if loss.needs_reference else None
         return Tokens(found_4N[0], found_4N[1], found_4N[2], reference_N)
 
-    def _accumulate(self, batch: MicroBatch, known_3N, loss: Loss) -> torch.Tensor:
-        old_N, advantages_N, weights_N = known_3N
+    def one_pass(self, batch: MicroBatch, known_3N, found_4N, loss: Loss, forward: Callable | None = None) -> None:
+        """Forward and backward of one micro-batch; `found_4N` gets what its tokens came to."""
+        token_N = torch.from_numpy(batch.token_N).to(self.shared.device)
+        old_N, advantages_N, weights_N = known_3N[:, token_N]
+        forward = forward or partial(token_logprobs, self.shared.net)
         with self.shared.computing():
-            logprobs_N, entropy_N = token_logprobs(self.shared.net, batch, loss.needs_entropy)
+            logprobs_N, entropy_N = forward(batch, loss.needs_entropy)
         reference_N = self._reference_logprobs(batch) if loss.needs_reference else None
         losses_N = loss(logprobs_N, old_N, advantages_N, entropy_N, reference_N)
         (losses_N * weights_N).sum().backward()
         rest = torch.zeros_like(old_N) if reference_N is None else reference_N
-        return torch.stack([logprobs_N.detach(), entropy_N.detach(), losses_N.detach(), rest])
+        found_4N[:, token_N] = torch.stack([logprobs_N.detach(), entropy_N.detach(), losses_N.detach(), rest])
+
+    def _unit(self, weights_N: torch.Tensor) -> float:
+        """The gradient is computed in units of this: 1, but in float16 a power of two near the largest weight.
+
+        A mean over ten thousand tokens weighs each by 1e-4, and gradients so small vanish in float16 (a T4).
+        """
+        largest = weights_N.abs().max().item()
+        return 2.0 ** (round(log2(largest)) + 4) if self.shared.dtype == torch.float16 and largest else 1.0
+
+    def _scale_gradients(self, factor: float) -> None:
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        if factor != 1.0 and gradients:
+            torch._foreach_mul_(gradients, factor)
 
     def _known(self, samples: Sequence[Sample]) -> torch.Tensor:
         """(3, N) per token: log-probability when sampled, advantage, weight."""
@@ -110,12 +136,19 @@ class TorchPolicy:
         known_3N = np.stack([old_N, advantages_N, weights_N]).astype(np.float32)
         return torch.from_numpy(known_3N).to(self.shared.device)
 
-    def _batches(self, samples: Sequence[Sample]) -> Iterator[MicroBatch]:
-        shared = self.shared
-        packing = shared.options.packing if shared.by_tree else "padded"
+    def plant(self, samples: Sequence[Sample]) -> list[Tree]:
+        """The samples packed as this model takes them."""
+        packing = self.shared.options.packing if self.shared.by_tree else "padded"
+        return plant(samples, packing, self.shared.cost)
+
+    def batches(self, parts: Iterable[list[Tree]], samples: Sequence[Sample]) -> Iterator[MicroBatch]:
+        """Trees of `samples` as tensors, part by part."""
         ids_N = np.concatenate([np.asarray(sample.completion_ids, np.int64) for sample in samples])
-        for trees in micro_batches(plant(samples, packing, shared.cost), shared.options.train_tokens):
-            yield MicroBatch(trees, ids_N, shared.device, shared.by_tree)
+        for trees in parts:
+            yield MicroBatch(trees, ids_N, self.shared.device, self.shared.by_tree)
+
+    def _batches(self, samples: Sequence[Sample]) -> Iterator[MicroBatch]:
+        return self.batches(micro_batches(self.plant(samples), self.shared.options.train_tokens), samples)
 
     @torch.no_grad()
     def _reference_logprobs(self, batch: MicroBatch) -> torch.Tensor:

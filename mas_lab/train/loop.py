@@ -3,10 +3,11 @@
 Leaves out: what each cell does, how a run is kept (`run`), and the command line (`__main__`).
 """
 
+import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +20,7 @@ from mas_lab.check import check_env
 from mas_lab.env import Env, spec
 from mas_lab.normalization import refuse_lone_groups
 from mas_lab.recipes import Recipe, find, to_data
-from mas_lab.rollout import rollout
+from mas_lab.rollout import RolloutError, rollout
 from mas_lab.run import Recorder, RunError, run_folder
 from mas_lab.team import Team
 from mas_lab.train.settings import Settings
@@ -88,6 +89,10 @@ def train(
     `run`: a folder (a bare name goes under `runs_dir()`) that keeps the run; on an existing run it goes on where that
     stopped, with the team passed in set to the saved one, or says why it cannot. `steps` is the total: resuming a
     3-step run with steps=6 makes three more. Close the generator, or break out of the loop, at any time.
+
+    Under `accelerate launch` all ranks call this alike, and learn as one; only rank 0 plays, keeps the run and yields
+    reports, so that what the loop's body does is done once. `watch` is called on every rank. A run may go on with
+    another number of ranks: the results then agree up to float noise.
     """
     recipe, chosen = find(recipe), Settings.of(settings)
     if recipe.aggregate not in AGGREGATES:
@@ -102,32 +107,64 @@ def train(
         raise ValueError(
             f"train: agent {missing[0]!r} has no policy; the env plays {env.agents}, the team has {list(team)}"
         )
+    ranks = _ranks(team)
+    if ranks and not ranks.drives:
+        return ranks.serve(team, watch, update)
     if chosen.check:
-        check_env(env, tasks=2, split=chosen.split, seed=seed)
-    return _steps(env, team, recipe, steps, seed, _recorder(run), watch, chosen)
+        with ranks.telling() if ranks else nullcontext():
+            check_env(env, tasks=2, split=chosen.split, seed=seed)
+    loop = _steps(env, team, recipe, steps, seed, _recorder(run), watch, chosen, ranks)
+    return _driven(loop, ranks) if ranks else loop
+
+
+def _ranks(team: Team):
+    """The processes that a launcher started; `None` in a process of its own, which never imports what joins them."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return None
+    from mas_lab.backends.ranks import Ranks
+
+    return Ranks.of(team)
+
+
+def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
+    with ranks.driving():
+        yield from loop
 
 
 def _steps(
-    env: Env, team: Team, recipe: Recipe, steps: int, seed: int, recorder: Recorder | None, watch, chosen: Settings
+    env: Env,
+    team: Team,
+    recipe: Recipe,
+    steps: int,
+    seed: int,
+    recorder: Recorder | None,
+    watch,
+    chosen: Settings,
+    ranks=None,
 ) -> Iterator[Report]:
     done = recorder.begin(describe(env, recipe, seed, chosen), team, watch) if recorder else 0
+    if ranks:
+        ranks.assemble(team, watch)
     try:
         for step in range(done, steps):
             if recorder and recorder.is_superseded():
                 raise RunError(f"{recorder.folder}: a later train() went on with this run; use that one")
-            report = _step(env, team, recipe, step, seed, watch, chosen)
+            report = _step(env, team, recipe, step, seed, watch, chosen, ranks)
             done = step + 1
             if recorder:
                 recorder.tables(step, report.turns, report.stats)
                 if done % chosen.save_every == 0 or done == steps:
                     recorder.save(done, team, watch)
             yield report
-    except GeneratorExit:
+    except (GeneratorExit, RolloutError) as ended:
+        # While a team plays nothing is learned: its weights are still those after `done` steps.
         if recorder and not recorder.is_superseded():
             recorder.save(done, team, watch)
+        if isinstance(ended, RolloutError):
+            raise
 
 
-def _step(env: Env, team: Team, recipe: Recipe, step: int, seed: int, watch, chosen: Settings) -> Report:
+def _step(env: Env, team: Team, recipe: Recipe, step: int, seed: int, watch, chosen: Settings, ranks=None) -> Report:
     profile: dict[str, float] = {}
     with _timed(profile, "rollout"):
         tasks = env.tasks(chosen.tasks, chosen.split, seed=step_seed(seed, step))
@@ -137,20 +174,18 @@ def _step(env: Env, team: Team, recipe: Recipe, step: int, seed: int, watch, cho
     with _timed(profile, "advantages"):
         turns = recipe.advantages(turns)
         refuse_lone_groups(turns, "train")
-    with _timed(profile, "update"):
-        stats = update(
-            team,
-            turns,
-            loss=recipe.loss,
-            aggregate=recipe.aggregate,
-            epochs=chosen.epochs,
-            minibatches=chosen.minibatches,
-            max_norm=chosen.max_norm,
-            lr_scale=chosen.lr_scale(step),
-            nonfinite=chosen.nonfinite,
-            watch=watch,
-            seed=step_seed(seed, step),
-        )
+    options = {
+        "loss": recipe.loss,
+        "aggregate": recipe.aggregate,
+        "epochs": chosen.epochs,
+        "minibatches": chosen.minibatches,
+        "max_norm": chosen.max_norm,
+        "lr_scale": chosen.lr_scale(step),
+        "nonfinite": chosen.nonfinite,
+        "seed": step_seed(seed, step),
+    }
+    with _timed(profile, "update"), ranks.updating(turns, options) if ranks else nullcontext():
+        stats = update(team, turns, watch=watch, **options)
     stats.insert(0, "step", step)
     flat = bool((turns["advantage"] == 0).all())
     notes = ("all groups are flat: every advantage is 0, nothing was learned",) if flat else ()
