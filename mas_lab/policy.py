@@ -31,6 +31,18 @@ class Request:
     seed: int
 
 
+def check_fit(policy: "Policy", request: Request) -> None:
+    """Raises PolicyError, which names the policy, where a request cannot be answered within the context."""
+    prompt, more = len(request.prompt_ids), request.max_tokens
+    if prompt == 0 or more < 1:
+        raise PolicyError(f"policy {policy.name!r}: {prompt} prompt tokens and max_tokens {more}; both must be ≥ 1")
+    if prompt + more > policy.context:
+        raise PolicyError(
+            f"policy {policy.name!r}: {prompt} prompt tokens + max_tokens {more} = {prompt + more} exceed the "
+            f"context of {policy.context} tokens; shorten the observation or lower max_tokens"
+        )
+
+
 @dataclass(frozen=True)
 class Completion:
     """What was sampled: `ids` with their `logprobs` under the distribution they were drawn from (temperature
@@ -68,23 +80,31 @@ class Tokens:
 class Engine(Protocol):
     """Batches the requests of every policy it serves. `submit` queues, `ready` returns what has been answered.
 
-    An engine that does not stream (`streams = False`) answers everything pending at the first `ready`.
+    An engine that does not stream (`streams = False`) answers everything pending at the first `ready`. One that streams
+    gives what is finished after a moment's work, perhaps nothing, so that one engine never waits for another.
+    `cancel` forgets what was asked; `publish` makes it sample from the policy's present weights; `rest` tells it that
+    training begins, so that it may hand back memory until it is needed again.
     """
 
     streams: bool
 
     def submit(self, policy: "Policy", requests: Sequence[Request]) -> list[int]: ...
     def ready(self) -> list[tuple[int, Completion]]: ...
+    def cancel(self, tickets: Iterable[int]) -> None: ...
+    def publish(self, policy: "Policy") -> None: ...
+    def rest(self) -> None: ...
 
 
 class Policy(Protocol):
-    """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens."""
+    """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens; `version` rises
+    whenever the weights change."""
 
     name: str
     model: Any
     tokenizer: Any
     engine: Engine
     context: int
+    version: int
     lr: float
 
     def encode(self, messages: Sequence[Message]) -> list[int]: ...

@@ -21,7 +21,7 @@ import pandas as pd
 
 from mas_lab.env import Env, EnvError, Step, Task
 from mas_lab.plans import Act, Game, Node, Plan, Said, Say, Score, episodes
-from mas_lab.policy import Completion, PolicyError, Request
+from mas_lab.policy import Completion, Engine, PolicyError, Request
 from mas_lab.progress import progress_bar
 from mas_lab.table import ROLLOUT, TableError, place
 from mas_lab.team import Team
@@ -117,15 +117,22 @@ class _Driver:
 
     def play(self, plans: Sequence[tuple[Game, Generator]]) -> None:
         self.ready.extend(_Play(game, generator) for game, generator in plans)
+        try:
+            self._play()
+        finally:  # where something broke, nobody waits for what is still being said
+            for engine in self.engines if self.speaking else ():
+                engine.cancel([ticket for key, ticket in self.speaking if key == id(engine)])
+
+    def _play(self) -> None:
+        streams = all(engine.streams for engine in self.engines)
         while self.ready or self.speaking or self.acting or self.scoring:
             asked: dict[int, list[tuple[_Play, int, Say]]] = {}
             while self.ready:
                 self._advance(self.ready.popleft(), asked)
             for says in asked.values():
                 self._submit(says)
-            streams = self.speaking and all(engine.streams for engine in self.engines)
             if self.acting:
-                self._collect_steps(wait_for_all=not streams)
+                self._collect_steps(in_waves=not streams)
             if self.scoring and not self.ready:
                 self._score()
             if self.speaking and (streams or not self.ready):
@@ -168,8 +175,12 @@ class _Driver:
         else:
             self.acting[self.pool.submit(self.env.step, act.at.state, actions)] = (play, slot, act)
 
-    def _collect_steps(self, wait_for_all: bool) -> None:
-        done, _ = wait(self.acting) if wait_for_all else wait(self.acting, return_when=FIRST_COMPLETED)
+    def _collect_steps(self, in_waves: bool) -> None:
+        """All steps, for engines that answer in waves; else those that are done, waiting only if nobody speaks."""
+        if in_waves:
+            done, _ = wait(self.acting)
+        else:
+            done, _ = wait(self.acting, timeout=0 if self.speaking else None, return_when=FIRST_COMPLETED)
         for future in [future for future in self.acting if future in done]:
             play, slot, act = self.acting.pop(future)
             self._answer(play, slot, _checked(self.env, play.game.task, act, future.result))
@@ -214,9 +225,19 @@ class _Driver:
 
     def _collect_completions(self) -> None:
         for engine in self.engines:
-            for ticket, completion in engine.ready():
+            try:
+                answers = engine.ready()
+            except PolicyError as error:
+                raise RolloutError(f"rollout: {self._waiting(engine, error)}: {error}") from error
+            for ticket, completion in answers:
                 play, slot, say, columns = self.speaking.pop((id(engine), ticket))
                 self._answer(play, slot, _said(say, columns, completion))
+
+    def _waiting(self, engine: Engine, error: PolicyError) -> str:
+        """Whose answer failed: the one with the error's `ticket`, or the first that waits for this engine."""
+        waiting = {ticket: entry for (key, ticket), entry in self.speaking.items() if key == id(engine)}
+        play, _, say, _ = waiting.get(getattr(error, "ticket", None)) or next(iter(waiting.values()))
+        return _where(play.game.task, say.at, say.agent)
 
     def _prompt(self, game: Game, say: Say) -> tuple[str, tuple[int, ...]]:
         key = (say.at.name, say.agent)

@@ -93,6 +93,9 @@ class Scripted:
             self._pending.append((tickets[-1], Completion(ids, (0.0,) * len(ids), text, "length")))
         return tickets
 
+    def cancel(self, tickets):
+        self._pending = []
+
     def ready(self):
         count = 1 if self.streams else len(self._pending)
         return [self._pending.pop() for _ in range(min(count, len(self._pending)))]

@@ -74,6 +74,8 @@ def _model_of(backend: str):
         from mas_lab.backends.unsloth import UnslothModel
 
         return UnslothModel
-    if backend in BACKENDS:
-        raise PolicyError(f"back end {backend!r} is not in this build of mas_lab; it has: torch, unsloth")
+    if backend == "vllm":
+        from mas_lab.backends.vllm import VllmModel
+
+        return VllmModel
     raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")

@@ -18,7 +18,7 @@ import torch
 
 from mas_lab.backends.decoders import RowDecoder, TreeDecoder
 from mas_lab.backends.mixed_lora import Slices, mixing
-from mas_lab.policy import Completion, PolicyError, Request
+from mas_lab.policy import Completion, Request, check_fit
 
 
 @dataclass
@@ -63,7 +63,7 @@ class TorchEngine:
     def submit(self, policy, requests: Sequence[Request]) -> list[int]:
         """Queue requests; returns a ticket for each. Raises PolicyError where one does not fit the context."""
         for request in requests:
-            self._check(policy, request)
+            check_fit(policy, request)
         tickets = list(range(self._tickets, self._tickets + len(requests)))
         self._tickets += len(requests)
         self._pending += [(ticket, policy, request) for ticket, request in zip(tickets, requests, strict=True)]
@@ -88,19 +88,9 @@ class TorchEngine:
     def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
         """Answers these requests now, in order; what others have queued stays queued."""
         for request in requests:
-            self._check(policy, request)
+            check_fit(policy, request)
         answers = dict(self._answer([(i, policy, request) for i, request in enumerate(requests)]))
         return [answers[i] for i in range(len(requests))]
-
-    def _check(self, policy, request: Request) -> None:
-        prompt, more = len(request.prompt_ids), request.max_tokens
-        if prompt == 0 or more < 1:
-            raise PolicyError(f"policy {policy.name!r}: {prompt} prompt tokens and max_tokens {more}; both must be ≥ 1")
-        if prompt + more > self.model.context:
-            raise PolicyError(
-                f"policy {policy.name!r}: {prompt} prompt tokens + max_tokens {more} = {prompt + more} exceed the "
-                f"context of {self.model.context} tokens; shorten the observation or lower max_tokens"
-            )
 
     def _answer(self, pending) -> list[tuple[int, Completion]]:
         if self.model.net.training:

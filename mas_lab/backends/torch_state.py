@@ -38,11 +38,12 @@ def record(policy: "TorchPolicy") -> dict[str, Any]:
 
 
 def describe(policy: "TorchPolicy") -> dict[str, Any]:
-    """The record without what depends on the machine: where a directory lies, and the device."""
+    """The record without what depends on the machine: where a directory lies, the device, an engine's settings."""
     described = record(policy)
     if described["source"]["kind"] == "directory":
         del described["source"]["name"], described["name"]
-    del described["options"]["device"]
+    for option in policy.shared.options.of_the_machine:
+        del described["options"][option]
     return described
 
 
@@ -53,7 +54,8 @@ def read_record(directory: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def save(policy: "TorchPolicy", directory: Path) -> None:
+def save_weights(policy: "TorchPolicy", directory: Path) -> None:
+    """As plain transformers, PEFT and vLLM load them: a model with its tokenizer, or one adapter."""
     directory.mkdir(parents=True, exist_ok=True)
     shared = policy.shared
     if policy.adapter is None:
@@ -66,6 +68,10 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
         config = copy(shared.peft.peft_config[policy.adapter])
         config.target_modules = sorted(config.target_modules)  # a set, whose order would change from process to process
         config.save_pretrained(directory)
+
+
+def save(policy: "TorchPolicy", directory: Path) -> None:
+    save_weights(policy, directory)
     names = {id(parameter): name for name, parameter in policy.parameters.items()}
     state = {
         f"{names[id(parameter)]}|{key}": value
