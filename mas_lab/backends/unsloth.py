@@ -81,8 +81,8 @@ class UnslothModel(TorchModel):
             )
         if options.load_in_4bit and not any(type(module).__name__ == "Linear4bit" for module in net.modules()):
             raise PolicyError(
-                f"load_in_4bit: Unsloth read {where} without quantizing it (its output above says why; layers narrower "
-                "than 64 and CPUs without bitsandbytes cannot); leave load_in_4bit out"
+                f"load_in_4bit: Unsloth read {where} without quantizing it (its output above says why; it needs a "
+                "bitsandbytes that works here); leave load_in_4bit out"
             )
         net.get_input_embeddings().padding_idx = None  # see TorchModel.read
         lean_norms(net)

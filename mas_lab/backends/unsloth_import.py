@@ -16,31 +16,30 @@ DEVICES = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
 
 def import_unsloth():
     """The module. Raises PolicyError where it is missing or refuses this machine."""
+    late = [] if "unsloth" in sys.modules else [name for name in LATER if name in sys.modules]
     if "unsloth" not in sys.modules:
         refuse_broken_gpu()
-        late = [name for name in LATER if name in sys.modules]
-        try:
-            import unsloth
-        except ModuleNotFoundError as error:
-            if error.name != "unsloth":
-                raise _unusable(error) from error
-            raise PolicyError(
-                'back end "unsloth": Unsloth is not installed here. pip install unsloth (Linux or Windows; without an '
-                'NVIDIA GPU it must be 2026.10.9 or newer), or use backend="torch", which trains the same adapters'
-            ) from None
-        except Exception as error:  # it refuses a machine by various errors
+    try:
+        import unsloth
+    except ModuleNotFoundError as error:
+        if error.name != "unsloth":
             raise _unusable(error) from error
-        if late and unsloth.DEVICE_TYPE != "cpu":
-            warnings.warn(
-                f"Unsloth was imported after {', '.join(late)}, which it can then patch only in part: slower, and more "
-                'memory. Restart and make the backend="unsloth" policy first, or `import unsloth` in the first cell.',
-                stacklevel=2,
-            )
-    unsloth = sys.modules["unsloth"]
+        raise PolicyError(
+            'back end "unsloth": Unsloth is not installed here. pip install unsloth (Linux, Windows; without an NVIDIA '
+            'GPU it must be 2026.10.9 or newer), or use backend="torch", which trains the same adapters'
+        ) from None
+    except Exception as error:  # it refuses a machine by various errors
+        raise _unusable(error) from error
     if unsloth.DEVICE_TYPE not in DEVICES:
         raise PolicyError(
             f'back end "unsloth": Unsloth chose the device {unsloth.DEVICE_TYPE!r} here, whose models are not plain '
             'torch; use backend="torch"'
+        )
+    if late and unsloth.DEVICE_TYPE != "cpu":
+        warnings.warn(
+            f"Unsloth was imported after {', '.join(late)}, which it can then patch only in part: slower, and more "
+            'memory. Restart and make the backend="unsloth" policy first, or `import unsloth` in the first cell.',
+            stacklevel=2,
         )
     return unsloth
 
