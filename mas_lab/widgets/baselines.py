@@ -1,0 +1,140 @@
+"""Figures that set the global baseline beside the agent's own: what theory says of the gradient, and what was measured.
+
+Leaves out: the numbers themselves (`diagnostics`, `paired_watch`, `controlled`).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.table import require
+from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+GREY = "#555555"
+"""The colour of the global baseline, beside the agents' own colours."""
+RATIO = "|G|² under the global over the own baseline"
+
+
+def controlled_curves(points: pd.DataFrame) -> "Figure":
+    """Ratio of squared gradient norms over the shift of an agent's rewards, a colour per number of calls.
+
+    `points`: rows of `controlled_inflation`. Line: F_k; hollow: with the deltas; filled: measured.
+    """
+    import plotly.graph_objects as go
+
+    require(points, ["called", "shift", "F", "predicted", "measured"], "controlled_curves")
+    figure = go.Figure()
+    for shade, (called, own) in zip(PALETTE, points.groupby("called"), strict=False):
+        styles = {
+            "F": {"mode": "lines", "line": {"color": shade, "width": 2}},
+            "predicted": _dots(shade, "circle-open"),
+            "measured": _dots(shade, "circle"),
+        }
+        for column, style in styles.items():
+            name = f"called {called}×: {NAMES[column]}"
+            figure.add_scatter(x=own["shift"], y=own[column], name=name, **style)
+    _one(figure, "h")
+    figure.update_layout(**LAYOUT | {"legend": {"x": 1.02, "y": 1}})
+    figure.update_layout(xaxis_title="shift of the agent's mean reward (standard deviations of the noise)")
+    figure.update_yaxes(type="log", title_text=RATIO, tickvals=[0.2, 0.5, 1, 2, 3, 5])
+    return figure
+
+
+NAMES = {"F": "F by theory", "predicted": "F with deltas", "measured": "measured"}
+
+
+def _dots(shade: str, symbol: str) -> dict:
+    return {"mode": "markers", "marker": {"color": shade, "size": 11, "symbol": symbol, "line": {"width": 2}}}
+
+
+def _one(figure: "Figure", direction: str, **where) -> None:
+    """A quiet line where both baselines give the same."""
+    add = figure.add_hline if direction == "h" else figure.add_vline
+    add(**{"y" if direction == "h" else "x": 1}, line={"color": GREY, "width": 1, "dash": "dot"}, **where)
+
+
+def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+    """Each agent's gradient norm before clipping, under both baselines on the batch of every step of one run.
+
+    `pairs`: rows of a `PairedWatch`. A step without a point has norm 0: every group of the agent was lone or flat.
+    """
+    from plotly.subplots import make_subplots
+
+    require(pairs, ["agent", "norm_global", "norm_agent"], "paired_norms")
+    still = {agent: (pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).mean() for agent in agents}
+    titles = [f"{agent} (own baseline gives 0 in {still[agent]:.0%} of its steps)" for agent in agents]
+    figure = make_subplots(rows=len(agents), cols=1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.09)
+    step = "step" if "step" in pairs.columns else "call"
+    for place, (agent, shade) in enumerate(colors(agents).items(), start=1):
+        own = pairs[pairs["agent"] == agent]
+        for column, color, symbol in (("norm_global", GREY, "x-thin"), ("norm_agent", shade, "circle")):
+            norms = own[column].where(own[column] > 0)
+            marker = {"color": color, "symbol": symbol, "size": 6, "line": {"width": 1.5, "color": color}}
+            figure.add_scatter(x=own[step], y=norms, mode="lines+markers", line={"color": color, "width": 1},
+                               marker=marker, name=f"{agent}, {BASELINE[column]}", row=place, col=1)  # fmt: skip
+        figure.update_yaxes(type="log", title_text="norm", row=place, col=1)
+    figure.update_xaxes(title_text="training step", row=len(agents), col=1)
+    figure.update_layout(**LAYOUT | {"legend": {"orientation": "h", "y": -0.12}}, height=190 * len(agents) + 120)
+    return figure
+
+
+BASELINE = {"norm_global": "global baseline", "norm_agent": "own baseline"}
+
+
+def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+    """One dot per step (and run): an agent's norm under the global over that under its own baseline, median marked.
+
+    Steps in which the own baseline gives norm 0 have no ratio; the labels say how many there are.
+    """
+    import plotly.graph_objects as go
+
+    require(pairs, ["agent", "norm_global", "norm_agent"], "ratio_dots")
+    figure, rng = go.Figure(), np.random.default_rng(0)
+    for place, (agent, shade) in enumerate(colors(agents).items()):
+        own = pairs[pairs["agent"] == agent]
+        finite = own[own["norm_agent"] > 0]
+        ratio = finite["norm_global"] / finite["norm_agent"]
+        spread = place + rng.uniform(-0.28, 0.28, len(ratio))
+        figure.add_scatter(x=spread, y=ratio, mode="markers", marker={"color": shade, "size": 5, "opacity": 0.6},
+                           name=agent, showlegend=False)  # fmt: skip
+        figure.add_scatter(x=[place - 0.35, place + 0.35], y=[ratio.median()] * 2, mode="lines", showlegend=False,
+                           line={"color": "#000000", "width": 3}, name=f"median of {agent}")  # fmt: skip
+    _one(figure, "h")
+    without = [(pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).sum() for agent in agents]
+    labels = [f"{agent}<br>{none} steps without a ratio" for agent, none in zip(agents, without, strict=True)]
+    figure.update_layout(**LAYOUT, xaxis={"tickvals": list(range(len(agents))), "ticktext": labels})
+    figure.update_yaxes(type="log", title_text="norm: global over own baseline", tickvals=[0.5, 1, 2, 5, 10, 20, 50])
+    return figure
+
+
+def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+    """Measured ratio of squared norms over what per-row moments predict, a dot per batch and agent; log scales.
+
+    `ratios`: rows of `baseline_ratio`. Left: by the rewards alone, F / V; right: with the covariances.
+    """
+    from plotly.subplots import make_subplots
+
+    require(ratios, ["agent", "F", "V"], "theory_against_measurement")
+    shown = ratios[(ratios["V"] > 0) & (ratios["predicted"] > 0) & (ratios["measured"] > 0)]
+    columns = {"by rewards alone: F / V": shown["F"] / shown["V"], "with the covariances": shown["predicted"]}
+    figure = make_subplots(rows=1, cols=2, subplot_titles=list(columns), shared_yaxes=True, horizontal_spacing=0.06)
+    ends = [min(0.5, shown["measured"].min()), 1.2 * max(2.0, shown["measured"].max())] if len(shown) else [0.5, 2.0]
+    for column, predicted in enumerate(columns.values(), start=1):
+        figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "width": 1, "dash": "dot"},
+                           showlegend=False, hoverinfo="skip", row=1, col=column)  # fmt: skip
+        for agent, shade in colors(agents).items():
+            own = shown["agent"] == agent
+            figure.add_scatter(x=predicted[own], y=shown.loc[own, "measured"], mode="markers", name=agent,
+                               marker={"color": shade, "size": 8, "opacity": 0.8}, legendgroup=agent,
+                               showlegend=column == 1, row=1, col=column)  # fmt: skip
+    figure.update_xaxes(type="log", title_text="predicted ratio of |G|²")
+    figure.update_yaxes(type="log")
+    figure.update_yaxes(title_text="measured ratio of |G|²", col=1)
+    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, height=420)
+    figure.update_layout(legend_y=1.12)
+    return figure
