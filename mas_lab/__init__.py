@@ -2,6 +2,7 @@
 
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.check import check_env
+from mas_lab.controlled import controlled, controlled_inflation
 from mas_lab.credits import counterfactual, episode_return, mixed, return_to_go
 from mas_lab.diagnostics import attribute, baseline_ratio, inflation, norms_without, shares_by
 from mas_lab.doctor import doctor
@@ -10,6 +11,7 @@ from mas_lab.evaluate import evaluate, pass_at, summary
 from mas_lab.grouping import group
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.normalization import group_stats, normalize
+from mas_lab.paired_watch import PairedWatch
 from mas_lab.plans import episodes, joint, tree
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
@@ -32,6 +34,7 @@ __all__ = [
     "Env",
     "EnvError",
     "Loss",
+    "PairedWatch",
     "PolicyError",
     "Recipe",
     "Report",
@@ -52,6 +55,8 @@ __all__ = [
     "baseline_ratio",
     "check_env",
     "clipped",
+    "controlled",
+    "controlled_inflation",
     "counterfactual",
     "doctor",
     "episode_return",
