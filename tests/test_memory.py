@@ -1,0 +1,55 @@
+"""Memory by hand: Qwen3-0.6B has 28 layers, 16 query and 8 key heads of 128, 1024 and 3072 wide, 151,936 tokens."""
+
+import pytest
+from transformers import GPT2Config, Qwen3Config
+
+from mas_lab.memory import GIB, NF4, activations, memory, shape
+
+QWEN3_06B = Qwen3Config(
+    vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
+    num_key_value_heads=8, head_dim=128, tie_word_embeddings=True, max_position_embeddings=40960,
+)  # fmt: skip
+LINEAR = 28 * (1024 * 2048 + 2 * 1024 * 1024 + 2048 * 1024 + 3 * 1024 * 3072)
+REST = 151936 * 1024 + 28 * (2 * 1024 + 2 * 128) + 1024
+PER_RANK = 28 * (1024 + 2048 + 2 * (1024 + 1024) + 2048 + 1024 + 2 * (1024 + 3072) + 3072 + 1024)
+
+
+def test_weights_are_counted():
+    counts = shape(QWEN3_06B)
+    assert (counts.linear, counts.rest, counts.per_rank) == (LINEAR, REST, PER_RANK)
+    assert LINEAR + REST == 596_049_920
+    untied = Qwen3Config.from_dict(QWEN3_06B.to_dict() | {"tie_word_embeddings": False})
+    assert shape(untied).rest == REST + 151936 * 1024
+
+
+def test_adapters_over_a_frozen_base():
+    for bits, per_linear in ((16, 2), (4, NF4)):
+        found = memory(QWEN3_06B, bits=bits, adapters=3, rank=16, sample_tokens=10_000)
+        assert found.weights == pytest.approx(per_linear * LINEAR + 2 * REST)
+        trained = 3 * 16 * PER_RANK
+        assert (found.adapters, found.gradients, found.optimizer) == (4 * trained, 4 * trained, 8 * trained)
+        assert found.kv_cache == 10_000 * 2 * 28 * 8 * 128 * 2
+    assert 4 * LINEAR * NF4 < 0.52 * 4 * LINEAR
+
+
+def test_all_weights_are_trained_in_float32():
+    found = memory(QWEN3_06B)
+    assert (found.weights, found.gradients, found.optimizer) == tuple(n * (LINEAR + REST) for n in (4, 4, 8))
+    assert found.adapters == 0
+    assert found.gib()["total"] == pytest.approx(found.total / GIB)
+    assert found.total == sum(value * GIB for name, value in found.gib().items() if name != "total")
+
+
+def test_activations_grow_with_tokens_and_logits_are_bounded():
+    per_token = 28 * 2 * (4 * 1024 + 2 * 128 * 24 + 4 * 3072)
+    assert activations(QWEN3_06B, 100) == 100 * (per_token + 8 * 151936)
+    assert activations(QWEN3_06B, 4096) == 4096 * per_token + 8 * 2**25
+
+
+def test_what_has_no_meaning_is_refused():
+    with pytest.raises(ValueError, match="4 under adapters"):
+        memory(QWEN3_06B, bits=4)
+    with pytest.raises(ValueError, match="bits=8"):
+        memory(QWEN3_06B, bits=8, adapters=1)
+    with pytest.raises(ValueError, match="gpt2"):
+        memory(GPT2Config())
