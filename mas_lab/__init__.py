@@ -17,12 +17,14 @@ from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
 from mas_lab.rollout import RolloutError, rollout
 from mas_lab.run import RunError, export, load_run, runs_dir
+from mas_lab.scores import keep_scores
 from mas_lab.spike_rule import SpikeWatch, spike_scores, spikes
 from mas_lab.table import SCHEMA, TableError, schema
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.team import Sampling, Team
 from mas_lab.train import Report, Settings, train
 from mas_lab.update import UpdateError, update
+from mas_lab.widgets.dashboard import LiveDashboard
 from mas_lab.widgets.rewards import RewardInspector
 from mas_lab.widgets.rollouts import RolloutViewer
 from mas_lab.widgets.spikes import SpikeInspector
@@ -33,6 +35,7 @@ __all__ = [
     "SCHEMA",
     "Env",
     "EnvError",
+    "LiveDashboard",
     "Loss",
     "PairedWatch",
     "PolicyError",
@@ -67,6 +70,7 @@ __all__ = [
     "group_stats",
     "inflation",
     "joint",
+    "keep_scores",
     "load_base",
     "load_policy",
     "load_run",

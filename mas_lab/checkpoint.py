@@ -67,6 +67,16 @@ class Checkpoint:
         for number, name in enumerate(team.policies):
             team.policies[name].load(self.folder / "policies" / str(number))
 
+    def tokenizer(self, policy: str) -> Any:
+        """The fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or None."""
+        names = list(self.state["team"]["policies"])
+        path = self.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
+        if path is None or not path.is_file():
+            return None
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(path))
+
     def team(self) -> Team:
         """The team rebuilt from the folder (and, for adapters, the base model that it names)."""
         from mas_lab.backends import restore_policies

@@ -30,15 +30,18 @@ def read_table(path: Files, columns: list[str] | None = None) -> pd.DataFrame:
         raise _torn(path, error) from None
 
 
-def read_tables(paths: Sequence[Files]) -> pd.DataFrame:
-    """Parts of one table, in order, as one; joined before pandas sees them, which saves seconds on a long run."""
+def read_tables(paths: Sequence[Files], columns: list[str] | None = None) -> pd.DataFrame:
+    """Parts of one table, or some `columns` of them, in order, as one; joined before pandas sees them, which saves
+    seconds on a long run."""
     import pyarrow
     from pyarrow import parquet
 
     parts, whole = [], io.BytesIO()
     for path in paths:
         try:
-            parts.append(parquet.read_table(pyarrow.BufferReader(path.read_bytes()), use_threads=False))
+            parts.append(
+                parquet.read_table(pyarrow.BufferReader(path.read_bytes()), columns=columns, use_threads=False)
+            )
         except (OSError, ValueError) as error:
             raise _torn(path, error) from None
     parquet.write_table(pyarrow.concat_tables(parts, promote_options="permissive"), whole, compression="none")

@@ -28,6 +28,10 @@ KEEPING = ("save_every", "workers", "check")
 """Settings that a resumed run may change."""
 TABLES = ("turns", "stats")
 KEPT_CHECKPOINTS = 2
+SCORES = "scores"
+"""The folder of held-out scores beside those of `TABLES`, see `scores.keep_scores`."""
+WATCH, TOKENS = "watch.json", "tokens.json"
+"""What an exported zip holds in the place of checkpoints, for those who read it."""
 
 
 def runs_dir() -> Path:
@@ -60,17 +64,17 @@ class Run:
     @property
     def steps(self) -> int:
         """Training steps whose tables are in the folder."""
-        return len(self._parts("stats"))
+        return len(self.parts("stats"))
 
     @property
     def turns(self) -> pd.DataFrame:
         """All turns of the run, `mas_lab.table.SCHEMA`."""
-        return self._table("turns")
+        return self.read("turns")
 
     @property
     def stats(self) -> pd.DataFrame:
         """What `update` returned at each step, with the column `step`."""
-        return self._table("stats")
+        return self.read("stats")
 
     def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
         """The turns of one training step (from 0), or some `columns` of them, without reading the others."""
@@ -79,17 +83,43 @@ class Run:
             raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
         return _lists(read_table(path, columns))
 
-    def _parts(self, name: str) -> list[Files]:
+    def parts(self, name: str) -> list[Files]:
         """The files of one table, a step each, in order."""
         folder = self.folder / name
         parts = [path for path in folder.iterdir() if _is_part(path.name)] if folder.is_dir() else []
         return sorted(parts, key=lambda path: path.name)
 
-    def _table(self, name: str) -> pd.DataFrame:
-        parts = self._parts(name)
+    def read(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
+        """One table ("turns" or "stats") of all steps, or some `columns` of it, without reading the others."""
+        parts = self.parts(name)
         if not parts:
             raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
-        return _lists(read_tables(parts))
+        return _lists(read_tables(parts, columns))
+
+    def watched(self) -> dict[str, Any] | None:
+        """What the run's watch remembered, if that had a `state()`: in the newest checkpoint, or in an exported zip."""
+        if isinstance(self.folder, zipfile.Path):
+            path = self.folder / WATCH
+            return read_json(path) if path.is_file() else None
+        folders = self._checkpoints()
+        return Checkpoint(folders[-1]).state["watch"] if folders else None
+
+    def token_texts(self) -> dict[str, dict[str, str]]:
+        """Policy -> token id -> text, of all tokens in the run's completions, as far as tokenizers were kept."""
+        if isinstance(self.folder, zipfile.Path):
+            path = self.folder / TOKENS
+            return read_json(path) if path.is_file() else {}
+        if not self._checkpoints() or not self.parts("turns"):
+            return {}
+        checkpoint = Checkpoint(self._checkpoints()[-1])
+        said = read_tables(self.parts("turns"), ["policy", "completion_ids"]).explode("completion_ids").dropna()
+        texts = {}
+        for policy, ids in said.groupby("policy")["completion_ids"]:
+            tokenizer = checkpoint.tokenizer(policy)
+            if tokenizer is not None:
+                known = sorted(map(int, ids.unique()))
+                texts[policy] = {str(one): tokenizer.decode([one], skip_special_tokens=False) for one in known}
+        return texts
 
     def checkpoint(self) -> "Checkpoint":
         """The newest checkpoint, checked against its hashes."""
@@ -138,7 +168,7 @@ class Recorder(Run):
 
     def _was_kept(self) -> bool:
         """Is there something to go on from? A start that was killed before its first checkpoint leaves nothing."""
-        return bool(self._checkpoints() or any(self._parts(name) for name in TABLES))
+        return bool(self._checkpoints() or any(self.parts(name) for name in TABLES))
 
     def _create(self, config: Mapping[str, Any], team: Team, watch: Any) -> int:
         existed = self.folder.exists()
@@ -186,7 +216,7 @@ class Recorder(Run):
     def _forget_after(self, step: int) -> None:
         """Tables beyond the checkpoint are made again, bit for bit; what was half-written goes."""
         for name in TABLES:
-            for path in self._parts(name)[step:]:
+            for path in self.parts(name)[step:]:
                 path.unlink()
             for path in (self.folder / name).glob("*.tmp"):
                 path.unlink()
@@ -247,14 +277,20 @@ def _open_zip(path: Path) -> zipfile.Path:
 
 
 def export(run: Run | str | Path, path: str | Path) -> Path:
-    """One zip with the run's tables and description, without weights: what a student hands in."""
+    """One zip with the run's tables and description, without weights: what a student hands in.
+
+    It also holds what a `SpikeWatch` recorded and the text of every token that was said, for the instruments.
+    """
     run = run if isinstance(run, Run) else load_run(run)
     target = Path(path)
     staged = target.with_name(target.name + ".tmp")
     with zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("run.json", (run.folder / "run.json").read_bytes())
-        for name in TABLES:
-            for part in run._parts(name):
+        for name, held in ((WATCH, run.watched()), (TOKENS, run.token_texts())):
+            if held:
+                archive.writestr(name, dumps(held, run.folder / name))
+        for name in (*TABLES, SCORES):
+            for part in run.parts(name):
                 archive.writestr(f"{name}/{part.name}", part.read_bytes())
     staged.replace(target)
     return target

@@ -1,4 +1,4 @@
-"""Tiny random models that the files of this folder share, made once per session."""
+"""Tiny random models, and a run of one, that the files of this folder share, made once per session."""
 
 import pytest
 
@@ -9,3 +9,17 @@ def models(tmp_path_factory):
     from small import make_models
 
     return make_models(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def spiky(models, tmp_path_factory):
+    """The folder of a five-step run whose watch calls almost every second norm a spike."""
+    from small import RECIPE, SETTINGS, Relay, make_team
+
+    import mas_lab as lab
+
+    run = tmp_path_factory.mktemp("runs") / "spiky"
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01, samples=6)
+    list(lab.train(Relay(), make_team("shared", models), RECIPE, 5, run=run, watch=watch, **SETTINGS))
+    assert watch.spikes
+    return run

@@ -1,18 +1,45 @@
-"""A curve that grows while a training loop runs, wherever a notebook is shown: no widget, one drawing per step.
+"""Figures that are drawn again in their place while a training loop runs, wherever a notebook is shown: no widget.
 
-Leaves out: stopping the loop (interrupt the kernel, or break out of it).
+Leaves out: running and stopping the loop (`dashboard`).
 """
+
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from mas_lab.widgets.figures import learning_curves
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+class Redrawn:
+    """One output of a cell that is replaced by the next: `show(figure)`, or `show(text)`."""
+
+    def __init__(self):
+        self._handle, self._bundle = None, None
+
+    def show(self, what: "Figure | str") -> None:
+        from IPython.display import display
+
+        # A figure shows itself in a way that takes no display id, so its bundle is shown in its stead.
+        self._bundle = {"text/plain": what} if isinstance(what, str) else what._repr_mimebundle_()
+        if self._handle is None:
+            self._handle = display(self._bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(self._bundle, raw=True)
+
+    def repeat(self) -> None:
+        """The same output, once more in the cell that runs now; both follow what is shown next."""
+        if self._handle is not None:
+            self._handle.display(self._bundle, raw=True)
 
 
 class LiveCurve:
     """`curve.add(tokens, success)` after a step draws all points so far; `curve.table` holds them."""
 
     def __init__(self, recipe: str = "training", seed: int = 0):
-        self.recipe, self.seed, self.points, self._handle = recipe, seed, [], None
+        self.recipe, self.seed, self.points, self._drawing = recipe, seed, [], Redrawn()
 
     @property
     def table(self) -> pd.DataFrame:
@@ -20,11 +47,59 @@ class LiveCurve:
         return points.assign(recipe=self.recipe, seed=self.seed)
 
     def add(self, tokens: int, success: float) -> None:
+        self.points.append((tokens, success))
+        self._drawing.show(learning_curves(self.table))
+
+
+class Controls:
+    """A bar, a stop button and a line of text, of core widgets alone (ipywidgets 7.7.1 and later)."""
+
+    def __init__(self, steps: int, stop: Any):
+        import ipywidgets
+
+        self._bar = ipywidgets.IntProgress(min=0, max=max(1, steps), layout={"width": "30%"})
+        told = "End training after this step, with a checkpoint where the run is kept"
+        self._button = ipywidgets.Button(description="Stop", icon="stop", tooltip=told)
+        self._button.on_click(lambda _: stop())
+        self._line = ipywidgets.Label()
+        self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._bar]), self._line])
+
+    def show(self) -> None:
         from IPython.display import display
 
-        self.points.append((tokens, success))
-        figure = learning_curves(self.table)
-        if self._handle is None:
-            self._handle = display(figure, display_id=True)
-        else:
-            self._handle.update(figure)
+        display(self._box)
+
+    repeat = show
+
+    def tell(self, done: int, line: str, state: str) -> None:
+        """`state`: "running", "stopping", "ended" or "failed"."""
+        self._bar.value, self._line.value = done, line
+        self._bar.bar_style = {"ended": "success", "failed": "danger"}.get(state, "")
+        self._button.disabled = state != "running"
+        if state == "stopping":
+            self._button.description = "Stopping"
+
+
+class Line(Redrawn):
+    """What `Controls` tell, as text, where no widget lives."""
+
+    def tell(self, done: int, line: str, state: str) -> None:
+        self.show(line)
+
+
+class Bar:
+    """What `Controls` tell, in a terminal."""
+
+    def __init__(self, steps: int):
+        from mas_lab.progress import progress_bar
+
+        self._bar = progress_bar(steps, "training", "step")
+
+    def repeat(self) -> None:
+        """A terminal shows nothing twice."""
+
+    def tell(self, done: int, line: str, state: str) -> None:
+        self._bar.n = done
+        self._bar.set_postfix_str(line)
+        if state in ("ended", "failed"):
+            self._bar.close()

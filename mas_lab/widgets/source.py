@@ -1,9 +1,9 @@
-"""Where an instrument reads from: tables in memory, a report, a run or its path. One way to ask, whatever it is.
+"""Where an instrument reads from: tables in memory, a report, a live training, a run or its path.
 
-A long run is read a step at a time. Leaves out: what is drawn.
+One way to ask, whatever it is. A long run is read a step at a time. Leaves out: what is drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ class Source:
     """`steps`, `turns(step)`, `stats`, `agents`, `title`, and the text of token ids where a tokenizer is known."""
 
     def __init__(self, x: Any, agents: Sequence[str] | None = None):
+        self._live = x if hasattr(x, "recorded") else None
+        x = x.recorded if self._live else x
         self.run = x if isinstance(x, Run) else load_run(x) if isinstance(x, str | Path) else None
         self._turns, self._stats = (None, None) if self.run else _tables(x)
-        self._tokenizers: dict[str, Any] = {}
+        self._texts: dict[str, Callable[[int], str]] = {}
         self._agents = tuple(agents) if agents else None
 
     @property
@@ -55,10 +57,9 @@ class Source:
         return self._stats
 
     def watched(self) -> dict[str, Any] | None:
-        """What a `SpikeWatch` remembers in the newest checkpoint of a run's folder."""
-        if self.run is None or not isinstance(self.run.folder, Path):
-            return None
-        remembered = self.run.checkpoint().state["watch"]
+        """What a `SpikeWatch` remembered: of a live training, in a run's newest checkpoint, or in an exported zip."""
+        told_by = self._live or self.run
+        remembered = told_by.watched() if told_by else None
         return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
 
     @property
@@ -83,33 +84,36 @@ class Source:
         return self._turns
 
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
-        """Each token as text; `#id` where no tokenizer is known (a table in memory, an exported zip)."""
-        tokenizer = self._tokenizer(policy)
-        if tokenizer is None:
-            return [f"#{number}" for number in ids]
-        return [visible(tokenizer.decode([number], skip_special_tokens=False)) or f"#{number}" for number in ids]
+        """Each token as text; `#id` where no tokenizer is known (a table in memory)."""
+        text_of = self._text_of(policy)
+        return [visible(text_of(number)) or f"#{number}" for number in ids]
 
     def use_team(self, team: Any) -> "Source":
         """Take token texts from a team's tokenizers."""
-        fast = {name: getattr(policy.tokenizer, "backend_tokenizer", None) for name, policy in team.policies.items()}
-        self._tokenizers.update({name: tokenizer for name, tokenizer in fast.items() if tokenizer is not None})
+        for name, policy in team.policies.items():
+            tokenizer = getattr(policy.tokenizer, "backend_tokenizer", None)
+            if tokenizer is not None:
+                self._texts[name] = _reader(tokenizer)
         return self
 
-    def _tokenizer(self, policy: str) -> Any:
-        if policy not in self._tokenizers:
-            self._tokenizers[policy] = self._saved_tokenizer(policy)
-        return self._tokenizers[policy]
+    def _text_of(self, policy: str) -> Callable[[int], str]:
+        if policy not in self._texts:
+            self._texts[policy] = self._kept_texts(policy)
+        return self._texts[policy]
 
-    def _saved_tokenizer(self, policy: str) -> Any:
-        """The one that a run's checkpoints keep beside the policy's weights."""
-        if self.run is None or not isinstance(self.run.folder, Path):
-            return None
-        from tokenizers import Tokenizer
+    def _kept_texts(self, policy: str) -> Callable[[int], str]:
+        """From the tokenizer beside a policy's weights, or the texts in an exported zip."""
+        if self.run is None:
+            return lambda number: ""
+        if isinstance(self.run.folder, Path):
+            tokenizer = self.run.checkpoint().tokenizer(policy)
+            return _reader(tokenizer) if tokenizer is not None else lambda number: ""
+        texts = self.run.token_texts().get(policy, {})
+        return lambda number: texts.get(str(number), "")
 
-        checkpoint = self.run.checkpoint()
-        names = list(checkpoint.state["team"]["policies"])
-        path = checkpoint.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
-        return Tokenizer.from_file(str(path)) if path and path.is_file() else None
+
+def _reader(tokenizer: Any) -> Callable[[int], str]:
+    return lambda number: tokenizer.decode([number], skip_special_tokens=False)
 
 
 def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
@@ -118,10 +122,12 @@ def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
         return x.turns, x.stats
     if isinstance(x, pd.DataFrame):
         return (None, x) if "grad_norm" in x.columns else (x, None)
-    if isinstance(x, Sequence) and x and not isinstance(x, str):
+    if isinstance(x, Sequence) and not isinstance(x, str):
+        if not x:
+            raise TableError("there is nothing to show yet: no step is done")
         turns, stats = zip(*(_tables(part) for part in x), strict=True)
         return _joined(turns), _joined(stats)
-    raise TypeError(f"wants a table, a report, a list of them, a run or its path; got {type(x).__name__}")
+    raise TypeError(f"wants a table, a report, a list of them, a run, its path or a dashboard; got {type(x).__name__}")
 
 
 def _joined(tables: Sequence[pd.DataFrame | None]) -> pd.DataFrame | None:

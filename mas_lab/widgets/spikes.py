@@ -37,7 +37,7 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
         shade, x = shades.get(agent, WHOLE), np.arange(len(own))
         name = f"{policy}: {agent}" if agent else f"{policy}, all"
         line = {"color": shade, "width": 2 if agent else 3}
-        figure.add_scatter(x=x, y=own["norm"], name=name, mode="lines", line=line)
+        figure.add_scatter(x=x, y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", line=line)
         high = own["spike"].to_numpy()
         marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
         figure.add_scatter(

@@ -77,9 +77,11 @@ def test_statistics_alone_show_where_the_spikes_are(spiky):
     assert "0 spikes opened" in repr(inspector) and "Norms above the rule" in inspector.page()
 
 
-def test_an_exported_run_shows_its_norms(spiky, tmp_path):
-    inspector = lab.SpikeInspector(lab.export(spiky, tmp_path / "run.zip"), warmup=2, window=4, threshold=0.01)
-    assert inspector.scores["spike"].any() and inspector.spikes == []
+def test_an_exported_run_shows_all_that_its_folder_does(spiky, tmp_path):
+    inspector, zipped = lab.SpikeInspector(spiky), lab.SpikeInspector(lab.export(spiky, tmp_path / "run.zip"))
+    assert inspector.spikes and zipped.data() == inspector.data() and zipped.rule == inspector.rule
+    again = lab.export(lab.load_run(tmp_path / "run.zip"), tmp_path / "again.zip")
+    assert lab.SpikeInspector(again).data() == inspector.data()
 
 
 def test_the_figures_keep_the_colours(spiky):

@@ -1,0 +1,119 @@
+"""What a run scored, step by step: in its training episodes, and on held-out tasks where somebody kept the scores.
+
+Leaves out: playing held-out tasks (`evaluate`) and comparing runs (`widgets.ablation`).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.credits import return_to_go
+from mas_lab.disk import flush, read_tables
+from mas_lab.run import SCORES, Run
+from mas_lab.table import TableError, column
+
+READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kept", "probe", "action", "team_reward",
+        "success", "completion_ids"]  # fmt: skip
+CURVE = ["step", "tokens", "success", "return"]
+
+
+def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
+    """A row per training step, with the `tokens` sampled up to its end, the share of its episodes that ended in
+    `success`, and their mean `return` (the sum of the team's rewards; over all branches where an episode has several).
+
+    The episodes are those that were trained on: under `tree()`, the best of K candidates moves each of them on.
+    """
+    if "step" not in turns.columns:
+        turns = turns.assign(step=0)
+    rows = _told_apart(turns)
+    step_of = rows.groupby("episode", sort=False)["step"].first()
+    found = pd.DataFrame({"success": episode_success(rows), "return": episode_returns(rows)})
+    curve = found.groupby(step_of).mean().rename_axis("step").reset_index()
+    tokens = rows["completion_ids"].map(len).groupby(rows["step"]).sum().sort_index().cumsum()
+    return curve.assign(tokens=curve["step"].map(tokens))[CURVE]
+
+
+def run_curve(run: Run) -> pd.DataFrame:
+    """`training_curve` of a whole run, read without its texts."""
+    return training_curve(run.read("turns", READ))
+
+
+def episode_success(turns: pd.DataFrame) -> pd.Series:
+    """The share of each episode's leaves that succeeded, of those that were played to train (not to value a candidate).
+
+    The last agent of a node speaks for it: in `tree()`, only its kept candidate was played with everybody's choice.
+    In `joint(mode="cross")` a completion is a leaf if none of its joint actions went on.
+    """
+    played = _played(turns)
+    played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
+    went_on = set(played["parent"]) | {_seen_by_last(parent) for parent in played["parent"].unique()}
+    return played[~played["action"].isin(went_on)].groupby("episode")["success"].mean()
+
+
+def episode_returns(turns: pd.DataFrame) -> pd.Series:
+    """The return of each episode that was played to train, the mean over its branches."""
+    played = _played(turns)
+    if len(played) < (~column(turns, "probe").astype(bool)).sum():  # tree(): some candidates were left behind
+        played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
+    earned = return_to_go()(played)
+    return earned[played["parent"] == ""].groupby(played["episode"]).mean()
+
+
+def _played(turns: pd.DataFrame) -> pd.DataFrame:
+    return turns[column(turns, "kept").astype(bool) & ~column(turns, "probe").astype(bool)]
+
+
+def _seen_by_last(action: str) -> str:
+    """`node.1-2` as the row of the last agent names it in a cross: `node.*-2`."""
+    node, _, branch = action.rpartition(".")
+    *others, last = branch.split("-")
+    return f"{node}.{'-'.join(['*'] * len(others) + [last])}"
+
+
+def _told_apart(turns: pd.DataFrame) -> pd.DataFrame:
+    """The rows of several steps with names that no two steps share."""
+    named = turns.assign(**{name: column(turns, name) for name in ("node", "parent", "action")}).reset_index(drop=True)
+    step = named["step"].astype(int).astype(str) + " "
+    for name in ("episode", "node", "action", "parent"):
+        named[name] = (step + named[name].astype(str)).where(named[name] != "", "")
+    return named
+
+
+def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
+    """Keep a table of `evaluate` with the run, as what the team scored after `step` steps; `export` takes it along."""
+    missing = [name for name in ("task", "success", "return") if name not in scores.columns]
+    if missing:
+        raise TableError(f"keep_scores: column {missing[0]!r} is missing; pass what evaluate() returned")
+    if not 0 <= step <= run.steps:
+        raise ValueError(f"keep_scores: step={step}, but {run.folder} holds {run.steps} steps")
+    if not isinstance(run.folder, Path):
+        raise TypeError(f"keep_scores: {run.folder} is an exported zip; keep scores with the run's folder, then export")
+    folder = run.folder / SCORES
+    folder.mkdir(exist_ok=True)
+    staged, path = folder / f"{step:06d}.tmp", folder / f"{step:06d}.parquet"
+    scores.assign(step=step).to_parquet(staged, index=False)
+    flush(staged)
+    staged.replace(path)
+    flush(folder)
+
+
+def kept_scores(run: Run) -> pd.DataFrame:
+    """A row per step that was scored, with mean `success` and `return` over the tasks; empty if none was.
+
+    `tokens` are those sampled in training until then.
+    """
+    parts = run.parts(SCORES)
+    if not parts:
+        return pd.DataFrame(columns=CURVE)
+    tables = read_tables(parts, ["step", "task", "success", "return"])
+    means = tables.drop_duplicates(["step", "task"]).groupby("step")[["success", "return"]].mean().reset_index()
+    return means.assign(tokens=tokens_until(run, means["step"]))[CURVE]
+
+
+def tokens_until(run: Run, steps: Sequence[int]) -> np.ndarray:
+    """Tokens sampled in the first `steps` training steps, for each of them."""
+    turns = run.read("turns", ["step", "completion_ids"])
+    by_step = turns["completion_ids"].map(len).groupby(turns["step"]).sum().reindex(range(run.steps), fill_value=0)
+    return np.concatenate([[0], by_step.cumsum()])[list(steps)]

@@ -1,0 +1,86 @@
+"""What a run scored: against the reports of its steps, against credits, and kept beside it."""
+
+import pandas as pd
+import pytest
+from small import RECIPE, SETTINGS, Relay, make_team
+
+import mas_lab as lab
+from mas_lab.scores import episode_returns, kept_scores, run_curve, training_curve
+from mas_lab.table import TableError
+
+PLANS = {
+    "episodes": lab.RECIPES["grpo"].replace(plan=lab.episodes(3)),
+    "tree": RECIPE,
+    "probed": RECIPE.replace(plan=lab.tree(2, follow=1)),
+    "aligned": lab.RECIPES["magrpo"].replace(plan=lab.joint(2)),
+    "cross": lab.RECIPES["magrpo"].replace(plan=lab.joint(2, mode="cross")),
+}
+
+
+@pytest.fixture(scope="module")
+def reports(models):
+    """Three steps under each plan, in turns and together."""
+    return {
+        (name, together): list(
+            lab.train(Relay(together), make_team("shared", models), recipe, 3, **SETTINGS | {"tasks": 3})
+        )
+        for name, recipe in PLANS.items()
+        for together in (False, True)
+    }
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["in turns", "together"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_curve_says_what_the_reports_say(reports, plan, together):
+    told = reports[plan, together]
+    curve = training_curve(pd.concat([report.turns for report in told]))
+    assert curve["step"].tolist() == [0, 1, 2]
+    assert curve["success"].tolist() == pytest.approx([report.success for report in told])
+    assert curve["tokens"].tolist() == pd.Series([report.tokens for report in told]).cumsum().tolist()
+    apart = pd.concat([training_curve(report.turns) for report in told])
+    assert curve["return"].tolist() == pytest.approx(apart["return"].tolist())
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["in turns", "together"])
+def test_where_an_episode_does_not_branch_its_return_is_its_reward(reports, together):
+    turns = reports["episodes", together][0].turns
+    expected = lab.episode_return()(turns).groupby(turns["episode"]).first()
+    assert episode_returns(turns).to_dict() == pytest.approx(expected.to_dict())
+
+
+def test_a_branching_return_by_hand():
+    """Two joint actions; the first earns 1 and ends, the second earns 0 and is followed by 0.5 and 1."""
+    rows = [("e/0", "", 0, 0, 1.0), ("e/0", "", 0, 1, 0.0), ("e/1", "e/0.1", 1, 0, 0.5), ("e/1", "e/0.1", 1, 1, 1.0)]
+    turns = pd.DataFrame(rows, columns=["node", "parent", "depth", "candidate", "team_reward"])
+    assert episode_returns(turns.assign(episode="e", agent="a")).to_dict() == {"e": (1.0 + 0.75) / 2}
+
+
+@pytest.fixture
+def run(spiky, tmp_path):
+    import shutil
+
+    return lab.load_run(shutil.copytree(spiky, tmp_path / "copy"))
+
+
+def test_held_out_scores_are_kept_and_exported(run, models, tmp_path):
+    assert kept_scores(run).empty
+    scores = lab.evaluate(Relay(), make_team("shared", models), Relay().tasks(4, "test", 0), k=2)
+    for step in (5, 0):
+        lab.keep_scores(run, step, scores)
+    kept = kept_scores(run)
+    expected = scores.groupby("task")[["success", "return"]].first().mean()
+    assert kept["step"].tolist() == [0, 5]
+    assert kept[["success", "return"]].to_numpy().tolist() == [pytest.approx(expected.tolist())] * 2
+    assert kept["tokens"].tolist() == [0, run.turns["completion_ids"].map(len).sum()]
+    zipped = lab.load_run(lab.export(run, tmp_path / "run.zip"))
+    pd.testing.assert_frame_equal(kept_scores(zipped), kept)
+    pd.testing.assert_frame_equal(run_curve(zipped), run_curve(run))
+    with pytest.raises(TypeError, match="is an exported zip; keep scores with the run's folder"):
+        lab.keep_scores(zipped, 1, scores)
+
+
+def test_scores_that_belong_to_no_step_are_refused(run):
+    with pytest.raises(TableError, match="column 'task' is missing; pass what evaluate"):
+        lab.keep_scores(run, 1, pd.DataFrame({"success": [1.0]}))
+    with pytest.raises(ValueError, match=r"step=6, but .* holds 5 steps"):
+        lab.keep_scores(run, 6, pd.DataFrame({"task": ["t"], "success": [1.0], "return": [1.0]}))

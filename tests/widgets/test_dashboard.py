@@ -1,0 +1,150 @@
+"""LiveDashboard: the run it makes is the one that `train` makes; stops, interrupts, errors, and what it shows."""
+
+import signal
+import threading
+import time
+
+import nbformat
+import pandas as pd
+import pytest
+from nbclient import NotebookClient
+from small import RECIPE, SETTINGS, Relay, bits, make_team, start
+
+import mas_lab as lab
+from mas_lab.widgets.dashboard import training_figure
+from mas_lab.widgets.figures import colors
+
+MANY = 10_000
+
+
+def dashboard(models, steps=3, run=None, env=None, **options):
+    options = {"foreground": False} | options
+    return lab.LiveDashboard(env or Relay(), make_team("shared", models), RECIPE, steps, run=run, **SETTINGS | options)
+
+
+def after_a_step(board):
+    """Wait until the first step is done."""
+    until = time.monotonic() + 60
+    while board.curve.empty and time.monotonic() < until:
+        time.sleep(0.01)
+    assert board.running
+    return board
+
+
+def test_it_makes_the_run_that_train_makes(models, tmp_path):
+    from small import Memory
+
+    board = dashboard(models, run=tmp_path / "board", watch=Memory())
+    assert board.wait() is board and not board.running
+    list(start("shared", models, tmp_path / "plain", 3))
+    assert bits(tmp_path / "board") == bits(tmp_path / "plain")
+    assert board.curve["success"].tolist() == [report.success for report in start("shared", models, None, 3)]
+    pd.testing.assert_frame_equal(board.stats, board.run.stats)
+    assert "step 3 of 3" in repr(board) and repr(board).endswith("done)")
+
+
+def test_stop_ends_at_the_next_step_with_a_checkpoint_that_goes_on(models, tmp_path):
+    board = after_a_step(dashboard(models, MANY, tmp_path / "run", save_every=MANY))
+    board.stop()
+    done = len(board.wait().curve)
+    assert 1 <= done < MANY and board.run.checkpoint().step == board.run.steps == done
+    again = dashboard(models, done + 1, tmp_path / "run", save_every=MANY).wait()
+    assert again.curve["step"].tolist() == list(range(done + 1))
+    assert again.curve.iloc[:done].to_numpy().tolist() == board.curve.to_numpy().tolist()
+    assert len(again.reports) == 1  # the folder keeps the others
+    finished = dashboard(models, done + 1, tmp_path / "run").wait()
+    pd.testing.assert_frame_equal(finished.curve, again.curve)
+    pd.testing.assert_frame_equal(finished.stats, again.stats)
+
+
+@pytest.mark.parametrize("foreground", [True, False])
+def test_an_interrupt_while_waiting_is_a_stop(models, tmp_path, foreground):
+    def interrupt():
+        while not list((tmp_path / "run" / "stats").glob("*.parquet")):
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    board = dashboard(models, MANY, tmp_path / "run", foreground=foreground, save_every=MANY).wait()
+    assert board.run.checkpoint().step == len(board.curve) < MANY
+    assert board.error is None and repr(board).endswith("stopped)")
+
+
+def test_the_error_of_a_step_is_told_and_raised(models, capfd):
+    board = dashboard(models, env=Relay(broken="nan"))
+    with pytest.raises(Exception, match="local_reward"):
+        board.wait()
+    assert "ended by" in repr(board) and "local_reward" in capfd.readouterr().err
+    with pytest.raises(type(board.error)):
+        dashboard(models, env=Relay(broken="nan"), foreground=True)
+    with pytest.raises(ValueError, match="unknown recipe"):
+        lab.LiveDashboard(Relay(), make_team("shared", models), "grppo", 1)
+
+
+def test_one_team_is_trained_once_at_a_time(models):
+    board = after_a_step(dashboard(models, MANY))
+    with pytest.raises(RuntimeError, match=r"is being trained by LiveDashboard\(at_grpo, seed 5: step"):
+        lab.LiveDashboard(Relay(), board._team, RECIPE, 1)
+    board.stop()
+    board.wait()
+    lab.LiveDashboard(Relay(), board._team, RECIPE, 1, foreground=True, **SETTINGS)
+
+
+def test_waiting_has_an_end(models):
+    board = after_a_step(dashboard(models, MANY))
+    assert board.wait(timeout=0.01).running
+    board.stop()
+    assert not board.wait(timeout=60).running
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_instruments_take_a_training_under_way(models, tmp_path, kept):
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    board = dashboard(models, MANY, tmp_path / "run" if kept else None, watch=watch)
+    while len(after_a_step(board).curve) < 4:
+        time.sleep(0.01)
+    inspectors = lab.SpikeInspector(board), lab.RewardInspector(board), lab.RolloutViewer(board)
+    board.stop()
+    board.wait()
+    assert inspectors[0].rule == watch.rule and inspectors[0].spikes and inspectors[0].data()["spikes"]
+    assert inspectors[1].source.agents == ("asker", "doer") and inspectors[2].episodes
+    with pytest.raises(Exception, match=r"no step is done|holds no"):
+        lab.SpikeInspector(dashboard(models, 0, tmp_path / "empty" if kept else None).wait())
+
+
+def test_the_figure_marks_spikes_in_the_agents_colours(models, tmp_path):
+    board = dashboard(models, 4, watch=lab.SpikeWatch(warmup=2, window=4, threshold=0.01)).wait()
+    figure, shades = board.figure(), colors(("asker", "doer"))
+    lines = {trace.name: trace for trace in figure.data if trace.mode != "markers"}
+    for name in ("success", "return"):
+        assert list(lines[name].y) == board.curve[name].tolist()
+    assert {name: lines[f"shared: {name}"].line.color for name in shades} == shades
+    spikes = lab.spikes(board.stats, warmup=2, window=4, threshold=0.01)
+    assert sum(len(trace.x) for trace in figure.data if trace.mode == "markers") == len(spikes) > 0
+    axes = [axis.title.text for axis in (*figure.select_xaxes(), *figure.select_yaxes())]
+    assert all(axes) and any("share of episodes" in title for title in axes)
+    page = board.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert 'role="img"' in page and "The numbers behind this figure" in page and len(page) < 8e6
+    assert training_figure(board.curve.iloc[:0], None, ("a",)).data[0].x == ()
+
+
+CELL = """
+import sys; sys.path.insert(0, {tests!r})
+from pathlib import Path
+from small import *
+options = SETTINGS | dict(env=Relay(), team=make_team("shared", Path({models!r})), recipe=RECIPE, steps=3)
+lab.LiveDashboard(**options)
+"""
+
+
+def test_a_notebook_without_widgets_trains_in_the_foreground_and_keeps_a_figure(models):
+    from pathlib import Path
+
+    source = CELL.format(tests=str(Path(__file__).parents[1]), models=str(models))
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    outputs = [output.data for output in notebook.cells[0].outputs if output.output_type == "display_data"]
+    [told] = [data["text/plain"] for data in outputs if data.get("text/plain", "").startswith("step")]
+    assert told.startswith("step 3 of 3") and told.endswith("done")
+    [drawn] = [data["application/vnd.plotly.v1+json"] for data in outputs if "application/vnd.plotly.v1+json" in data]
+    assert len(drawn["data"][0]["y"]) == 3
