@@ -1,0 +1,132 @@
+"""Hosted notebooks: which service this is, what is missing in it, and adding that without replacing anything.
+
+Colab and Kaggle come with a torch, pandas and ipywidgets that fit their drivers and front ends, so pip is held to every
+version that is installed and may only add. This file needs nothing but Python: a notebook runs it from the wheel's
+folder before the package can be imported. Leaves out: getting the wheel itself (the notebooks' first cell).
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+UNSLOTH = (
+    "unsloth>=2026.10.7",  # without a floor, resolvers go back to releases of 2025
+    "unsloth_zoo>=2026.10.7",
+    "bitsandbytes>=0.50.2",  # the 4-bit base
+    "trl>=1.15,<1.16",  # 1.16 is above Unsloth's cap
+)
+SWITCHES = {
+    "internet": {
+        "kaggle": "the notebook's internet is off: Settings > Internet > On (it wants a verified phone number), or "
+        "attach the wheels as a data set and set PIP_FIND_LINKS to its folder",
+        "colab": "the runtime could not reach the package index: Runtime > Disconnect and delete runtime, then again",
+        "local": "this machine could not reach the package index",
+    },
+    "gpu": {
+        "kaggle": "the accelerator is off: Settings > Accelerator > GPU T4 x2",
+        "colab": "the runtime has no GPU: Runtime > Change runtime type > T4 GPU",
+        "local": "no NVIDIA GPU answered nvidia-smi",
+    },
+}
+UNREACHABLE = re.compile(
+    r"NewConnectionError|ConnectionError|ConnectTimeout|name resolution|Name or service not known|getaddrinfo failed|"
+    r"Network is unreachable|Connection refused|Failed to establish",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where this notebook runs: `name` is "colab", "kaggle" or "local"; `gpus` are the names that nvidia-smi gives."""
+
+    name: str
+    gpus: tuple[str, ...]
+
+    @property
+    def usable_gpus(self) -> tuple[str, ...]:
+        """Without the P100, which today's torch sees and fails on."""
+        return tuple(gpu for gpu in self.gpus if "P100" not in gpu)
+
+    def why_no_gpu(self) -> str | None:
+        """Which switch is off, or `None` where a GPU is usable."""
+        if self.usable_gpus:
+            return None
+        old = "the P100 fails under this torch: Settings > Accelerator > GPU T4 x2"
+        return old if self.gpus else SWITCHES["gpu"][self.name]
+
+
+def detect(environ: Mapping[str, str] = os.environ, modules: Iterable[str] | None = None) -> str:
+    """ "colab", "kaggle" or "local", by what each service leaves in the environment."""
+    modules = sys.modules if modules is None else modules
+    if "KAGGLE_KERNEL_RUN_TYPE" in environ:
+        return "kaggle"
+    return "colab" if "COLAB_RELEASE_TAG" in environ or "google.colab" in modules else "local"
+
+
+def gpus() -> tuple[str, ...]:
+    """The names of the NVIDIA GPUs that the driver knows; torch is not asked, since it may not be here yet."""
+    if shutil.which("nvidia-smi") is None:
+        return ()
+    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return tuple(line.strip() for line in done.stdout.splitlines() if line.strip()) if done.returncode == 0 else ()
+
+
+def installed() -> dict[str, str]:
+    """Every installed distribution and its version."""
+    found = {}
+    for distribution in metadata.distributions():
+        name, version = distribution.metadata["Name"], distribution.version
+        if name and version:
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)  # the first is the one that imports take
+    return found
+
+
+def plan_install(needs: Sequence[str], have: Mapping[str, str], constraints: Path) -> list[str]:
+    """The pip command that adds what `needs` ask for beside `have`; it writes `constraints`, which pin all of that."""
+    constraints.write_text("".join(f"{name}=={version}\n" for name, version in sorted(have.items())))
+    return [
+        sys.executable, "-m", "pip", "install", "--disable-pip-version-check",
+        "--constraint", str(constraints), *needs,
+    ]  # fmt: skip
+
+
+def add(needs: Sequence[str], host: str) -> dict[str, str]:
+    """Adds `needs` and their requirements to this environment; returns what came. SystemExit says why it cannot."""
+    before = installed()
+    with tempfile.TemporaryDirectory() as folder:
+        command = plan_install(needs, before, Path(folder) / "constraints.txt")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = f"{done.stdout}\n{done.stderr}".strip()
+        if UNREACHABLE.search(told):
+            raise SystemExit(f"Nothing was installed: {SWITCHES['internet'][host]}.")
+        why = "\n".join(told.splitlines()[-12:])
+        raise SystemExit(f"Nothing was installed: pip cannot add {', '.join(needs)} beside what is here:\n{why}")
+    importlib.invalidate_caches()
+    return {name: version for name, version in installed().items() if name not in before}
+
+
+def prepare(gpu_needs: Sequence[str] = UNSLOTH) -> Host:
+    """Makes mas_lab importable on a hosted notebook, and `gpu_needs` where a GPU is usable; says what it did.
+
+    A local environment is left alone: what is missing there is for its owner to install.
+    """
+    host = Host(detect(), gpus())
+    if why := host.why_no_gpu():
+        print(f"{host.name}: on the CPU, since {why}.")
+    else:
+        print(f"{host.name}: {', '.join(host.gpus)}")
+    if host.name == "local":
+        return host
+    added = add(["mas-lab", *(gpu_needs if host.usable_gpus else ())], host.name)
+    print(f"added: {', '.join(f'{name} {version}' for name, version in sorted(added.items())) or 'nothing'}")
+    return host

@@ -1,0 +1,124 @@
+"""The install cell's logic, with the real pip in a real environment and wheels made here: no index is asked."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mas_lab import hosted
+from mas_lab.hosted import Host, detect, plan_install
+
+
+def test_services_are_told_by_what_they_leave():
+    assert detect({}, ()) == "local"
+    assert detect({"COLAB_RELEASE_TAG": "release-colab"}, ()) == "colab"
+    assert detect({}, ("google.colab",)) == "colab"
+    assert detect({"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, ()) == "kaggle"
+    assert detect() == "local"
+
+
+def test_the_switch_that_is_off_is_named():
+    assert "Accelerator > GPU T4 x2" in Host("kaggle", ()).why_no_gpu()
+    assert "Change runtime type" in Host("colab", ()).why_no_gpu()
+    assert Host("kaggle", ("Tesla T4", "Tesla T4")).why_no_gpu() is None
+    old = Host("kaggle", ("Tesla P100-PCIE-16GB",))
+    assert old.usable_gpus == () and "P100 fails" in old.why_no_gpu()
+
+
+def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert hosted.gpus() == ()
+    if sys.platform != "win32":
+        tool = tmp_path / "nvidia-smi"
+        tool.write_text(f"#!{sys.executable}\nprint('Tesla T4')\nprint('Tesla T4')\n")
+        tool.chmod(0o755)
+        assert hosted.gpus() == ("Tesla T4", "Tesla T4")
+        tool.write_text(f"#!{sys.executable}\nraise SystemExit('no driver')\n")
+        assert hosted.gpus() == ()
+
+
+def test_everything_installed_is_a_constraint(tmp_path):
+    command = plan_install(["a", "b>=1"], {"torch": "2.11.0+cu128", "pandas": "2.2.3"}, tmp_path / "held.txt")
+    assert command[-2:] == ["a", "b>=1"] and command[-4:-2] == ["--constraint", str(tmp_path / "held.txt")]
+    assert (tmp_path / "held.txt").read_text() == "pandas==2.2.3\ntorch==2.11.0+cu128\n"
+    assert {"torch", "pandas", "ipywidgets"} <= set(hosted.installed())
+
+
+def wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
+    about = f"{name}-{version}.dist-info"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", f"version = {version!r}\n")
+        needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return path
+
+
+CALL = """
+import json, runpy, sys
+hosted = runpy.run_path(sys.argv[1])
+print(json.dumps(hosted["add"](sys.argv[3:], sys.argv[2])))
+import importlib.util
+print(*(name for name in ("alpha", "beta") if importlib.util.find_spec(name)))
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
+    """An environment that holds alpha 1.0, wheels of alpha 1.0 and 2.0, beta and gamma, and a call of `add` in it."""
+    root = tmp_path_factory.mktemp("hosted")
+    venv.create(root / "venv", with_pip=True)
+    python = root / "venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    wheels = root / "wheels"
+    wheels.mkdir()
+    first = wheel(wheels, "alpha", "1.0")
+    wheel(wheels, "alpha", "2.0")
+    wheel(wheels, "beta", "1.0", "alpha")
+    wheel(wheels, "gamma", "1.0", "alpha>=2")
+    offline = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
+    offline |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", first], check=True, env=offline)
+
+    def call(*needs: str, host="kaggle", **changes: str):
+        here = root / "alone" / "hosted.py"  # the file works without the package around it
+        here.parent.mkdir(exist_ok=True)
+        shutil.copy(hosted.__file__, here)
+        command = [python, "-I", "-c", CALL, here, host, *needs]
+        return subprocess.run(command, capture_output=True, text=True, env=offline | changes)
+
+    return call
+
+
+def test_what_is_missing_is_added_and_nothing_replaced(notebook):
+    done = notebook("beta")
+    added, importable = done.stdout.splitlines()
+    assert json.loads(added) == {"beta": "1.0"} and importable == "alpha beta"  # alpha 2.0 was there to be had
+    assert json.loads(notebook("beta").stdout.splitlines()[0]) == {}
+
+
+def test_a_conflict_is_told_and_changes_nothing(notebook):
+    done = notebook("gamma")
+    assert done.returncode and "Nothing was installed: pip cannot add gamma beside what is here" in done.stderr
+    assert "gamma 1.0 depends on alpha>=2" in done.stderr and "alpha==1.0" in done.stderr
+    assert "gamma" not in notebook("alpha").stdout
+
+
+def test_no_network_names_the_switch(notebook):
+    nowhere = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
+    told = notebook("delta", **nowhere).stderr
+    assert "Settings > Internet > On" in told
+    assert "Runtime >" in notebook("delta", host="colab", **nowhere).stderr
+
+
+def test_a_local_environment_is_left_alone(capsys, monkeypatch):
+    monkeypatch.setattr(hosted, "add", lambda *_: pytest.fail("installed something"))
+    assert hosted.prepare().name == "local"
+    assert capsys.readouterr().out.startswith("local: ")
