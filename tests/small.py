@@ -93,7 +93,7 @@ def score(text: str, word: str, length: int = LENGTH) -> float:
     return min(1.0, len(alike) / length)
 
 
-def make_model(directory: Path, seed: int, extra_words: int = 0) -> Path:
+def make_model(directory: Path, seed: int, extra_words: int = 0, head_dim: int = 8) -> Path:
     """A random Qwen3 and a word-level tokenizer in Hugging Face format; other `extra_words`, another tokenizer."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
@@ -109,7 +109,7 @@ def make_model(directory: Path, seed: int, extra_words: int = 0) -> Path:
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(Qwen3Config(
             vocab_size=len(listed), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-            num_key_value_heads=1, head_dim=8, max_position_embeddings=64, tie_word_embeddings=True, pad_token_id=0,
+            num_key_value_heads=1, head_dim=head_dim, max_position_embeddings=64, tie_word_embeddings=True, pad_token_id=0,
             eos_token_id=1, bos_token_id=None,
         ))  # fmt: skip
         with torch.no_grad():

@@ -1,8 +1,8 @@
 """The vLLM back end: torch trains the weights, vLLM samples from them.
 
 `load_policy(..., backend="vllm")` and `load_base(..., backend="vllm", adapters=n)`: all but sampling is as in the torch
-back end. The engine lives in this process, in a server that is started here, or behind the addresses of servers that run
-already; all adapters of a base answer in one mixed batch. Leaves out: training on several ranks.
+back end. The engine lives in this process, in a server that is started here, or behind the addresses of servers that
+run already; all adapters of a base answer in one mixed batch. Leaves out: training on several ranks.
 """
 
 from dataclasses import dataclass

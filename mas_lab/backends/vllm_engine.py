@@ -32,6 +32,8 @@ class EngineError(PolicyError):
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
 """Token ids of a prompt and its completion."""
+Scores = list[list[float]]
+"""Log-probabilities of the tokens of some completions."""
 Answer = tuple[int, Sequence[int], Sequence[float]]
 """Ticket, token ids, log-probabilities."""
 
@@ -175,16 +177,16 @@ class VllmEngine(ABC):
         samples = [Sample(prompt, ids, (0.0,) * len(ids), 1.0, 0.0, 0.0) for prompt, ids in rows]
         return policy.logprobs(samples).cpu()
 
-    def _prove(self, policy, found: Sequence[Sequence[float]], expected_N: torch.Tensor) -> None:
-        found_N = torch.tensor([logprob for row in found for logprob in row])
-        gap = (found_N - expected_N).abs().max().item()
+    def _prove(self, policy, found: Sequence[Scores], expected_N: torch.Tensor) -> None:
+        found_EN = torch.tensor([[logprob for row in scores for logprob in row] for scores in found])
+        gap = (found_EN - expected_N).abs().max().item()
         tolerance = self.options.tolerance
         if tolerance is None:
             tolerance = 1e-4 if self.model.dtype == torch.float32 else 0.2
         if not gap <= tolerance:  # NaN is no proof
             raise PolicyError(
-                f"policy {policy.name!r}: stale weights: after publishing, vLLM's log-probabilities differ from the "
-                f"trained weights' by {gap:.2g} (tolerance {tolerance:.2g}) on {len(found_N)} tokens; load the policy "
+                f"policy {policy.name!r}: stale weights: after publishing, vLLM's log-probabilities differ from "
+                f"those of the trained weights by {gap:.2g} (tolerance {tolerance:.2g}); load the policy "
                 "anew, and if it happens again, the engine cannot refresh this kind of weights"
             )
         self.gaps[policy.name] = gap
@@ -210,8 +212,8 @@ class VllmEngine(ABC):
         """Send the policy's weights; nothing that was computed with the ones before may be used again."""
 
     @abstractmethod
-    def _score(self, policy, rows: Sequence[Row]) -> list[list[float]]:
-        """Log-probabilities of the completions' tokens at temperature 1, by the engine."""
+    def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
+        """Log-probabilities of the completions' tokens at temperature 1, by each engine that answers."""
 
     @abstractmethod
     def _sleep(self) -> None: ...

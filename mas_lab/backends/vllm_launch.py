@@ -1,11 +1,14 @@
 """How vLLM is started: its arguments, what it must leave alone in this process, and what its CPU build needs.
 
-`python -m mas_lab.backends.vllm_launch --model DIR ...` is vLLM's OpenAI-compatible server, with its own flags, whose full
-weights can be exchanged without a GPU too. Leaves out: talking to it (`vllm_server`).
+`python -m mas_lab.backends.vllm_launch --model DIR ...` is vLLM's OpenAI-compatible server, with its own flags; full
+weights can be exchanged in it without a GPU too. Leaves out: talking to it (`vllm_server`).
 """
 
 import os
 import random
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +17,8 @@ import numpy as np
 import torch
 
 QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
+FOLLOWS = "MAS_LAB_VLLM_FOLLOWS"
+"""In the environment of a server that ends with the process at the other end of its standard input."""
 CPU_CACHE = 2**30
 """Bytes of key-value cache on a CPU."""
 
@@ -95,10 +100,18 @@ def flags(chosen: dict[str, Any]) -> list[str]:
     return line
 
 
+def _follow() -> None:
+    """Ends this process with the one that started it, however that ended: its end of the pipe is closed then."""
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 if __name__ in ("__main__", "__mp_main__"):  # the server and, where its workers are spawned, each of them
     prepare()
 
 if __name__ == "__main__":
     import runpy
 
+    if FOLLOWS in os.environ:
+        threading.Thread(target=_follow, daemon=True).start()
     runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__")

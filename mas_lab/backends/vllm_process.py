@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from mas_lab.backends.vllm_engine import Answer, EngineError, Row, VllmEngine
+from mas_lab.backends.vllm_engine import Answer, EngineError, Row, Scores, VllmEngine
 from mas_lab.backends.vllm_launch import arguments, prepare, undisturbed
-from mas_lab.backends.vllm_weights import Heads, save_for_vllm, tensors_for_vllm
+from mas_lab.backends.vllm_weights import save_for_vllm, tensors_for_vllm, widened
 from mas_lab.policy import PolicyError, Request
 
 
@@ -77,12 +77,10 @@ class ProcessEngine(VllmEngine):
         for output in outputs:
             if not output.finished:
                 continue
-            ids = output.prompt_token_ids
             if output.request_id.startswith("probe"):
-                scored = [
-                    None if at is None else at[i].logprob for i, at in zip(ids, output.prompt_logprobs, strict=True)
-                ]
-                self._scored[output.request_id] = scored
+                ids, found = output.prompt_token_ids, output.prompt_logprobs  # nothing is said of the first token
+                scored = [at[i].logprob for i, at in zip(ids[1:], found[1:], strict=True)]
+                self._scored[output.request_id] = [0.0, *scored]
             else:
                 said = output.outputs[0]
                 logprobs = [at[i].logprob for i, at in zip(said.token_ids, said.logprobs, strict=True)]
@@ -91,7 +89,7 @@ class ProcessEngine(VllmEngine):
     def _abort(self, tickets: Sequence[int]) -> None:
         self.llm.llm_engine.abort_request([str(ticket) for ticket in tickets])
 
-    def _score(self, policy, rows: Sequence[Row]) -> list[list[float]]:
+    def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
         from vllm import SamplingParams
 
         names = [f"probe{i}" for i in range(len(rows))]
@@ -100,7 +98,7 @@ class ProcessEngine(VllmEngine):
         while len(self._scored) < len(names):
             self._step()
         scored, self._scored = self._scored, {}
-        return [scored[name][len(prompt) :] for name, (prompt, _) in zip(names, rows, strict=True)]
+        return [[scored[name][len(prompt) :] for name, (prompt, _) in zip(names, rows, strict=True)]]
 
     def _push(self, policy) -> None:
         if policy.adapter is not None:
@@ -130,21 +128,6 @@ class ProcessEngine(VllmEngine):
 
     def _wake(self) -> None:
         self.llm.wake_up()
-
-
-def widened(model, folder: Path) -> tuple[str, Heads | None]:
-    """A directory (or hub id) that vLLM here can load the model's start from, and how its heads were widened."""
-    if model.device.type != "cpu":
-        return model.weights, None
-    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
-
-    heads = Heads.fitting(model.net.config, CPUAttentionBackend.get_supported_head_sizes())
-    if heads is None:
-        return model.weights, None
-    if not Path(model.weights).is_dir():
-        raise PolicyError(f"{model.weights}: its attention heads fit vLLM's CPU build only from a local directory")
-    heads.copy_model(Path(model.weights), folder / "base")
-    return str(folder / "base"), heads
 
 
 @contextmanager

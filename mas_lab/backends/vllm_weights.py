@@ -23,7 +23,7 @@ class Heads:
     """Maps the tensors of a Qwen3 with heads of `size` to those of an equal one with heads of `wide`, by their names.
 
     A wide head holds the narrow one's first half at its start and its second half in its middle, since the rotation
-    turns dimension i with dimension i + size / 2. Its angle theta^(-2i / size) is that of theta^(wide / size) at `wide`.
+    turns dimension i with dimension i + size / 2; its angle theta^(-2i / size) is theta^(wide / size) at `wide`.
     The mean square of a wide head is size / wide times that of the narrow one, and its scores are divided by
     sqrt(wide): so the keys' norm is multiplied by sqrt(size / wide).
     """
@@ -42,7 +42,7 @@ class Heads:
         wider = [candidate for candidate in sizes if candidate > size]
         if not wider or config.model_type != "qwen3" or config.rope_parameters["rope_type"] != "default":
             raise PolicyError(
-                f"vLLM on a CPU takes attention heads of {', '.join(map(str, sizes))}; this {config.model_type} model's "
+                f"vLLM on a CPU takes attention heads of {', '.join(map(str, sizes))}; a {config.model_type}'s here "
                 f"have {size}, and only a Qwen3's can be widened; use backend='torch', or a GPU"
             )
         return cls(size, min(wider))
@@ -66,27 +66,43 @@ class Heads:
         spread.index_copy_(axis + 1, self.places.to(narrow.device), narrow)
         return spread.flatten(axis, axis + 1)
 
-    def copy_model(self, source: Path, target: Path) -> None:
-        """The model in `source`, in Hugging Face format, with wide heads in `target`."""
-        shutil.copytree(source, target, dirs_exist_ok=True)
-        for path in target.glob("*.safetensors"):
-            save_file(
-                {name: self.widen(name, tensor) for name, tensor in load_file(path).items()}, path, {"format": "pt"}
-            )
-        config = json.loads((target / "config.json").read_text())
+    def widen_file(self, path: Path) -> None:
+        wide = {name: self.widen(name, tensor).contiguous() for name, tensor in load_file(path).items()}
+        save_file(wide, path, {"format": "pt"})
+
+    def widen_model(self, directory: Path) -> None:
+        """Of the model there, in Hugging Face format."""
+        for path in directory.glob("*.safetensors"):
+            self.widen_file(path)
+        config = json.loads((directory / "config.json").read_text())
         config["head_dim"] = self.wide
         config["rope_parameters"]["rope_theta"] **= self.wide / self.size
-        (target / "config.json").write_text(json.dumps(config))
+        (directory / "config.json").write_text(json.dumps(config))
+
+
+def widened(model, folder: Path) -> tuple[str, Heads | None]:
+    """A directory (or hub id) that vLLM here can load the model's start from, and how its heads were widened."""
+    if model.device.type != "cpu":
+        return model.weights, None
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    heads = Heads.fitting(model.net.config, CPUAttentionBackend.get_supported_head_sizes())
+    if heads is None:
+        return model.weights, None
+    if not Path(model.weights).is_dir():
+        raise PolicyError(f"{model.weights}: its attention heads fit vLLM's CPU build only from a local directory")
+    shutil.copytree(model.weights, folder / "base", dirs_exist_ok=True)
+    heads.widen_model(folder / "base")
+    return str(folder / "base"), heads
 
 
 def save_for_vllm(policy, directory: Path, heads: Heads | None) -> None:
     """A policy's weights as files: an adapter in PEFT format, or a whole model."""
     torch_state.save_weights(policy, directory)
     if heads is not None and policy.adapter is None:
-        heads.copy_model(directory, directory)
+        heads.widen_model(directory)
     elif heads is not None:
-        path = directory / torch_state.ADAPTER
-        save_file({name: heads.widen(name, tensor) for name, tensor in load_file(path).items()}, path, {"format": "pt"})
+        heads.widen_file(directory / torch_state.ADAPTER)
 
 
 def tensors_for_vllm(policy, heads: Heads | None) -> Iterator[tuple[str, torch.Tensor]]:
