@@ -20,43 +20,61 @@ class TorchBase:
     """One copy of a base, `adapters` LoRA adapters, and for each of them a policy with an optimizer of its own."""
 
     def __init__(self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int):
-        self.shared, self.size = shared, adapters
+        self.shared, self.size, self.rank = shared, adapters, rank
         self.policies: dict[str, TorchPolicy] = {}
         shared.net.requires_grad_(False)
-        self._free = [self._make(i, rank, lr, seed) for i in range(adapters)]
-        for i, policy in enumerate(self._free):
-            policy.made_with = {"adapters": adapters, "rank": rank, "seed": seed, "index": i}
+        made_with = {"adapters": adapters, "rank": rank, "seed": seed}
+        self._free = [self._make({**made_with, "index": i}, rank, lr) for i in range(adapters)]
         trained = {id(parameter) for policy in self._free for parameter in policy.parameters.values()}
         stray = [name for name, p in shared.net.named_parameters() if "lora_" in name and id(p) not in trained]
         if stray:
             raise PolicyError(f"the LoRA parameter {stray[0]!r} is in no optimizer")
 
-    def _make(self, index: int, rank: int, lr: float, seed: int) -> TorchPolicy:
-        name = f"adapter{index}"
+    def _make(self, made_with: dict[str, int], rank: int, lr: float) -> TorchPolicy:
+        name = f"adapter{made_with['index']}"
         with torch.random.fork_rng():
-            torch.manual_seed(seed + index)
+            torch.manual_seed(made_with["seed"] + made_with["index"])
             self.shared.add_adapter(name, rank)
-        return TorchPolicy(self.shared, lr, name)
+        policy = TorchPolicy(self.shared, lr, name)
+        policy.made_with = made_with
+        return policy
 
-    def adapter(self, agent: str) -> TorchPolicy:
-        """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken."""
+    def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> TorchPolicy:
+        """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken.
+
+        `rank` (at most the base's, which is what an engine has room for) and `lr`, where they are not to be the base's.
+        """
         if agent not in self.policies:
             if not self._free:
                 raise PolicyError(
                     f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, "
                     f"taken by {', '.join(self.policies)}"
                 )
-            self._hand_out(self._free[0], agent)
-        return self.policies[agent]
+            self._hand_out(self._free[0], agent, rank)
+        policy = self.policies[agent]
+        if rank not in (None, policy.made_with.get("own_rank", self.rank)):
+            raise PolicyError(f"agent {agent!r} asks for rank {rank}; its adapter was made before, of another rank")
+        policy.lr = policy.lr if lr is None else lr
+        return policy
 
-    def take(self, index: int, agent: str) -> TorchPolicy | None:
+    def take(self, index: int, agent: str, rank: int | None = None) -> TorchPolicy | None:
         """The policy of adapter `index`, for `agent`; `None` where another agent has it."""
         for policy in self._free:
             if policy.made_with["index"] == index and agent not in self.policies:
-                return self._hand_out(policy, agent)
+                return self._hand_out(policy, agent, rank)
         return None
 
-    def _hand_out(self, policy: TorchPolicy, agent: str) -> TorchPolicy:
+    def _hand_out(self, policy: TorchPolicy, agent: str, rank: int | None) -> TorchPolicy:
+        if rank not in (None, self.rank):
+            if not 1 <= rank < self.rank:
+                raise PolicyError(
+                    f"agent {agent!r} asks for rank {rank}; the base was loaded with rank={self.rank}, which must be "
+                    "the largest of its adapters'"
+                )
+            self._free.remove(policy)
+            self.shared.peft.delete_adapter(policy.adapter)
+            policy = self._make({**policy.made_with, "own_rank": rank}, rank, policy.lr)
+            self._free.append(policy)
         self._free.remove(policy)
         policy.name = agent
         self.policies[agent] = policy
@@ -106,16 +124,16 @@ def _restore_full(make: type[TorchModel], record: dict[str, Any], directory: str
 def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
     """One base for all adapters that shared one; a second one where two states of the same adapter are asked for."""
     made_with = dict(record["lora"])
-    index = made_with.pop("index")
+    index, own_rank = made_with.pop("index"), made_with.pop("own_rank", None)
     alike = json.dumps(
         [record["backend"], record["source"], record["options"], record["template"], made_with], sort_keys=True
     )
     for base in bases.setdefault(alike, []):
-        if (policy := base.take(index, record["name"])) is not None:
+        if (policy := base.take(index, record["name"], own_rank)) is not None:
             return policy
     source = Source(**record["source"])
     source.check()
     lora = made_with["adapters"], made_with["rank"]
     shared = make(source, make.Options.of(record["options"]), record["template"], lora)
     bases[alike].append(TorchBase(shared, lr=record["lr"], **made_with))
-    return bases[alike][-1].take(index, record["name"])
+    return bases[alike][-1].take(index, record["name"], own_rank)

@@ -1,0 +1,89 @@
+"""Each agent's own settings: rank and learning rate of its adapter, kept with it."""
+
+import pytest
+import torch
+
+import mas_lab as lab
+from mas_lab.backends import load_base, restore_policies
+from mas_lab.policy import PolicyError, Request, Sample
+
+ASKED = [Request((4, 9, 6), 6, 1.0, seed) for seed in range(8)]
+
+
+def ranks(policy) -> set[int]:
+    return {p.shape[0] for name, p in policy.parameters.items() if "lora_A" in name}
+
+
+def step(policy) -> None:
+    said = policy.sample(ASKED)
+    samples = [
+        Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, (-1.0) ** i, 0.1)
+        for i, (r, c) in enumerate(zip(ASKED, said, strict=True))
+    ]
+    policy.accumulate(samples, lab.clipped(0.2))
+    policy.apply(1.0)
+
+
+def test_each_adapter_has_its_own_rank_and_rate(qwen3):
+    base = load_base(qwen3, adapters=3, rank=8, lr=1e-2)
+    solver, verifier, fixer = (
+        base.adapter("solver"),
+        base.adapter("verifier", rank=2, lr=5e-3),
+        base.adapter("fixer", 4),
+    )
+    assert [ranks(policy) for policy in (solver, verifier, fixer)] == [{8}, {2}, {4}]
+    assert [policy.lr for policy in (solver, verifier, fixer)] == [1e-2, 5e-3, 1e-2]
+    for policy in (solver, verifier, fixer):
+        others = {id(p) for other in base.policies.values() if other is not policy for p in other.parameters.values()}
+        assert not others & {id(p) for p in policy.parameters.values()}
+        before = {name: p.detach().clone() for name, p in policy.parameters.items()}
+        step(policy)
+        moved = max((p - before[name]).abs().max().item() for name, p in policy.parameters.items())
+        assert moved == pytest.approx(policy.lr, rel=1e-3)  # Adam's first step is the learning rate
+    assert base.adapter("verifier", rank=2) is verifier
+    assert all(policy.adapter in verifier.model.peft_config for policy in base.policies.values())
+    assert len(verifier.model.peft_config) == 3
+
+
+def test_a_mixed_batch_of_unlike_ranks_is_what_each_says_alone(qwen3):
+    base = load_base(qwen3, adapters=2, rank=8, lr=1e-2)
+    policies = [base.adapter("solver"), base.adapter("verifier", rank=1)]
+    for policy in policies:
+        step(policy)
+    tickets = [policy.engine.submit(policy, ASKED) for policy in policies]
+    answers = dict(policies[0].engine.ready())
+    for policy, own in zip(policies, tickets, strict=True):
+        assert [answers[ticket].ids for ticket in own] == [c.ids for c in policy.sample(ASKED)]
+
+
+def test_a_single_adapter_may_have_a_rank_of_its_own(qwen3):
+    policy = load_base(qwen3, adapters=1, rank=8).adapter("solver", rank=3)
+    step(policy)
+    assert ranks(policy) == {3}
+
+
+def test_ranks_and_rates_survive_saving(qwen3, tmp_path):
+    base = load_base(qwen3, adapters=2, rank=8, lr=1e-2)
+    team = lab.Team({"solver": base.adapter("solver"), "verifier": base.adapter("verifier", rank=2, lr=5e-3)})
+    for agent in team:
+        step(team[agent])
+        team[agent].save(tmp_path / agent)
+    restored = restore_policies({agent: tmp_path / agent for agent in team})
+    assert ranks(restored["verifier"]) == {2} and restored["verifier"].lr == 5e-3
+    assert ranks(restored["solver"]) == {8} and restored["solver"].lr == 1e-2
+    assert restored["solver"].shared is restored["verifier"].shared
+    for agent in team:
+        assert restored[agent].describe() == team[agent].describe()
+        for policy in (team[agent], restored[agent]):
+            step(policy)
+        pairs = zip(team[agent].parameters.values(), restored[agent].parameters.values(), strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_ranks_that_cannot_be_had_are_refused(qwen3):
+    base = load_base(qwen3, adapters=2, rank=4)
+    with pytest.raises(PolicyError, match=r"agent 'solver' asks for rank 8; the base was loaded with rank=4"):
+        base.adapter("solver", rank=8)
+    base.adapter("solver", rank=2)
+    with pytest.raises(PolicyError, match=r"agent 'solver' asks for rank 3; its adapter was made before"):
+        base.adapter("solver", rank=3)
