@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -32,7 +32,7 @@ PATIENCE = timedelta(hours=12)
 """How long a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
 
 
-class RankError(RuntimeError):
+class RankError(PolicyError):
     """The ranks cannot go on together: names the rank and what ended."""
 
 
@@ -85,29 +85,28 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
-            if isinstance(error, RankError) or not _is_lost(error):
+            if not _is_lost(error):
                 raise
             raise RankError(
-                f"rank {self.number} of {self.size}: another rank ended or lost its connection "
-                f"({str(error).splitlines()[0][:200]})"
+                f"rank {self.number} of {self.size}: another rank ended or lost its connection. If the run is kept, "
+                "the same command goes on from its newest checkpoint. What was seen here: "
+                f"{str(error).splitlines()[0].rpartition('] ')[2][:100]}"
             ) from error
 
     # Rank 0
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """On rank 0: an error inside ends the other ranks too, with the same words."""
+        """On rank 0: an error inside ends the other ranks too, with the same words if they listen."""
         try:
-            with _sigterm_raises(self.number), self._connected():
+            with _saying_why(self.number), self._connected():
                 yield
-        except RankError:
-            self._hang_up()
+        except GeneratorExit:
             raise
         except BaseException as error:
-            if not self.listening:
-                self._hang_up()
-            elif not isinstance(error, GeneratorExit):
-                self.tell("error", f"{type(error).__name__}: {error}")
+            if self.listening and isinstance(error, Exception) and not isinstance(error, RankError):
+                with suppress(RankError):  # it may be one of them that ended
+                    self.tell("error", f"{type(error).__name__}: {error}")
             raise
 
     @contextmanager
@@ -142,12 +141,9 @@ class Ranks:
     def serve(self, team: Team, watch: Any, update: Callable) -> Iterator[Any]:
         """On every rank but 0: do what rank 0 asks, until it ends. Yields nothing. Raises RankError with its error."""
         try:
-            with _sigterm_raises(self.number), self._connected():
+            with _saying_why(self.number), self._connected():
                 while (heard := self.hear())[0] != "end":
                     self._obey(heard, team, watch, update)
-        except BaseException:
-            self._hang_up()
-            raise
         finally:
             self._part()
         yield from ()
@@ -206,11 +202,6 @@ class Ranks:
             policy.ranks = None
         self.accelerator.free_memory()
         self.engines, self.team = [], None
-
-    def _hang_up(self) -> None:
-        """Others that wait for this rank see that it is gone, also where its process lives on."""
-        if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
 
 
 class Share:
@@ -339,17 +330,23 @@ def _is_lost(error: RuntimeError) -> bool:
 
 
 @contextmanager
-def _sigterm_raises(number: int) -> Iterator[None]:
-    """A launcher that sees a rank end stops the others by SIGTERM: let them say so before they end."""
+def _saying_why(number: int) -> Iterator[None]:
+    """A launcher that sees a rank end stops the others by SIGTERM: let them say why before they end. After an error
+    this process ends by itself, and a SIGTERM that came before its last words were out would swallow them."""
 
     def stop(*_):
-        raise RankError(f"rank {number}: stopped by the launcher, since another rank ended (or it was told to stop)")
+        raise SystemExit(f"mas_lab: rank {number} was stopped by the launcher: another rank ended, or it was asked to")
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, stop)
+    after = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except GeneratorExit:
+        raise
+    except BaseException:
+        after = signal.SIG_IGN
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, after)

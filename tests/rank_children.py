@@ -1,0 +1,110 @@
+"""What the tests of several ranks run under a launcher, or in one process to compare.
+
+torchrun --nproc_per_node 2 rank_children.py learn MODELS RUNS KIND..   a run of two steps per kind, in RUNS/KIND
+... rank_children.py die MODELS RUN RANK WHEN    rank RANK is killed in the third step, while all "sample" or "update"
+... rank_children.py fail MODELS RUN WHY         the environment fails in the second step, or the gradient ("nan")
+Prints a JSON object per line: what this rank did.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import small
+
+import mas_lab as lab
+
+RANK = int(os.environ.get("RANK", "0"))
+CHANGES = {"tasks": 6, "save_every": 2}
+
+
+class Counted(small.Relay):
+    """Relay, and how often it was stepped in this process; from `breaks_at` on it fails."""
+
+    steps = 0
+    breaks_at: int | None = None
+
+    def step(self, state, actions: Mapping[str, str]):
+        Counted.steps += 1
+        if Counted.breaks_at is not None and Counted.steps >= Counted.breaks_at:
+            raise ValueError("the world ended")
+        return super().step(state, actions)
+
+
+class Curious(small.Memory):
+    """A watch that also asks what a step would be without its first row: passes that all ranks must make."""
+
+    def __call__(self, policy: str, norms: Mapping[str, float], attribute) -> None:
+        super().__call__(policy, norms, attribute)
+        self.total += attribute.norm_without(attribute.rows.index[0]) + attribute()["share"].abs().max()
+        Curious.calls += 1
+        if Curious.dies_at == Curious.calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    calls, dies_at = 0, None
+
+
+def start(kind: str, models: Path, run: Path, steps: int, **changes):
+    """The training of these tests, as a generator, and its team. Small steps: Adam turns noise into whole ones."""
+    team = small.make_team(kind, models, lr=1e-3)
+    settings = small.SETTINGS | CHANGES | changes
+    return lab.train(Counted(), team, small.RECIPE, steps, run=run, watch=Curious(), **settings), team
+
+
+def learn(models: Path, runs: Path, *kinds: str) -> None:
+    for kind in kinds:
+        Counted.steps, scores = 0, []
+        training, team = start(kind, models, runs / kind, 2)
+        for _ in training:
+            steps = Counted.steps
+            scores += lab.evaluate(Counted(), team, Counted().tasks(2, "test", 0))["return"].tolist()
+            Counted.steps = steps
+        say(kind=kind, steps=Counted.steps, scores=scores)
+
+
+def die(models: Path, run: Path, rank: str, when: str) -> None:
+    training, team = start("shared", models, run, 4)
+    if int(rank) == RANK and when == "update":
+        Curious.dies_at = 5  # two optimizer steps of one policy per training step
+    if int(rank) == RANK and when == "sample":
+        _die_at_a_sampling(team["doer"].engine, 10)
+    for report in training:
+        say(step=report.step)
+
+
+def _die_at_a_sampling(engine, number: int) -> None:
+    answer, asked = engine.ready, 0
+
+    def ready():
+        nonlocal asked
+        asked += 1
+        if asked == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer()
+
+    engine.ready = ready
+
+
+def fail(models: Path, run: Path, why: str) -> None:
+    training, team = start("shared", models, run, 4)
+    for report in training:
+        say(step=report.step)
+        if why == "env":
+            Counted.breaks_at = Counted.steps + 3
+        else:
+            import torch
+
+            with torch.no_grad():
+                team["doer"].model.get_input_embeddings().weight[5] = float("nan")
+
+
+def say(**what) -> None:
+    print(json.dumps({"rank": RANK, **what}), flush=True)
+
+
+if __name__ == "__main__":
+    what, models, where, *rest = sys.argv[1:]
+    {"learn": learn, "die": die, "fail": fail}[what](Path(models), Path(where), *rest)
