@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from transformers import PretrainedConfig
 
 GIB = 2**30
@@ -36,12 +37,15 @@ class Memory:
     activations: float
 
     @property
-    def total(self) -> float:
-        return sum(getattr(self, field.name) for field in fields(self))
+    def peak(self) -> float:
+        """All but the smaller of the last two: sampling and the update take turns. An engine that keeps its cache while
+        the weights are trained (vLLM that does not sleep) needs both."""
+        kept = self.weights + self.adapters + self.gradients + self.optimizer
+        return kept + max(self.kv_cache, self.activations)
 
     def gib(self) -> dict[str, float]:
-        """Each part and the total in GiB."""
-        return {f.name: getattr(self, f.name) / GIB for f in fields(self)} | {"total": self.total / GIB}
+        """Each part and the peak in GiB."""
+        return {f.name: getattr(self, f.name) / GIB for f in fields(self)} | {"peak": self.peak / GIB}
 
 
 @dataclass(frozen=True)
@@ -127,3 +131,31 @@ def _heads(config: "PretrainedConfig") -> tuple[int, int, int]:
         raise ValueError(f"memory: a {text.model_type} model is built otherwise; known are Llama, Qwen and their kin")
     head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     return text.num_hidden_layers, text.num_attention_heads * head, text.num_key_value_heads * head
+
+
+def _qwen3(**changes: int) -> "PretrainedConfig":
+    from transformers import Qwen3Config
+
+    common = {"vocab_size": 151936, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8}
+    return Qwen3Config(**common, head_dim=128, max_position_embeddings=40960, tie_word_embeddings=True, **changes)
+
+
+def known_shapes() -> dict[str, "PretrainedConfig"]:
+    """Configs of models that fit one small GPU, written out, so that a plan needs no download."""
+    return {
+        "Qwen3-0.6B": _qwen3(hidden_size=1024, intermediate_size=3072),
+        "Qwen3-1.7B": _qwen3(hidden_size=2048, intermediate_size=6144),
+    }
+
+
+def budget(agents: int = 2, rank: int = 16, **tokens: int) -> "DataFrame":
+    """GiB of each part for every known shape: 4-bit and 16-bit bases under `agents` adapters, and all weights trained.
+
+    `tokens`: `train_tokens` and `sample_tokens` of `memory`.
+    """
+    import pandas as pd
+
+    ways = {"4-bit + LoRA": {"bits": 4, "adapters": agents}, "16-bit + LoRA": {"adapters": agents}, "all weights": {}}
+    rows = {(name, way): memory(config, rank=rank, **how, **tokens).gib()
+            for name, config in known_shapes().items() for way, how in ways.items()}  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["model", "trained"])

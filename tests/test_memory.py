@@ -3,12 +3,9 @@
 import pytest
 from transformers import GPT2Config, Qwen3Config
 
-from mas_lab.memory import GIB, NF4, activations, memory, shape
+from mas_lab.memory import GIB, NF4, activations, budget, known_shapes, memory, shape
 
-QWEN3_06B = Qwen3Config(
-    vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
-    num_key_value_heads=8, head_dim=128, tie_word_embeddings=True, max_position_embeddings=40960,
-)  # fmt: skip
+QWEN3_06B = known_shapes()["Qwen3-0.6B"]
 LINEAR = 28 * (1024 * 2048 + 2 * 1024 * 1024 + 2048 * 1024 + 3 * 1024 * 3072)
 REST = 151936 * 1024 + 28 * (2 * 1024 + 2 * 128) + 1024
 PER_RANK = 28 * (1024 + 2048 + 2 * (1024 + 1024) + 2048 + 1024 + 2 * (1024 + 3072) + 3072 + 1024)
@@ -36,14 +33,26 @@ def test_all_weights_are_trained_in_float32():
     found = memory(QWEN3_06B)
     assert (found.weights, found.gradients, found.optimizer) == tuple(n * (LINEAR + REST) for n in (4, 4, 8))
     assert found.adapters == 0
-    assert found.gib()["total"] == pytest.approx(found.total / GIB)
-    assert found.total == sum(value * GIB for name, value in found.gib().items() if name != "total")
+    assert found.peak == 16 * (LINEAR + REST) + max(found.kv_cache, found.activations)
+    assert found.gib()["peak"] == found.peak / GIB and found.gib()["optimizer"] == found.optimizer / GIB
 
 
 def test_activations_grow_with_tokens_and_logits_are_bounded():
     per_token = 28 * 2 * (4 * 1024 + 2 * 128 * 24 + 4 * 3072)
     assert activations(QWEN3_06B, 100) == 100 * (per_token + 8 * 151936)
     assert activations(QWEN3_06B, 4096) == 4096 * per_token + 8 * 2**25
+
+
+def test_the_budget_table():
+    table = budget(agents=3, rank=8, sample_tokens=20_000)
+    assert len(table) == 6 and list(table.columns)[-1] == "peak"
+    found = memory(known_shapes()["Qwen3-1.7B"], bits=4, adapters=3, rank=8, sample_tokens=20_000)
+    assert table.loc[("Qwen3-1.7B", "4-bit + LoRA")].to_dict() == found.gib()
+    total = table["total"].unstack("trained")
+    assert (total["4-bit + LoRA"] < total["16-bit + LoRA"]).all() and (
+        total["16-bit + LoRA"] < total["all weights"]
+    ).all()
+    assert shape(known_shapes()["Qwen3-1.7B"]).linear + shape(known_shapes()["Qwen3-1.7B"]).rest == 1_720_574_976
 
 
 def test_what_has_no_meaning_is_refused():

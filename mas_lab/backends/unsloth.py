@@ -1,7 +1,7 @@
 """Unsloth as a back end: its weights (4 or 16 bit), its kernels and adapters under the same policies and cells.
 
 What is Unsloth's: reading and patching the model (`FastLanguageModel`), the fused kernels of the forward and backward
-pass, the first adapter. What is ours: the optimizer, and the sampler wherever Unsloth's own (vLLM) does not run.
+pass, the first adapter, vLLM over the same weights. What is ours: the optimizer, and the sampler where vLLM is not.
 Its kernels compute one adapter at a time and follow no trees: rows are padded, and each adapter samples its own batch.
 Leaves out: Apple silicon (Unsloth trains with MLX there), Intel GPUs, and forward-mode derivatives on a GPU.
 """
@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
+from typing import ClassVar
 
-import numpy as np
 import torch
 from peft import LoraConfig
 from transformers import AutoConfig
@@ -21,6 +22,7 @@ from mas_lab.backends.decoders import RowDecoder
 from mas_lab.backends.lean_norm import lean_norms
 from mas_lab.backends.torch_engine import Chunk, TorchEngine
 from mas_lab.backends.torch_model import Options, TorchModel, quiet
+from mas_lab.backends.unsloth_decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly
 from mas_lab.backends.unsloth_import import DEVICES, import_unsloth
 from mas_lab.policy import Completion, PolicyError
 
@@ -33,10 +35,24 @@ class UnslothOptions(Options):
     """`Options`, and Unsloth's own. `dtype=None`: bfloat16 where the GPU has it, float16 where not (a T4), float32 on a
     CPU."""
 
+    of_the_machine: ClassVar[tuple[str, ...]] = (
+        "device", "fast_inference", "gpu_memory_utilization", "tolerance",
+    )  # fmt: skip
+    sleep: ClassVar[bool] = False
+    shared_dir: ClassVar[None] = None
+    """What `VllmEngine` asks of its options."""
+
     packing: str = "padded"
     """Always: the kernels take no tree mask."""
     load_in_4bit: bool = False
     """The frozen base in NF4 (bitsandbytes): a quarter of the memory; needs lora=."""
+    fast_inference: bool | None = None
+    """vLLM inside Unsloth, over the very weights that are trained. `None`: where `why_not_fast` knows no reason not
+    to. It has not been run on a GPU yet; `False` samples as everywhere else."""
+    gpu_memory_utilization: float = 0.5
+    """The share of the GPU that vLLM takes, under fast inference."""
+    tolerance: float | None = None
+    """Under fast inference, see `VllmOptions`."""
     max_seq_length: int = 2048
     """The longest prompt plus completion. Unsloth cuts off what is longer, so longer requests are refused."""
 
@@ -62,6 +78,7 @@ class UnslothModel(TorchModel):
             )
         if options.load_in_4bit and not lora:
             raise PolicyError("load_in_4bit: 4-bit weights cannot be trained themselves; add lora=, the adapter's rank")
+        self.is_fast = self._decide_fast(options, lora, kind)
         super().__init__(source, options, template, lora, weights)
         self.context = min(self.context, options.max_seq_length)
 
@@ -77,6 +94,7 @@ class UnslothModel(TorchModel):
                 full_finetuning=self.lora is None,
                 use_gradient_checkpointing=False,
                 use_exact_model_name=True,  # what was asked for, not a quantized copy under another name
+                **(self._fast_arguments() if self.is_fast else {}),
                 **({"device_map": {"": str(self.device)}} if self.device.index is not None else {}),
             )
         if options.load_in_4bit and not any(type(module).__name__ == "Linear4bit" for module in net.modules()):
@@ -87,6 +105,21 @@ class UnslothModel(TorchModel):
         net.get_input_embeddings().padding_idx = None  # see TorchModel.read
         lean_norms(net)
         return net.eval()
+
+    def _decide_fast(self, options: UnslothOptions, lora, kind: str) -> bool:
+        why_not = why_not_fast(lora is not None, kind)
+        if options.fast_inference and why_not:
+            raise PolicyError(f"fast_inference: {why_not}; leave it out, and Unsloth's model samples as it trains")
+        return why_not is None and options.fast_inference is not False
+
+    def _fast_arguments(self) -> dict:
+        adapters, rank = self.lora
+        return {
+            "fast_inference": True,
+            "max_loras": adapters,  # 1 where it is not said: every other agent's adapter would be swapped in and out
+            "max_lora_rank": rank,
+            "gpu_memory_utilization": self.options.gpu_memory_utilization,
+        }
 
     def add_adapter(self, name: str, rank: int) -> None:
         """One more adapter; torch's generator decides its start. The first one goes through Unsloth, for its kernels.
@@ -110,6 +143,10 @@ class UnslothModel(TorchModel):
         self.net.eval()
 
     def make_engine(self):
+        if self.is_fast:
+            from mas_lab.backends.unsloth_vllm import FastEngine
+
+            return FastEngine(self)
         return UnslothEngine(self, self.options.sample_tokens)
 
     def computing(self):
@@ -139,6 +176,18 @@ class UnslothModel(TorchModel):
         )
 
 
+def why_not_fast(lora: bool, kind: str) -> str | None:
+    """Why vLLM cannot sample inside Unsloth here, or `None`. `kind` of device: "cpu" or "cuda"."""
+    if kind == "cpu":
+        return "it needs a GPU"
+    if not lora:
+        return "it serves adapters over a frozen base, and all weights are trained; add lora="
+    if find_spec("vllm") is None:
+        return "it needs the package vllm"
+    major, minor = torch.cuda.get_device_capability()
+    return None if major >= 8 else f"this GPU's compute capability is {major}.{minor}, and it needs 8.0 (a T4 has 7.5)"
+
+
 class UnslothEngine(TorchEngine):
     """Samples with exactly one adapter active, whose rows alone are in the batch."""
 
@@ -156,73 +205,3 @@ class UnslothEngine(TorchEngine):
 
     def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> RowDecoder:
         return self.model.decoder(self.model.net, chunk.prompts, chunk.adapters, None, chunk.room)
-
-
-class Kept:
-    """What a decoder keeps between its steps: tensors whose first axis is the batch."""
-
-    def __init__(self):
-        self.tensors: list[torch.Tensor] = []
-
-    def batch_select_indices(self, rows: torch.Tensor) -> None:
-        self.tensors = [tensor.index_select(0, rows) for tensor in self.tensors]
-
-
-class EmbeddingDecoder(RowDecoder):
-    """For Unsloth's GPU forward pass, which takes and returns keys and values as plain pairs per layer.
-
-    Given a single token id it would keep buffers of its own, which cannot follow a batch that branches and shrinks;
-    given an embedding it takes the path it trains on.
-    """
-
-    def new_cache(self) -> Kept:
-        return Kept()
-
-    def _forward(self, ids_ML: np.ndarray, at_ML: np.ndarray) -> torch.Tensor:
-        ids, mask, at = self._put(ids_ML, self.mask_ML, at_ML)
-        kept = self.cache.tensors
-        answer = self.net(
-            inputs_embeds=self.net.get_input_embeddings()(ids), attention_mask=mask, position_ids=at,
-            past_key_values=list(zip(kept[::2], kept[1::2], strict=True)) or None, use_cache=True, logits_to_keep=1,
-        )  # fmt: skip
-        self.cache.tensors = [tensor for pair in answer.past_key_values for tensor in pair[:2]]
-        return answer.logits[:, -1]
-
-
-class WholeDecoder(RowDecoder):
-    """Reads every row anew for each token: slow, and right wherever the forward pass is."""
-
-    def new_cache(self) -> Kept:
-        return Kept()
-
-    def _forward(self, ids_ML: np.ndarray, at_ML: np.ndarray) -> torch.Tensor:
-        ids, mask, at = self._put(ids_ML, self.mask_ML, at_ML)
-        if self.cache.tensors:
-            ids, at = (torch.cat(pair, 1) for pair in zip(self.cache.tensors, (ids, at), strict=True))
-        self.cache.tensors = [ids, at]
-        return self.net(input_ids=ids, attention_mask=mask, position_ids=at, use_cache=False, logits_to_keep=1).logits[
-            :, -1
-        ]
-
-
-@torch.inference_mode()
-def decodes_exactly(model: UnslothModel, decoder: type[RowDecoder]) -> bool:
-    """Does it give the logits of plain forward passes, through prompts of unlike length, a branch and a row's end?"""
-    prompts, steps = ([1, 2, 3], [4, 5]), (((0, 0, 1), (3, 1, 2)), ((0, 2), (2, 4)), ((0, 1), (1, 1)))
-    tolerance = 1e-4 if model.dtype == torch.float32 else 0.1
-    rows = [list(prompt) for prompt in prompts]
-    with model.computing():
-        trial = decoder(model.net, prompts, ("", ""), None, 8)
-        try:
-            logits = trial.prefill()
-            for parents, ids in ((None, None), *steps):
-                if parents is not None:
-                    logits = trial.extend(np.array(parents), np.array(ids))
-                    rows = [rows[parent] + [token] for parent, token in zip(parents, ids, strict=True)]
-                for row, found in zip(rows, logits, strict=True):
-                    whole = model.net(input_ids=torch.tensor([row], device=model.device), use_cache=False).logits[0, -1]
-                    if not (found - whole).abs().max() <= tolerance * whole.abs().max().clamp(min=1):
-                        return False
-        except (TypeError, AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, ValueError):
-            return False
-    return True
