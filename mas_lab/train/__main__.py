@@ -1,0 +1,71 @@
+"""`python -m mas_lab.train --config run.yaml`: the loop of a notebook without one; a line per step.
+
+Under `accelerate launch -m mas_lab.train --config run.yaml` all its processes train as one. The same command goes on
+with a run that was stopped. Leaves out: what the file may say (`config`).
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mas_lab.run import load_run, run_folder
+from mas_lab.train.config import Config
+from mas_lab.train.loop import Report, train
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train as the file says; returns the exit status. Errors that were raised to be read stand on one line."""
+    arguments = parser().parse_args(argv)
+    try:
+        config = Config.read(arguments.config)
+        given = {name: getattr(arguments, name) for name in ("steps", "seed", "run")}
+        return _train(replace(config, **{name: value for name, value in given.items() if value is not None}))
+    except Exception as error:
+        if not type(error).__module__.startswith("mas_lab."):
+            raise
+        print(f"mas_lab.train: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    about = "Train a team as a YAML file says; the same command goes on with a run that was stopped."
+    options = argparse.ArgumentParser(prog="python -m mas_lab.train", description=about)
+    options.add_argument("--config", type=Path, required=True, help="the file, such as data/configs/plan_path.yaml")
+    options.add_argument("--steps", type=int, help="training steps in all, in place of the file's")
+    options.add_argument("--seed", type=int, help="in place of the file's")
+    options.add_argument("--run", help="the run's folder or name, in place of the file's")
+    return options
+
+
+def _train(config: Config) -> int:
+    from mas_lab.backends import set_threads
+
+    if config.threads:
+        set_threads(config.threads)
+    team = config.make_team()
+    try:
+        for report in train(config.env, team, config.recipe, config.steps, config.seed, config.run, **config.settings):
+            print(line(report, config.steps), flush=True)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from the newest checkpoint", file=sys.stderr)
+        return 130
+    if config.run and os.environ.get("RANK", "0") == "0":
+        print(f"{load_run(config.run).steps} steps in {run_folder(config.run)}")
+    return 0
+
+
+def line(report: Report, steps: int) -> str:
+    """One step: share of episodes that reached the goal, then per agent its mean credit and gradient norm."""
+    norms = report.stats.groupby("agent", sort=False)["grad_norm"].max()
+    credits = report.turns.groupby("agent", sort=False)["credit"].mean()
+    agents = [f"{agent} {credits[agent]:.3f} (norm {norms.get(agent, 0.0):.2g})" for agent in credits.index]
+    parts = [f"step {report.step + 1:>{len(str(steps))}}/{steps}", f"success {report.success:.3f}", *agents]
+    parts += [f"{report.tokens} tokens", f"{sum(report.profile.values()):.1f} s", *report.notes]
+    return "  ".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

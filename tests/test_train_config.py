@@ -1,0 +1,177 @@
+"""`python -m mas_lab.train --config`: the shipped example, what each key does, and what is refused where."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import small
+import yaml
+
+import mas_lab as lab
+from mas_lab.paths import data_dir
+from mas_lab.train.__main__ import main
+from mas_lab.train.config import Config, ConfigError
+
+EXAMPLE = data_dir() / "configs" / "plan_path.yaml"
+SHORT = {"steps": 2, "settings": {"tasks": 2, "check": False}}
+ADAPTERS = {"weights": "per_agent", "lora": 4, "lr": "1e-3"}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return small.make_models(tmp_path_factory.mktemp("models"))
+
+
+def write(path, **changes):
+    """The example, with other values of its keys; `None` leaves a key out."""
+    data = yaml.safe_load(EXAMPLE.read_text()) | changes
+    path.write_text(yaml.safe_dump({key: value for key, value in data.items() if value is not None}))
+    return path
+
+
+def team_of(path, **team):
+    return Config.read(write(path, team=team)).make_team()
+
+
+# The command
+
+
+def test_the_example_trains_and_goes_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MAS_LAB_RUNS", str(tmp_path))
+    assert yaml.safe_load(EXAMPLE.read_text())["steps"] == 20
+    config = write(tmp_path / "short.yaml", settings=SHORT["settings"])
+    assert main(["--config", str(config), "--steps", "1"]) == 0
+    first = capsys.readouterr().out.splitlines()
+    assert len(first) == 2 and first[0].startswith("step 1/1  success ") and "executor" in first[0]
+    assert first[1] == f"1 steps in {tmp_path / 'plan_path'}"
+    assert main(["--config", str(config), "--steps", "3"]) == 0
+    assert [line[:8] for line in capsys.readouterr().out.splitlines()[:-1]] == ["step 2/3", "step 3/3"]
+    run = lab.load_run(tmp_path / "plan_path")
+    assert run.steps == 3 and run.recipe.plan == lab.tree(8)
+    assert run.stats.groupby("agent")["lr"].first().to_dict() == {"planner": 5e-3, "executor": 3e-3}
+    assert run.turns.groupby("agent")["temperature"].first().to_dict() == {"planner": 0.9, "executor": 1.0}
+    config = {agent: policy.model.peft_config[policy.adapter] for agent, policy in run.team().items()}
+    assert {agent: one.r for agent, one in config.items()} == {"planner": 8, "executor": 4}
+
+
+def test_it_is_a_module_that_starts_without_a_warning(tmp_path):
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-m", "mas_lab.train", "--config", "nowhere.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "mas_lab.train: nowhere.yaml: cannot be read (No such file or directory)\n"
+
+
+def test_the_same_as_in_python(tmp_path):
+    config = write(
+        tmp_path / "a.yaml", team=ADAPTERS | {"agents": {"executor": {"lora": 2}}}, run=str(tmp_path / "r"), **SHORT
+    )
+    assert main(["--config", str(config)]) == 0
+    env = lab.make_env("plan_path", size=5)
+    base = lab.load_base(env.pocket, adapters=2, rank=4, lr=1e-3)
+    team = lab.Team({"planner": base.adapter("planner"), "executor": base.adapter("executor", rank=2)})
+    recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(8))
+    reports = list(lab.train(env, team, recipe, 2, seed=0, tasks=2, check=False))
+    turns = lab.load_run(tmp_path / "r").turns
+    assert turns["completion"].tolist() == [text for report in reports for text in report.turns["completion"]]
+
+
+@pytest.mark.slow
+def test_two_ranks_from_the_command_line(tmp_path):
+    """One line per step and one last line, though two processes ran; a second launch has nothing left to do."""
+    config = write(tmp_path / "a.yaml", run=str(tmp_path / "run"), **SHORT)
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    for expected in (["step 1/2", "step 2/2", "2 steps "], ["2 steps "]):
+        command = [*launch, "-m", "mas_lab.train", "--config", str(config)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert [line[:8] for line in done.stdout.splitlines()] == expected
+
+
+# The team
+
+
+def test_weights_in_common_and_of_their_own(tmp_path, models):
+    path, model = tmp_path / "a.yaml", str(models / "a")
+    shared = team_of(path, weights="shared", model=model)
+    assert list(shared.policies) == ["shared"] and shared["planner"].lr == 1e-6
+    apart = team_of(
+        path, weights="per_agent", model=model, agents={"executor": {"model": str(models / "b"), "lr": 0.5}}
+    )
+    assert list(apart.policies) == ["planner", "executor"] and apart["executor"].lr == 0.5
+    assert len(apart["executor"].tokenizer) == len(apart["planner"].tokenizer) + 5
+    listed = team_of(path, weights=[["executor"], ["planner"]], model=model)
+    assert list(listed) == ["planner", "executor"] and listed["planner"] is not listed["executor"]
+
+
+def test_adapters_share_a_base_where_they_can(tmp_path, models):
+    own = {"executor": {"lora": 2, "lr": 1e-2, "frozen": True, "temperature": 0.5, "max_tokens": 3}}
+    team = team_of(tmp_path / "a.yaml", model=str(models / "a"), agents=own, **ADAPTERS)
+    planner, executor = team["planner"], team["executor"]
+    assert planner.shared is executor.shared
+    assert (planner.lr, executor.lr) == (1e-3, 1e-2)
+    assert [planner.model.peft_config[policy.adapter].r for policy in (planner, executor)] == [4, 2]
+    assert team.frozen == ("executor",)
+    assert team.sampling == {"planner": lab.Sampling(), "executor": lab.Sampling(0.5, 3)}
+    unlike = team_of(
+        tmp_path / "b.yaml", agents={"executor": {"model": str(models / "b")}}, model=str(models / "a"), **ADAPTERS
+    )
+    assert unlike["planner"].shared is not unlike["executor"].shared
+
+
+def test_options_reach_the_back_end(tmp_path, models):
+    team = team_of(
+        tmp_path / "a.yaml", weights="shared", model=str(models / "a"), device="cpu", options={"train_tokens": 64}
+    )
+    assert team["planner"].shared.options.train_tokens == 64 and team["planner"].shared.options.device == "cpu"
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"stpes": 3}, r"a\.yaml: unknown key 'stpes'; known are env, team, recipe, steps"),
+        ({"recipe": None}, r"a\.yaml: 'recipe' is missing"),
+        ({"recipe": "grpoo"}, r"a\.yaml: recipe: unknown recipe 'grpoo'; known are grpo"),
+        ({"recipe": {"name": "grpo", "plam": 1}}, r"a\.yaml: recipe: unknown key 'plam'; known are name, plan"),
+        ({"recipe": {"name": "grpo", "plan": {"is": "forest"}}}, r"a\.yaml: recipe: .*'forest', which is not part"),
+        ({"env": {"name": "plan_paht"}}, r"a\.yaml: env: no env is named 'plan_paht'"),
+        ({"env": {"name": "plan_path", "width": 5}}, r"a\.yaml: env: env 'plan_path' has no option width"),
+        ({"settings": {"taks": 5}}, r"a\.yaml: settings: unknown key 'taks'; known are tasks"),
+        ({"settings": {"tasks": 0}}, r"a\.yaml: settings: train: tasks=0 must be 1 or more"),
+        ({"steps": "many"}, r"a\.yaml: steps: 'many' is no whole number"),
+        ({"team": []}, r"a\.yaml: team: \[\] is no mapping"),
+        ({"team": {"weights": "shared", "rank": 3}}, r"a\.yaml: team: unknown key 'rank'; known are weights"),
+        ({"team": {"weights": "alone"}}, r"a\.yaml: team: weights: 'alone' must be shared, per_agent, or lists"),
+        ({"team": {"weights": [["planner"]]}}, r"a\.yaml: team: weights: .* each of planner, executor stands once"),
+        ({"team": {"weights": "shared", "lr": "fast"}}, r"a\.yaml: team: lr: 'fast' is no number"),
+        (
+            {"team": {"weights": "shared", "agents": {"solver": {}}}},
+            r"a\.yaml: team\.agents: unknown key 'solver'; known are planner, executor",
+        ),
+        (
+            {"team": {"weights": "per_agent", "agents": {"planner": {"rank": 3}}}},
+            r"a\.yaml: team\.agents\.planner: unknown key 'rank'; known are frozen, model",
+        ),
+        (
+            {"team": {"weights": "shared", "agents": {"executor": {"lr": 3}}}},
+            r"team\.agents\.executor: 'executor' has its weights in common with 'planner', so both must say .* of lr",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path, capsys, changes, words):
+    path = write(tmp_path / "a.yaml", **changes)
+    with pytest.raises(ConfigError, match=words):
+        Config.read(path)
+    assert main(["--config", str(path)]) == 1
+    assert capsys.readouterr().err.startswith("mas_lab.train: ")
+
+
+def test_a_file_that_is_not_yaml_says_where(tmp_path):
+    (tmp_path / "a.yaml").write_text("env: [plan_path\nteam: 3")
+    with pytest.raises(ConfigError, match=r"a\.yaml: not YAML: (?s:.*)line 2"):
+        Config.read(tmp_path / "a.yaml")
