@@ -22,8 +22,10 @@ from mas_lab.spike_rule import SpikeWatch, spike_scores, spikes
 from mas_lab.table import SCHEMA, TableError, schema
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.team import Sampling, Team
+from mas_lab.tracking import track
 from mas_lab.train import Report, Settings, train
 from mas_lab.update import UpdateError, update
+from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.dashboard import LiveDashboard
 from mas_lab.widgets.rewards import RewardInspector
 from mas_lab.widgets.rollouts import RolloutViewer
@@ -33,6 +35,7 @@ __all__ = [
     "ENVS",
     "RECIPES",
     "SCHEMA",
+    "AblationBoard",
     "Env",
     "EnvError",
     "LiveDashboard",
@@ -90,6 +93,7 @@ __all__ = [
     "spike_scores",
     "spikes",
     "summary",
+    "track",
     "train",
     "tree",
     "update",

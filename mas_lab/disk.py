@@ -9,6 +9,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import pandas as pd
 
 Files = Path | zipfile.Path
 """A run's folder, or an exported run's zip."""
+DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+"""What reading a file raises that is not whole."""
 
 
 class RunError(RuntimeError):
@@ -26,7 +29,7 @@ class RunError(RuntimeError):
 def read_table(path: Files, columns: list[str] | None = None) -> pd.DataFrame:
     try:
         return pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns)
-    except (OSError, ValueError) as error:
+    except DAMAGED as error:
         raise _torn(path, error) from None
 
 
@@ -42,7 +45,7 @@ def read_tables(paths: Sequence[Files], columns: list[str] | None = None) -> pd.
             parts.append(
                 parquet.read_table(pyarrow.BufferReader(path.read_bytes()), columns=columns, use_threads=False)
             )
-        except (OSError, ValueError) as error:
+        except DAMAGED as error:
             raise _torn(path, error) from None
     parquet.write_table(pyarrow.concat_tables(parts, promote_options="permissive"), whole, compression="none")
     whole.seek(0)
@@ -58,7 +61,7 @@ def read_json(path: Files) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{path} is missing; the folder is not a whole run") from None
-    except ValueError as error:
+    except DAMAGED as error:
         raise RunError(f"{path} is not JSON ({error}); the file was damaged or edited") from None
     if not isinstance(data, dict):
         raise RunError(f"{path} holds {type(data).__name__}, not an object; it was not written by mas_lab")

@@ -94,7 +94,11 @@ class Run:
         parts = self.parts(name)
         if not parts:
             raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
-        return _lists(read_tables(parts, columns))
+        table = read_tables(parts, columns)
+        missing = [column for column in columns or () if column not in table.columns]
+        if missing:
+            raise RunError(f"{self.folder}: its {name} have no column {missing[0]!r}; they were not written by train()")
+        return _lists(table)
 
     def watched(self) -> dict[str, Any] | None:
         """What the run's watch remembered, if that had a `state()`: in the newest checkpoint, or in an exported zip."""

@@ -1,0 +1,177 @@
+"""AblationBoard: recipes side by side over seeds, every run a dot, with intervals and what they cannot say.
+
+Leaves out: reading and scoring the runs (`ablation`) and the statistics (`intervals`).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab import ablation
+from mas_lab.ablation import METRICS
+from mas_lab.widgets.document import document, escape, figure_html, table_html, write
+from mas_lab.widgets.figures import LAYOUT, colors
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+LINE, BETWEEN = 46, 80
+"""Pixels of a recipe's line, and between two panels."""
+TITLES = {"final": "final {}", "area": "area under the curve of {}"}
+
+
+def board_figure(
+    runs: pd.DataFrame, table: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, score: str, baseline: str
+) -> "Figure":
+    """A column per env; rows: the final score, the area under the curve, and the final score's paired differences.
+
+    Every run is a dot (a pair in the last row), a diamond with a bar the IQM with its 95 % interval.
+    """
+    from plotly.subplots import make_subplots
+
+    envs, recipes = list(dict.fromkeys(runs["env"])), list(dict.fromkeys(runs["recipe"]))
+    shades, with_pairs = colors(recipes), not pairs.empty
+    lines = [len(recipes), len(recipes), len(recipes) - 1][: 2 + with_pairs]
+    tall = LINE * sum(lines) + BETWEEN * (len(lines) - 1)
+    figure = make_subplots(rows=len(lines), cols=len(envs), row_heights=lines, subplot_titles=envs, shared_yaxes=True,
+                           vertical_spacing=BETWEEN / tall)  # fmt: skip
+    for col, env in enumerate(envs, start=1):
+        for row, metric in enumerate(METRICS, start=1):
+            _cells(figure, runs[runs["env"] == env], table[table["env"] == env], metric, recipes, shades, row, col)
+            figure.update_xaxes(title_text=TITLES[metric].format(score), row=row, col=col)
+        if with_pairs:
+            others = [recipe for recipe in recipes if recipe != baseline]
+            own, told = pairs[pairs["env"] == env], differences[differences["env"] == env]
+            _cells(figure, own, told, "final", others, shades, 3, col)
+            figure.add_vline(x=0, line={"color": "#555", "width": 1, "dash": "dash"}, row=3, col=col)
+            figure.update_xaxes(title_text=f"final {score} minus that of {baseline}, by seed", row=3, col=col)
+    margin = {"l": 150, "r": 20, "t": 40, "b": 60}
+    figure.update_layout(**LAYOUT | {"margin": margin}, showlegend=False, height=tall + margin["t"] + margin["b"])
+    return figure
+
+
+def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], shades, row: int, col: int) -> None:
+    """One panel: a line of dots and an interval per recipe, the first on top."""
+    for place, recipe in enumerate(recipes):
+        own, iqm = dots[dots["recipe"] == recipe], told[told["recipe"] == recipe]
+        spread = np.linspace(0.08, 0.34, len(own)) if len(own) > 1 else [0.2] * len(own)
+        names = [", ".join(map(str, run)) for run in own[[n for n in ("file", "seed") if n in own]].to_numpy().tolist()]
+        dot = {"color": shades[recipe], "size": 7, "opacity": 0.7}
+        figure.add_scatter(
+            x=own[metric].tolist(), y=[place + up for up in spread], mode="markers", text=names, marker=dot,
+            hovertemplate="%{text}: %{x:.3f}", name=recipe, row=row, col=col,
+        )  # fmt: skip
+        mark = {"color": shades[recipe], "size": 12, "symbol": "diamond", "line": {"color": "#222", "width": 1}}
+        for one in iqm.to_dict("records"):
+            bar = {"type": "data", "symmetric": False, "array": [one[f"{metric}_high"] - one[metric]],
+                   "arrayminus": [one[metric] - one[f"{metric}_low"]], "thickness": 2, "width": 6}  # fmt: skip
+            figure.add_scatter(x=[one[metric]], y=[place - 0.15], mode="markers", error_x=bar, marker=mark,
+                               name=f"IQM of {recipe}", row=row, col=col)  # fmt: skip
+    ticks = {"tickvals": list(range(len(recipes))), "ticktext": list(recipes), "range": [len(recipes) - 0.4, -0.5]}
+    figure.update_yaxes(
+        **ticks, showgrid=False, zeroline=False, title_text="recipe" if col == 1 else None, row=row, col=col
+    )
+
+
+class AblationBoard:
+    """Recipes over paired seeds: final score and area under the curve, IQM with 95 % bootstrap intervals.
+
+    `x`: a folder of runs or of exported zips, runs, a list of either, `{label: runs}`, or a table of curves (`recipe`,
+    `seed`, `step` or `tokens`, scores). A folder must hold nothing else: an error names what cannot be read.
+    `score`: "success" or "return", of held-out tasks if every run kept some (`keep_scores`), else of the training
+    episodes; `held_out` asks for either. `over`: "tokens" or "step", in which the common budget is counted. `last`: the
+    share of the budget whose mean is the final score. Differences are against `baseline`, by seed; by default the first
+    recipe. `.figure()`, `.table`, `.runs`, `.pairs`, `.differences`, `.cautions`, `.to_html(path)`.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        score: str = "success",
+        over: str = "tokens",
+        held_out: bool | None = None,
+        baseline: str | None = None,
+        last: float = 0.1,
+        seed: int = 0,
+    ):
+        found = ablation.entries(x)
+        recipes = list(dict.fromkeys(entry.recipe for entry in found))
+        self.held_out = all(len(entry.held_out) for entry in found) if held_out is None else held_out
+        self.score, self.over, self.baseline = score, over, recipes[0] if baseline is None else baseline
+        if self.baseline not in recipes:
+            raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
+        self.runs = ablation.run_scores(found, score, over, self.held_out, last)
+        """A row per run: `final` and `area` within the `budget`, see `ablation.run_scores`."""
+        self.table = ablation.compared(self.runs, seed)
+        """A row per env and recipe, see `ablation.compared`."""
+        self.pairs = ablation.paired(self.runs, self.baseline)
+        """A row per seed that was run under a recipe and the baseline: the differences."""
+        self.differences = ablation.compared_pairs(self.pairs, seed)
+        """A row per env and recipe: the IQM of those differences with its interval."""
+        self.envs = ablation.over_envs(self.runs, seed) if self.runs["env"].nunique() > 1 else None
+        """A row per recipe over all envs, each a stratum; None for a single env."""
+        self.cautions = ablation.cautions(found, self.runs, self.pairs, self.baseline)
+        """What these runs cannot say."""
+        self._of_runs = any(entry.asked for entry in found)
+        if not self.held_out and self._of_runs:
+            self.cautions.append(TRAINING)
+
+    def __repr__(self) -> str:
+        return f"AblationBoard({self.counted()})"
+
+    def counted(self) -> str:
+        """How many runs and seeds there are, and the budget at which they are compared."""
+        cells = [
+            f"{row.recipe} {_many(row.runs, 'run')} of {_many(row.seeds, 'seed')}" for row in self.table.itertuples()
+        ]
+        budgets = ", ".join(f"{budget:,.0f}" for budget in self.runs["budget"].unique())
+        unit = "sampled tokens" if self.over == "tokens" else "steps"
+        whose = "held-out tasks" if self.held_out else "training episodes" if self._of_runs else "the curves given"
+        return f"{'; '.join(cells)}; {self.score} on {whose}, up to {budgets} {unit}"
+
+    def figure(self) -> "Figure":
+        """Every run a dot; IQM and interval of each recipe; the differences by seed."""
+        return board_figure(self.runs, self.table, self.pairs, self.differences, self.score, self.baseline)
+
+    def _tables(self) -> list[tuple[str, pd.DataFrame]]:
+        tables = [("IQM over runs, with 95 % bootstrap intervals", self.table)]
+        if len(self.differences):
+            tables.append((f"Differences to {self.baseline} by seed", self.differences))
+        if self.envs is not None and len(self.envs):
+            tables.append(("Over all tasks, each a stratum of the bootstrap", self.envs))
+        return [(caption, table.loc[:, (table != "").any()]) for caption, table in tables]
+
+    def _told(self) -> str:
+        items = "".join(f"<li>{escape(caution)}</li>" for caution in self.cautions)
+        cannot = f"<h2>What cannot be said</h2><ul>{items}</ul>" if items else ""
+        return f"<p>{escape(self.counted())}.</p>{cannot}"
+
+    def to_html(self, path: str | Path) -> Path:
+        """One standalone file that works offline."""
+        described = f"Final {self.score} and area under its curve of every run, per recipe; and differences by seed"
+        parts = [f'<p class="quiet">{escape(NOTE)}</p>', figure_html(self.figure(), described, self.runs, first=True),
+                 self._told(), *(table_html(table, caption) for caption, table in self._tables())]  # fmt: skip
+        return write(path, document("Recipes side by side", "".join(parts)))
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import HTML, display
+
+        display(self.figure())
+        display(HTML(self._told() + "".join(table_html(table, caption) for caption, table in self._tables())))
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+NOTE = (
+    "A dot is a run, a diamond the interquartile mean (IQM) of a recipe's runs, the mean of their middle half, with "
+    "its 95 % percentile bootstrap interval over runs (Agarwal et al. 2021). Runs count up to the budget all reached."
+)
+TRAINING = (
+    "These are scores of training episodes. Under tree() the best of K candidates moves each episode on, which makes a "
+    "team look better than it is: compare recipes of one plan only, or keep held-out scores (keep_scores)."
+)
