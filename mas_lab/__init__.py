@@ -12,6 +12,7 @@ from mas_lab.grouping import group
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.normalization import group_stats, normalize
 from mas_lab.paired_watch import PairedWatch
+from mas_lab.placement import Placement, PlacementError, Wish
 from mas_lab.plans import episodes, joint, tree
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
@@ -41,6 +42,8 @@ __all__ = [
     "LiveDashboard",
     "Loss",
     "PairedWatch",
+    "Placement",
+    "PlacementError",
     "PolicyError",
     "Recipe",
     "Report",
@@ -57,6 +60,7 @@ __all__ = [
     "Task",
     "Team",
     "UpdateError",
+    "Wish",
     "attribute",
     "baseline_ratio",
     "check_env",
