@@ -97,13 +97,14 @@ class Engine(Protocol):
 
 class Policy(Protocol):
     """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens; `version` rises
-    whenever the weights change."""
+    whenever the weights change; policies on different devices are trained at the same time."""
 
     name: str
     model: Any
     tokenizer: Any
     engine: Engine
     context: int
+    device: Any
     version: int
     lr: float
 

@@ -6,7 +6,8 @@ computed (the back end).
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pandas as pd
@@ -62,8 +63,8 @@ def update(
     for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
         batches = [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
         try:
+            _accumulate(batches)
             for batch in batches:
-                batch.accumulate()
                 batch.check(nonfinite)
                 if watch is not None and not batch.broken:
                     watch(batch.name, dict(batch.norms), batch)
@@ -77,6 +78,25 @@ def update(
         if team.learners(name):
             policy.publish()
     return pd.DataFrame(stats)
+
+
+def _accumulate(batches: Sequence[Batch]) -> None:
+    """Batches on different devices at once; those of one device, and of a policy that several ranks train, in order."""
+    by_device: dict[str, list[Batch]] = {}
+    for batch in batches:
+        apart = getattr(batch.policy, "ranks", None) is None
+        by_device.setdefault(str(getattr(batch.policy, "device", None)) if apart else "all", []).append(batch)
+
+    def in_order(own: Sequence[Batch]) -> None:
+        for batch in own:
+            batch.accumulate()
+
+    if len(by_device) < 2:
+        in_order(batches)
+        return
+    with ThreadPoolExecutor(len(by_device)) as pool:
+        for done in [pool.submit(in_order, own) for own in by_device.values()]:
+            done.result()
 
 
 def whole_batches(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> list[Batch]:

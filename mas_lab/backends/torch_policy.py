@@ -43,6 +43,7 @@ class TorchPolicy:
     model = property(lambda self: self.shared.model)
     tokenizer = property(lambda self: self.shared.tokenizer)
     engine = property(lambda self: self.shared.engine)
+    device = property(lambda self: self.shared.device)
     context = property(lambda self: self.shared.context)
 
     # Speaking
