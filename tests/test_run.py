@@ -251,7 +251,7 @@ def flip(path: Path, position: int = -1) -> None:
 
 BREAK = {
     "policies/0/model.safetensors is changed": lambda folder: flip(folder / "policies/0/model.safetensors"),
-    "optimizer.safetensors is missing": lambda folder: (folder / "policies/0/optimizer.safetensors").unlink(),
+    "optimizer.safetensors is missing": lambda folder: (folder / "policies/0/training/optimizer.safetensors").unlink(),
     "policies/0/tokenizer.json is changed": lambda folder: flip(folder / "policies/0/tokenizer.json"),
     "state.json is changed": lambda folder: flip(folder / "state.json", 5),
     "extra.bin is not recorded": lambda folder: (folder / "extra.bin").write_bytes(b"x"),

@@ -20,7 +20,9 @@ from mas_lab.policy import PolicyError
 if TYPE_CHECKING:
     from mas_lab.backends.torch_policy import TorchPolicy
 
-RECORD, OPTIMIZER, ADAPTER = "policy.json", "optimizer.safetensors", "adapter_model.safetensors"
+RECORD, ADAPTER = "policy.json", "adapter_model.safetensors"
+OPTIMIZER = "training/optimizer.safetensors"
+"""In a folder of its own: vLLM takes every safetensors file beside a model for weights of it."""
 
 
 def record(policy: "TorchPolicy") -> dict[str, Any]:
@@ -78,6 +80,7 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
         for parameter, values in policy.optimizer.state.items()
         for key, value in values.items()
     }
+    (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
     save_file(_contiguous(state), directory / OPTIMIZER)
     (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n")
 

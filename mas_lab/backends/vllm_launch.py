@@ -75,8 +75,10 @@ def arguments(model, directory: str) -> dict[str, Any]:
     }
     if model.lora is not None:
         adapters, rank = model.lora
-        # The adapters' layers and no others: with its head wrapped too, the CPU build cannot score a prompt.
-        layers = {layer for config in model.peft.peft_config.values() for layer in config.target_modules}
+        # The adapters' layers and no others: with its head wrapped too, the CPU build cannot score a prompt. By their
+        # last names: PEFT lists them in full where they are few, and vLLM would leave out those that it fuses.
+        configs = model.peft.peft_config.values()
+        layers = {layer.rpartition(".")[2] for config in configs for layer in config.target_modules}
         chosen |= {
             "enable_lora": True,
             "max_loras": adapters,

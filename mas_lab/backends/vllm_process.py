@@ -6,9 +6,11 @@ Leaves out: several engines on one GPU at once (give each a share by `memory`), 
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 from mas_lab.backends.vllm_engine import Answer, EngineError, Row, Scores, VllmEngine
 from mas_lab.backends.vllm_launch import arguments, prepare, undisturbed
@@ -18,6 +20,8 @@ from mas_lab.policy import PolicyError, Request
 
 class ProcessEngine(VllmEngine):
     """One `vllm.LLM`; its worker is this process, unless `tensor_parallel` asks for several."""
+
+    living: ClassVar[int] = 0
 
     def __init__(self, model):
         super().__init__(model)
@@ -36,6 +40,12 @@ class ProcessEngine(VllmEngine):
             # "uni": the worker is this very process.
             executor = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
             self.llm = LLM(**arguments(self.model, base), **executor, disable_log_stats=True, use_tqdm_on_load=False)
+
+        core = self.llm.llm_engine.engine_core
+        if options.tensor_parallel == 1:
+            core._finalizer.detach()
+            ProcessEngine.living += 1
+            weakref.finalize(self, _close, core.engine_core)
 
     def _send(self, ticket: int, policy, request: Request) -> None:
         from vllm import SamplingParams
@@ -128,6 +138,16 @@ class ProcessEngine(VllmEngine):
 
     def _wake(self) -> None:
         self.llm.wake_up()
+
+
+def _close(core) -> None:
+    """Of an engine that is gone. vLLM would take down the process groups that other engines here still use."""
+    ProcessEngine.living -= 1
+    if ProcessEngine.living:
+        core.model_executor.shutdown()
+        core.scheduler.shutdown()
+    else:
+        core.shutdown()
 
 
 @contextmanager

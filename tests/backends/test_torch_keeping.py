@@ -84,7 +84,8 @@ def test_what_is_kept_is_safetensors_and_json(qwen3, tmp_path):
     policy = load_policy(qwen3, lr=1e-2)
     step(policy, 0)
     policy.save(tmp_path)
-    assert {path.suffix for path in tmp_path.iterdir()} <= {".safetensors", ".json", ".jinja"}
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} <= {".safetensors", ".json", ".jinja"}
+    assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"]  # vLLM would load others too
     plain = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     ids = torch.tensor([[5, 6, 7, 8]])
     assert all(torch.equal(p, policy.parameters[name]) for name, p in plain.named_parameters())
