@@ -3,6 +3,7 @@
 Needs an environment of its own: `make test-unsloth`. Leaves out what only a GPU has: fused kernels and vLLM inside.
 """
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ import mas_lab as lab  # noqa: E402
 from mas_lab.backends.decoders import RowDecoder  # noqa: E402
 from mas_lab.backends.unsloth import why_not_fast  # noqa: E402
 from mas_lab.backends.unsloth_decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly  # noqa: E402
-from mas_lab.paths import data_dir  # noqa: E402
+from mas_lab.paths import data_dir, notebooks_dir  # noqa: E402
 from mas_lab.policy import PolicyError, Request, Sample  # noqa: E402
 
 pytestmark = pytest.mark.engines
@@ -313,3 +314,10 @@ def test_unsloth_is_imported_first(tmp_path):
 
 def test_a_base_that_was_not_quantized_is_an_error():
     assert "without quantizing it" in child(NO_BITSANDBYTES)
+
+
+def test_the_notebook_runs_on_it(tmp_path):
+    from notebooks.test_notebooks import printed, run
+
+    said = printed(run(notebooks_dir() / "10_one_gpu_unsloth.ipynb", tmp_path, smoke=True))
+    assert "BACKEND='unsloth'" in said and re.search(r"float32: [\d.]+   4 bits: [\d.]+", said)

@@ -1,0 +1,75 @@
+"""benchmarks/gpu.py on a toy shape: every part that can run here does, and all of them do the same work."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+SCRIPT = Path(__file__).resolve().parents[1] / "benchmarks" / "gpu.py"
+if not SCRIPT.is_file():
+    pytest.skip("no checkout", allow_module_level=True)
+SPEC = importlib.util.spec_from_file_location("benchmark_gpu", SCRIPT)
+gpu = sys.modules["benchmark_gpu"] = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(gpu)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("tiny")
+    gpu.make_model(gpu.shapes(tiny=True)["tiny"], folder)
+    return folder
+
+
+def test_every_update_makes_the_gradient_of_the_bare_passes(folder):
+    for what in ("all weights", "LoRA"):
+        names = [f"update, {what}, {how}" for how in ("bare passes", "padded", "packed", "auto")]
+        found = [gpu.measure(name, folder, gpu.TINY) for name in names]
+        assert len({one["tokens"] for one in found}) == 1
+        if what == "all weights":  # adapters start at random
+            assert [one["gradient"] for one in found[1:]] == pytest.approx([found[0]["gradient"]] * 3, rel=0.02)
+        assert all(one["gradient"] > 0 and len(one["all_seconds"]) == gpu.TINY.steps for one in found)
+
+
+def test_a_rollout_counts_its_tokens(folder):
+    found = gpu.measure("rollout, torch", folder, gpu.TINY)
+    assert 0 < found["tokens"] <= gpu.TINY.prompts * gpu.TINY.candidates * gpu.TINY.new_tokens
+    assert found["tokens_per_second"] == found["tokens"] / found["seconds"]
+
+
+def test_the_script_runs_each_part_apart_and_says_why_one_cannot(tmp_path):
+    out = tmp_path / "gpu.json"
+    command = [sys.executable, SCRIPT, "--tiny", "--steps=1", f"--out={out}", "--only", "raw vLLM", "LoRA, padded"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(out.read_text())
+    assert set(found["results"]["tiny"]) == {"rollout, raw vLLM", "update, LoRA, padded"}
+    if importlib.util.find_spec("vllm") is None:
+        assert found["results"]["tiny"]["rollout, raw vLLM"] == {"skipped": "vllm is not installed"}
+    assert found["results"]["tiny"]["update, LoRA, padded"]["seconds"] > 0
+    assert "nothing about speed" in done.stdout
+    assert torch.cuda.is_available() or found["machine"]["device"] == "cpu, no GPU"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_nothing_is_measured():
+    done = subprocess.run([sys.executable, SCRIPT, "--check"], capture_output=True, text=True)
+    assert done.returncode == 1 and "No GPU works here, and nothing was measured" in done.stderr
+
+
+def test_ratios_and_aims_by_hand():
+    found = {
+        "rollout, raw vLLM": {"seconds": 2.0, "tokens_per_second": 1000.0},
+        "rollout, vllm": {"seconds": 2.5, "tokens_per_second": 800.0},
+        "rollout, unsloth": {"skipped": "unsloth is not installed"},
+        "update, LoRA, bare passes": {"seconds": 1.0, "tokens_per_second": 1.0},
+        "update, LoRA, auto": {"seconds": 1.2, "tokens_per_second": 1.0},
+        "update, LoRA, packed": {"failed": "out of memory"},
+    }
+    assert gpu.ratios(found) == {"rollout, vllm": 0.8, "update, LoRA, auto": 1.2}
+    assert gpu.missed(found) == ["rollout, vllm: 0.80, aim at least 0.85", "update, all weights, auto: not measured"]
+    shown = gpu.table(found)
+    assert "0.80" in shown and "FAILED: out of memory" in shown and "unsloth is not installed" in shown
