@@ -149,7 +149,7 @@ class Placement(Mapping[str, Wish]):
         self._at[name] = device
 
     def _left(self, device: str) -> float:
-        return self.devices[device] - (CONTEXT if device != "cpu" else 0.0) - self._used[device]
+        return self.devices[device] - (CONTEXT if device.startswith("cuda") else 0.0) - self._used[device]
 
     def _refusal(self, name: str, device: str, gib: float) -> str:
         wish, left = self[name], self._left(device)

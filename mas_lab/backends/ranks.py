@@ -10,7 +10,7 @@ Leaves out: the loop (`mas_lab.train`), and one model cut over several devices (
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
@@ -44,7 +44,7 @@ class Ranks:
         self.accelerator = Accelerator(cpu=on_cpu, mixed_precision="no", kwargs_handlers=handlers)
         self.number, self.size = self.accelerator.process_index, self.accelerator.num_processes
         self.team: Team | None = None
-        self.engines: list[RankedEngine] = []
+        self.engines: list[RankedEngine | Elsewhere] = []
         self.listening = True
         """Do the other ranks wait for a word of rank 0? Not while all of them update."""
 
@@ -175,9 +175,10 @@ class Ranks:
             if team.learners(name):
                 policy.ranks = Share(self, policy)
         models = {id(policy.shared): policy.shared for policy in team.policies.values()}
-        self.engines = [RankedEngine(self, number, model) for number, model in enumerate(models.values())]
-        for model, engine in zip(models.values(), self.engines, strict=True):
-            model.engine = engine
+        for number, model in enumerate(models.values()):
+            self.engines.append(Elsewhere(model) if model.engine.streams else RankedEngine(self, number, model))
+            if not (model.engine.streams and self.drives):
+                model.engine = self.engines[-1]
         if hasattr(watch, "load_state"):
             watch.load_state(broadcast_object_list([watch.state() if self.drives else None])[0])
 
@@ -271,6 +272,11 @@ class RankedEngine:
         self._pending += [(ticket, own, request) for ticket, request in zip(tickets, requests, strict=True)]
         return tickets
 
+    def cancel(self, tickets: Iterable[int]) -> None:
+        """Forgets what was asked and has no answer yet."""
+        forgotten = set(tickets)
+        self._pending = [entry for entry in self._pending if entry[0] not in forgotten]
+
     def ready(self) -> list[tuple[int, Completion]]:
         """Answers everything pending, as (ticket, completion)."""
         pending, self._pending = self._pending, []
@@ -321,6 +327,18 @@ class RankedEngine:
             dealt[least] += prompts[key]
             work[least] += load[key]
         return dealt
+
+
+class Elsewhere:
+    """On every rank but 0, in place of an engine that streams: servers, which rank 0 alone asks and sends weights."""
+
+    streams = True
+
+    def __init__(self, model):
+        self.model, self.inner = model, model.engine
+
+    def publish(self, policy) -> None: ...
+    def rest(self) -> None: ...
 
 
 def _is_lost(error: RuntimeError) -> bool:
