@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.diagnostics import COMPARED, baseline_ratio, both_baselines, inflation
+from mas_lab.diagnostics import COMPARED, _squares, both_baselines, inflation
 from mas_lab.grouping import group
 from mas_lab.losses import clipped
 from mas_lab.normalization import normalize
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
 from mas_lab.update import whole_batches
+
+BASELINES = ("global", "agent")
 
 
 def controlled(turns: pd.DataFrame, agent: str, called: int, shift: float, seed: int = 0) -> pd.DataFrame:
@@ -48,22 +50,25 @@ def controlled(turns: pd.DataFrame, agent: str, called: int, shift: float, seed:
 
 
 def controlled_inflation(
-    team: Team, turns: pd.DataFrame, agent: str, called: int, shift: float, draws: int = 8, rows: int = 256
+    team: Team, turns: pd.DataFrame, agent: str, called: int, shift: float, draws: int = 8
 ) -> dict[str, Any]:
     """Squared gradient norm under the global over that under the agent's own baseline, predicted and measured.
 
-    `F`: by the reward statistics alone; `predicted`: with the covariances of rewards and |z|^2 over `rows` of the
-    agent, see `baseline_ratio`; `measured`: mean |G|^2 over `draws` of the noise on the same completions.
+    `F`: by the reward statistics alone; `predicted`: with the covariances of |z|^2 and the squared advantages, as in
+    `baseline_ratio`; `measured`: mean |G|^2 under either; the last two over `draws` of the noise on the same
+    completions. Costs a pass of each of the agent's rows, and two `update`s a draw.
     """
     tables = [controlled(turns, agent, called, shift, seed) for seed in range(draws)]
-    theory = baseline_ratio(team, tables[0], rows=rows).set_index("agent").loc[agent]
     batch = next(batch for batch in whole_batches(team, tables[0], clipped(0.2), "token") if agent in batch.samples)
-    totals = {"global": 0.0, "agent": 0.0}
+    own = batch.rows.index[batch.rows["agent"] == agent]
+    squares_R = _squares(batch, own)
+    rows, whole = dict.fromkeys(BASELINES, 0.0), dict.fromkeys(BASELINES, 0.0)
     for table in tables:
         for name, advantages in both_baselines(table).items():
-            totals[name] += batch.norms_with(advantages)[1][agent] ** 2
+            rows[name] += (squares_R * advantages[own] ** 2).sum()  # a mean of these is E|z|^2 F + delta
+            whole[name] += batch.norms_with(advantages)[1][agent] ** 2
     statistics = inflation(tables[0]).set_index("agent").loc[agent]
     return {
-        "called": called, "shift": shift, "F": statistics["F_k"].mean(), "predicted": theory["predicted"],
-        "measured": totals["global"] / totals["agent"],
+        "called": called, "shift": shift, "F": statistics["F_k"].mean(),
+        "predicted": rows["global"] / rows["agent"], "measured": whole["global"] / whole["agent"],
     }  # fmt: skip
