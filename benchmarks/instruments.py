@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 REAL = 10
-CLICKS = {"SpikeInspector": "#spikes .bar button", "RolloutViewer": ".bar button"}
+CLICKS = {"SpikeInspector": "[aria-label^=Spikes] button", "RolloutViewer": ".bar button"}
 
 
 def real_run(folder: Path) -> Path:

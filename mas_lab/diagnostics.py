@@ -15,13 +15,13 @@ from mas_lab.batch import Batch
 from mas_lab.grouping import group
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.normalization import is_flat, normalize
-from mas_lab.policy import Sample
+from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import TableError, require, trained
 from mas_lab.team import Team
 from mas_lab.update import whole_batches
 
 LEVELS = {"agent": ["agent"], "group": ["agent", "group"], "sample": ["agent", "group", "row"]}
-SHARES = ["policy", "agent", "group", "row", "token", "share"]
+SHARES = ["policy", "agent", "group", "row", "token", "share", "exact"]
 COMPARED = ["credit", "group", "center", "scale", "advantage"]
 
 
@@ -98,26 +98,56 @@ def attribute(
     """The share of each token in the gradient that this table gives its policy, without making a step.
 
     Columns: `policy`, `agent`, `group` (if the table has it), `row` (place in the table, from 0), `token` (position in
-    the completion), `share`. Per policy the shares sum to 1 and may be negative: they are projections on the gradient.
-    Exact, by one forward-mode derivative: about two extra passes per policy. Rows that add nothing have no shares.
+    the completion), `share`, `exact`. Per policy the shares sum to 1 and may be negative: they are projections on the
+    gradient, exact, by one forward-mode derivative: about two extra passes per policy. Rows that add nothing have none.
+    Where the back end has no forward mode, `exact` is False and the shares are those of `proxy_shares`.
     """
     parts = []
     for batch in whole_batches(team, turns, loss, aggregate):
         with batch.gradients_kept():
             batch.accumulate()
             batch.check("raise")
-            shares = batch.attribute()
+            shares = shares_of(batch)
         groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
         parts.append(shares.assign(policy=batch.name, group=groups))
     known = [name for name in SHARES if name != "group" or "group" in turns.columns]
     return pd.concat(parts, ignore_index=True)[known] if parts else pd.DataFrame(columns=known)
 
 
+def shares_of(batch: Batch) -> pd.DataFrame:
+    """`batch.attribute()` with the column `exact`; where the back end cannot, `proxy_shares`."""
+    try:
+        return batch.attribute().assign(exact=True)
+    except PolicyError:
+        return proxy_shares(batch).assign(exact=False)
+
+
+def proxy_shares(batch: Batch) -> pd.DataFrame:
+    """Where forward mode is missing: each token's share of the summed sizes |A| w (1 - p), as a stand-in.
+
+    That is the size of the loss's derivative by the sampled token's logit (A the advantage, w the weight of the token's
+    loss, p its probability when it was sampled), at no extra pass. It knows neither directions nor how far a logit's
+    derivative reaches into the weights: nothing is negative, nothing cancels, and sums over rows are no shares of the
+    gradient. Columns as in `Batch.attribute`.
+    """
+    parts = []
+    for agent, own in batch.rows[batch.rows["advantage"] != 0].groupby("agent", sort=False):
+        lengths = own["completion_ids"].map(len).to_numpy()
+        size = (own["advantage"].abs() * batch.weights.loc[own.index]).to_numpy(float)
+        surprise = 1 - np.exp(np.concatenate([np.asarray(logprobs, float) for logprobs in own["logprobs"]]))
+        token = np.concatenate([np.arange(length) for length in lengths])
+        share = np.repeat(size, lengths) * surprise
+        parts.append(pd.DataFrame({"row": own.index.repeat(lengths), "agent": agent, "token": token, "share": share}))
+    empty = pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})
+    found = pd.concat(parts or [empty], ignore_index=True)
+    return found.assign(share=found["share"] / found["share"].sum())
+
+
 def shares_by(shares: pd.DataFrame, level: str) -> pd.DataFrame:
     """The shares of `attribute` summed to "agent", "group" or "sample", per policy, the largest in size first."""
     if level not in LEVELS:
         raise ValueError(f"shares_by: level={level!r}; known are {', '.join(LEVELS)}")
-    by = [name for name in ["policy", *LEVELS[level]] if name in shares.columns]
+    by = [name for name in ["policy", "exact", *LEVELS[level]] if name in shares.columns]
     summed = shares.groupby(by, sort=False, observed=True)["share"].sum().reset_index()
     return summed.sort_values("share", key=abs, ascending=False, ignore_index=True)
 
@@ -153,13 +183,14 @@ def baseline_ratio(
     seed: int = 0,
 ) -> pd.DataFrame:
     """Global over agent-wise baseline on one batch, per agent: the ratio of squared gradient norms, and what the
-    theory's per-row moments predict for it.
+    theory's moments predict for it.
 
     `measured` = |G_global|^2 / |G_agent|^2, the squared norms of the agent's whole batch gradient (columns
     `norm_global`, `norm_agent`). `predicted` = (E|z|^2 F + delta_global) / (E|z|^2 V + delta_agent), with F and V the
-    means over the agent's rows of the squared global and agent-wise advantages (V is the share of rows in groups that
-    are not flat), and the deltas their covariances with |z|^2. `rows` of each agent, drawn by `seed`, enter the
-    prediction (`sampled`): each costs a pass of one row; the measurement costs two `update`s. No step is made.
+    means over all of the agent's rows of the squared global and agent-wise advantages (V is the share of rows in groups
+    that are not flat). |z|^2 costs a pass of one row, so its mean and its covariances with the squared advantages, the
+    deltas, are those of `rows` of the agent's rows, drawn by `seed` (`sampled`). The measurement costs two `update`s.
+    No step is made.
     """
     require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
     found = []
@@ -168,7 +199,8 @@ def baseline_ratio(
         measured = {name: batch.norms_with(values)[1] for name, values in advantages.items()}
         for agent, own in batch.rows.groupby("agent", sort=False):
             chosen = own.index if len(own) <= rows else own.sample(rows, random_state=seed).index.sort_values()
-            moments = _prediction(_squares(batch, chosen), *(advantages[name].loc[chosen] for name in advantages))
+            squared = pd.DataFrame({name: values.loc[own.index] ** 2 for name, values in advantages.items()})
+            moments = _prediction(pd.Series(_squares(batch, chosen), index=chosen), squared)
             norms = {f"norm_{name}": norm[agent] for name, norm in measured.items()}
             ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
             found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
@@ -190,14 +222,14 @@ def _squares(batch: Batch, rows: pd.Index) -> np.ndarray:
     return np.array(squares)
 
 
-def _prediction(square_R: np.ndarray, together: pd.Series, apart: pd.Series) -> dict[str, Any]:
-    """The lemma's terms from per-row |z|^2 and the two advantages of the same rows."""
+def _prediction(square_R: pd.Series, squared: pd.DataFrame) -> dict[str, Any]:
+    """The lemma's terms: |z|^2 of some rows, and both squared advantages of all of the agent's rows."""
     mean = square_R.mean()
     terms: dict[str, Any] = {"z_square": mean}
-    for name, letter, advantage in (("global", "F", together), ("agent", "V", apart)):
-        squared_R = advantage.to_numpy(float) ** 2
-        terms[letter] = squared_R.mean()
-        terms[f"delta_{name}"] = ((square_R - mean) * (squared_R - squared_R.mean())).mean()
+    for name, letter in (("global", "F"), ("agent", "V")):
+        terms[letter] = squared[name].mean()
+        seen_R = squared.loc[square_R.index, name]
+        terms[f"delta_{name}"] = ((square_R - mean) * (seen_R - seen_R.mean())).mean()
     below = mean * terms["V"] + terms["delta_agent"]
     above = mean * terms["F"] + terms["delta_global"]
     return terms | {"predicted": above / below if below > 0 else np.nan}

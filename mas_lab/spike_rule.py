@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.batch import Batch
-from mas_lab.diagnostics import both_baselines, shares_by
+from mas_lab.diagnostics import both_baselines, shares_by, shares_of
 from mas_lab.table import TableError, require
 
 NORMS = ["policy_norm", "grad_norm"]
@@ -95,9 +95,10 @@ class SpikeWatch:
     `spikes` holds a record per spike, plain data, so that it is part of a run's checkpoint: `call` (how many steps of
     its policy were watched before), `policy`, `agents` whose series spiked ("" the policy's own), the highest scorer
     among them, `agent`, with its `norm`, `usual` and `score`, `norms` by agent, `rows` {row: share}, `tokens`
-    {row: shares of its tokens} of the `samples` largest rows, `without` {row: the policy's norm without that row} for
-    the largest, and `baselines` {"global", "agent": {agent or "": norm}}, the same batch under either baseline. The
-    `keep` highest scores are kept. A spike costs about four passes over its batch; other steps cost only the rule.
+    {row: shares of its tokens} of the `samples` largest rows, whether these are `exact` (see `attribute`), `without`
+    {row: the policy's norm without that row} for the largest, `baselines` {"global", "agent": {agent or "": norm}}, the
+    same batch under either baseline, and `judged`, {row: advantage} of the largest rows under either. The `keep`
+    highest scores stay. A spike costs about four passes over its batch; other steps cost only the rule.
     """
 
     def __init__(self, warmup: int = 10, window: int = 50, threshold: float = 4.0, keep: int = 32, samples: int = 16):
@@ -136,7 +137,7 @@ class SpikeWatch:
                 del before[: -self.rule.window]
 
     def _anatomy(self, batch: Batch) -> dict[str, Any]:
-        shares = batch.attribute()
+        shares = shares_of(batch)
         by_row = shares_by(shares, "sample").set_index("row")["share"]
         top = list(by_row.index[: self.samples])
         tokens = shares[shares["row"].isin(top)].groupby("row")["share"].agg(list)
@@ -145,9 +146,11 @@ class SpikeWatch:
         found = {name: batch.norms_with(advantages) for name, advantages in baselines.items()}
         return {
             "rows": {str(row): float(share) for row, share in by_row.items()},
+            "exact": bool(shares["exact"].all()),
             "tokens": {str(row): [float(share) for share in tokens[row]] for row in top},
             "without": {str(row): batch.norm_without(row) for row in top[:1]},
             "baselines": {name: {"": whole, **by_agent} for name, (whole, by_agent) in found.items()},
+            "judged": {name: {str(row): float(values[row]) for row in top} for name, values in baselines.items()},
         }
 
     def state(self) -> dict[str, Any]:

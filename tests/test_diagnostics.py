@@ -107,7 +107,7 @@ def test_shares_sum_to_one_and_nothing_moves(kind, sampled, models):
     assert shares.groupby("policy")["share"].sum().tolist() == pytest.approx([1.0] * len(team.policies), abs=1e-4)
     after = [p for policy in team.policies.values() for p in policy.parameters.values()]
     assert all(torch.equal(old, new) and (new.grad == 0.5).all() for old, new in zip(before, after, strict=True))
-    assert list(shares) == ["policy", "agent", "group", "row", "token", "share"]
+    assert list(shares) == ["policy", "agent", "group", "row", "token", "share", "exact"] and shares["exact"].all()
     assert (sampled["group"].iloc[shares["row"]].to_numpy() == shares["group"]).all()
 
 
@@ -187,3 +187,55 @@ def one_sample(row):
 def test_the_cost_of_a_prediction_is_bounded(sampled, models):
     found = lab.baseline_ratio(make_team("per_agent", models), sampled, rows=4)
     assert (found["sampled"] == 4).all() and (found["n"] > 4).all() and found["predicted"].gt(0).all()
+
+
+def test_only_the_gradients_are_of_a_few_rows(sampled, models):
+    """F and V are counted over all of the agent's rows, whichever few had their gradients measured."""
+    few, every = (
+        lab.baseline_ratio(make_team("shared", models), sampled, rows=rows).set_index("agent") for rows in (3, 10_000)
+    )
+    advantages = both_baselines(sampled)
+    for agent in AGENTS:
+        own = sampled["agent"] == agent
+        for name, letter in (("global", "F"), ("agent", "V")):
+            squares = (advantages[name][own] ** 2).mean()
+            assert few.loc[agent, letter] == every.loc[agent, letter] == pytest.approx(squares)
+        assert few.loc[agent, "z_square"] != every.loc[agent, "z_square"]
+        terms = few.loc[agent]
+        expected = terms["z_square"] * terms["F"] + terms["delta_global"]
+        assert terms["predicted"] == pytest.approx(expected / (terms["z_square"] * terms["V"] + terms["delta_agent"]))
+
+
+@pytest.fixture
+def without_forward_mode(models):
+    """A team whose policies refuse slopes, as a back end without forward mode does."""
+    team = make_team("per_agent", models)
+
+    def refuse(*_):
+        raise lab.PolicyError("no forward mode")
+
+    for policy in team.policies.values():
+        policy.slopes = refuse
+    return team
+
+
+def test_without_forward_mode_the_shares_are_a_proxy_and_say_so(sampled, without_forward_mode):
+    found = lab.attribute(without_forward_mode, sampled, aggregate="turn")
+    assert not found["exact"].any() and found["share"].ge(0).all()
+    row = sampled["advantage"].abs().idxmax()
+    own, mine = sampled.loc[row], found[found["row"] == row]
+    others = sampled[(sampled["agent"] == own["agent"]) & (sampled["advantage"] != 0)]
+    sizes = [abs(a) / len(ids) * sum(1 - np.exp(logprobs)) for a, ids, logprobs in
+             zip(others["advantage"], others["completion_ids"], others["logprobs"], strict=True)]  # fmt: skip
+    surprise = 1 - np.exp(own["logprobs"])
+    expected = abs(own["advantage"]) / len(surprise) * surprise / sum(sizes)
+    assert mine["share"].tolist() == pytest.approx(expected.tolist())
+    assert not lab.shares_by(found, "sample")["exact"].any()
+
+
+def test_a_watch_without_forward_mode_keeps_training_and_says_proxy(without_forward_mode):
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    settings = {"seed": 5, "tasks": 2, "minibatches": 2, "check": False}
+    list(lab.train(RELAY, without_forward_mode, "dr_mas", 4, watch=watch, **settings))
+    assert watch.spikes and not any(spike["exact"] for spike in watch.spikes)
+    assert all(spike["without"] and set(spike["baselines"]) == {"global", "agent"} for spike in watch.spikes)

@@ -9,6 +9,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
+from mas_lab.diagnostics import both_baselines
 from mas_lab.spike_rule import SpikeRule, spike_steps
 from mas_lab.table import TableError
 
@@ -104,7 +105,10 @@ def test_the_watch_opens_the_spikes_that_the_statistics_show(models, tmp_path):
             assert sum(tokens) == pytest.approx(spike["rows"][row])
         [(row, norm)] = spike["without"].items()
         assert norm != spike["norm"] and row == max(spike["rows"], key=lambda row: abs(spike["rows"][row]))
-        assert set(spike["baselines"]) == {"global", "agent"}
+        assert set(spike["baselines"]) == set(spike["judged"]) == {"global", "agent"} and spike["exact"]
+        advantages = both_baselines(turns)
+        for name, judged in spike["judged"].items():
+            assert judged == {row: pytest.approx(advantages[name][int(row)]) for row in spike["tokens"]}
 
 
 def test_watching_changes_nothing(models):

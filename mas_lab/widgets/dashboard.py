@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 LIVE = ("jupyter", "vscode")
 """Front ends (`doctor.front_end`) whose widgets live on when a cell has returned."""
-DRAWING = 0.1
-"""Share of the time that may go into drawing: after a slow drawing, some steps are not drawn."""
+DRAWING, LONGEST = 0.1, 5.0
+"""Share of the time that may go into drawing: after a slow one, some steps are not drawn, for at most `LONGEST` s."""
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
 
@@ -101,7 +101,7 @@ class LiveDashboard:
         self._team, self._training = team, train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._curve, self._stats, self._spikes = [], [], []
         self._asked_to_stop, self._ended, self._state = threading.Event(), threading.Event(), "running"
-        self._next_drawing, self._started = 0.0, time.monotonic()
+        self._next_drawing = 0.0
         self._foreground = front_end() not in LIVE if foreground is None else foreground
         self._begin_drawing()
         self._running.add(self)
@@ -179,9 +179,10 @@ class LiveDashboard:
         self._spikes = list(getattr(self.watch, "spikes", ()))
         self.reports = [report] if self._folder else [*self.reports, report]
         if time.monotonic() >= self._next_drawing:
-            start = time.monotonic()
+            start, first = time.monotonic(), len(self._curve) == 1  # the first imports plotly
             self._draw()
-            self._next_drawing = time.monotonic() + (time.monotonic() - start) * (1 / DRAWING - 1)
+            pause = 0.0 if first else (time.monotonic() - start) * (1 / DRAWING - 1)
+            self._next_drawing = time.monotonic() + min(LONGEST, pause)
         else:
             self._tell()
 

@@ -62,7 +62,8 @@ def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[s
     names = [f"row {row} · {agent}" for (row, _), agent in zip(top, rows["agent"], strict=True)]
     figure = go.Figure(go.Bar(x=[share for _, share in top], y=names, orientation="h",
                               marker_color=[shades[agent] for agent in rows["agent"]]))  # fmt: skip
-    figure.update_layout(**LAYOUT, xaxis_title="share of the policy's gradient (all rows sum to 1)",
+    title = "share of the policy's gradient (all rows sum to 1)" if spike.get("exact", True) else PROXY
+    figure.update_layout(**LAYOUT, xaxis_title=title,
                          yaxis_title="sample", height=120 + 22 * len(top))  # fmt: skip
     return figure
 
@@ -97,21 +98,10 @@ def anatomy(spike: Mapping[str, Any], turns: pd.DataFrame, source: Source) -> di
             group["little"] += 1
     for agent in agents.values():
         agent["groups"] = sorted(agent["groups"].values(), key=lambda group: -abs(group["share"]))
-    kept = (
-        "step",
-        "optimizer_step",
-        "policy",
-        "agent",
-        "agents",
-        "norm",
-        "usual",
-        "score",
-        "norms",
-        "without",
-        "baselines",
-    )
+    kept = ("step", "optimizer_step", "policy", "agent", "agents", "norm", "usual", "score", "norms", "without",
+            "baselines")  # fmt: skip
     ordered = sorted(agents.values(), key=lambda agent: -abs(agent["share"]))
-    return {**{name: spike[name] for name in kept}, "anatomy": ordered}
+    return {**{name: spike[name] for name in kept}, "exact": spike.get("exact", True), "anatomy": ordered}
 
 
 def _sample(record: pd.Series, row: str, share: float, spike: Mapping[str, Any], source: Source) -> dict[str, Any]:
@@ -122,6 +112,8 @@ def _sample(record: pd.Series, row: str, share: float, spike: Mapping[str, Any],
         sample["heard"], sample["said"] = visible(record.get("prompt", "")), visible(record["completion"])
         sample["tokens"] = source.token_texts(record.get("policy", ""), record["completion_ids"])
         sample["shares"] = [round(one, 6) for one in spike["tokens"][row]]
+        judged = {name: advantages.get(row) for name, advantages in spike.get("judged", {}).items()}
+        sample["judged"] = {name: round(value, 4) for name, value in judged.items() if value is not None}
     return sample
 
 
@@ -205,8 +197,10 @@ class SpikeInspector:
         return frame(self.page(), repr(self), height=760)
 
 
+PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 RULE = (
     "A norm is a spike if its logarithm lies more than {} robust standard deviations above the median of the {} norms "
     "before it, once there were {}. A share is the projection on the policy's gradient before clipping: exact, summing "
-    "to 1 over all tokens of the policy; a hatched bar pulls against the step."
+    "to 1 over all tokens of the policy, unless a spike says that its shares are a proxy; a hatched bar pulls against "
+    "the step."
 )

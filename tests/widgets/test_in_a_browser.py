@@ -1,24 +1,11 @@
 """The standalone pages in headless Chromium: nothing a model wrote runs, and every step works by keyboard."""
 
-import shutil
-
 import pandas as pd
 import pytest
 
 import mas_lab as lab
 
-playwright = pytest.importorskip("playwright.sync_api", reason="wants playwright and chromium")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path")]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield launched
-        launched.close()
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
@@ -90,7 +77,7 @@ def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(open_page, spiky, 
     last = inspector.spikes[-1]
     page.locator("circle.spike[role=button]").first.click()
     assert page.evaluate("document.activeElement.id") == "anatomy"
-    page.locator(".bar button").last.focus()
+    page.get_by_role("group", name="Spikes").get_by_role("button").last.focus()
     page.keyboard.press("Enter")
     assert f"Step {last['step']}," in page.locator("#anatomy h2").inner_text()
     assert page.locator("#anatomy .token").count() >= 1  # the largest agent, group and sample stand open
@@ -102,7 +89,53 @@ def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(open_page, spiky, 
     page.locator("#anatomy > details").last.locator("> details").first.locator("> details > summary").first.click()
     assert page.locator("#anatomy > details").last.locator(".token, p.quiet").count() >= 1
     assert page.locator("#anatomy .token").count() >= before
-    assert "baseline, whole policy" in page.locator("#anatomy table").inner_text()
+
+
+def test_the_switch_shows_the_same_batch_under_either_baseline(open_page, spiky, tmp_path):
+    inspector = lab.SpikeInspector(spiky)
+    spike = inspector.spikes[0]
+    page = open_page(inspector.to_html(tmp_path / "page.html"))
+    [sample] = page.locator("#anatomy [data-facts]").all()[:1]
+    for label, norms, judged in (
+        ("global baseline", spike["baselines"]["global"], spike["judged"]["global"]),
+        ("agent-wise baseline", spike["baselines"]["agent"], spike["judged"]["agent"]),
+    ):
+        page.get_by_role("button", name=label, exact=True).focus()
+        page.keyboard.press("Enter")
+        assert page.get_by_role("button", name=label, exact=True).get_attribute("aria-pressed") == "true"
+        table = page.locator("#norms").inner_text()
+        assert label in table
+        for agent, norm in norms.items():
+            shown = page.locator("#norms tr", has_text=agent or "whole policy").locator("td").nth(1).inner_text()
+            assert float(shown) == pytest.approx(norm, rel=1e-3)
+        first = max(spike["rows"], key=lambda row: abs(spike["rows"][row]))
+        assert f"advantage {round(judged[first], 4):g}" in sample.inner_text()
+    page.get_by_role("button", name="as it was trained").click()
+    assert "as it was trained" in page.locator("#norms").inner_text()
+
+
+def test_a_proxy_is_called_one(open_page, spiky, tmp_path):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    state = run.watched()
+    watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
+    page = open_page(lab.SpikeInspector(run, watch=watch).to_html(tmp_path / "page.html"))
+    assert "Proxy, not shares of the gradient" in page.locator("#anatomy").inner_text()
+    assert "by the proxy" in page.locator("#anatomy .token").first.get_attribute("aria-label")
+    assert "exact and sum" not in page.locator("#anatomy").inner_text()
+
+
+def test_the_dashboards_and_the_boards_pages_draw_their_figures(open_page, spiky, models, tmp_path):
+    from small import RECIPE, SETTINGS, Relay, make_team
+
+    trained = lab.LiveDashboard(Relay(), make_team("shared", models), RECIPE, 3, foreground=True, **SETTINGS)
+    page = open_page(trained.to_html(tmp_path / "training.html"))
+    page.wait_for_selector(".js-plotly-plot .scatterlayer path")
+    assert page.get_by_role("img").get_attribute("aria-label").startswith("Success, return and gradient norms")
+    page = open_page(lab.AblationBoard([spiky, spiky]).to_html(tmp_path / "board.html"))
+    page.wait_for_selector(".js-plotly-plot .scatterlayer path")
+    page.get_by_text("The numbers behind this figure").click()
+    assert page.get_by_role("cell", name="at_grpo").first.is_visible()
+    assert "They hold the same numbers." in page.locator("ul").inner_text()
 
 
 def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path):

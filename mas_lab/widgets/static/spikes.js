@@ -112,6 +112,8 @@
 
   // The anatomy: agent, group, sample, token.
 
+  let exact = true, judge = "trained"; // of the spike that is shown
+
   function bar(share, agent) {
     const made = element("span", { class: share < 0 ? "share against" : "share", "aria-hidden": "true" });
     made.style.setProperty("--agent", color(agent));
@@ -132,7 +134,7 @@
     const most = Math.max(...sample.shares.map(Math.abs)) || 1;
     return element("div", { class: "strip", role: "list", "aria-label": "tokens and their shares" }, ...sample.tokens.map((text, t) => {
       const part = Math.abs(sample.shares[t]) / most;
-      const told = `${percent(sample.shares[t])} of the gradient`;
+      const told = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy");
       const token = element("span", { class: "token", role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text);
       const full = sample.shares[t] < 0 ? [86, 180, 233] : [230, 159, 0];
       token.style.background = `rgb(${full.map((channel) => Math.round(255 - (255 - channel) * part)).join(",")})`;
@@ -141,9 +143,10 @@
   }
 
   function sample(one, agent, open) {
-    const facts = Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ");
+    const facts = element("div", { class: "quiet", "data-facts": "" });
+    facts.sample = one;
     return fold(`sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
-      element("div", { class: "quiet" }, facts), ...(one.tokens ? [strip(one, agent),
+      ((facts.textContent = factsOf(one)), facts), ...(one.tokens ? [strip(one, agent),
         element("pre", { class: "said", tabindex: "0", "aria-label": "what it heard" }, one.heard),
         element("pre", { class: "said", tabindex: "0", "aria-label": "what it said" }, one.said || "(nothing)")]
         : [element("p", { class: "quiet" }, "Only the largest samples of a spike are kept with their tokens.")])], open);
@@ -155,17 +158,42 @@
       () => [...one.samples.map((part, place) => sample(part, agent, open && place === 0)), ...rest], open);
   }
 
+  // The switch: the same batch as it was trained, and under either baseline.
+
+  const JUDGES = { trained: "as it was trained", global: "global baseline", agent: "agent-wise baseline" };
+  const normsUnder = (spike, name) => (name === "trained" ? spike.norms : spike.baselines[name]);
+  const factsOf = (one) => Object.entries(judge !== "trained" && one.judged && judge in one.judged
+    ? { ...one.numbers, advantage: one.judged[judge] } : one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ");
+
+  function switcher(spike, judged) {
+    const known = ["trained", "global", "agent"].filter((name) => name === "trained" || name in spike.baselines);
+    const choices = known.map((name) => element("button", { type: "button", "aria-pressed": String(name === judge), onclick: () => {
+      judge = name;
+      choices.forEach((choice, place) => choice.setAttribute("aria-pressed", String(known[place] === judge)));
+      judged.replaceChildren(...normBars(spike));
+      panel.querySelectorAll("[data-facts]").forEach((line) => { line.textContent = factsOf(line.sample); });
+    } }, JUDGES[name]));
+    return element("div", { class: "bar", role: "group", "aria-label": "Baseline" }, "Judged by:", ...choices);
+  }
+
+  function normBars(spike) {
+    const most = Math.max(...["trained", "global", "agent"].flatMap((name) => Object.values(normsUnder(spike, name) || {})));
+    const rows = Object.entries(normsUnder(spike, judge)).map(([agent, norm]) => {
+      const change = spike.norms[agent] ? percent(norm / spike.norms[agent] - 1) : "–";
+      return element("tr", {}, element("th", { scope: "row" }, agent || "whole policy"), element("td", {}, bar(norm / most, agent)),
+        element("td", {}, norm.toPrecision(4)), element("td", {}, judge === "trained" ? "" : change));
+    });
+    return [element("table", {}, element("caption", {}, `Gradient norms before clipping, ${JUDGES[judge]}`),
+      element("thead", {}, element("tr", {}, ...["agent", "", "norm", "change"].map((head) => element("th", { scope: "col" }, head)))),
+      element("tbody", {}, ...rows))];
+  }
+
   function counterfactuals(spike) {
-    const lines = Object.entries(spike.without).map(([row, norm]) => [`without sample ${row}`, norm]);
-    for (const [name, norms] of Object.entries(spike.baselines))
-      for (const [agent, norm] of Object.entries(norms))
-        lines.push([`${name === "agent" ? "agent-wise" : "global"} baseline, ${agent || "whole policy"}`, norm]);
-    const body = lines.map(([what, norm]) => element("tr", {}, element("td", {}, what), element("td", {}, norm.toPrecision(4)),
-      element("td", {}, what.startsWith("without") || what.endsWith("whole policy") ? percent(norm / spike.norms[""] - 1) : "")));
-    return element("div", { class: "table" }, element("table", {},
-      element("caption", {}, "The same step, had one thing been otherwise (norm before clipping)"),
-      element("thead", {}, element("tr", {}, ...["what", "norm", "change"].map((head) => element("th", { scope: "col" }, head)))),
-      element("tbody", {}, ...body)));
+    if (!(judge in spike.baselines)) judge = "trained";
+    const judged = element("div", { class: "table", id: "norms", "aria-live": "polite" }, ...normBars(spike));
+    const without = Object.entries(spike.without).map(([row, norm]) => element("p", { class: "quiet" },
+      `Without sample ${row}, the whole policy's norm would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
+    return [switcher(spike, judged), judged, ...without];
   }
 
   const panel = element("section", { "aria-live": "polite", tabindex: "-1", id: "anatomy" });
@@ -174,12 +202,14 @@
 
   function show(place, asked) {
     const spike = data.spikes[place];
+    exact = spike.exact;
     buttons.forEach((button, other) => button.setAttribute("aria-pressed", String(other === place)));
     const all = spike.agents.map((agent) => whose(spike.policy, agent)).join(", ");
     panel.replaceChildren(
       element("h2", {}, `Step ${spike.step}, ${whose(spike.policy, spike.agent)}: norm ${spike.norm.toPrecision(3)}, usual ${spike.usual.toPrecision(3)}`),
-      element("p", { class: "quiet" }, `Spiked: ${all}; ${spike.score.toFixed(1)} robust standard deviations. Shares are exact.`),
-      counterfactuals(spike),
+      element("p", { class: "quiet" }, `Spiked: ${all}; ${spike.score.toFixed(1)} robust standard deviations. ` + (spike.exact ? "Shares are exact and sum to 100 %."
+        : "Proxy, not shares of the gradient: parts of the summed |advantage| × weight × (1 − p); directions are not known.")),
+      ...counterfactuals(spike),
       ...spike.anatomy.map((one, first) => fold(one.agent, one.share, one.agent,
         () => one.groups.map((part, second) => group(part, one.agent, first === 0 && second === 0)), first === 0)));
     if (asked) panel.focus({ preventScroll: true });
