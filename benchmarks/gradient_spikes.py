@@ -74,10 +74,24 @@ def _train(folder: Path, form: str, recipe: str, seed: int, steps: int, every: i
     return {"scores": pd.DataFrame(scores), "norms": norms, "ratios": pd.concat(ratios, ignore_index=True)}
 
 
+def kept_run(form: str, recipe: str, seed: int):
+    """A run that `learn` made."""
+    return lab.load_run(lab.runs_dir() / "gradient_spikes" / f"{form}-{recipe}-{seed}")
+
+
+def spike_list(form: str, recipe: str, seed: int) -> pd.DataFrame:
+    """A row per spike of a run, with the policy's norm under either baseline."""
+    rows = []
+    for spike in kept_run(form, recipe, seed).checkpoint().state["watch"]["spikes"]:
+        told = {name: spike[name] for name in ("policy", "norm", "usual", "score")}
+        norms = {f"norm_{name}": norms[""] for name, norms in spike["baselines"].items()}
+        rows.append({"step": spike["call"], **told, **norms, "form": form, "recipe": recipe, "seed": seed})
+    return pd.DataFrame(rows)
+
+
 def ship_spikes(out: Path) -> None:
     """The statistics of one run, what its watch took apart, and the turns of the steps in which that happened."""
-    run = lab.load_run(lab.runs_dir() / "gradient_spikes" / "{form}-{recipe}-{seed}".format(**SHOWN))
-    remembered = run.checkpoint().state["watch"]
+    run, remembered = kept_run(**SHOWN), kept_run(**SHOWN).checkpoint().state["watch"]
     remembered["spikes"] = remembered["spikes"][:OPENED]
     remembered.pop("pairs")
     (out / "spikes.json").write_text(json.dumps(remembered) + "\n")
@@ -90,27 +104,26 @@ def ship_spikes(out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("data/results/gradient_spikes"))
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--every", type=int, default=10)
     args = parser.parse_args()
     lab.set_threads(lab.probe_threads())
-    runs = [
-        learn(form, recipe, seed, args.steps, args.every)
-        for form in FORMS
-        for seed in range(args.seeds)
-        for recipe in RECIPES
-    ]
+    asked = [(form, recipe, seed) for form in args.forms for seed in range(args.seeds) for recipe in RECIPES]
+    runs = [learn(*one, args.steps, args.every) for one in asked]
     args.out.mkdir(parents=True, exist_ok=True)
     for name in ("scores", "norms", "ratios"):
         pd.concat([run[name] for run in runs]).to_csv(args.out / f"{name}.csv", index=False, float_format="%.5g")
+    spikes = pd.concat([spike_list(*one) for one in asked])
+    spikes.to_csv(args.out / "spikes.csv", index=False, float_format="%.5g")
     ship_spikes(args.out)
     libraries = {name: version(name) for name in ("torch", "transformers", "pandas", "numpy")}
     provenance = {
         "command": f"MAS_LAB_THREADS=1 python benchmarks/gradient_spikes.py --seeds {args.seeds} --steps {args.steps}",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "settings": SETTINGS
-        | {"lr": LR, "episodes": 8, "held_out": HELD_OUT, "repeats": REPEATS, "threshold": THRESHOLD},
+        "settings": {**SETTINGS, "lr": LR, "episodes": 8, "threshold": THRESHOLD, "rows": ROWS},
+        "held_out": {"problems": HELD_OUT, "episodes": REPEATS},
         "spikes_of": SHOWN,
         "versions": libraries | {"python": platform.python_version()},
     }

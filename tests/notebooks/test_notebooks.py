@@ -1,4 +1,7 @@
-"""Every notebook runs from top to bottom: short (`SMOKE = True`) in the fast tests, at full length in the slow ones."""
+"""Every notebook runs from top to bottom: short (`SMOKE = True`) in the fast tests, at full length in the slow ones.
+
+One that loads recorded runs (`RECORDED = True`) also makes them itself.
+"""
 
 import re
 
@@ -11,11 +14,17 @@ from mas_lab.paths import notebooks_dir
 NOTEBOOKS = sorted(notebooks_dir().glob("*.ipynb"))
 
 
-def run(path, tmp_path, smoke: bool):
+def parameters(notebook):
+    [cell] = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    return cell
+
+
+def run(path, tmp_path, smoke: bool, recorded: bool = True):
     notebook = nbformat.read(path, as_version=4)
-    [parameters] = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    assert re.search(r"^SMOKE = False", parameters.source, flags=re.M)
-    parameters.source = re.sub(r"^SMOKE = False", f"SMOKE = {smoke}", parameters.source, flags=re.M)
+    cell = parameters(notebook)
+    assert re.search(r"^SMOKE = False", cell.source, flags=re.M)
+    cell.source = re.sub(r"^SMOKE = False", f"SMOKE = {smoke}", cell.source, flags=re.M)
+    cell.source = re.sub(r"^RECORDED = True", f"RECORDED = {recorded}", cell.source, flags=re.M)
     NotebookClient(notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
     return notebook
 
@@ -32,6 +41,14 @@ def test_there_are_notebooks():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs_short(path, tmp_path):
     run(path, tmp_path, smoke=True)
+
+
+RECORDED = [path for path in NOTEBOOKS if "RECORDED = True" in parameters(nbformat.read(path, as_version=4)).source]
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_what_is_recorded_can_be_made_here(path, tmp_path):
+    run(path, tmp_path, smoke=True, recorded=False)
 
 
 @pytest.mark.slow

@@ -1,0 +1,63 @@
+"""What notebook 05 says of the recorded runs stands in the records, and the shipped spike opens."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import mas_lab as lab
+from mas_lab.paths import data_dir, notebooks_dir
+
+RECORDS = data_dir() / "results" / "gradient_spikes"
+TEXT = (notebooks_dir() / "05_gradient_spikes.ipynb").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def norms():
+    table = pd.read_csv(RECORDS / "norms.csv").query("form == 'fixer'")
+    return table.assign(ratio=table["norm_global"] / table["norm_agent"].where(table["norm_agent"] > 0))
+
+
+def test_records_are_small():
+    assert all(path.stat().st_size < 300_000 for path in RECORDS.iterdir())
+
+
+def test_the_solver_has_no_inflation_at_any_step(norms):
+    solver = norms[norms["agent"] == "solver"]
+    assert len(solver) == 360 and solver["ratio"].to_numpy() == pytest.approx(1, abs=1e-3)
+    assert (norms["F"] <= 7).all()
+
+
+def test_the_medians_are_those_of_the_text(norms):
+    medians = norms.groupby(["recipe", "agent"])["ratio"].median()
+    assert f"{medians['grpo', 'fixer']:.1f} in the median under `grpo` and {medians['dr_mas', 'fixer']:.1f}" in TEXT
+    assert 1.1 < medians["grpo", "verifier"] < medians["dr_mas", "verifier"] < 1.2
+    assert round(norms["ratio"].max()) == 16 and "at worst 16" in TEXT
+    silent = (norms["norm_agent"] == 0).groupby([norms["recipe"], norms["agent"]]).mean()
+    assert silent["grpo", "fixer"] == pytest.approx(1 / 3, abs=0.03) and silent["dr_mas", "fixer"] > 0.5
+
+
+def test_success_and_spikes_are_those_of_the_text():
+    scores = pd.read_csv(RECORDS / "scores.csv").query("form == 'fixer'")
+    last = scores.groupby(["recipe", "seed"])["success"].last().unstack().round(2)
+    told = {name: "{:.2f}, {:.2f} and {:.2f}".format(*last.loc[name]) for name in last.index}
+    assert f"`grpo` ended at {told['grpo']}, `dr_mas` at {told['dr_mas']}" in TEXT
+    spikes = pd.read_csv(RECORDS / "spikes.csv").query("form == 'fixer'").groupby(["recipe", "policy"]).size()
+    assert f"The fixer has {spikes['grpo', 'fixer']} under `grpo`" in TEXT and spikes["dr_mas", "fixer"] == 3
+
+
+def test_the_shipped_spike_opens_to_one_row():
+    remembered = json.loads((RECORDS / "spikes.json").read_text())
+    watch = lab.SpikeWatch(threshold=remembered["rule"]["threshold"])
+    watch.load_state(remembered)
+    tables = [pd.read_parquet(RECORDS / f"spike_{name}.parquet") for name in ("turns", "stats")]
+    inspector = lab.SpikeInspector(tables, watch=watch)
+    [spike] = [spike for spike in inspector.spikes if spike["policy"] == "fixer"]
+    assert sum(spike["rows"].values()) == pytest.approx(1, abs=1e-4)
+    row, share = max(spike["rows"].items(), key=lambda item: item[1])
+    turns = inspector.source.turns(spike["step"])
+    assert turns.loc[int(row), "agent"] == "fixer" and turns.loc[int(row), "advantage"] == pytest.approx(
+        -(7**0.5), rel=1e-4
+    )
+    assert 0.7 < share < 0.8 and spike["without"][row] < spike["norm"] / 2
+    assert len(inspector.data()["spikes"]) == 3
