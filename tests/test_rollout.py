@@ -2,7 +2,7 @@
 
 import textwrap
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ import mas_lab.plans
 from mas_lab.credits import counterfactual, episode_return, mixed
 from mas_lab.env import EnvError, Step
 from mas_lab.plans import Act, Say, episodes, joint, tree
+from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES
 from mas_lab.rollout import RolloutError, rollout
 from mas_lab.table import ROLLOUT, TableError
@@ -230,6 +231,53 @@ def test_a_plan_of_your_own_as_the_module_shows_it():
     exec(source, names)
     mine = play(Ladder(), by_seed, names["greedy_two"](), tasks=3)
     assert mine.equals(play(Ladder(), by_seed, episodes(1), tasks=3)) and len(mine) == 12
+
+
+@dataclass(frozen=True)
+class Waiting(Ladder):
+    """The first step of the first task goes on only when the other task has been played to its end."""
+
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def step(self, state, actions):
+        step = super().step(state, actions)
+        if state == ("t0",):
+            assert self.ended.wait(20), "the other episode was held back"
+        if state[0] == "t1" and step.done:
+            self.ended.set()
+        return step
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_a_slow_step_holds_no_other_episode_back_where_engines_stream(engines):
+    env = Waiting()
+    team = Team({agent: Scripted(by_seed, streams=True) for agent in env.agents})
+    team = team if engines == 2 else team_of(env, by_seed, streams=True)
+    turns = rollout(env, team, env.tasks(2, "train", 0), episodes(1), workers=2)
+    assert turns["task"].tolist() == ["t0"] * 4 + ["t1"] * 4 and env.ended.is_set()
+
+
+class Failing(Scripted):
+    """Answers two requests, then no more."""
+
+    left = 2
+
+    def ready(self):
+        self.left -= 1
+        if self.left < 0:
+            error = PolicyError("the server does not answer")
+            error.ticket = self._pending[0][0]
+            raise error
+        return super().ready()
+
+
+def test_an_engine_that_fails_is_named_with_whom_it_fails_and_is_left_with_no_requests():
+    env, policy = Ladder(), Failing(by_seed, streams=True)
+    with pytest.raises(RolloutError, match=r"rollout: task 't0', agent 'planner', turn 0: the server does not answer"):
+        rollout(env, Team.shared(policy, env.agents), env.tasks(2, "train", 0), episodes(2))
+    assert policy._pending == []
+    policy.left = 1000
+    assert len(rollout(env, Team.shared(policy, env.agents), env.tasks(2, "train", 0), episodes(2))) == 16
 
 
 @pytest.mark.parametrize("env", [Ladder(), Duet()])

@@ -16,8 +16,8 @@ import torch
 
 from mas_lab.policy import Completion, PolicyError, Request, Sample, check_fit
 
-COOLEST = 0.01
-"""vLLM raises a temperature between 0 and this to this."""
+COOLEST, HOTTEST = 0.01, 2.0
+"""vLLM raises a temperature between 0 and the first to it, and refuses one above the second."""
 PROBED = 4
 """Completions of each policy that a publish is proved on."""
 
@@ -66,9 +66,9 @@ class VllmEngine(ABC):
         """Queue requests; returns a ticket for each. Publishes first where the policy's weights have changed."""
         for request in requests:
             check_fit(policy, request)
-            if 0 < request.temperature < COOLEST:
+            if request.temperature != 0 and not COOLEST <= request.temperature <= HOTTEST:
                 raise PolicyError(
-                    f"policy {policy.name!r}: vLLM samples at no temperature between 0 and {COOLEST}; "
+                    f"policy {policy.name!r}: vLLM samples at temperature 0 and from {COOLEST} to {HOTTEST}; "
                     f"{request.temperature} was asked for"
                 )
         self.publish(policy)

@@ -285,8 +285,9 @@ def test_weights_that_change_under_requests_are_refused(full):
 
 
 def test_what_vllm_cannot_do_is_refused(full, tmp_path):
-    with pytest.raises(PolicyError, match=r"no temperature between 0 and 0\.01; 0\.001 was asked for"):
-        full.sample([Request(PROMPTS[0], 4, 0.001, 0)])
+    for temperature in (0.001, 2.5):
+        with pytest.raises(PolicyError, match=rf"at temperature 0 and from 0\.01 to 2\.0; {temperature} was asked for"):
+            full.sample([Request(PROMPTS[0], 4, temperature, 0)])
     with pytest.raises(PolicyError, match=r"250 prompt tokens \+ max_tokens 20 = 270 exceed the context of 256"):
         full.sample([Request((5,) * 250, 20, 1.0, 0)])
     for options, reason in (
