@@ -114,8 +114,9 @@ class TorchPolicy:
 
         A mean over ten thousand tokens weighs each by 1e-4, and gradients so small vanish in float16 (a T4).
         """
-        largest = weights_N.abs().max().item()
-        return 2.0 ** (round(log2(largest)) + 4) if self.shared.dtype == torch.float16 and largest else 1.0
+        if self.shared.dtype != torch.float16 or not weights_N.any():
+            return 1.0
+        return 2.0 ** (round(log2(weights_N.abs().max().item())) + 4)
 
     def _scale_gradients(self, factor: float) -> None:
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
