@@ -2,10 +2,10 @@
 
     MAS_LAB_THREADS=1 .venv/bin/python benchmarks/gradient_spikes.py
 
-Each agent has weights of its own. For each form of the task, recipe and seed: a training run (kept under `runs_dir()`;
-called again, the command goes on with the runs that are missing), held-out success on the way, each agent's gradient
-norm under both baselines on the very batch of each step, and every `--every` steps what the theory predicts for a
-fresh batch. Leaves out: what the records say (notebook 05).
+Each agent has weights of its own. For each form of the task (`--forms`: with a fixer, or the `pair` without it), recipe
+and seed: a training run (kept under `runs_dir()`; called again, the command goes on with the runs that are missing),
+held-out success on the way, each agent's gradient norm under both baselines on the very batch of each step, and every
+`--every` steps what the theory predicts for a fresh batch. Leaves out: what the records say (notebook 05).
 """
 
 import argparse
@@ -104,7 +104,7 @@ def ship_spikes(out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("data/results/gradient_spikes"))
-    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=["fixer"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--every", type=int, default=10)
@@ -120,7 +120,8 @@ def main() -> None:
     ship_spikes(args.out)
     libraries = {name: version(name) for name in ("torch", "transformers", "pandas", "numpy")}
     provenance = {
-        "command": f"MAS_LAB_THREADS=1 python benchmarks/gradient_spikes.py --seeds {args.seeds} --steps {args.steps}",
+        "command": "MAS_LAB_THREADS=1 python benchmarks/gradient_spikes.py "
+        f"--forms {' '.join(args.forms)} --seeds {args.seeds} --steps {args.steps}",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "settings": {**SETTINGS, "lr": LR, "episodes": 8, "threshold": THRESHOLD, "rows": ROWS},
         "held_out": {"problems": HELD_OUT, "episodes": REPEATS},

@@ -1,30 +1,204 @@
-"""Draws the README's pictures: `python docs/pictures.py`.
+"""Draws the README's pictures: `python docs/pictures.py [name ...]`.
 
-The curves come from the recorded runs in `data/results/quickstart/`; the maze from one training of about half a minute.
-Needs a Chrome or Chromium for plotly's kaleido (BROWSER_PATH names it where it is not found).
+The curves, the spike and the board come from the recorded runs in `data/results/`; the table, the baselines and the
+maze from a short training of their own, about a minute in all. Needs a Chrome or Chromium: for plotly's kaleido, and to
+photograph pages (BROWSER_PATH names it where it is not found). Leaves out: the figures themselves (`mas_lab.widgets`).
 """
 
+import argparse
+import html
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
+from PIL import Image
 
+import mas_lab as lab
 from mas_lab import demo
-from mas_lab.backends import set_threads
 from mas_lab.paths import data_dir
-from mas_lab.tasks import make_env
-from mas_lab.widgets.figures import learning_curves, mazes
+from mas_lab.widgets.figures import colors, dialogue, learning_curves, mazes
+from mas_lab.widgets.rewards import two_baselines
 
-HERE = Path(__file__).parent
+HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
+WIDTH = 880
+"""Pixels of a picture as the README shows it; drawn at twice that."""
+SEED = 0
+ADDS = {
+    "1 rollout: who said what, and what it earned": ["agent", "turn", "candidate", "completion", "team_reward",
+                                                     "local_reward"],
+    "2 group: who is compared, on which number": ["credit", "group"],
+    "3 normalize: the comparison": ["center", "scale", "advantage"],
+}  # fmt: skip
+STYLE = """
+body { font: 14px/1.35 system-ui, "DejaVu Sans", sans-serif; margin: 0; padding: 14px 16px; background: #fff;
+  color: #1c1c1c; }
+h2 { font-size: 15px; margin: 12px 0 4px; } h2:first-child { margin-top: 0; }
+table { border-collapse: collapse; font-size: 12.5px; } th { text-align: left; font-weight: 600; color: #444; }
+th, td { padding: 2px 9px 2px 0; border-bottom: 1px solid #e3e3e3; white-space: nowrap; vertical-align: top; }
+.new { background: #fdf1d6; padding-left: 6px; } .quiet { color: #555; font-size: 12.5px; }
+.said { white-space: normal; } img { display: block; }
+.token { display: inline-block; border: 1px solid #bbb; border-radius: 2px; padding: 1px 6px; margin: 2px 3px 2px 0;
+  font: 14px ui-monospace, "DejaVu Sans Mono", monospace; }
+.bar { display: inline-block; height: 10px; vertical-align: middle; margin-right: 6px; }
+"""
+
+
+def save(image: bytes | Path, name: str) -> None:
+    """A PNG of few colours, cut to what is drawn: small, and sharp at the README's width."""
+    with Image.open(BytesIO(image) if isinstance(image, bytes) else image) as drawn:
+        picture = drawn.convert("RGB")
+    white = Image.new("RGB", picture.size, "white")
+    from PIL import ImageChops
+
+    left, top, right, bottom = ImageChops.difference(picture, white).getbbox()
+    edge = 16
+    box = (
+        max(0, left - edge),
+        max(0, top - edge),
+        min(picture.width, right + edge),
+        min(picture.height, bottom + edge),
+    )
+    picture.crop(box).quantize(96, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
+
+
+def draw(figure, name: str, height: int, width: int = WIDTH) -> None:
+    save(figure.to_image("png", width=width, height=height, scale=2), name)
+
+
+def photograph(body: str, name: str, height: int, width: int = WIDTH) -> None:
+    """A page, or what stands in one, as the browser shows it."""
+    named = [os.environ.get("BROWSER_PATH"), *map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))]
+    browser = next((path for path in named if path), None)
+    if browser is None:
+        raise SystemExit("pictures: no Chrome or Chromium is found; install one, or name it in BROWSER_PATH")
+    with tempfile.TemporaryDirectory() as scratch:
+        page, shot = Path(scratch) / "page.html", Path(scratch) / "shot.png"
+        head = "" if body.startswith("<!doctype") else f'<!doctype html><meta charset="utf-8"><style>{STYLE}</style>'
+        page.write_text(head + body, encoding="utf-8")
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=2"]
+        command = [browser, *options, f"--window-size={width},{height}", f"--screenshot={shot}", page.as_uri()]
+        subprocess.run(command, check=True, capture_output=True)
+        save(shot, name)
+
+
+def table(rows: pd.DataFrame, new: list[str], shades: dict[str, str]) -> str:
+    """A table in which the columns that a cell adds are tinted, and each agent has its colour."""
+
+    def cell(kind: str, name: str, value) -> str:
+        text = f"{value:.2f}" if isinstance(value, float) else str(value)
+        color = f' style="color:{shades[text]};font-weight:600"' if text in shades else ""
+        return f"<{kind}{' class=new' if name in new else ''}{color}>{html.escape(text)}</{kind}>"
+
+    head = "".join(cell("th", name, name) for name in rows.columns)
+    lines = ["".join(cell("td", name, value) for name, value in row.items()) for _, row in rows.iterrows()]
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+@cache
+def quickstart():
+    """The quickstart's trained team and its last step."""
+    return demo.learn(demo.METHOD, seed=SEED, steps=demo.STEPS)
+
+
+def cells() -> None:
+    """The same six rows growing through the four cells."""
+    env = lab.make_env(demo.ENV)
+    team = demo.make_team(env)
+    turns = lab.rollout(env, team, env.tasks(16, "train", SEED), lab.tree(3), seed=SEED)
+    grown = lab.RECIPES["at_grpo"].advantages(turns)
+    alive = grown.groupby("group")["advantage"].transform(lambda own: (own != 0).any())
+    episode = grown[alive].groupby("episode")["agent"].nunique().eq(2).idxmax()
+    rows = grown[(grown["episode"] == episode) & (grown["turn"] == 0)].head(6)
+    rows = rows.assign(group=rows["group"].str.replace(r"^\w+-\w+(?=\w{4})", "…", regex=True))
+    shades = colors(env.agents)
+    parts, known = [], []
+    for cell, new in ADDS.items():
+        known += new
+        parts.append(f"<h2>{cell}</h2>{table(rows[known], new, shades)}")
+    stats = lab.update(team, grown)[["policy", "agent", "turns", "tokens", "grad_norm", "grad_norm_clipped", "entropy"]]
+    heading = "4 update: the optimizer steps, and says what each agent did to the gradient"
+    parts.append(f"<h2>{heading}</h2>{table(stats, [], shades)}")
+    photograph("".join(parts), "cells.png", 900, width=1040)
+
+
+def baselines() -> None:
+    """The same rewards under two baselines."""
+    env = lab.make_env("math", fixer=True)
+    team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
+    turns = lab.rollout(env, team, env.tasks(32, "train", SEED), lab.episodes(8), seed=SEED)
+    draw(two_baselines(lab.RECIPES["dr_mas"].advantages(turns), env.agents), "baselines.png", 640)
+
+
+def curves() -> None:
+    """Held-out success of the quickstart's recipes."""
+    draw(learning_curves(pd.read_csv(RESULTS / "quickstart" / "curves.csv")), "quickstart_curves.png", 400)
+
+
+def maze() -> None:
+    """One maze before and after, with the dialogue."""
+    env = lab.make_env(demo.ENV)
+    task, before, after = demo.before_and_after(env, quickstart().team)
+    figure = mazes(env, task, {"before": before, "after": after})
+    figure.update_layout(margin={"l": 30, "r": 10, "t": 40, "b": 30})
+    with tempfile.TemporaryDirectory() as scratch:
+        drawn = Path(scratch) / "maze.png"
+        figure.write_image(drawn, width=700, height=360, scale=2)
+        talks = "".join(
+            f'<td style="width:290px;padding-left:44px">{talk(env, turns)}</td>' for turns in (before, after)
+        )
+        image = f'<img src="{drawn.as_uri()}" width="700">'
+        photograph(f"{image}<table style='table-layout:fixed'><tr>{talks}</tr></table>", "quickstart_maze.png", 900)
+
+
+def spike() -> None:
+    """A spike of the fixer, opened to its tokens: the page of SpikeInspector as the browser shows it."""
+    folder, env = RESULTS / "gradient_spikes", lab.make_env("math", fixer=True)
+    remembered = json.loads((folder / "spikes.json").read_text())
+    fixers = [spike for spike in remembered["spikes"] if spike["policy"] == "fixer"]
+    watch = lab.SpikeWatch(threshold=remembered["rule"]["threshold"])
+    watch.load_state(remembered | {"spikes": fixers[:1]})
+    tables = [pd.read_parquet(folder / f"spike_{name}.parquet") for name in ("turns", "stats")]
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
+    page = lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team).page()
+    small = "<style>h1, main > .quiet, caption { display: none } main { zoom: 0.85 }</style>"
+    photograph(page.replace("</head>", f"{small}</head>"), "spike.png", 830)
+
+
+def board() -> None:
+    """Every seed a dot: a task where the recipe matters, and one where per-agent normalisation does not help."""
+    told = {"quickstart/curves.csv": "plan_path", "gradient_spikes/scores.csv": "math with a fixer"}
+    curves = [pd.read_csv(RESULTS / name).assign(env=env) for name, env in told.items()]
+    draw(lab.AblationBoard(pd.concat(curves, ignore_index=True), baseline="grpo").figure(), "board.png", 640)
+
+
+def talk(env, turns: pd.DataFrame) -> str:
+    """Who said what in one episode, each in its colour."""
+    said = dialogue(turns, turns["episode"].iloc[0])
+    shades = colors(env.agents)
+    lines = [
+        f'<div class="said"><b style="color:{shades[row.agent]}">{row.agent}</b> {html.escape(row.says)}</div>'
+        for row in said.itertuples()
+    ]
+    return (
+        f"{''.join(lines)}<div class=quiet>{'reached the goal' if said['success'].iloc[-1] else 'did not arrive'}</div>"
+    )
+
+
+PICTURES = {"cells": cells, "baselines": baselines, "curves": curves, "maze": maze, "spike": spike, "board": board}
 
 
 def main() -> None:
-    set_threads(1)
-    curves = pd.read_csv(data_dir() / "results" / "quickstart" / "curves.csv")
-    learning_curves(curves).write_image(HERE / "quickstart_curves.png", width=760, height=380, scale=2)
-    env = make_env(demo.ENV)
-    task, before, after = demo.before_and_after(env, demo.learn(demo.METHOD, seed=0, steps=demo.STEPS).team)
-    figure = mazes(env, task, {"before": before, "after": after})
-    figure.write_image(HERE / "quickstart_maze.png", width=700, height=380, scale=2)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[[], *PICTURES], help="default: all of them")
+    lab.set_threads(1)
+    for name in parser.parse_args().names or PICTURES:
+        PICTURES[name]()
 
 
 if __name__ == "__main__":

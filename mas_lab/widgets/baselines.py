@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 GREY = "#555555"
 """The colour of the global baseline, beside the agents' own colours."""
+TICKS = [0.5, 1, 2, 5, 10, 20, 50, 100]
+NORMS = [0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100]
 RATIO = "|G|² under the global over the own baseline"
 
 
@@ -39,7 +41,7 @@ def controlled_curves(points: pd.DataFrame) -> "Figure":
             name = f"called {called}×: {NAMES[column]}"
             figure.add_scatter(x=own["shift"], y=own[column], name=name, **style)
     _one(figure, "h")
-    figure.update_layout(**LAYOUT | {"legend": {"x": 1.02, "y": 1}})
+    figure.update_layout(**LAYOUT | {"legend": {"orientation": "h", "y": -0.2}}, height=480)
     figure.update_layout(xaxis_title="shift of the agent's mean reward (standard deviations of the noise)")
     figure.update_yaxes(type="log", title_text=RATIO, tickvals=[0.2, 0.5, 1, 2, 3, 5])
     return figure
@@ -77,7 +79,7 @@ def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
             marker = {"color": color, "symbol": symbol, "size": 6, "line": {"width": 1.5, "color": color}}
             figure.add_scatter(x=own[step], y=norms, mode="lines+markers", line={"color": color, "width": 1},
                                marker=marker, name=f"{agent}, {BASELINE[column]}", row=place, col=1)  # fmt: skip
-        figure.update_yaxes(type="log", title_text="norm", row=place, col=1)
+        figure.update_yaxes(type="log", title_text="norm", tickvals=NORMS, row=place, col=1)
     figure.update_xaxes(title_text="training step", row=len(agents), col=1)
     figure.update_layout(**LAYOUT | {"legend": {"orientation": "h", "y": -0.12}}, height=190 * len(agents) + 120)
     return figure
@@ -108,7 +110,7 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     without = [(pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).sum() for agent in agents]
     labels = [f"{agent}<br>{none} steps without a ratio" for agent, none in zip(agents, without, strict=True)]
     figure.update_layout(**LAYOUT, xaxis={"tickvals": list(range(len(agents))), "ticktext": labels})
-    figure.update_yaxes(type="log", title_text="norm: global over own baseline", tickvals=[0.5, 1, 2, 5, 10, 20, 50])
+    figure.update_yaxes(type="log", title_text="norm: global over own baseline", tickvals=TICKS)
     return figure
 
 
@@ -132,8 +134,8 @@ def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "
             figure.add_scatter(x=predicted[own], y=shown.loc[own, "measured"], mode="markers", name=agent,
                                marker={"color": shade, "size": 8, "opacity": 0.8}, legendgroup=agent,
                                showlegend=column == 1, row=1, col=column)  # fmt: skip
-    figure.update_xaxes(type="log", title_text="predicted ratio of |G|²")
-    figure.update_yaxes(type="log")
+    figure.update_xaxes(type="log", title_text="predicted ratio of |G|²", tickvals=TICKS)
+    figure.update_yaxes(type="log", tickvals=TICKS)
     figure.update_yaxes(title_text="measured ratio of |G|²", col=1)
     figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, height=420)
     figure.update_layout(legend_y=1.12)
