@@ -109,8 +109,8 @@ def make_model(directory: Path, seed: int, extra_words: int = 0, head_dim: int =
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(Qwen3Config(
             vocab_size=len(listed), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-            num_key_value_heads=1, head_dim=head_dim, max_position_embeddings=64, tie_word_embeddings=True, pad_token_id=0,
-            eos_token_id=1, bos_token_id=None,
+            num_key_value_heads=1, head_dim=head_dim, max_position_embeddings=64, tie_word_embeddings=True,
+            pad_token_id=0, eos_token_id=1, bos_token_id=None,
         ))  # fmt: skip
         with torch.no_grad():
             for parameter in model.parameters():

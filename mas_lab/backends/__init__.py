@@ -20,7 +20,8 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
 
     `lora`: rank of one adapter to train instead of the full weights. `lr` defaults to 1e-3 (pocket), 1e-6 (full),
     5e-3 (pocket with LoRA) or 2e-5 (LoRA). `template`: keyword arguments for the chat template, such as
-    `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch_model.Options`.
+    `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch_model.Options` and, for vLLM,
+    `mas_lab.backends.vllm.VllmOptions`.
     """
     if lora is not None:
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)

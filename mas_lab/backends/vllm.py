@@ -46,7 +46,7 @@ class VllmOptions(Options):
     tolerance: float | None = None
     """How far vLLM's log-probabilities may be from torch's after a publish. `None`: 1e-4 in float32, else 0.2, at which
     stale weights are noticed only once training has moved them that far."""
-    patience: float = 300.0
+    patience: float = 600.0
     """Seconds that a server may take to start, or to answer a request."""
 
     def __post_init__(self):

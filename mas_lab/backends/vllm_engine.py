@@ -74,9 +74,13 @@ class VllmEngine(ABC):
         self.publish(policy)
         self._wake_up()
         tickets = [next(self._tickets) for _ in requests]
-        for ticket, request in zip(tickets, requests, strict=True):
-            self._asked[ticket] = policy, request
-            self._send(ticket, policy, request)
+        try:
+            for ticket, request in zip(tickets, requests, strict=True):
+                self._asked[ticket] = policy, request
+                self._send(ticket, policy, request)
+        except BaseException:
+            self.cancel(tickets)
+            raise
         return tickets
 
     def ready(self) -> list[tuple[int, Completion]]:
@@ -167,10 +171,10 @@ class VllmEngine(ABC):
 
     def _rows(self, policy, key: str) -> list[Row]:
         """What was sampled lately, or, before anything was, a few ids of the vocabulary."""
-        room = policy.context - 1
+        room = policy.context - 1  # vLLM scores a prompt only with a token after it
+        recent = [(prompt, ids[: room - len(prompt)]) for prompt, ids in self._recent[key] if len(prompt) < room]
         vocabulary = self.model.net.config.get_text_config().vocab_size
-        rows = list(self._recent[key]) or [((0,), tuple(i % vocabulary for i in range(1, 17)))]
-        return [(prompt, ids[: room - len(prompt)]) for prompt, ids in rows if len(prompt) < room]
+        return recent or [((0,), tuple(i % vocabulary for i in range(1, 17)))]
 
     @torch.no_grad()
     def _expected(self, policy, rows: Sequence[Row]) -> torch.Tensor:

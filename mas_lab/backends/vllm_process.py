@@ -63,7 +63,8 @@ class ProcessEngine(VllmEngine):
 
     def _add(self, name: str, policy, ids: Sequence[int], parameters) -> None:
         prompt = {"prompt_token_ids": list(ids)}
-        self.llm.llm_engine.add_request(name, prompt, parameters, lora_request=self._lora(policy))
+        with _naming("refused a request"):
+            self.llm.llm_engine.add_request(name, prompt, parameters, lora_request=self._lora(policy))
 
     def _lora(self, policy, refresh: bool = False):
         """The adapter that speaks for this policy. An id that vLLM knows is read again only with `load_inplace`."""

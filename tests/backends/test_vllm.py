@@ -359,6 +359,11 @@ def test_what_is_saved_loads_in_vllm_itself(tmp_path):
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+def test_a_run_may_go_on_where_the_engine_is_another(full):
+    elsewhere = lab.load_policy("plan_path", backend="vllm", lr=1e-3, where="server", max_seqs=3, prefix_caching=False)
+    assert elsewhere.describe() == full.describe() != lab.load_policy("plan_path", lr=1e-3).describe()
+
+
 def test_a_policy_from_disk_speaks_as_the_one_that_was_saved(full, tmp_path):
     full.save(tmp_path)
     again = restore_policy(tmp_path)
