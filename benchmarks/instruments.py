@@ -2,10 +2,11 @@
 
     .venv/bin/python benchmarks/instruments.py
 
-Ten real steps of `plan_path` are repeated to a run of 1,000 steps and about 200,000 turns. For each instrument: seconds
-until its page is written (wall, and of this process), megabytes of the page and, where playwright and chromium are
-installed, seconds until the browser has loaded it and milliseconds that one click takes there. Limits: 3 s to open, 300
-ms a click. Leaves out notebooks, which show the same pages.
+Ten real steps of `plan_path` are repeated to a run of 1,000 steps and about 200,000 turns; beside it, a run of the
+quickstart is trained. For each instrument: seconds until its page is written (wall, and of this process), megabytes of
+the page and, where playwright and chromium are installed, seconds until the browser has loaded it and milliseconds that
+one click takes there. Limits: 3 s to open the long run, 300 ms a click, 8 MB for a page of the quickstart. `--runs`
+keeps both runs in a folder and takes them from there the next time. Leaves out notebooks, which show the same pages.
 """
 
 import argparse
@@ -32,18 +33,15 @@ def real_run(folder: Path) -> Path:
     return folder
 
 
-def long_run(real: Path, folder: Path, steps: int) -> int:
-    """Repeat the tables of a run under other step numbers; returns the number of turns."""
+def long_run(real: Path, folder: Path, steps: int) -> None:
+    """Repeat the tables of a run under other step numbers."""
     shutil.copytree(real, folder)
-    turns = 0
     for name in ("turns", "stats"):
         tables = [pd.read_parquet(path) for path in sorted((real / name).glob("*.parquet"))]
         for step in range(steps):
             table = tables[step % REAL]
-            turns += len(table) if name == "turns" else 0
             if step >= REAL:
                 table.assign(step=step).to_parquet(folder / name / f"{step:06d}.parquet", index=False)
-    return turns
 
 
 def clicked(page_file: Path, selector: str) -> tuple[float, float]:
@@ -62,29 +60,51 @@ def clicked(page_file: Path, selector: str) -> tuple[float, float]:
     return loaded, took
 
 
+def quickstart_run(folder: Path) -> Path:
+    """One run of the quickstart, with a watch."""
+    import mas_lab as lab
+    from mas_lab import demo
+
+    env = lab.make_env(demo.ENV)
+    watch = lab.SpikeWatch()
+    for _ in lab.train(env, demo.make_team(env), demo.METHOD, demo.STEPS, run=folder, watch=watch, **demo.SETTINGS):
+        pass
+    return folder
+
+
+def measure(make, run: Path, page: Path) -> str:
+    """What it takes one instrument to write its page of a run, and a browser to open it."""
+    wall, own = time.perf_counter(), time.process_time()
+    make(run).to_html(page)
+    line = f"{make.__name__}: {time.perf_counter() - wall:.2f} s ({time.process_time() - own:.2f} s of its own), "
+    line += f"{page.stat().st_size / 1e6:.2f} MB"
+    try:
+        if make.__name__ in CLICKS:
+            line += ", loaded in {:.2f} s, a click {:.0f} ms".format(*clicked(page, CLICKS[make.__name__]))
+    except (ImportError, IndexError):
+        line += " (no playwright or no chromium: not clicked)"
+    return line
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1000)
-    steps = parser.parse_args().steps
+    parser.add_argument("--runs", type=Path, default=None, help="folder that keeps the runs between measurements")
+    asked = parser.parse_args()
     import mas_lab as lab
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        turns = long_run(real_run(folder / "real"), folder / "long", steps)
-        print(f"{steps} steps, {turns} turns")
-        for make in (lab.RewardInspector, lab.RolloutViewer, lab.SpikeInspector):
-            wall, own = time.perf_counter(), time.process_time()
-            page = make(folder / "long").to_html(folder / f"{make.__name__}.html")
-            line = (
-                f"{make.__name__}: {time.perf_counter() - wall:.2f} s ({time.process_time() - own:.2f} s of its own), "
-            )
-            line += f"{page.stat().st_size / 1e6:.2f} MB"
-            try:
-                if make.__name__ in CLICKS:
-                    line += ", loaded in {:.2f} s, a click {:.0f} ms".format(*clicked(page, CLICKS[make.__name__]))
-            except (ImportError, IndexError):
-                line += " (no playwright or no chromium: not clicked)"
-            print(line)
+        folder = asked.runs or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "long").is_dir():
+            long_run(real_run(folder / "real"), folder / "long", asked.steps)
+        if not (folder / "quickstart").is_dir():
+            quickstart_run(folder / "quickstart")
+        for name in ("long", "quickstart"):
+            run = lab.load_run(folder / name)
+            print(f"{name}: {run.steps} steps, {len(run.read('turns', ['step']))} turns")
+            for make in (lab.RewardInspector, lab.RolloutViewer, lab.SpikeInspector, lab.AblationBoard):
+                print("   ", measure(make, folder / name, Path(scratch) / f"{make.__name__}.html"))
 
 
 if __name__ == "__main__":

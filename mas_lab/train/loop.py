@@ -22,6 +22,7 @@ from mas_lab.normalization import refuse_lone_groups
 from mas_lab.recipes import Recipe, find, to_data
 from mas_lab.rollout import RolloutError, rollout
 from mas_lab.run import Recorder, RunError, run_folder
+from mas_lab.scores import episode_success
 from mas_lab.team import Team
 from mas_lab.train.settings import Settings
 from mas_lab.update import AGGREGATES, Watch, update
@@ -56,22 +57,8 @@ class Report:
 
 
 def success_rate(turns: pd.DataFrame) -> float:
-    """Mean over the episodes, played to train (not to value a candidate), of the share of their leaves that succeeded.
-
-    The last agent of a node speaks for it: in `tree()`, only its kept candidate was played with everybody's choice.
-    In `joint(mode="cross")` a completion is a leaf if none of its joint actions went on.
-    """
-    played = turns[turns["kept"].astype(bool) & ~turns["probe"].astype(bool)]
-    played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
-    went_on = set(played["parent"]) | {_seen_by_last(parent) for parent in played["parent"].unique()}
-    return float(played[~played["action"].isin(went_on)].groupby("episode")["success"].mean().mean())
-
-
-def _seen_by_last(action: str) -> str:
-    """`node.1-2` as the row of the last agent names it in a cross: `node.*-2`."""
-    node, _, branch = action.rpartition(".")
-    *others, last = branch.split("-")
-    return f"{node}.{'-'.join(['*'] * len(others) + [last])}"
+    """The mean of `scores.episode_success`."""
+    return float(episode_success(turns).mean())
 
 
 def train(
@@ -92,7 +79,8 @@ def train(
 
     Under `accelerate launch` all ranks call this alike, and learn as one; only rank 0 plays, keeps the run and yields
     reports, so that what the loop's body does is done once. `watch` is called on every rank. A run may go on with
-    another number of ranks: the results then agree up to float noise.
+    another number of ranks: the results then agree up to float noise. Under FSDP each rank holds a part of the weights;
+    after such a training they are whole in its run alone, `load_run(run).team()`.
     """
     recipe, chosen = find(recipe), Settings.of(settings)
     if recipe.aggregate not in AGGREGATES:

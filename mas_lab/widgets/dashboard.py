@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 LIVE = ("jupyter", "vscode")
 """Front ends (`doctor.front_end`) whose widgets live on when a cell has returned."""
-DRAWING, LONGEST = 0.1, 5.0
-"""Share of the time that may go into drawing: after a slow one, some steps are not drawn, for at most `LONGEST` s."""
+DRAWING, PAUSES = 0.1, (1.0, 5.0)
+"""Share of the time that may go into drawing; seconds between two drawings, at least and at most."""
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
 
@@ -182,7 +182,7 @@ class LiveDashboard:
             start, first = time.monotonic(), len(self._curve) == 1  # the first imports plotly
             self._draw()
             pause = 0.0 if first else (time.monotonic() - start) * (1 / DRAWING - 1)
-            self._next_drawing = time.monotonic() + min(LONGEST, pause)
+            self._next_drawing = time.monotonic() + min(max(pause, PAUSES[0]), PAUSES[1])
         else:
             self._tell()
 

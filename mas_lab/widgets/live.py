@@ -26,8 +26,12 @@ class Redrawn:
         self._bundle = {"text/plain": what} if isinstance(what, str) else what._repr_mimebundle_()
         if self._handle is None:
             self._handle = display(self._bundle, raw=True, display_id=True)
-        else:
-            self._handle.update(self._bundle, raw=True)
+            return
+        if not isinstance(what, str):
+            # JupyterLab's renderer of plotly figures never draws twice: something else must have its place in between.
+            height = what.layout.height or 450
+            self._handle.update({"text/html": f'<div style="height: {height}px"></div>'}, raw=True)
+        self._handle.update(self._bundle, raw=True)
 
     def repeat(self) -> None:
         """The same output, once more in the cell that runs now; both follow what is shown next."""

@@ -48,13 +48,13 @@ class Source:
         own = turns[turns["step"] == step] if "step" in turns.columns else turns
         return (own if columns is None else own[[name for name in columns if name in own]]).reset_index(drop=True)
 
-    @property
-    def stats(self) -> pd.DataFrame:
+    def stats(self, columns: list[str]) -> pd.DataFrame:
+        """Those `columns` of the statistics; of a table, as far as it has them."""
         if self.run:
-            return self.run.stats
+            return self.run.read("stats", columns)
         if self._stats is None:
             raise TableError("SpikeInspector: wants what `update` or `train` reported (stats), a run or its path")
-        return self._stats
+        return self._stats[[name for name in columns if name in self._stats.columns]]
 
     def watched(self) -> dict[str, Any] | None:
         """What a `SpikeWatch` remembered: of a live training, in a run's newest checkpoint, or in an exported zip."""

@@ -21,6 +21,9 @@ from mas_lab.widgets.text import visible
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
+SAMPLE = ["agent", "policy", "task", "group", "turn", "prompt", "completion", "completion_ids", "credit", "center",
+          "scale", "advantage"]  # fmt: skip
 WHOLE = "#666666"
 """The colour of a policy's own norm, beside its agents' colours."""
 
@@ -82,8 +85,9 @@ def anatomy(spike: Mapping[str, Any], turns: pd.DataFrame, source: Source) -> di
             "of it; give it all rows of the step, in the order in which they were trained on"
         )
     agents: dict[str, dict[str, Any]] = {}
+    records = turns[[name for name in SAMPLE if name in turns.columns]].to_dict("records")
     for row, share in sorted(spike["rows"].items(), key=lambda item: -abs(item[1])):
-        record = turns.iloc[int(row)]
+        record = records[int(row)]
         agent = agents.setdefault(record["agent"], {"agent": visible(record["agent"]), "share": 0.0, "groups": {}})
         name = str(record.get("group", record.get("task", "")))
         group = agent["groups"].setdefault(
@@ -104,8 +108,10 @@ def anatomy(spike: Mapping[str, Any], turns: pd.DataFrame, source: Source) -> di
     return {**{name: spike[name] for name in kept}, "exact": spike.get("exact", True), "anatomy": ordered}
 
 
-def _sample(record: pd.Series, row: str, share: float, spike: Mapping[str, Any], source: Source) -> dict[str, Any]:
-    names = [name for name in ("credit", "center", "scale", "advantage") if name in record.index]
+def _sample(
+    record: Mapping[str, Any], row: str, share: float, spike: Mapping[str, Any], source: Source
+) -> dict[str, Any]:
+    names = [name for name in ("credit", "center", "scale", "advantage") if name in record]
     numbers = {name: round(float(record[name]), 4) for name in names}
     sample = {"row": int(row), "share": share, "turn": int(record.get("turn", 0)), "numbers": numbers}
     if row in spike["tokens"]:
@@ -142,7 +148,7 @@ class SpikeInspector:
         remembered = watch.state() if watch is not None else self.source.watched()
         rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule(warmup, window, threshold)
         self.rule = rule
-        self.stats = self.source.stats
+        self.stats = self.source.stats(READ)
         if "step" not in self.stats.columns:
             self.stats = self.stats.assign(step=0)
         self.scores = spike_scores(self.stats, rule.warmup, rule.window, rule.threshold)
@@ -167,7 +173,7 @@ class SpikeInspector:
         """What the page shows, as plain data."""
         agents = {visible(agent): color for agent, color in colors(self.source.agents).items()}
         lines = [self._line(key, own) for key, own in self.scores.groupby(["policy", "agent"], sort=False)]
-        opened = [anatomy(spike, self.source.turns(spike["step"]), self.source) for spike in self.spikes]
+        opened = [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.spikes]
         return {"agents": agents, "whole": WHOLE, "lines": lines, "spikes": opened}
 
     def _line(self, key: tuple[str, str], own: pd.DataFrame) -> dict[str, Any]:

@@ -129,10 +129,10 @@ def test_the_dashboards_and_the_boards_pages_draw_their_figures(open_page, spiky
 
     trained = lab.LiveDashboard(Relay(), make_team("shared", models), RECIPE, 3, foreground=True, **SETTINGS)
     page = open_page(trained.to_html(tmp_path / "training.html"))
-    page.wait_for_selector(".js-plotly-plot .scatterlayer path")
+    page.wait_for_selector(".js-plotly-plot .scatterlayer path", state="attached")
     assert page.get_by_role("img").get_attribute("aria-label").startswith("Success, return and gradient norms")
     page = open_page(lab.AblationBoard([spiky, spiky]).to_html(tmp_path / "board.html"))
-    page.wait_for_selector(".js-plotly-plot .scatterlayer path")
+    page.wait_for_selector(".js-plotly-plot .scatterlayer path", state="attached")
     page.get_by_text("The numbers behind this figure").click()
     assert page.get_by_role("cell", name="at_grpo").first.is_visible()
     assert "They hold the same numbers." in page.locator("ul").inner_text()
@@ -142,3 +142,9 @@ def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path
     page = open_page(lab.SpikeInspector(lab.load_run(spiky).stats).to_html(tmp_path / "page.html"))
     assert "watch=SpikeWatch()" in page.locator("#anatomy").inner_text()
     assert page.locator("svg.chart path").count() == 3
+    stats = lab.load_run(spiky).stats
+    page.get_by_text("The numbers behind this chart").click()
+    shown = page.locator("#spikes tbody tr").all_inner_texts()
+    norms = [float(row.split("\t")[3]) for row in shown if row.startswith("shared: doer")]
+    assert norms == pytest.approx(stats.loc[stats["agent"] == "doer", "grad_norm"].tolist(), rel=1e-3)
+    assert len(shown) == len(stats) + len(stats) / 2 and page.locator("svg.chart line").count() > 2

@@ -43,16 +43,19 @@
     return { x, y, low, high, longest };
   }
 
+  function ticks(low, high) {
+    const exponents = Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, place) => Math.floor(low) + place);
+    const inside = (factors) => exponents.flatMap((exponent) => factors.map((factor) => factor * 10 ** exponent))
+      .filter((norm) => Math.log10(norm) >= low && Math.log10(norm) <= high);
+    return [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]].map(inside).find((found) => found.length > 2)
+      || inside(Array.from({ length: 90 }, (_, tenth) => 1 + tenth / 10));
+  }
+
   function axes(svg, { x, y, low, high, longest }) {
     const style = { "font-size": 13, fill: "#333" };
-    for (let exponent = Math.floor(low); exponent <= high; exponent++) {
-      for (const factor of high - low > 1.5 ? [1] : [1, 2, 5]) {
-        const norm = factor * 10 ** exponent;
-        if (Math.log10(norm) < low || Math.log10(norm) > high) continue;
-        svg.append(drawn("line", { x1: frame.left, x2: frame.width - frame.right, y1: y(norm), y2: y(norm), stroke: "#ddd" }),
-          drawn("text", { ...style, x: frame.left - 8, y: y(norm) + 4, "text-anchor": "end" }, Number(norm.toPrecision(3))));
-      }
-    }
+    for (const norm of ticks(low, high))
+      svg.append(drawn("line", { x1: frame.left, x2: frame.width - frame.right, y1: y(norm), y2: y(norm), stroke: "#ddd" }),
+        drawn("text", { ...style, x: frame.left - 8, y: y(norm) + 4, "text-anchor": "end" }, Number(norm.toPrecision(3))));
     const apart = Math.max(1, Math.ceil(longest / 10));
     for (let place = 0; place < longest; place += apart)
       svg.append(drawn("text", { ...style, x: x(place), y: frame.height - 24, "text-anchor": "middle" }, place));
@@ -108,6 +111,23 @@
       swatch.style.setProperty("--agent", color(line.agent));
       return element("span", {}, swatch, named(line));
     }), element("span", { class: "quiet" }, "Filled circles open."));
+  }
+
+  function numbers() {
+    const heads = ["whose", "step", "optimizer step", "norm before clipping", "spike"];
+    const row = (cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, String(cell ?? "–"))));
+    const rows = () => data.lines.flatMap((line) => {
+      const high = new Set(line.high);
+      return line.norms.map((norm, place) => row([named(line), ...line.when[place], norm, high.has(place) ? "yes" : ""]));
+    });
+    const folded = element("details", {}, element("summary", {}, "The numbers behind this chart"));
+    folded.addEventListener("toggle", () => {
+      if (!folded.open || folded.children.length > 1) return;
+      folded.append(element("div", { class: "table", tabindex: "0" }, element("table", {}, element("caption", {}, "Gradient norms"),
+        element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
+        element("tbody", {}, ...rows()))));
+    });
+    return folded;
   }
 
   // The anatomy: agent, group, sample, token.
@@ -215,7 +235,7 @@
     if (asked) panel.focus({ preventScroll: true });
   }
 
-  root.append(legend(), chart(),
+  root.append(legend(), chart(), numbers(),
     element("div", { class: "bar", role: "group", "aria-label": "Spikes, highest first" }, ...buttons), panel);
   if (data.spikes.length) show(0, false);
   else panel.append(element("p", {}, "No spike was opened: train with watch=SpikeWatch() to record what spikes are made of."));
