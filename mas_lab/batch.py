@@ -243,7 +243,9 @@ def _describe(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _norm(gradients: list["Tensor"]) -> float:
-    return float(np.sqrt(sum(gradient.detach().double().square().sum().item() for gradient in gradients)))
+    squares = [gradient.detach().double().square().sum() for gradient in gradients]
+    # A gradient that is cut over several ranks (DTensor) has only its own part in `item()`.
+    return float(np.sqrt(sum((s.full_tensor() if hasattr(s, "full_tensor") else s).item() for s in squares)))
 
 
 def _add(total: list["Tensor"], more: list["Tensor"]) -> list["Tensor"]:

@@ -1,6 +1,7 @@
 """What the tests of several ranks run under a launcher, or in one process to compare.
 
 torchrun --nproc_per_node 2 rank_children.py learn MODELS RUNS KIND..   a run of two steps per kind, in RUNS/KIND
+... rank_children.py shard MODELS RUNS KIND..    the same with weights cut over the ranks
 ... rank_children.py die MODELS RUN RANK WHEN    rank RANK is killed in the third step, while all "sample" or "update"
 ... rank_children.py fail MODELS RUN WHY         the environment fails in the second step, or the gradient ("nan")
 Prints a JSON object per line: what this rank did.
@@ -16,6 +17,7 @@ from pathlib import Path
 import small
 
 import mas_lab as lab
+from mas_lab.policy import Request
 
 RANK = int(os.environ.get("RANK", "0"))
 CHANGES = {"tasks": 6, "save_every": 2}
@@ -47,22 +49,44 @@ class Curious(small.Memory):
     calls, dies_at = 0, None
 
 
-def start(kind: str, models: Path, run: Path, steps: int, **changes):
+def start(kind: str, models: Path, run: Path, steps: int, watched: bool = True, **changes):
     """The training of these tests, as a generator, and its team. Small steps: Adam turns noise into whole ones."""
     team = small.make_team(kind, models, lr=1e-3)
     settings = small.SETTINGS | CHANGES | changes
-    return lab.train(Counted(), team, small.RECIPE, steps, run=run, watch=Curious(), **settings), team
+    watch = Curious() if watched else None
+    return lab.train(Counted(), team, small.RECIPE, steps, run=run, watch=watch, **settings), team
 
 
-def learn(models: Path, runs: Path, *kinds: str) -> None:
+def shard(models: Path, runs: Path, *kinds: str) -> None:
+    """Accelerate cuts weights on accelerators alone. What it would do there, told that these processes are such."""
+    from accelerate import Accelerator, PartialState
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
+    state = Accelerator(cpu=True, mixed_precision="no").state
+    PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+    state.fsdp_plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="transformer_based_wrap")
+    learn(models, runs, *kinds, watched=False)
+
+
+def learn(models: Path, runs: Path, *kinds: str, watched: bool = True) -> None:
     for kind in kinds:
         Counted.steps, scores = 0, []
-        training, team = start(kind, models, runs / kind, 2)
+        training, team = start(kind, models, runs / kind, 2, watched)
         for _ in training:
             steps = Counted.steps
             scores += lab.evaluate(Counted(), team, Counted().tasks(2, "test", 0))["return"].tolist()
             Counted.steps = steps
-        say(kind=kind, steps=Counted.steps, scores=scores)
+        kinds_of_weights = sorted({type(parameter.data).__name__ for parameter in team["doer"].parameters.values()})
+        say(kind=kind, steps=Counted.steps, scores=scores, afterwards=afterwards(team), weights=kinds_of_weights)
+
+
+def afterwards(team: lab.Team) -> str:
+    """What a policy says when its training is over."""
+    try:
+        team["doer"].sample([Request((5, 6), 3, 1.0, 0)])
+    except lab.PolicyError as error:
+        return str(error)
+    return "as before"
 
 
 def die(models: Path, run: Path, rank: str, when: str) -> None:
@@ -107,4 +131,4 @@ def say(**what) -> None:
 
 if __name__ == "__main__":
     what, models, where, *rest = sys.argv[1:]
-    {"learn": learn, "die": die, "fail": fail}[what](Path(models), Path(where), *rest)
+    {"learn": learn, "shard": shard, "die": die, "fail": fail}[what](Path(models), Path(where), *rest)

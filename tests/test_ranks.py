@@ -55,17 +55,23 @@ def newest(run: Path) -> Path:
     return max((run / "checkpoints").iterdir())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_ranks_learn_what_one_process_learns(runs, kind):
-    one, two = (newest(runs[0] / name / kind) for name in ("one", "two"))
+def assert_alike(one: Path, two: Path) -> int:
+    """Weights and optimizers of two runs within 1e-5; the number of files."""
+    one, two = newest(one), newest(two)
     files = sorted(path.relative_to(one) for path in one.rglob("*.safetensors"))
-    assert len(files) == (2 if kind == "shared" else 4)
     for file in files:
         alone, together = load_file(one / file), load_file(two / file)
         assert alone.keys() == together.keys()
         for name in alone:
             assert (alone[name] - together[name]).abs().max() < 1e-5, (file, name)
+    return len(files)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_learn_what_one_process_learns(runs, kind):
+    root, _ = runs
+    assert assert_alike(root / "one" / kind, root / "two" / kind) == (2 if kind == "shared" else 4)
 
 
 @pytest.mark.slow
@@ -94,13 +100,57 @@ def test_the_watch_sees_what_it_would_see_alone(runs, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_rank_0_alone_plays_scores_and_keeps(runs, kind):
     root, heard = runs
-    assert heard["two", 1, kind] == {"rank": 1, "kind": kind, "steps": 0, "scores": []}
+    idle = {"rank": 1, "kind": kind, "steps": 0, "scores": [], "afterwards": "as before", "weights": ["Tensor"]}
+    assert heard["two", 1, kind] == idle
     alone, first = heard["one", 0, kind], heard["two", 0, kind]
-    assert first["steps"] == alone["steps"] > 0
+    assert first["steps"] == alone["steps"] > 0 and first["afterwards"] == "as before"
     assert first["scores"] == alone["scores"] and len(first["scores"]) == 8
     one, two = (sorted(path.relative_to(root / n).as_posix() for path in (root / n / kind).rglob("*")) for n in NAMES)
     assert one == [name.replace("two/", "one/") for name in two]
     assert one and not [name for name in two if name.endswith(".tmp")]
+
+
+# Weights that are cut
+
+
+@pytest.fixture(scope="module")
+def cut(models, tmp_path_factory):
+    """Runs like those of `runs`, by two ranks that each hold a part of the weights (FSDP2 over gloo); the first of them
+    goes on with one step of one process."""
+    root = tmp_path_factory.mktemp("cut")
+    training, _ = rank_children.start("shared", models, root / "shared", 1, watched=False)
+    list(training)
+    done = launched("shard", models, root, "shared", "unlike")
+    assert done.returncode == 0, done.stderr
+    return root, {(one["rank"], one["kind"]): one for one in said(done)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["shared", "unlike"])
+def test_cut_weights_learn_what_whole_ones_learn(cut, runs, kind):
+    one, two = runs[0] / "one" / kind, cut[0] / kind
+    assert assert_alike(one, two) == (2 if kind == "shared" else 4)
+    exact = ["completion", "advantage"]
+    pd.testing.assert_frame_equal(lab.load_run(one).turns[exact], lab.load_run(two).turns[exact], check_exact=True)
+    pd.testing.assert_frame_equal(lab.load_run(one).stats, lab.load_run(two).stats, atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_cut_weights_is_a_plain_one(cut, runs):
+    root, heard = cut
+    team = lab.load_run(root / "unlike").team()
+    assert heard[0, "unlike"]["scores"] == runs[1]["one", 0, "unlike"]["scores"]
+    assert team["asker"].model.get_output_embeddings().weight is team["asker"].model.get_input_embeddings().weight
+    assert [heard[rank, "unlike"]["weights"] for rank in (0, 1)] == [["DTensor"], ["DTensor"]]
+    assert "load_run(...).team() has them whole" in heard[0, "unlike"]["afterwards"]
+
+
+@pytest.mark.slow
+def test_what_cannot_be_cut_is_refused(models, tmp_path):
+    done = launched("shard", models, tmp_path, "lora")
+    assert done.returncode != 0
+    for rank in (0, 1):
+        assert "FSDP cuts full weights; adapters are trained without it" in last_words(done, rank), done.stderr
 
 
 # Ends
@@ -130,8 +180,7 @@ def test_a_rank_that_dies_ends_the_run_which_goes_on(models, tmp_path, rank, whe
     assert [report.step for report in training] == [2, 3]
     straight, _ = rank_children.start("shared", models, tmp_path / "straight", 4)
     list(straight)
-    whole, again = (load_file(newest(path) / "policies/0/model.safetensors") for path in (tmp_path / "straight", run))
-    assert all((whole[name] - again[name]).abs().max() < 1e-5 for name in whole)
+    assert_alike(tmp_path / "straight", run)
 
 
 @pytest.mark.slow
@@ -143,10 +192,7 @@ def test_two_ranks_go_on_with_a_run_of_one_process(models, tmp_path):
     assert launched("learn", models, tmp_path, "shared").returncode == 0
     straight, _ = rank_children.start("shared", models, tmp_path / "straight", 2)
     list(straight)
-    for name in ("model", "optimizer"):
-        files = (newest(path) / f"policies/0/{name}.safetensors" for path in (tmp_path / "straight", run))
-        one, two = map(load_file, files)
-        assert all((one[key] - two[key]).abs().max() < 1e-5 for key in one)
+    assert_alike(tmp_path / "straight", run)
 
 
 @pytest.mark.slow

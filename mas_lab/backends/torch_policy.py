@@ -67,7 +67,8 @@ class TorchPolicy:
         """Log-probabilities of the sampled tokens (N,), with gradient, in the order of the samples."""
         self._activate()
         with self.shared.computing():
-            parts = [(b.token_N, token_logprobs(self.shared.net, b, False)[0]) for b in self._batches(samples)]
+            forward = self.ranks.forward if self.ranks else partial(token_logprobs, self.shared.net)
+            parts = [(b.token_N, forward(b, False)[0]) for b in self._batches(samples)]
         order_N = torch.from_numpy(np.argsort(np.concatenate([token_N for token_N, _ in parts])))
         return torch.cat([values for _, values in parts])[order_N.to(self.shared.device)]
 
@@ -90,7 +91,7 @@ class TorchPolicy:
             for batch in self._batches(samples):
                 self.one_pass(batch, known_3N, found_4N, loss)
         else:
-            self.ranks.passes(self, samples, known_3N, found_4N, loss)
+            self.ranks.passes(samples, known_3N, found_4N, loss)
         self._scale_gradients(unit)
         self._require_gradients()
         reference_N = found_4N[3] if loss.needs_reference else None

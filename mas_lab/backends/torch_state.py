@@ -56,13 +56,16 @@ def read_record(directory: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def save_weights(policy: "TorchPolicy", directory: Path) -> None:
-    """As plain transformers, PEFT and vLLM load them: a model with its tokenizer, or one adapter."""
+def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
+    """As plain transformers, PEFT and vLLM load them: a model with its tokenizer, or one adapter.
+
+    `weights`, where they are not those of the model as it stands.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     shared = policy.shared
     if policy.adapter is None:
         with quiet():
-            shared.net.save_pretrained(directory)
+            shared.net.save_pretrained(directory, state_dict=weights)
         shared.tokenizer.save_pretrained(directory)
     else:
         weights = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
@@ -72,14 +75,23 @@ def save_weights(policy: "TorchPolicy", directory: Path) -> None:
         config.save_pretrained(directory)
 
 
-def save(policy: "TorchPolicy", directory: Path) -> None:
-    save_weights(policy, directory)
-    names = {id(parameter): name for name, parameter in policy.parameters.items()}
+def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
+    """AdamW's state by parameter, and the weights where they are cut over several ranks: then every rank must ask."""
+    cut = {name: p.full_tensor() for name, p in policy.parameters.items() if hasattr(p, "full_tensor")}
     state = {
-        f"{names[id(parameter)]}|{key}": value
-        for parameter, values in policy.optimizer.state.items()
-        for key, value in values.items()
+        f"{name}|{key}": value.full_tensor() if hasattr(value, "full_tensor") else value
+        for name, parameter in policy.parameters.items()
+        for key, value in policy.optimizer.state.get(parameter, {}).items()
     }
+    rest = {name: value for name, value in policy.shared.net.state_dict().items() if not hasattr(value, "full_tensor")}
+    return {**rest, **cut} if cut else None, state
+
+
+def save(policy: "TorchPolicy", directory: Path) -> None:
+    if policy.ranks is not None:
+        policy.ranks.before_saving()
+    weights, state = whole(policy)
+    save_weights(policy, directory, weights)
     (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
     save_file(_contiguous(state), directory / OPTIMIZER)
     (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n")
