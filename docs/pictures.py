@@ -1,8 +1,8 @@
 """Draws the README's pictures: `python docs/pictures.py [name ...]`.
 
 The curves, the spike and the board come from the recorded runs in `data/results/`; the table, the baselines and the
-maze from a short training of their own, about a minute in all. Needs a Chrome or Chromium: for plotly's kaleido, and to
-photograph pages (BROWSER_PATH names it where it is not found). Leaves out: the figures themselves (`mas_lab.widgets`).
+maze from a short training of their own, a few minutes in all. Needs `pip install kaleido pillow` and a Chrome or
+Chromium (BROWSER_PATH names it where it is not found). Leaves out: the figures themselves (`mas_lab.widgets`).
 """
 
 import argparse
@@ -12,12 +12,11 @@ import os
 import shutil
 import subprocess
 import tempfile
-from functools import cache
 from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
-from PIL import Image
+from PIL import Image, ImageChops
 
 import mas_lab as lab
 from mas_lab import demo
@@ -54,8 +53,6 @@ def save(image: bytes | Path, name: str) -> None:
     with Image.open(BytesIO(image) if isinstance(image, bytes) else image) as drawn:
         picture = drawn.convert("RGB")
     white = Image.new("RGB", picture.size, "white")
-    from PIL import ImageChops
-
     left, top, right, bottom = ImageChops.difference(picture, white).getbbox()
     edge = 16
     box = (
@@ -100,12 +97,6 @@ def table(rows: pd.DataFrame, new: list[str], shades: dict[str, str]) -> str:
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
-@cache
-def quickstart():
-    """The quickstart's trained team and its last step."""
-    return demo.learn(demo.METHOD, seed=SEED, steps=demo.STEPS)
-
-
 def cells() -> None:
     """The same six rows growing through the four cells."""
     env = lab.make_env(demo.ENV)
@@ -143,7 +134,7 @@ def curves() -> None:
 def maze() -> None:
     """One maze before and after, with the dialogue."""
     env = lab.make_env(demo.ENV)
-    task, before, after = demo.before_and_after(env, quickstart().team)
+    task, before, after = demo.before_and_after(env, demo.learn(demo.METHOD, seed=SEED, steps=demo.STEPS).team)
     figure = mazes(env, task, {"before": before, "after": after})
     figure.update_layout(margin={"l": 30, "r": 10, "t": 40, "b": 30})
     with tempfile.TemporaryDirectory() as scratch:

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -35,6 +36,17 @@ def test_the_medians_are_those_of_the_text(norms):
     assert round(norms["ratio"].max()) == 16 and "at worst 16" in TEXT
     silent = (norms["norm_agent"] == 0).groupby([norms["recipe"], norms["agent"]]).mean()
     assert silent["grpo", "fixer"] == pytest.approx(1 / 3, abs=0.03) and silent["dr_mas", "fixer"] > 0.5
+
+
+def test_what_is_predicted_is_as_far_off_as_the_text_says():
+    ratios = pd.read_csv(RECORDS / "ratios.csv").drop_duplicates(["agent", "norm_global"])
+    fixer = ratios[ratios["agent"] == "fixer"]
+    known = fixer[fixer["V"] > 0]
+    assert f"{len(fixer) - len(known)} of the fixer's {len(fixer)} batches are missing" in TEXT
+    for predicted, told in ((known["F"] / known["V"], (1.8, 7.4)), (known["predicted"], (1.2, 2.2))):
+        off = np.exp(np.abs(np.log(predicted / known["measured"])))
+        assert (round(off.median(), 1), round(off.max(), 1)) == told
+        assert "a factor of {} in the median, at worst {}".format(*told) in TEXT
 
 
 def test_success_and_spikes_are_those_of_the_text():
