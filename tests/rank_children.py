@@ -72,12 +72,24 @@ def learn(models: Path, runs: Path, *kinds: str, watched: bool = True) -> None:
     for kind in kinds:
         Counted.steps, scores = 0, []
         training, team = start(kind, models, runs / kind, 2, watched)
-        for _ in training:
+        gradients = ""
+        for report in training:
             steps = Counted.steps
             scores += lab.evaluate(Counted(), team, Counted().tasks(2, "test", 0))["return"].tolist()
-            Counted.steps = steps
+            Counted.steps, gradients = steps, wanted(team, report.turns)
         kinds_of_weights = sorted({type(parameter.data).__name__ for parameter in team["doer"].parameters.values()})
         say(kind=kind, steps=Counted.steps, scores=scores, afterwards=afterwards(team), weights=kinds_of_weights)
+        assert not gradients or "only train() computes gradients over several ranks" in gradients, gradients
+        assert bool(gradients) == ("WORLD_SIZE" in os.environ and RANK == 0)
+
+
+def wanted(team: lab.Team, turns) -> str:
+    """What is said to a loop's body that wants gradients."""
+    try:
+        lab.attribute(team, turns)
+    except lab.PolicyError as error:
+        return str(error)
+    return ""
 
 
 def afterwards(team: lab.Team) -> str:

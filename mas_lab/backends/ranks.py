@@ -67,6 +67,15 @@ class Ranks:
                 "load_run(...).team() has them whole"
             )
 
+    def require_all(self, name: str) -> None:
+        """Raises RankError where rank 0 would wait for passes that the others, who listen, will not make."""
+        self.require_team(name)
+        if self.drives and self.listening:
+            raise RankError(
+                f"policy {name!r}: only train() computes gradients over several ranks, not the body of its loop; use a "
+                "watch, or a process of its own on a saved run"
+            )
+
     # Words
 
     def tell(self, word: str, *rest: Any) -> None:

@@ -38,6 +38,7 @@ class Share:
         weights refer to the whole table, so that their sum is wanted: hence the factor.
         """
         policy, accelerator = self.policy, self.ranks.accelerator
+        self.ranks.require_all(policy.name)
         mine, padding = self._deal(policy.plant(samples), policy.shared.options.train_tokens)
         factor_3N = torch.ones_like(known_3N)
         factor_3N[2] = self.ranks.size
