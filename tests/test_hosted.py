@@ -9,10 +9,14 @@ import venv
 import zipfile
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from mas_lab import hosted
 from mas_lab.hosted import Host, detect, plan_install
+from mas_lab.paths import notebooks_dir
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_services_are_told_by_what_they_leave():
@@ -116,6 +120,42 @@ def test_no_network_names_the_switch(notebook):
     told = notebook("delta", **nowhere).stderr
     assert "Settings > Internet > On" in told
     assert "Runtime >" in notebook("delta", host="colab", **nowhere).stderr
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """Runs the first code cell of a notebook in an environment that holds pip alone, beside the built wheel or not."""
+    root = tmp_path_factory.mktemp("bare")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(root / "dist")]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    venv.create(root / "venv", with_pip=True)
+    python = root / "venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+
+    def call(notebook: Path, with_wheel: bool, **environment: str):
+        folder = root / f"{notebook.stem}_{with_wheel}"
+        folder.mkdir(exist_ok=True)
+        if with_wheel:
+            shutil.copy(next((root / "dist").glob("*.whl")), folder)
+        cell = next(c for c in nbformat.read(notebook, as_version=4).cells if c.cell_type == "code").source
+        offline = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON"))}
+        offline |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull} | environment
+        return subprocess.run([python, "-c", cell], cwd=folder, capture_output=True, text=True, env=offline)
+
+    return call
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["10_one_gpu_unsloth", "11_many_gpus_vllm"])
+def test_the_install_cell_works_before_the_kit_is_there(bare, name):
+    notebook = notebooks_dir() / f"{name}.ipynb"
+    if name.startswith("10"):
+        none = bare(notebook, with_wheel=False)
+        assert none.returncode and "mas_lab-*.whl is not here: upload it" in none.stderr
+    done = bare(notebook, with_wheel=True)
+    assert done.returncode == 0 and done.stdout.startswith("local: "), done.stderr
+    asked = bare(notebook, with_wheel=True, KAGGLE_KERNEL_RUN_TYPE="Interactive")
+    assert "kaggle: " in asked.stdout
+    assert "Nothing was installed: pip cannot add mas-lab" in asked.stderr  # here neither index nor wheels are at hand
 
 
 def test_a_local_environment_is_left_alone(capsys, monkeypatch):

@@ -317,6 +317,7 @@ def test_a_base_that_was_not_quantized_is_an_error():
 
 
 def test_the_notebook_runs_on_it(tmp_path):
+    pytest.importorskip("ipykernel")
     from notebooks.test_notebooks import printed, run
 
     said = printed(run(notebooks_dir() / "10_one_gpu_unsloth.ipynb", tmp_path, smoke=True))
