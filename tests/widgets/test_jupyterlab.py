@@ -1,0 +1,157 @@
+"""Notebooks with the instruments in a real JupyterLab and a real browser: run, click, switch, stop; no errors."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import mas_lab as lab
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
+MINUTES = 3
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
+    "notebook-extension/tracker": {"autoStartDefaultKernel": True},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """(address, token, folder) of a JupyterLab on loopback with settings of its own."""
+    root = tmp_path_factory.mktemp("jupyter")
+    for name, settings in SETTINGS.items():
+        path = root / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings))
+    (root / "notebooks").mkdir()
+    own = {f"JUPYTER_{kind}_DIR": str(root / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    own |= {f"JUPYTERLAB_{kind}_DIR": str(root / kind.lower()) for kind in ("SETTINGS", "WORKSPACES")}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address, token = f"http://127.0.0.1:{port}", secrets.token_hex(16)
+    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={port}", "--no-browser", "--allow-root",
+               f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root / 'notebooks'}"]  # fmt: skip
+    log = (root / "server.log").open("w")
+    started = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=root)
+    try:
+        wait_for_answer(f"{address}/api?token={token}", started, root / "server.log")
+        yield address, token, root / "notebooks"
+    finally:
+        started.send_signal(signal.SIGTERM)  # it shuts its kernels down
+        started.wait(60)
+        log.close()
+
+
+def wait_for_answer(url: str, process: subprocess.Popen, log: Path) -> None:
+    until = time.monotonic() + 60 * MINUTES
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            urllib.request.urlopen(url)
+            return
+        except OSError:
+            time.sleep(0.3)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()}")
+
+
+@pytest.fixture
+def run_all(server, browser):
+    """Open a notebook in JupyterLab and run all of its cells; at the end, no error was logged, and nothing asked of the
+    network but of the server."""
+    address, token, folder = server
+    troubles = []
+
+    def open_and_run(notebook, name):
+        nbformat.write(notebook, folder / name)
+        page = browser.new_page(viewport={"width": 1300, "height": 1600})
+        page.set_default_timeout(60_000 * MINUTES)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda asked: None if is_local(asked.url) else troubles.append(asked.url))
+        page.goto(f"{address}/lab/tree/{name}?token={token}")
+        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        return page
+
+    def is_local(url):
+        return url.startswith((address, address.replace("http", "ws"), "data:", "blob:"))
+
+    yield open_and_run
+    assert troubles == []
+
+
+def notebook_of(*sources):
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources], metadata=kernel)
+
+
+TRAIN = """
+import sys, time
+import mas_lab as lab
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from small import *
+watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+board = lab.LiveDashboard(Relay(), make_team("shared", Path({models!r})), RECIPE, 10_000, run={run!r}, watch=watch,
+                          **SETTINGS | {{"save_every": 10_000}})
+"""
+DRAWN = "(document.querySelector('.js-plotly-plot')?.data?.[0].x.length ?? 0)"
+"""How many steps the dashboard's figure shows."""
+LOOK = """
+while len(board.curve) < 5:
+    time.sleep(0.1)
+print("still training:", board.running)
+lab.SpikeInspector(board)
+"""
+
+
+def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models, tmp_path):
+    run = tmp_path / "run"
+    cell = TRAIN.format(tests=str(Path(__file__).parents[1]), models=str(models), run=str(run))
+    page = run_all(notebook_of(cell, LOOK, "lab.RolloutViewer(board)", "lab.RewardInspector(board)"), "training.ipynb")
+    page.get_by_text("still training: True").wait_for()
+    page.wait_for_function(f"{DRAWN} >= 3")  # it is drawn again while the training goes on
+    open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
+    page.frame_locator("iframe[title^=RolloutViewer]").locator(".node").first.wait_for()
+    page.get_by_text("Who earned what").wait_for()
+    page.locator("button.jupyter-button", has_text="Stop").click()
+    page.get_by_text(": stopped").wait_for()
+    kept = lab.load_run(run)
+    assert kept.checkpoint().step == kept.steps >= 5
+    assert page.get_by_text(f"step {kept.steps} of 10000").count() == 1
+    page.close()
+
+
+def open_a_spike(inspector):
+    """From a spike's mark to its shaded tokens, and through the baseline switch."""
+    inspector.locator("circle.spike[role=button]").first.click()
+    inspector.locator("#anatomy .token").first.wait_for()
+    assert "of the gradient" in inspector.locator("#anatomy .token").first.get_attribute("aria-label")
+    before = inspector.locator("#norms").inner_text()
+    for name in ("global baseline", "agent-wise baseline"):
+        inspector.get_by_role("button", name=name, exact=True).click()
+        assert name in inspector.locator("#norms").inner_text() != before
+
+
+def test_an_interrupt_while_a_cell_waits_is_a_stop(run_all, models, tmp_path):
+    run = tmp_path / "run"
+    cell = TRAIN.format(tests=str(Path(__file__).parents[1]), models=str(models), run=str(run))
+    page = run_all(notebook_of(cell, "print(board.wait())"), "waiting.ipynb")
+    page.wait_for_function(f"{DRAWN} >= 1")
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_role("menuitem", name="Interrupt Kernel").click()
+    page.locator(".jp-OutputArea-output", has_text="LiveDashboard(").get_by_text("stopped)").wait_for()
+    kept = lab.load_run(run)
+    assert kept.checkpoint().step == kept.steps >= 1
+    page.close()
