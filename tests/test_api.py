@@ -38,6 +38,12 @@ SIGNATURES = {
     "evaluate": "env team tasks k=1 swap=None seed=0 sampling=None",
     "check_env": "env",
     "doctor": "",
+    "RewardInspector": "x",
+    "SpikeInspector": "x",
+    "RolloutViewer": "x",
+    "AblationBoard": "x",
+    "LiveDashboard": "env team recipe steps seed=0 run=None",
+    "track": "reports to='tensorboard'",
 }
 # What may stand between the promised ones: they are passed by name.
 BY_NAME = ("update", "load_base")
