@@ -42,6 +42,11 @@ UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 
+PINNABLE = re.compile(
+    r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
+)
+"""Versions that pip accepts in a constraint; some old system packages have others, and one of those stops pip."""
+
 
 @dataclass(frozen=True)
 class Host:
@@ -92,7 +97,8 @@ def installed() -> dict[str, str]:
 
 def plan_install(needs: Sequence[str], have: Mapping[str, str], constraints: Path) -> list[str]:
     """The pip command that adds what `needs` ask for beside `have`; it writes `constraints`, which pin all of that."""
-    constraints.write_text("".join(f"{name}=={version}\n" for name, version in sorted(have.items())))
+    pins = [f"{name}=={version}\n" for name, version in sorted(have.items()) if PINNABLE.fullmatch(version)]
+    constraints.write_text("".join(pins))
     return [
         sys.executable, "-m", "pip", "install", "--disable-pip-version-check",
         "--constraint", str(constraints), *needs,

@@ -48,9 +48,10 @@ def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
 
 
 def test_everything_installed_is_a_constraint(tmp_path):
-    command = plan_install(["a", "b>=1"], {"torch": "2.11.0+cu128", "pandas": "2.2.3"}, tmp_path / "held.txt")
+    have = {"torch": "2.11.0+cu128", "pandas": "2.2.3", "python-apt": "2.4.0+ubuntu4", "old": "1.0-unstable-2"}
+    command = plan_install(["a", "b>=1"], have, tmp_path / "held.txt")
     assert command[-2:] == ["a", "b>=1"] and command[-4:-2] == ["--constraint", str(tmp_path / "held.txt")]
-    assert (tmp_path / "held.txt").read_text() == "pandas==2.2.3\ntorch==2.11.0+cu128\n"
+    assert (tmp_path / "held.txt").read_text() == "pandas==2.2.3\npython-apt==2.4.0+ubuntu4\ntorch==2.11.0+cu128\n"
     assert {"torch", "pandas", "ipywidgets"} <= set(hosted.installed())
 
 
