@@ -100,7 +100,7 @@ class LiveDashboard:
         self._folder = run_folder(run) if run is not None else None
         self._team, self._training = team, train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._curve, self._stats, self._spikes = [], [], []
-        self._asked_to_stop, self._ended, self._state = threading.Event(), threading.Event(), "running"
+        self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
         self._next_drawing = 0.0
         self._foreground = front_end() not in LIVE if foreground is None else foreground
         self._begin_drawing()
@@ -119,8 +119,7 @@ class LiveDashboard:
     def stop(self) -> None:
         """End training after the current step. Returns at once; `wait()` for the end."""
         self._asked_to_stop.set()
-        if self._state == "running":
-            self._state = "stopping"
+        if not self._outcome:
             self._tell()
 
     def wait(self, timeout: float | None = None) -> "LiveDashboard":
@@ -161,7 +160,7 @@ class LiveDashboard:
         except BaseException as error:
             self.error = self.error or error
         self._running.discard(self)
-        self._state = "ended" if self.error is None else "failed"
+        self._outcome = "ended" if self.error is None else "failed"
         try:
             self._draw()
             if self.error is not None and not self._foreground:
@@ -227,6 +226,10 @@ class LiveDashboard:
         if self._state == "stopping":
             return f"{line}: stopping after this step"
         return f"{line} ({INTERRUPT})" if self._foreground else line
+
+    @property
+    def _state(self) -> str:
+        return self._outcome or ("stopping" if self._asked_to_stop.is_set() else "running")
 
     def _tell(self) -> None:
         self._controls.tell(len(self._curve), self._line(), self._state)

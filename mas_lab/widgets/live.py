@@ -80,8 +80,7 @@ class Controls:
         self._bar.value, self._line.value = done, line
         self._bar.bar_style = {"ended": "success", "failed": "danger"}.get(state, "")
         self._button.disabled = state != "running"
-        if state == "stopping":
-            self._button.description = "Stopping"
+        self._button.description = {"running": "Stop", "stopping": "Stopping"}.get(state, "Ended")
 
 
 class Line(Redrawn):
