@@ -88,11 +88,13 @@ class return_to_go:
                 "return; roll out with joint() or episodes(), or use mixed() or counterfactual() for a tree()"
             )
         rows = _with_parents(turns)
+        _refuse_strays(rows)
+        crossed = rows["action"].str.contains("*", regex=False)
         returns = rows["team_reward"].astype(float)
         for depth in sorted(rows["depth"].unique(), reverse=True):
             children = rows["depth"] == depth
             future = returns[children].sort_values().groupby(rows["parent"]).mean()
-            returns = returns + self.gamma * _what_follows(rows, future[future.index != ""])
+            returns = returns + self.gamma * _what_follows(rows, crossed, future[future.index != ""])
         return returns.set_axis(turns.index)
 
 
@@ -161,17 +163,20 @@ def _depths(rows: pd.DataFrame) -> pd.Series:
     return rows["node"].map(depth)
 
 
-def _what_follows(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
-    """Per row, the mean over its joint actions of their `future`, which is indexed by action (`node.i-j`)."""
-    known = set(rows["action"])
-    stray = [action for action in future.index if action not in known and not known.issuperset(_crossings(action))]
+def _refuse_strays(rows: pd.DataFrame) -> None:
+    """Every parent is an action of the table, or the crossing of such."""
+    known, parents = set(rows["action"]), rows["parent"].unique()
+    stray = sorted(p for p in parents if p and p not in known and not known.issuperset(_crossings(p)))
     if stray:
         raise TableError(
             f"return_to_go: parent {stray[0]!r} is not an action of a node in the table; "
             "it reads 'node.i', or 'node.i-j' when several agents acted"
         )
+
+
+def _what_follows(rows: pd.DataFrame, crossed: pd.Series, future: pd.Series) -> pd.Series:
+    """Per row, the mean over its joint actions of their `future`, which is indexed by action (`node.i-j`)."""
     worth = rows["action"].map(future)
-    crossed = rows["action"].str.contains("*", regex=False)
     if crossed.any():
         worth[crossed] = _mean_over_crossed(rows[crossed], future)
     return worth.fillna(0.0)
