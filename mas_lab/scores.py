@@ -57,6 +57,8 @@ def episode_returns(turns: pd.DataFrame) -> pd.Series:
     played = _played(turns)
     if len(played) < (~column(turns, "probe").astype(bool)).sum():  # tree(): some candidates were left behind
         played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
+    if "depth" in played.columns and not played.duplicated(["episode", "depth", "agent"]).any():  # nothing branches
+        return played.drop_duplicates(["episode", "depth"]).groupby("episode")["team_reward"].sum()
     earned = return_to_go()(played)
     return earned[played["parent"] == ""].groupby(played["episode"]).mean()
 
