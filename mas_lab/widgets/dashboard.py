@@ -101,7 +101,7 @@ class LiveDashboard:
         self._team, self._training = team, train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._curve, self._stats, self._spikes = [], [], []
         self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
-        self._next_drawing = 0.0
+        self._telling, self._next_drawing = threading.Lock(), 0.0
         self._foreground = front_end() not in LIVE if foreground is None else foreground
         self._begin_drawing()
         self._running.add(self)
@@ -232,7 +232,8 @@ class LiveDashboard:
         return self._outcome or ("stopping" if self._asked_to_stop.is_set() else "running")
 
     def _tell(self) -> None:
-        self._controls.tell(len(self._curve), self._line(), self._state)
+        with self._telling:  # two threads tell: the last to tell must tell the newest
+            self._controls.tell(len(self._curve), self._line(), self._state)
 
     def _draw(self) -> None:
         self._tell()

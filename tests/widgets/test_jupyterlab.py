@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
@@ -16,14 +17,16 @@ import pytest
 
 import mas_lab as lab
 
-REASON = "the end of a stopped training was not always seen in time; set MAS_LAB_JUPYTERLAB=1 to run it"
+REASON = "the first figure of a training was not always drawn in time; set MAS_LAB_JUPYTERLAB=1 to run it"
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
     pytest.mark.skipif("MAS_LAB_JUPYTERLAB" not in os.environ, reason=REASON),
 ]
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 MINUTES = 3
+"""What a wait may take at most, on a slow machine; each ends as soon as what it waits for is there."""
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
     "notebook-extension/tracker": {"autoStartDefaultKernel": True},
@@ -96,6 +99,18 @@ def run_all(server, browser):
     assert troubles == []
 
 
+def click_until(heard, button):
+    """Click until the locator `heard` is there. A click that follows a scroll at once may be lost: the page, with
+    iframes in it, then sees no mouse event at all."""
+    until = time.monotonic() + 60 * MINUTES
+    while time.monotonic() < until:
+        with suppress(playwright.TimeoutError):
+            button.click(timeout=5_000)
+        with suppress(playwright.TimeoutError):
+            return heard.wait_for(timeout=10_000)
+    pytest.fail(f"no click on {button} was heard")
+
+
 def notebook_of(*sources):
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources], metadata=kernel)
@@ -130,7 +145,7 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
     page.frame_locator("iframe[title^=RolloutViewer]").locator(".node").first.wait_for()
     page.get_by_text("Who earned what").wait_for()
-    page.locator("button.jupyter-button", has_text="Stop").click()
+    click_until(page.locator("button.jupyter-button:disabled"), page.locator("button.jupyter-button"))
     page.get_by_text(": stopped").wait_for()
     kept = lab.load_run(run)
     assert kept.checkpoint().step == kept.steps >= 5
@@ -140,20 +155,22 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
 
 def open_a_spike(inspector):
     """From a spike's mark to its shaded tokens, and through the baseline switch."""
-    inspector.locator("circle.spike[role=button]").first.click()
-    inspector.locator("#anatomy .token").first.wait_for()
-    assert "of the gradient" in inspector.locator("#anatomy .token").first.get_attribute("aria-label")
+    token = inspector.locator("#anatomy .token").first
+    click_until(token, inspector.locator("circle.spike[role=button]").first)
+    assert "of the gradient" in token.get_attribute("aria-label")
     before = inspector.locator("#norms").inner_text()
     for name in ("global baseline", "agent-wise baseline"):
-        inspector.get_by_role("button", name=name, exact=True).click()
-        assert name in inspector.locator("#norms").inner_text() != before
+        switched = inspector.locator("#norms", has_text=name)
+        click_until(switched, inspector.get_by_role("button", name=name, exact=True))
+        assert switched.inner_text() != before
 
 
 def test_an_interrupt_while_a_cell_waits_is_a_stop(run_all, models, tmp_path):
     run = tmp_path / "run"
     cell = TRAIN.format(tests=str(Path(__file__).parents[1]), models=str(models), run=str(run))
-    page = run_all(notebook_of(cell, "print(board.wait())"), "waiting.ipynb")
+    page = run_all(notebook_of(cell, "print('now', 'waiting')\nprint(board.wait())"), "waiting.ipynb")
     page.wait_for_function(f"{DRAWN} >= 1")
+    page.get_by_text("now waiting").wait_for()
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.get_by_role("menuitem", name="Interrupt Kernel").click()
     page.locator(".jp-OutputArea-output", has_text="LiveDashboard(").get_by_text("stopped)").wait_for()
