@@ -3,6 +3,7 @@
 Leaves out: several engines on one GPU at once (give each a share by `memory`), and tensor parallel across machines.
 """
 
+import gc
 import os
 import shutil
 import tempfile
@@ -40,6 +41,7 @@ class ProcessEngine(VllmEngine):
             # "uni": the worker is this very process.
             executor = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
             self.llm = LLM(**arguments(self.model, base), **executor, disable_log_stats=True, use_tqdm_on_load=False)
+            gc.unfreeze()  # vLLM freezes what lives here as if it were a server's: none of it would ever be freed
 
         core = self.llm.llm_engine.engine_core
         if options.tensor_parallel == 1:
