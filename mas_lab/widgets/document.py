@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.widgets.figures import OFFLINE
 from mas_lab.widgets.text import for_script, visible
 
 STATIC = Path(__file__).parent / "static"
@@ -54,7 +55,7 @@ def _cell(value: Any) -> Any:
 
 def figure_html(figure: Any, described: str, data: pd.DataFrame, first: bool) -> str:
     """A plotly figure with its alternative text and, folded, the numbers behind it. plotly.js comes with the first."""
-    drawn = figure.to_html(full_html=False, include_plotlyjs=first, default_width="100%", config={"responsive": True})
+    drawn = figure.to_html(full_html=False, include_plotlyjs=first, default_width="100%", config=OFFLINE)
     return (
         f'<figure role="img" aria-label="{escape(described)}">{drawn}</figure>'
         f'<p class="described">{escape(described)}</p>'

@@ -10,6 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.widgets.figures import OFFLINE
+
 STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
@@ -27,7 +29,7 @@ def write_page(path: str | Path, title: str, parts: Sequence[Any]) -> Path:
     for part in parts:
         figure, described = part if isinstance(part, tuple) else (part, "")
         if hasattr(figure, "to_html") and not isinstance(figure, pd.DataFrame):
-            drawn = figure.to_html(full_html=False, include_plotlyjs=first, default_width="100%")
+            drawn = figure.to_html(full_html=False, include_plotlyjs=first, default_width="100%", config=OFFLINE)
             body.append(f'<figure role="img" aria-label="{html.escape(described, quote=True)}">{drawn}</figure>')
             first = False
         else:

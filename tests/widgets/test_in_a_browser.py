@@ -69,6 +69,9 @@ def test_the_reward_page_draws_its_figures(open_page, spiky, tmp_path):
     page = open_page(lab.RewardInspector(spiky).to_html(tmp_path / "page.html"))
     page.wait_for_selector(".js-plotly-plot .barlayer path")
     assert page.locator(".js-plotly-plot").count() == 2
+    page.locator(".js-plotly-plot").first.hover()
+    assert page.locator(".modebar-btn").count() > 0
+    assert page.locator(".modebar-btn[data-title^='Share']").count() == 0
 
 
 def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(open_page, spiky, tmp_path):

@@ -80,6 +80,7 @@ def test_the_page_works_offline(spiky, tmp_path):
     assert elements.fetched == []
     counted = {text: page.count(text) for text in ("plotly.js v", 'role="img"', "The numbers behind this figure")}
     assert counted == {"plotly.js v": 1, 'role="img"': 2, "The numbers behind this figure": 2}
+    assert page.count('"sendChartToCloud", "sendDataToCloud"') == 2, "a figure offers to send the data away"
     assert len(page) < 8e6
 
 
