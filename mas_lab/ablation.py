@@ -92,7 +92,8 @@ def _of_run(run: Run) -> Entry:
     path = Path(str(run.folder).rstrip("/"))
     asked = {"env": config["env"], "recipe": config["recipe"], "settings": config.get("settings", {})}
     name = str((config["env"] or {}).get("name", "env"))
-    return Entry(path.name, name, str(config["recipe"]["name"]), int(config["seed"]), curve, kept_scores(run), asked)
+    scores = kept_scores(run, curve)
+    return Entry(path.name, name, str(config["recipe"]["name"]), int(config["seed"]), curve, scores, asked)
 
 
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:

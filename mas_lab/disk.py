@@ -79,6 +79,17 @@ def write_json(path: Path, data: Any) -> None:
     """Plain data, in its place as a whole or not at all."""
     staged = path.with_name(path.name + ".tmp")
     staged.write_text(dumps(data, path), encoding="utf-8")
+    _put(staged, path)
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """A table as parquet, in its place as a whole or not at all."""
+    staged = path.with_suffix(".tmp")
+    table.to_parquet(staged, index=False)
+    _put(staged, path)
+
+
+def _put(staged: Path, path: Path) -> None:
     flush(staged)
     staged.replace(path)
     flush(path.parent)

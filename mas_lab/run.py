@@ -21,7 +21,17 @@ import pandas as pd
 
 from mas_lab import recipes
 from mas_lab.checkpoint import Checkpoint
-from mas_lab.disk import Files, RunError, differences, dumps, flush, read_json, read_table, read_tables, write_json
+from mas_lab.disk import (
+    Files,
+    RunError,
+    differences,
+    dumps,
+    read_json,
+    read_table,
+    read_tables,
+    write_json,
+    write_table,
+)
 from mas_lab.team import Team
 
 KEEPING = ("save_every", "workers", "check")
@@ -233,12 +243,7 @@ class Recorder(Run):
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame) -> None:
         for name, table in (("turns", turns), ("stats", stats)):
-            path = self.folder / name / f"{step:06d}.parquet"
-            staged = path.with_suffix(".tmp")
-            table.to_parquet(staged, index=False)
-            flush(staged)
-            staged.replace(path)
-            flush(path.parent)
+            write_table(self.folder / name / f"{step:06d}.parquet", table)
 
     def save(self, step: int, team: Team, watch: Any = None) -> None:
         """A checkpoint after `step` steps; the two newest are kept."""

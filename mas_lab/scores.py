@@ -3,14 +3,13 @@
 Leaves out: playing held-out tasks (`evaluate`) and comparing runs (`widgets.ablation`).
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from mas_lab.credits import return_to_go
-from mas_lab.disk import flush, read_tables
+from mas_lab.disk import read_tables, write_table
 from mas_lab.run import SCORES, Run
 from mas_lab.table import TableError, column
 
@@ -95,28 +94,19 @@ def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
         raise TypeError(f"keep_scores: {run.folder} is an exported zip; keep scores with the run's folder, then export")
     folder = run.folder / SCORES
     folder.mkdir(exist_ok=True)
-    staged, path = folder / f"{step:06d}.tmp", folder / f"{step:06d}.parquet"
-    scores.assign(step=step).to_parquet(staged, index=False)
-    flush(staged)
-    staged.replace(path)
-    flush(folder)
+    write_table(folder / f"{step:06d}.parquet", scores.assign(step=step))
 
 
-def kept_scores(run: Run) -> pd.DataFrame:
+def kept_scores(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
     """A row per step that was scored, with mean `success` and `return` over the tasks; empty if none was.
 
-    `tokens` are those sampled in training until then.
+    `tokens` are those sampled in training until then, by the run's `curve` (read from the run if it is not given).
     """
     parts = run.parts(SCORES)
     if not parts:
         return pd.DataFrame(columns=CURVE)
     tables = read_tables(parts, ["step", "task", "success", "return"])
     means = tables.drop_duplicates(["step", "task"]).groupby("step")[["success", "return"]].mean().reset_index()
-    return means.assign(tokens=tokens_until(run, means["step"]))[CURVE]
-
-
-def tokens_until(run: Run, steps: Sequence[int]) -> np.ndarray:
-    """Tokens sampled in the first `steps` training steps, for each of them."""
-    turns = run.read("turns", ["step", "completion_ids"])
-    by_step = turns["completion_ids"].map(len).groupby(turns["step"]).sum().reindex(range(run.steps), fill_value=0)
-    return np.concatenate([[0], by_step.cumsum()])[list(steps)]
+    curve = run_curve(run) if curve is None else curve
+    until = np.concatenate([[0], curve["tokens"]])
+    return means.assign(tokens=until[means["step"]])[CURVE]
