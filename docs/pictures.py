@@ -158,7 +158,7 @@ def spike() -> None:
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
     page = lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team).page()
     small = "<style>h1, main > .quiet, caption { display: none } main { zoom: 0.85 }</style>"
-    photograph(page.replace("</head>", f"{small}</head>"), "spike.png", 830)
+    photograph(page.replace("</head>", f"{small}</head>"), "spike.png", 790)
 
 
 def board() -> None:

@@ -29,16 +29,16 @@ WHOLE = "#666666"
 
 
 def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFrame | None = None) -> "Figure":
-    """Gradient norms before clipping over optimizer steps, one line per policy and agent, spikes marked.
+    """Gradient norms before clipping over optimizer steps, spikes marked: a line per agent, and per policy of several.
 
     `scored`: `spike_scores(stats)`. `clipped`: the statistics, to show what clipping left of the policies' norms.
     """
     import plotly.graph_objects as go
 
     figure, shades = go.Figure(), colors(agents)
-    for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
+    for (policy, agent), own in without_repeats(scored).groupby(["policy", "agent"], sort=False):
         shade, x = shades.get(agent, WHOLE), np.arange(len(own))
-        name = f"{policy}: {agent}" if agent else f"{policy}, all"
+        name = _named(policy, agent)
         line = {"color": shade, "width": 2 if agent else 3}
         figure.add_scatter(x=x, y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", line=line)
         high = own["spike"].to_numpy()
@@ -47,12 +47,25 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
             x=x[high], y=own["norm"][high], mode="markers", marker=marker, showlegend=False, name=f"spike of {name}"
         )
     if clipped is not None:
-        for policy, own in clipped.drop_duplicates(["step", "optimizer_step", "policy"]).groupby("policy", sort=False):
+        for policy, own in clipped.groupby("policy", sort=False):
+            shade = shades.get(own["agent"].iloc[0], WHOLE) if own["agent"].nunique() == 1 else WHOLE
+            own = own.drop_duplicates(["step", "optimizer_step"])
             figure.add_scatter(x=np.arange(len(own)), y=own["policy_norm_clipped"], name=f"{policy}, after clipping",
-                               mode="lines", line={"color": WHOLE, "width": 1, "dash": "dot"})  # fmt: skip
+                               mode="lines", line={"color": shade, "width": 1, "dash": "dot"})  # fmt: skip
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
     figure.update_yaxes(type="log")
     return figure
+
+
+def without_repeats(scored: pd.DataFrame) -> pd.DataFrame:
+    """`spike_scores` without the norm of a whole policy where it has one agent: it is that agent's norm."""
+    agents = scored[scored["agent"] != ""].groupby("policy")["agent"].nunique()
+    return scored[(scored["agent"] != "") | (scored["policy"].map(agents) != 1)]
+
+
+def _named(policy: str, agent: str) -> str:
+    """As in `spikes.js`."""
+    return f"{policy}, all" if not agent else agent if agent == policy else f"{policy}: {agent}"
 
 
 def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[str], most: int = 20) -> "Figure":
@@ -151,8 +164,8 @@ class SpikeInspector:
         self.stats = self.source.stats(READ)
         if "step" not in self.stats.columns:
             self.stats = self.stats.assign(step=0)
-        self.scores = spike_scores(self.stats, rule.warmup, rule.window, rule.threshold)
-        """Every norm with its score by the rule, see `spike_scores`."""
+        self.scores = without_repeats(spike_scores(self.stats, rule.warmup, rule.window, rule.threshold))
+        """Every norm with its score by the rule, see `spike_scores`; of a policy with one agent, that agent's alone."""
         self.spikes = spike_steps(self.stats, remembered["spikes"])[:most] if remembered else []
         """The records of the watch, highest score first, with their `step` and `optimizer_step`."""
 

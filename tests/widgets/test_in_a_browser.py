@@ -102,6 +102,19 @@ def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(open_page, spiky, 
     assert page.locator("#anatomy .token").count() >= before
 
 
+def test_an_agent_with_weights_of_its_own_is_named_once(open_page, models, tmp_path):
+    from small import RECIPE, SETTINGS, Relay, make_team
+
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    reports = list(lab.train(Relay(), make_team("per_agent", models), RECIPE, 4, watch=watch, **SETTINGS))
+    page = open_page(lab.SpikeInspector(reports, watch=watch).to_html(tmp_path / "page.html"))
+    assert " ".join(page.locator("#spikes > .bar").first.inner_text().split()) == "asker doer Filled circles open."
+    press(page.get_by_role("group", name="Spikes").get_by_role("button", name=", doer, norm").first)
+    assert page.locator("#anatomy p").first.inner_text().startswith("Spiked: doer; ")
+    assert page.locator("#norms tbody th").all_inner_texts() == ["doer"]
+    assert page.locator("#anatomy").inner_text().count("policy") == 0
+
+
 def test_the_switch_shows_the_same_batch_under_either_baseline(open_page, spiky, tmp_path):
     inspector = lab.SpikeInspector(spiky)
     spike = inspector.spikes[0]

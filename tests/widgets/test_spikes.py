@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.table import TableError
@@ -99,6 +100,18 @@ def test_the_figures_keep_the_colours(spiky):
     agents = lab.load_run(spiky).step_turns(spike["step"])["agent"]
     for name, shade in zip(bars.y, bars.marker.color, strict=True):
         assert shade == shades[agents.iloc[int(name.split()[1])]]
+
+
+def test_an_agent_with_weights_of_its_own_has_one_line(models, tmp_path):
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    team = make_team("per_agent", models)
+    list(lab.train(Relay(), team, RECIPE, 5, run=tmp_path, watch=watch, **SETTINGS))
+    inspector, shades = lab.SpikeInspector(tmp_path), colors(AGENTS)
+    data = inspector.data()
+    assert [(line["policy"], line["agent"]) for line in data["lines"]] == [(agent, agent) for agent in AGENTS]
+    lines = {trace.name: trace.line.color for trace in inspector.figure().data if trace.mode == "lines"}
+    assert lines == shades | {f"{agent}, after clipping": shade for agent, shade in shades.items()}
+    assert len(inspector.spikes) == inspector.scores["spike"].sum() == sum(len(line["high"]) for line in data["lines"])
 
 
 def test_hostile_texts_do_not_leave_the_data(spiky, hostile, tmp_path):

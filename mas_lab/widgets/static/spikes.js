@@ -25,8 +25,12 @@
 
   const percent = (share) => (100 * share).toFixed(1) + " %";
   const color = (agent) => data.agents[agent] || data.whole;
-  const whose = (policy, agent) => agent || `policy ${policy}`;
-  const named = (line) => line.policy + (line.agent ? ": " + line.agent : ", all");
+  const alone = (policy) => { // the one agent of a policy, whose norm is the policy's
+    const own = data.lines.filter((line) => line.policy === policy);
+    return own.length === 1 ? own[0].agent : "";
+  };
+  const whose = (policy, agent) => agent || alone(policy) || `policy ${policy}`;
+  const named = (line) => (!line.agent ? `${line.policy}, all` : line.agent === line.policy ? line.agent : `${line.policy}: ${line.agent}`);
   const opened = (policy, [step, inner]) => data.spikes.findIndex((spike) =>
     spike.policy === policy && spike.step === step && spike.optimizer_step === inner);
 
@@ -174,7 +178,7 @@
 
   function group(one, agent, open) {
     const rest = one.little ? [element("p", { class: "quiet" }, `${one.little} more samples below 0.1 % each`)] : [];
-    return fold(`group ${one.group} (${one.rows} rows)`, one.share, agent,
+    return fold(`group ${one.group} (${one.rows} ${one.rows === 1 ? "row" : "rows"})`, one.share, agent,
       () => [...one.samples.map((part, place) => sample(part, agent, open && place === 0)), ...rest], open);
   }
 
@@ -198,7 +202,8 @@
 
   function normBars(spike) {
     const most = Math.max(...["trained", "global", "agent"].flatMap((name) => Object.values(normsUnder(spike, name) || {})));
-    const rows = Object.entries(normsUnder(spike, judge)).map(([agent, norm]) => {
+    const shown = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !alone(spike.policy));
+    const rows = shown.map(([agent, norm]) => {
       const change = spike.norms[agent] ? percent(norm / spike.norms[agent] - 1) : "–";
       return element("tr", {}, element("th", { scope: "row" }, agent || "whole policy"), element("td", {}, bar(norm / most, agent)),
         element("td", {}, norm.toPrecision(4)), element("td", {}, judge === "trained" ? "" : change));
@@ -212,7 +217,7 @@
     if (!(judge in spike.baselines)) judge = "trained";
     const judged = element("div", { class: "table", id: "norms", "aria-live": "polite" }, ...normBars(spike));
     const without = Object.entries(spike.without).map(([row, norm]) => element("p", { class: "quiet" },
-      `Without sample ${row}, the whole policy's norm would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
+      `Without sample ${row}, the ${alone(spike.policy) ? "norm" : "whole policy's norm"} would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
     return [switcher(spike, judged), judged, ...without];
   }
 
@@ -224,7 +229,7 @@
     const spike = data.spikes[place];
     exact = spike.exact;
     buttons.forEach((button, other) => button.setAttribute("aria-pressed", String(other === place)));
-    const all = spike.agents.map((agent) => whose(spike.policy, agent)).join(", ");
+    const all = [...new Set(spike.agents.map((agent) => whose(spike.policy, agent)))].join(", ");
     panel.replaceChildren(
       element("h2", {}, `Step ${spike.step}, ${whose(spike.policy, spike.agent)}: norm ${spike.norm.toPrecision(3)}, usual ${spike.usual.toPrecision(3)}`),
       element("p", { class: "quiet" }, `Spiked: ${all}; ${spike.score.toFixed(1)} robust standard deviations. ` + (spike.exact ? "Shares are exact and sum to 100 %."
