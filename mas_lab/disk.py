@@ -10,7 +10,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +82,29 @@ def write_json(path: Path, data: Any) -> None:
     _put(staged, path)
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
-    """A table as parquet, in its place as a whole or not at all."""
+def write_table(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = None) -> None:
+    """A table as parquet, in its place as a whole or not at all; `notes` about it (plain data) go into the file."""
+    import pyarrow
+    from pyarrow import parquet
+
     staged = path.with_suffix(".tmp")
-    table.to_parquet(staged, index=False)
+    held = pyarrow.Table.from_pandas(table, preserve_index=False)
+    written = {name: dumps(note, path) for name, note in (notes or {}).items()}
+    parquet.write_table(held.replace_schema_metadata({**held.schema.metadata, **written}), staged)
     _put(staged, path)
+
+
+def read_note(path: Files, name: str) -> Any:
+    """A note that `write_table` put into a file, without its table; None where there is none, as when pandas wrote it
+    anew."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        notes = parquet.read_metadata(pyarrow.BufferReader(path.read_bytes())).metadata or {}
+        return json.loads(notes.get(name.encode(), "null"))
+    except DAMAGED as error:
+        raise _torn(path, error) from None
 
 
 def _put(staged: Path, path: Path) -> None:

@@ -1,7 +1,7 @@
 """Keeping a run: a folder with the recipe, the tables and checkpoints, from which training goes on bit for bit.
 
     runs/<name>/run.json                      what was asked: env, recipe, seed, settings, versions, threads
-    runs/<name>/turns/000007.parquet          the table of step 7, and stats/ beside it
+    runs/<name>/turns/000007.parquet          the table of step 7, with what it scored; stats/ beside it
     runs/<name>/checkpoints/000008/           the team after 8 steps: safetensors and JSON, with their sha256
 
 Everything is written beside its place, flushed to disk, and renamed into it, so that a run killed at any moment holds
@@ -241,9 +241,10 @@ class Recorder(Run):
         """Has a later training in this process taken the folder over? Then this one must write nothing more."""
         return self._writers.get(self.folder.resolve()) is not self
 
-    def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame) -> None:
-        for name, table in (("turns", turns), ("stats", stats)):
-            write_table(self.folder / name / f"{step:06d}.parquet", table)
+    def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame, notes: Mapping[str, Any] | None = None):
+        """The tables of one step; `notes` about its turns go into their file."""
+        write_table(self.folder / "turns" / f"{step:06d}.parquet", turns, notes)
+        write_table(self.folder / "stats" / f"{step:06d}.parquet", stats)
 
     def save(self, step: int, team: Team, watch: Any = None) -> None:
         """A checkpoint after `step` steps; the two newest are kept."""

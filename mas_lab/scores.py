@@ -9,13 +9,16 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.credits import return_to_go
-from mas_lab.disk import read_tables, write_table
+from mas_lab.disk import read_note, read_tables, write_table
 from mas_lab.run import SCORES, Run
 from mas_lab.table import TableError, column
 
 READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kept", "probe", "action", "team_reward",
         "success", "completion_ids"]  # fmt: skip
 CURVE = ["step", "tokens", "success", "return"]
+KEPT = "mas_lab.scores.1"
+"""What a step's scores are called in the file of its turns. The number is that of their meaning: another one, and what
+earlier versions kept is not read."""
 
 
 def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
@@ -34,9 +37,21 @@ def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
     return curve.assign(tokens=curve["step"].map(tokens))[CURVE]
 
 
+def step_scores(turns: pd.DataFrame) -> dict[str, float]:
+    """`training_curve` of a single step, as plain numbers: its `tokens`, `success` and `return`."""
+    [row] = training_curve(turns)[CURVE[1:]].to_dict("records")
+    return row
+
+
 def run_curve(run: Run) -> pd.DataFrame:
-    """`training_curve` of a whole run, read without its texts."""
-    return training_curve(run.read("turns", READ))
+    """`training_curve` of a whole run: as training kept it with the turns of each step, or, where the turns of a step
+    come without (an earlier version wrote them, or somebody else did), worked out from all of them."""
+    parts = run.parts("turns")
+    kept = [read_note(part, KEPT) for part in parts]
+    if not parts or None in kept:
+        return training_curve(run.read("turns", READ))
+    curve = pd.DataFrame(kept).assign(step=[int(part.name.partition(".")[0]) for part in parts])
+    return curve.assign(tokens=curve["tokens"].cumsum())[CURVE]
 
 
 def episode_success(turns: pd.DataFrame) -> pd.Series:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from mas_lab.run import runs_dir
-from mas_lab.scores import training_curve
 from mas_lab.train import Report
 
 OF_AGENT = ("reward_mean", "reward_std", "advantage_rms", "grad_norm", "grad_norm_clipped", "entropy", "kl",
@@ -58,8 +57,7 @@ def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any]) ->
 def numbers(report: Report) -> dict[str, float]:
     """One step as a flat mapping: `team/success`, `team/return`, `team/tokens`; `agent/<name>/grad_norm` and the like,
     means over the step's optimizer steps; `policy/<name>/policy_norm`; seconds as `seconds/rollout` and so on."""
-    [scores] = training_curve(report.turns)[["success", "return", "tokens"]].to_dict("records")
-    found = {f"team/{name}": value for name, value in scores.items()}
+    found = {f"team/{name}": value for name, value in report.scored.items()}
     for by, names in (("agent", OF_AGENT), ("policy", OF_POLICY)):
         means = report.stats.groupby(by)[list(names)].mean()
         found |= {f"{by}/{who}/{name}": value for who, row in means.iterrows() for name, value in row.dropna().items()}
@@ -68,8 +66,10 @@ def numbers(report: Report) -> dict[str, float]:
 
 
 def _tracker(to: Any, project: str, folder: str | Path | None, options: Mapping[str, Any]) -> Any:
+    from accelerate import PartialState
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_available_trackers
 
+    PartialState()  # accelerate's trackers log through it
     if isinstance(to, GeneralTracker):
         if options:
             raise TrackingError(f"track: {', '.join(options)} go to a tracker named by `to`; yours is already made")

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import small
 import torch
+from pyarrow import parquet
 
 import mas_lab as lab
 
@@ -200,14 +201,14 @@ def test_stopped_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint(
     runs, models, tmp_path, error, monkeypatch
 ):
     """The interrupt of a notebook, or a full disk, after the weights have stepped and before the tables stand."""
-    write, run = pd.DataFrame.to_parquet, tmp_path / "run"
+    write, run = parquet.write_table, tmp_path / "run"
 
-    def stop(table, path, **options):
-        if path.name == "000002.tmp":
+    def stop(table, where, **options):
+        if str(where).endswith("000002.tmp"):
             raise error
-        return write(table, path, **options)
+        return write(table, where, **options)
 
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", stop)
+    monkeypatch.setattr(parquet, "write_table", stop)
     with pytest.raises(error if isinstance(error, type) else type(error)):
         play(small.start("shared", models, run, STEPS))
     monkeypatch.undo()

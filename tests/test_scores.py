@@ -1,11 +1,16 @@
 """What a run scored: against the reports of its steps, against credits, and kept beside it."""
 
+import shutil
+from dataclasses import dataclass
+
 import pandas as pd
 import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.scores import episode_returns, kept_scores, run_curve, training_curve
+from mas_lab.disk import read_note
+from mas_lab.plans import Act, Say
+from mas_lab.scores import KEPT, episode_returns, kept_scores, run_curve, step_scores, training_curve
 from mas_lab.table import TableError
 
 PLANS = {
@@ -57,9 +62,62 @@ def test_a_branching_return_by_hand():
 
 @pytest.fixture
 def run(spiky, tmp_path):
-    import shutil
-
     return lab.load_run(shutil.copytree(spiky, tmp_path / "copy"))
+
+
+def test_training_keeps_what_each_step_scored_with_its_turns(run, tmp_path):
+    zipped = lab.load_run(lab.export(run, tmp_path / "run.zip"))
+    for one in (run, zipped):
+        assert [read_note(part, KEPT) for part in one.parts("turns")] == [
+            step_scores(run.step_turns(step)) for step in range(5)
+        ]
+        pd.testing.assert_frame_equal(run_curve(one), training_curve(run.turns), check_exact=True)
+
+
+def test_turns_that_pandas_wrote_anew_are_scored_anew(run):
+    """Nothing that was kept survives a change of the table; a run of an earlier version kept nothing."""
+    path = run.folder / "turns" / "000003.parquet"
+    kept, turns = run_curve(run), pd.read_parquet(path)
+    turns.assign(team_reward=turns["team_reward"] + 1).to_parquet(path)
+    expected = training_curve(run.turns)
+    assert (expected["return"] != kept["return"]).tolist() == [False, False, False, True, False]
+    pd.testing.assert_frame_equal(run_curve(run), expected)
+    for path in (run.folder / "turns").iterdir():
+        pd.read_parquet(path).to_parquet(path)
+    pd.testing.assert_frame_equal(run_curve(run), expected)
+
+
+def test_torn_turns_are_named(run):
+    path = run.folder / "turns" / "000003.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(lab.RunError, match=r"turns/000003\.parquet is not a whole table"):
+        run_curve(run)
+
+
+@dataclass(frozen=True)
+class forgetful:
+    """Follows two candidates of the first node and says of one that it did not."""
+
+    instances = 2
+
+    def __call__(self, game):
+        start = game.start()
+        for number in range(2):
+            said = yield [Say(start, "asker", number)]
+            [step] = yield [Act(start, said)]
+            game.rows.append(game.row(start, said[0], game.action(start, said), [step], kept=number == 0))
+            at = game.next(start, said, step, branch=number)
+            said = yield [Say(at, "doer")]
+            [step] = yield [Act(at, said)]
+            game.record(at, said, step)
+
+
+def test_a_plan_without_returns_trains_and_whoever_asks_for_its_curve_is_told_why(models, tmp_path):
+    recipe = RECIPE.replace(plan=forgetful(), by=("task", "agent"), same_prompt=False)
+    [report] = lab.train(Relay(), make_team("shared", models), recipe, 1, run=tmp_path / "run", **SETTINGS)
+    assert len(report.turns) == 2 * 2 * 4
+    with pytest.raises(TableError, match="is not an action of a node in the table"):
+        run_curve(lab.load_run(tmp_path / "run"))
 
 
 def test_held_out_scores_are_kept_and_exported(run, models, tmp_path):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from mas_lab.normalization import refuse_lone_groups
 from mas_lab.recipes import Recipe, find, to_data
 from mas_lab.rollout import RolloutError, rollout
 from mas_lab.run import Recorder, RunError, run_folder
-from mas_lab.scores import episode_success
+from mas_lab.scores import KEPT, episode_success, step_scores
+from mas_lab.table import TableError
 from mas_lab.team import Team
 from mas_lab.train.settings import Settings
 from mas_lab.update import AGGREGATES, Watch, update
@@ -39,6 +41,11 @@ class Report:
     stats: pd.DataFrame
     profile: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def scored(self) -> dict[str, float]:
+        """`tokens` sampled in this step, `success` and `return` of its episodes, see `scores.training_curve`."""
+        return step_scores(self.turns)
 
     @property
     def success(self) -> float:
@@ -140,7 +147,7 @@ def _steps(
             report = _step(env, team, recipe, step, seed, watch, chosen, ranks)
             done = step + 1
             if recorder:
-                recorder.tables(step, report.turns, report.stats)
+                recorder.tables(step, report.turns, report.stats, _notes(report))
                 if done % chosen.save_every == 0 or done == steps:
                     recorder.save(done, team, watch)
             yield report
@@ -150,6 +157,15 @@ def _steps(
             recorder.save(done, team, watch)
         if isinstance(ended, RolloutError):
             raise
+
+
+def _notes(report: Report) -> dict[str, Any]:
+    """What is kept with the turns of a step: its scores, if its plan has any. A plan of one's own may branch in ways
+    that have no return; whoever asks for the curve of such a run is told why."""
+    try:
+        return {KEPT: report.scored}
+    except TableError:
+        return {}
 
 
 def _step(env: Env, team: Team, recipe: Recipe, step: int, seed: int, watch, chosen: Settings, ranks=None) -> Report:

@@ -20,7 +20,7 @@ from mas_lab.doctor import front_end
 from mas_lab.env import Env
 from mas_lab.recipes import Recipe, find
 from mas_lab.run import Run, load_run, run_folder
-from mas_lab.scores import CURVE, run_curve, training_curve
+from mas_lab.scores import CURVE, run_curve
 from mas_lab.spike_rule import spike_scores
 from mas_lab.team import Team
 from mas_lab.train import Report, train
@@ -172,8 +172,7 @@ class LiveDashboard:
         if not self._curve:
             self._read_steps_before(report.step)
         tokens = self._curve[-1]["tokens"] if self._curve else 0
-        [point] = training_curve(report.turns).to_dict("records")
-        self._curve.append(point | {"step": report.step, "tokens": tokens + point["tokens"]})
+        self._curve.append(report.scored | {"step": report.step, "tokens": tokens + report.scored["tokens"]})
         self._stats.append(report.stats)
         self._spikes = list(getattr(self.watch, "spikes", ()))
         self.reports = [report] if self._folder else [*self.reports, report]

@@ -101,7 +101,7 @@ class RolloutViewer:
         self.source = Source(x, agents)
         if team is not None:
             self.source.use_team(team)
-        chosen = self.source.some_steps(steps) if episode is None else self.source.steps
+        chosen = self.source.some_steps(steps) if episode is None else self.source.steps_of(episode)
         self._episodes = [found for step in chosen for found in self._of_step(step, episode, per_step)]
         if not self._episodes:
             raise TableError(f"RolloutViewer: no episode {episode!r} in {self.source.title}; the table names them")

@@ -78,6 +78,13 @@ class Source:
         chosen = np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(int))
         return [steps[place] for place in chosen]
 
+    def steps_of(self, episode: str) -> list[int]:
+        """The steps that may hold an episode of that name; of a run, only those that do."""
+        if not self.run:
+            return self.steps
+        named = self.run.read("turns", ["step", "episode"])
+        return sorted(map(int, named.loc[named["episode"] == episode, "step"].unique()))
+
     def _require_turns(self) -> pd.DataFrame:
         if self._turns is None:
             raise TableError("this instrument wants a table of turns, a report, a run or its path; it got statistics")

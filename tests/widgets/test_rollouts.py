@@ -69,7 +69,8 @@ def test_tokens_without_a_tokenizer_are_numbers_and_a_team_names_them(models):
 def test_an_episode_is_found_by_name_wherever_it_is(spiky):
     turns = lab.load_run(spiky).turns
     name = turns.loc[turns["step"] == 3, "episode"].iloc[-1]
-    assert lab.RolloutViewer(spiky, episode=name).episodes == [name]
+    viewer = lab.RolloutViewer(spiky, episode=name)
+    assert viewer.episodes == [name] and viewer.source.steps_of(name) == [3]
     with pytest.raises(TableError, match="no episode 'nobody'"):
         lab.RolloutViewer(spiky, episode="nobody")
 
