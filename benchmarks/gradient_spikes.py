@@ -104,7 +104,7 @@ def ship_spikes(out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("data/results/gradient_spikes"))
-    parser.add_argument("--forms", nargs="+", choices=FORMS, default=["fixer"])
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--every", type=int, default=10)

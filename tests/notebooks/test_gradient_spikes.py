@@ -13,10 +13,17 @@ RECORDS = data_dir() / "results" / "gradient_spikes"
 TEXT = (notebooks_dir() / "05_gradient_spikes.ipynb").read_text(encoding="utf-8")
 
 
+def records(name, form="fixer"):
+    return pd.read_csv(RECORDS / f"{name}.csv").query("form == @form")
+
+
+def with_ratio(norms):
+    return norms.assign(ratio=norms["norm_global"] / norms["norm_agent"].where(norms["norm_agent"] > 0))
+
+
 @pytest.fixture(scope="module")
 def norms():
-    table = pd.read_csv(RECORDS / "norms.csv").query("form == 'fixer'")
-    return table.assign(ratio=table["norm_global"] / table["norm_agent"].where(table["norm_agent"] > 0))
+    return with_ratio(records("norms"))
 
 
 def test_records_are_small():
@@ -39,7 +46,7 @@ def test_the_medians_are_those_of_the_text(norms):
 
 
 def test_what_is_predicted_is_as_far_off_as_the_text_says():
-    ratios = pd.read_csv(RECORDS / "ratios.csv").drop_duplicates(["agent", "norm_global"])
+    ratios = records("ratios").drop_duplicates(["agent", "norm_global"])
     fixer = ratios[ratios["agent"] == "fixer"]
     known = fixer[fixer["V"] > 0]
     assert f"{len(fixer) - len(known)} of the fixer's {len(fixer)} batches are missing" in TEXT
@@ -50,12 +57,31 @@ def test_what_is_predicted_is_as_far_off_as_the_text_says():
 
 
 def test_success_and_spikes_are_those_of_the_text():
-    scores = pd.read_csv(RECORDS / "scores.csv").query("form == 'fixer'")
+    scores = records("scores")
     last = scores.groupby(["recipe", "seed"])["success"].last().unstack().round(2)
     told = {name: "{:.2f}, {:.2f} and {:.2f}".format(*last.loc[name]) for name in last.index}
     assert f"`grpo` ended at {told['grpo']}, `dr_mas` at {told['dr_mas']}" in TEXT
-    spikes = pd.read_csv(RECORDS / "spikes.csv").query("form == 'fixer'").groupby(["recipe", "policy"]).size()
+    spikes = records("spikes").groupby(["recipe", "policy"]).size()
     assert f"The fixer has {spikes['grpo', 'fixer']} under `grpo`" in TEXT and spikes["dr_mas", "fixer"] == 3
+
+
+def test_without_the_fixer_no_norm_is_inflated_and_the_text_says_so():
+    pair = with_ratio(records("norms", "pair"))
+    medians = pair.groupby(["agent", "recipe"])["ratio"].median().round(2)
+    assert medians["solver"].between(1, 1.01).all()
+    told = "for the verifier {} under `grpo` and {} under `dr_mas`"
+    assert told.format(medians["verifier", "grpo"], medians["verifier", "dr_mas"]) in TEXT
+    assert round(pair["ratio"].max(), 1) == 1.6 and (pair["ratio"] < 1).mean() == pytest.approx(0.4, abs=0.02)
+    assert pair["rows"].median() == pytest.approx(340, abs=5) and (pair["norm_agent"] == 0).sum() == 4
+    ends = records("scores", "pair").groupby(["recipe", "seed"])["success"].last().unstack().round(2)
+    assert (
+        "ended at {}, {} and {} under `grpo`, at {}, {} and {} under `dr_mas`".format(
+            *ends.loc["grpo"], *ends.loc["dr_mas"]
+        )
+        in TEXT
+    )
+    [spike] = records("spikes", "pair").to_dict("records")
+    assert (spike["policy"], spike["recipe"], round(spike["norm"], 2)) == ("verifier", "dr_mas", 0.61)
 
 
 def test_the_shipped_spike_opens_to_one_row():
