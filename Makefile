@@ -5,6 +5,7 @@
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
 #   make test            the tests; `make test-all` adds the slow ones and the browser
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
+#   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
 #   make lab             JupyterLab on a copy of the quickstart
 #   make doctor          one block about this machine, to paste into a question
 #
@@ -30,7 +31,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab doctor env test test-all test-floor test-vllm test-unsloth engine gpu-check gpu-figures lint locks pocket wheel
+.PHONY: demo lab doctor env test test-all test-floor test-vllm test-unsloth engine gpu-check gpu-figures lint locks pocket trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -52,6 +53,9 @@ test-all: $(READY)
 # The low end of the ranges in pyproject.toml, Colab's set.
 test-floor:
 	@$(MAKE) --no-print-directory test VENV=.venv-floor LOCK=requirements/colab-floor.txt
+
+trackers: $(READY)
+	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/trackers.txt
 
 # The engines' own requirements exclude each other and the rest, so that each is installed alone, as locked.
 test-vllm test-unsloth: test-%:

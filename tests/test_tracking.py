@@ -1,10 +1,16 @@
-"""Reports sent to trackers: what is logged, that the loop is the same, and TensorBoard files where it is installed."""
+"""Reports sent to trackers: what is logged, that the loop is the same, and the real ones after `make trackers`."""
 
 import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from accelerate import PartialState
 from accelerate.tracking import GeneralTracker
 from small import RECIPE, SETTINGS, Relay, bits, make_team
 
@@ -75,13 +81,44 @@ def test_trackers_that_cannot_be_had_are_named(models, tmp_path):
         lab.track([], to=Lines(tmp_path), name="x")
 
 
+@pytest.mark.slow
 def test_tensorboard_files_hold_the_numbers(models, tmp_path):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    PartialState._reset_state()  # as in a process that has not used accelerate yet
     reports = list(lab.track(train(models), to="tensorboard", project="mine", folder=tmp_path))
     events = EventAccumulator(str(tmp_path / "mine")).Reload()
     logged = events.Scalars("agent/asker/reward_mean")
     assert [one.step for one in logged] == [0, 1, 2]
     expected = [report.stats.groupby("agent")["reward_mean"].mean()["asker"] for report in reports]
     assert [one.value for one in logged] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_trackio_holds_the_numbers(models, tmp_path):
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    program = (
+        "import sys, mas_lab as lab; from pathlib import Path; from small import *\n"
+        "team = make_team('unlike', Path(sys.argv[1]))\n"
+        "reports = lab.train(Relay(), team, RECIPE, 3, **SETTINGS)\n"
+        "print(len(list(lab.track(reports, to='trackio', project='mine', config={'seed': 0}))))\n"
+    )
+    places = {"TRACKIO_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", program, str(models)]
+    done = subprocess.run(command, env=os.environ | places, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(tmp_path / "mine.db")) as kept:
+        logged = [(step, json.loads(metrics)) for step, metrics in kept.execute("select step, metrics from metrics")]
+    assert [step for step, _ in logged] == [0, 1, 2]
+    assert all(metrics["agent/asker/grad_norm"] > 0 for _, metrics in logged)
+
+
+@pytest.mark.slow
+def test_wandb_logs_offline(models, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert len(list(lab.track(train(models), to="wandb", project="mine", dir=str(tmp_path)))) == 3
+    wandb.teardown()
+    [kept] = tmp_path.rglob("*.wandb")
+    assert kept.read_bytes().count(b"agent/asker/grad_norm") >= 3
