@@ -162,10 +162,11 @@ def spike() -> None:
 
 
 def board() -> None:
-    """Every seed a dot: a task where the recipe matters, and one where per-agent normalisation does not help."""
-    told = {"quickstart/curves.csv": "plan_path", "gradient_spikes/scores.csv": "math with a fixer"}
-    curves = [pd.read_csv(RESULTS / name).assign(env=env) for name, env in told.items()]
-    draw(lab.AblationBoard(pd.concat(curves, ignore_index=True), baseline="grpo").figure(), "board.png", 640)
+    """Every seed a dot: a task where the recipe matters, and two teams that per-agent normalisation does not help."""
+    mazes, math = (pd.read_csv(RESULTS / name) for name in ("quickstart/curves.csv", "gradient_spikes/scores.csv"))
+    named = {"fixer": "math with a fixer", "pair": "math without a fixer"}
+    curves = [mazes.assign(env="plan_path"), math.assign(env=math["form"].map(named))]
+    draw(lab.AblationBoard(pd.concat(curves, ignore_index=True), baseline="grpo").figure(), "board.png", 680)
 
 
 def talk(env, turns: pd.DataFrame) -> str:

@@ -94,6 +94,18 @@ def test_what_cannot_be_said_is_said():
     assert clear == ""
 
 
+def test_a_panel_makes_no_more_of_a_difference_than_it_is():
+    heights = {"far": (0.1, 0.5), "near": (0.500, 0.503), "third": (0.2, 0.9)}
+    table = curves(
+        *(level(r, s, h[r == "b"] + s / 1000, e) for e, h in heights.items() for r in "ab" for s in range(3))
+    )
+    figure = lab.AblationBoard(table).figure()
+    ranges = [figure.layout[f"xaxis{place}"].range for place in (4, 5, 6)]  # the second row, a panel per env
+    assert ranges[0] is None and ranges[2] is None
+    assert ranges[1][0] < 0.5 < 0.505 < ranges[1][1] and ranges[1][1] - ranges[1][0] >= 0.1
+    assert all(len(line) <= 22 for axis in figure.select_xaxes() for line in axis.title.text.split("<br>"))
+
+
 @pytest.fixture(scope="module")
 def handed_in(models, tmp_path_factory):
     """A class of three: two recipes each, exported; bob has alice's seed."""

@@ -3,6 +3,7 @@
 Leaves out: reading and scoring the runs (`ablation`) and the statistics (`intervals`).
 """
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,10 @@ from mas_lab.widgets.figures import LAYOUT, colors
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-LINE, BETWEEN = 46, 80
+LINE, BETWEEN = 46, 92
 """Pixels of a recipe's line, and between two panels."""
+LEAST = 0.1
+"""A panel of success spans at least this much: a closer look would make much of nothing."""
 TITLES = {"final": "final {}", "area": "area under the curve of {}"}
 
 
@@ -28,7 +31,8 @@ def board_figure(
 ) -> "Figure":
     """A column per env; rows: the final score, the area under the curve, and the final score's paired differences.
 
-    Every run is a dot (a pair in the last row), a diamond with a bar the IQM with its 95 % interval.
+    Every run is a dot (a pair in the last row), a diamond with a bar the IQM with its 95 % interval. Each panel has a
+    scale of its own.
     """
     from plotly.subplots import make_subplots
 
@@ -40,17 +44,28 @@ def board_figure(
                            vertical_spacing=BETWEEN / tall)  # fmt: skip
     for col, env in enumerate(envs, start=1):
         for row, metric in enumerate(METRICS, start=1):
-            _cells(figure, runs[runs["env"] == env], table[table["env"] == env], metric, recipes, shades, row, col)
-            figure.update_xaxes(title_text=TITLES[metric].format(score), row=row, col=col)
+            own = runs[runs["env"] == env]
+            _cells(figure, own, table[table["env"] == env], metric, recipes, shades, row, col)
+            _scale(figure, own[metric], score, TITLES[metric].format(score), len(envs), row, col)
         if with_pairs:
             others = [recipe for recipe in recipes if recipe != baseline]
             own, told = pairs[pairs["env"] == env], differences[differences["env"] == env]
             _cells(figure, own, told, "final", others, shades, 3, col)
             figure.add_vline(x=0, line={"color": "#555", "width": 1, "dash": "dash"}, row=3, col=col)
-            figure.update_xaxes(title_text=f"final {score} minus that of {baseline}, by seed", row=3, col=col)
-    margin = {"l": 150, "r": 20, "t": 40, "b": 60}
+            title = f"final {score} minus that of {baseline}, by seed"
+            _scale(figure, own["final"], score, title, len(envs), 3, col)
+    margin = {"l": 150, "r": 20, "t": 40, "b": 64}
     figure.update_layout(**LAYOUT | {"margin": margin}, showlegend=False, height=tall + margin["t"] + margin["b"])
     return figure
+
+
+def _scale(figure: "Figure", values: pd.Series, score: str, title: str, panels: int, row: int, col: int) -> None:
+    """The axis of one panel, of `panels` side by side: its title in lines that fit, its span not below `LEAST`."""
+    lines = "<br>".join(textwrap.wrap(title, max(12, 66 // panels)))
+    figure.update_xaxes(title_text=lines, title_standoff=8, row=row, col=col)
+    if score == "success" and values.max() - values.min() < LEAST:
+        middle = (values.max() + values.min()) / 2
+        figure.update_xaxes(range=[middle - 0.55 * LEAST, middle + 0.55 * LEAST], row=row, col=col)
 
 
 def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], shades, row: int, col: int) -> None:
