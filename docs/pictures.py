@@ -123,7 +123,7 @@ def baselines() -> None:
     env = lab.make_env("math", fixer=True)
     team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
     turns = lab.rollout(env, team, env.tasks(32, "train", SEED), lab.episodes(8), seed=SEED)
-    draw(two_baselines(lab.RECIPES["dr_mas"].advantages(turns), env.agents), "baselines.png", 640)
+    draw(two_baselines(lab.RECIPES["dr_mas"].advantages(turns), env.agents), "baselines.png", 520)
 
 
 def curves() -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 GREY = "#555555"
+HOLLOW = {"color": "rgba(0,0,0,0)", "line": {"color": GREY, "width": 1.5}}
 READ = ["step", "task", "episode", "node", "agent", "turn", "candidate", "credit", "group", "valid", "probe"]
 CURVE_STEPS = 100
 """Steps that the curves of a long run show, evenly spread."""
@@ -61,33 +62,33 @@ def _pooled_inflation(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """The same credits under two baselines, a row per agent: its credits with its own mean and the global baseline's,
-    and the advantages that either gives it."""
+    """The same credits under two baselines, a column per agent: above, its credits with its own mean and the global
+    one; below, the advantages that either baseline makes of them."""
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
     rows = turns[trained(turns)]
     advantages = both_baselines(rows)
-    titles = [title for agent in agents for title in (f"{agent}: credits", f"{agent}: advantages")]
-    figure = make_subplots(
-        rows=len(agents), cols=2, subplot_titles=titles, vertical_spacing=0.28 / len(agents), shared_xaxes="columns"
-    )
+    figure = make_subplots(rows=2, cols=len(agents), subplot_titles=list(agents), vertical_spacing=0.2)
     shades, everyone = colors(agents), _baseline(rows)
     span = (rows["credit"].min(), rows["credit"].max())
     wide = (min(a.min() for a in advantages.values()), max(a.max() for a in advantages.values()))
     for place, agent in enumerate(agents, start=1):
-        own = rows["agent"] == agent
-        figure.add_trace(_histogram(go, rows.loc[own, "credit"], span, shades[agent], agent), row=place, col=1)
-        _line(figure, rows.loc[own, "credit"].mean(), shades[agent], "solid", place)
-        _line(figure, everyone, GREY, "dash", place)
-        for name, shade, label in (("agent", shades[agent], "own baseline"), ("global", GREY, "global baseline")):
-            drawn = _histogram(go, advantages[name][own], wide, shade, label, shown=place == 1)
-            figure.add_trace(drawn, row=place, col=2)
-        figure.update_yaxes(title_text="rows", row=place)
-    figure.update_xaxes(title_text="credit (solid: own mean; dashed: global mean)", row=len(agents), col=1)
-    figure.update_xaxes(title_text="advantage (standard deviations)", row=len(agents), col=2)
-    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, barmode="overlay")
-    figure.update_layout(height=190 * len(agents) + 130, legend_y=1 + 0.25 / len(agents))
+        own, fill = rows["agent"] == agent, {"color": shades[agent], "opacity": 0.6}
+        credits = rows.loc[own, "credit"]
+        figure.add_trace(_histogram(go, credits, span, fill, agent), row=1, col=place)
+        _line(figure, credits.mean(), shades[agent], "solid", "own mean", place)
+        _line(figure, everyone, GREY, "dash", "global mean", place)
+        for name, marker, label in (("agent", fill, "own baseline"), ("global", HOLLOW, "global baseline")):
+            drawn = _histogram(go, advantages[name][own], wide, marker, label, shown=place == 1)
+            figure.add_trace(drawn, row=2, col=place)
+    ends = {"credit": span, "advantage<br>(standard deviations)": wide}
+    for row, (title, (low, high)) in enumerate(ends.items(), start=1):
+        edge = max((high - low) / 20, 0.05)
+        figure.update_xaxes(title_text=title, title_standoff=4, range=[low - edge, high + edge], row=row)
+    figure.update_yaxes(title_text="rows", col=1)
+    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, barmode="overlay", height=520)
+    figure.update_layout(legend_y=1.1)
     return figure
 
 
@@ -97,16 +98,15 @@ def _baseline(rows: pd.DataFrame) -> float:
     return float((rows.groupby(unit)["credit"].mean() if unit else rows["credit"]).mean())
 
 
-def _histogram(go, values: pd.Series, span: tuple[float, float], color: str, name: str, shown: bool = False):
+def _histogram(go, values: pd.Series, span: tuple[float, float], marker: dict, name: str, shown: bool = False):
     size = max((span[1] - span[0]) / 40, 1e-6)
-    return go.Histogram(
-        x=values, xbins={"start": span[0], "end": span[1] + size, "size": size}, marker_color=color, opacity=0.6,
-        name=name, legendgroup=name, showlegend=shown,
-    )  # fmt: skip
+    bins = {"start": span[0], "end": span[1] + size, "size": size}
+    return go.Histogram(x=values, xbins=bins, marker=marker, name=name, legendgroup=name, showlegend=shown)
 
 
-def _line(figure: "Figure", x: float, color: str, dash: str, place: int) -> None:
-    figure.add_vline(x=x, line={"color": color, "width": 3 if dash == "solid" else 2, "dash": dash}, row=place, col=1)
+def _line(figure: "Figure", x: float, color: str, dash: str, name: str, place: int) -> None:
+    line = {"color": color, "width": 3 if dash == "solid" else 2, "dash": dash}
+    figure.add_vline(x=x, line=line, name=name, showlegend=place == 1, row=1, col=place)
 
 
 def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":

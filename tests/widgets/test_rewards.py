@@ -45,9 +45,11 @@ def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
     assert [len(trace.x) for trace in credits] == [6, 3, 6]
     under_global = [trace for trace in figure.data if trace.name == "global baseline"]
     assert sorted(under_global[1].x) == pytest.approx([-1, -1, 0], abs=1e-5)
+    assert {trace.yaxis for trace in credits} == {"y", "y2", "y3"}
+    assert {trace.yaxis for trace in under_global} == {"y4", "y5", "y6"}, "the advantages do not stand below"
     lines = {(shape.line.dash, round(shape.x0, 9)) for shape in figure.layout.shapes}
     assert ("solid", round(1 / 3, 9)) in lines and ("dash", round(4 / 6, 9)) in lines
-    titles = [figure.layout.xaxis5.title.text, figure.layout.xaxis6.title.text, figure.layout.yaxis.title.text]
+    titles = [figure.layout.xaxis3.title.text, figure.layout.xaxis6.title.text, figure.layout.yaxis.title.text]
     assert all(titles) and "standard deviations" in titles[1]
 
 
