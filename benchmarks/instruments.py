@@ -1,24 +1,45 @@
-"""How fast the instruments open a long run, and how large their pages are.
+"""How fast the instruments open a long run and a class of twenty, what a click costs, and how large their pages are.
 
     .venv/bin/python benchmarks/instruments.py
 
-Ten real steps of `plan_path` are repeated to a run of 1,000 steps and about 200,000 turns; beside it, a run of the
-quickstart is trained. For each instrument: seconds until its page is written (wall, and of this process), megabytes of
-the page and, where playwright and chromium are installed, seconds until the browser has loaded it and milliseconds that
-one click takes there. Limits: 3 s to open the long run, 300 ms a click, 8 MB for a page of the quickstart. `--runs`
-keeps both runs in a folder and takes them from there the next time. Leaves out notebooks, which show the same pages.
+The long run: ten real steps of `plan_path`, recorded again and again up to 1,000 steps and about 200,000 turns. Beside
+it a run of the quickstart is trained; twenty copies of it under other seeds, as folders and as exported zips, are the
+class. Every measurement is a process of its own that has imported mas_lab; the middle one of `--rounds` is told.
+
+Opening is making an instrument and writing its page (wall seconds, and processor seconds of its own), and then, where
+playwright and chromium are installed, the browser's loading up to the second frame. A click lasts from the press of the
+mouse to the second frame after the last change that it made. Limits: 3 s to open, 300 ms a click, 8 MB for a page of
+the quickstart. `--runs` keeps the runs in a folder and takes them from there the next time. Leaves out notebooks, which
+show the same pages.
 """
 
 import argparse
+import json
+import multiprocessing
+import os
 import shutil
+import statistics
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import pandas as pd
-
-REAL = 10
-CLICKS = {"SpikeInspector": "[aria-label^=Spikes] button", "RolloutViewer": ".bar button"}
+REAL, CLASS = 10, 20
+CLICKS = {
+    "RewardInspector": ".legendtoggle",  # hides one agent's line
+    "RolloutViewer": ".bar button",  # another step or episode
+    "SpikeInspector": "[aria-label^=Spikes] button",  # opens a spike
+    "AblationBoard": "summary",  # unfolds the numbers
+}
+WATCH = """() => {
+    const seen = () => { window.answered = performance.now() };
+    const frames = () => requestAnimationFrame(() => requestAnimationFrame(seen));
+    window.answered = 0;
+    addEventListener("pointerdown", () => { window.pressed = performance.now() }, true);
+    const page = document.querySelector("main");  // plotly's fading hints are outside
+    new MutationObserver(frames).observe(page, {subtree: true, childList: true, attributes: true});
+}"""
+LOADED = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def real_run(folder: Path) -> Path:
@@ -34,33 +55,22 @@ def real_run(folder: Path) -> Path:
 
 
 def long_run(real: Path, folder: Path, steps: int) -> None:
-    """Repeat the tables of a run under other step numbers."""
+    """Record the steps of a run again under other numbers, as training records them."""
+    import mas_lab as lab
+    from mas_lab.disk import read_note
+    from mas_lab.run import Recorder
+    from mas_lab.scores import KEPT
+
     shutil.copytree(real, folder)
-    for name in ("turns", "stats"):
-        tables = [pd.read_parquet(path) for path in sorted((real / name).glob("*.parquet"))]
-        for step in range(steps):
-            table = tables[step % REAL]
-            if step >= REAL:
-                table.assign(step=step).to_parquet(folder / name / f"{step:06d}.parquet", index=False)
+    run, recorder = lab.load_run(real), Recorder(folder)
+    turns, stats = ([table for _, table in whole.groupby("step")] for whole in (run.turns, run.stats))
+    notes = [{KEPT: read_note(part, KEPT)} for part in run.parts("turns")]
+    for step in range(REAL, steps):
+        one = step % REAL
+        recorder.tables(step, turns[one].assign(step=step), stats[one].assign(step=step), notes[one])
 
 
-def clicked(page_file: Path, selector: str) -> tuple[float, float]:
-    """Seconds to load a page, and milliseconds of a click on the last of `selector` with the layout that follows."""
-    from playwright.sync_api import sync_playwright
-
-    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
-    with sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=found[0], args=["--no-sandbox", "--disable-gpu"])
-        page, start = browser.new_page(), time.perf_counter()
-        page.goto(page_file.as_uri())
-        loaded = time.perf_counter() - start
-        act = "const b = [...document.querySelectorAll(s)].pop(); b.click(); document.body.offsetHeight;"
-        took = page.evaluate(f"s => {{ const t = performance.now(); {act} return performance.now() - t }}", selector)
-        browser.close()
-    return loaded, took
-
-
-def quickstart_run(folder: Path) -> Path:
+def quickstart_run(folder: Path) -> None:
     """One run of the quickstart, with a watch."""
     import mas_lab as lab
     from mas_lab import demo
@@ -69,42 +79,106 @@ def quickstart_run(folder: Path) -> Path:
     watch = lab.SpikeWatch()
     for _ in lab.train(env, demo.make_team(env), demo.METHOD, demo.STEPS, run=folder, watch=watch, **demo.SETTINGS):
         pass
-    return folder
 
 
-def measure(make, run: Path, page: Path) -> str:
-    """What it takes one instrument to write its page of a run, and a browser to open it."""
-    wall, own = time.perf_counter(), time.process_time()
-    make(run).to_html(page)
-    line = f"{make.__name__}: {time.perf_counter() - wall:.2f} s ({time.process_time() - own:.2f} s of its own), "
-    line += f"{page.stat().st_size / 1e6:.2f} MB"
+def a_class(run: Path, folders: Path, zips: Path) -> None:
+    """Copies of a run under other seeds, and what each would hand in."""
+    import mas_lab as lab
+
+    zips.mkdir()
+    for seed in range(CLASS):
+        copy = Path(shutil.copytree(run, folders / f"student-{seed:02d}"))
+        config = json.loads((copy / "run.json").read_text(encoding="utf-8"))
+        (copy / "run.json").write_text(json.dumps(config | {"seed": seed}), encoding="utf-8")
+        lab.export(copy, zips / f"student-{seed:02d}.zip")
+
+
+def written(instrument: str, runs: Path, page: Path) -> dict[str, float]:
+    """What it takes one instrument to write its page, in a process of its own."""
+    import mas_lab as lab
+
+    make, wall, own = getattr(lab, instrument), time.perf_counter(), time.process_time()
+    make(runs).to_html(page)
+    wall, own = time.perf_counter() - wall, time.process_time() - own
+    return {"wall": wall, "own": own, "MB": page.stat().st_size / 1e6}
+
+
+def browsed(page_file: Path, selector: str) -> dict[str, float]:
+    """Seconds to load a page, and milliseconds until a click on the last of `selector` is answered; empty without a
+    browser."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     try:
-        if make.__name__ in CLICKS:
-            line += ", loaded in {:.2f} s, a click {:.0f} ms".format(*clicked(page, CLICKS[make.__name__]))
-    except (ImportError, IndexError):
-        line += " (no playwright or no chromium: not clicked)"
-    return line
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return {}
+    if chromium is None:
+        return {}
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page, start = browser.new_page(), time.perf_counter()
+        page.goto(page_file.as_uri())
+        page.evaluate(LOADED)
+        loaded = time.perf_counter() - start
+        page.evaluate(WATCH)
+        page.locator(selector).last.click()
+        page.wait_for_function("window.answered > window.pressed")
+        page.wait_for_timeout(1000)  # for changes still to come
+        took = page.evaluate("window.answered - window.pressed")
+        browser.close()
+    return {"loaded": loaded, "click": took}
+
+
+def measured(instrument: str, runs: Path, page: Path, rounds: int) -> dict[str, float]:
+    """Medians over rounds."""
+    found = []
+    for _ in range(rounds):
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            pool.submit(_imported).result()
+            found.append(pool.submit(written, instrument, runs, page).result() | browsed(page, CLICKS[instrument]))
+    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+
+
+def _imported() -> None:
+    import mas_lab as lab
+
+    return [getattr(lab, name) for name in CLICKS] and None
+
+
+def line(instrument: str, runs: str, found: dict[str, float]) -> str:
+    """A row of the table."""
+    browser = "{loaded:.1f} | {click:.0f}".format(**found) if "click" in found else "– | –"
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    return "| `{}` of {} | {wall:.1f} ({own:.1f}) | {} | {MB:.1f} | {:.1f} |".format(
+        instrument, runs, browser, load, **found
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--runs", type=Path, default=None, help="folder that keeps the runs between measurements")
     asked = parser.parse_args()
     import mas_lab as lab
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = asked.runs or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "long").is_dir():
-            long_run(real_run(folder / "real"), folder / "long", asked.steps)
-        if not (folder / "quickstart").is_dir():
-            quickstart_run(folder / "quickstart")
+        kept = asked.runs or Path(scratch)
+        kept.mkdir(parents=True, exist_ok=True)
+        if not (kept / "long").is_dir():
+            long_run(real_run(kept / "real"), kept / "long", asked.steps)
+        if not (kept / "quickstart").is_dir():
+            quickstart_run(kept / "quickstart")
+        if not (kept / "zips").is_dir():
+            a_class(kept / "quickstart", kept / "folders", kept / "zips")
         for name in ("long", "quickstart"):
-            run = lab.load_run(folder / name)
+            run = lab.load_run(kept / name)
             print(f"{name}: {run.steps} steps, {len(run.read('turns', ['step']))} turns")
-            for make in (lab.RewardInspector, lab.RolloutViewer, lab.SpikeInspector, lab.AblationBoard):
-                print("   ", measure(make, folder / name, Path(scratch) / f"{make.__name__}.html"))
+        print("| instrument | written, s (of its own) | loaded, s | a click, ms | page, MB | load average |")
+        print("|---|---|---|---|---|---|")
+        todo = [(one, name) for name in ("long", "quickstart") for one in CLICKS]
+        for instrument, name in [*todo, ("AblationBoard", "folders"), ("AblationBoard", "zips")]:
+            found = measured(instrument, kept / name, Path(scratch) / f"{instrument}.html", asked.rounds)
+            print(line(instrument, name, found), flush=True)
 
 
 if __name__ == "__main__":

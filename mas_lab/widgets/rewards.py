@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 GREY = "#555555"
 HOLLOW = {"color": "rgba(0,0,0,0)", "line": {"color": GREY, "width": 1.5}}
-READ = ["step", "task", "episode", "node", "agent", "turn", "candidate", "credit", "group", "valid", "probe"]
 CURVE_STEPS = 100
 """Steps that the curves of a long run show, evenly spread."""
 
@@ -149,8 +148,8 @@ class RewardInspector:
 
     def curve(self) -> pd.DataFrame:
         """Mean and quartiles of each agent's credits at up to `CURVE_STEPS` steps."""
-        parts = [self.source.turns(step, READ).assign(step=step) for step in self.source.some_steps(CURVE_STEPS)]
-        by = pd.concat(parts).groupby(["step", "agent"], sort=False)["credit"]
+        turns = self.source.some_turns(self.source.some_steps(CURVE_STEPS), ["step", "agent", "credit", "probe"])
+        by = turns[trained(turns)].groupby(["step", "agent"], sort=False)["credit"]
         quartiles = by.quantile([0.25, 0.75]).unstack().set_axis(["25 %", "75 %"], axis=1)
         return quartiles.join(by.mean().rename("mean")).reset_index()
 

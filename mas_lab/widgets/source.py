@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.disk import read_tables
 from mas_lab.run import Run, load_run
 from mas_lab.table import TableError
 from mas_lab.train import Report
@@ -47,6 +48,13 @@ class Source:
         turns = self._require_turns()
         own = turns[turns["step"] == step] if "step" in turns.columns else turns
         return (own if columns is None else own[[name for name in columns if name in own]]).reset_index(drop=True)
+
+    def some_turns(self, steps: Sequence[int], columns: list[str]) -> pd.DataFrame:
+        """Those `columns`, "step" among them, of the turns of several steps; quicker than a step at a time."""
+        if self.run:
+            parts = self.run.parts("turns")
+            return read_tables([parts[step] for step in steps], columns)
+        return pd.concat([self.turns(step, columns).assign(step=step) for step in steps])
 
     def stats(self, columns: list[str]) -> pd.DataFrame:
         """Those `columns` of the statistics; of a table, as far as it has them."""

@@ -75,6 +75,12 @@ def test_the_curve_holds_every_steps_mean(spiky):
     assert [trace.name for trace in figure.data if trace.showlegend is None] == ["asker", "doer"]
 
 
+def test_the_curve_leaves_out_what_was_played_only_to_value_a_candidate(turns):
+    probed = turns.assign(probe=[*[False] * 8, True])  # the fixer's only reward
+    curve = lab.RewardInspector(pd.concat([turns.assign(step=0, probe=False), probed.assign(step=1)])).curve()
+    assert curve.set_index(["step", "agent"])["mean"][:, "fixer"].tolist() == pytest.approx([1 / 3, 0])
+
+
 def test_the_page_works_offline(spiky, tmp_path):
     page = lab.RewardInspector(spiky).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
     elements = Elements()
