@@ -20,8 +20,9 @@ from mas_lab.run import runs_dir
 from mas_lab.tasks import make_env
 from mas_lab.team import Team
 from mas_lab.train import Report, train
-from mas_lab.widgets.figures import agent_statistics, dialogue, learning_curves, mazes, reward_statistics
-from mas_lab.widgets.page import write_page
+from mas_lab.widgets.document import document, escape, figure_html, table_html, write
+from mas_lab.widgets.figures import dialogue, learning_curves, mazes
+from mas_lab.widgets.rewards import NOTE, reward_table, two_baselines
 
 ENV = "plan_path"
 METHOD, BASELINES = "at_grpo", ("grpo", "grpo_mixed")
@@ -129,28 +130,31 @@ def before_and_after(env: Env, trained: Team) -> tuple[Task, pd.DataFrame, pd.Da
 def _report(path: Path, runs: list[Trained], scores: pd.DataFrame) -> None:
     env, best = make_env(ENV), runs[0]
     task, before, after = before_and_after(env, best.team)
-    curves = pd.concat([one.curve for one in runs])
-    parts = [
-        "# A planner and an executor learn to walk through mazes",
-        headline(scores),
-        f"Every run starts from the same pocket model and samples the same number of tokens. The numbers are sampled "
-        f"success on {HELD_OUT} mazes that training never shows, {REPEATS} episodes each; seconds are training alone.",
-        scores.round(3),
-        "## How each recipe learned",
-        "at_grpo compares the candidates of one agent at one turn, and rewards each for its own moves; grpo compares "
-        "whole episodes by their return; grpo_mixed gives grpo at_grpo's reward and keeps its comparison.",
-        (learning_curves(curves), "Success on held-out mazes over sampled tokens, a line per run"),
-        "## What each agent earned in the last step",
-        agent_statistics(best.last.turns),
-        (reward_statistics(best.last.turns, env.agents), "Histograms of the credits of planner and executor"),
-        "## One maze, before and after",
-        (mazes(env, task, {"before": before, "after": after}), "The paths of the untrained and the trained team"),
-        "Before:",
-        dialogue(before, before["episode"].iloc[0]),
-        "After:",
-        dialogue(after, after["episode"].iloc[0]),
-        "## The optimizer's view of the last step",
-        "A row per agent and optimizer step. What the columns mean: help(mas_lab.update).",
-        best.last.stats.drop(columns=["step", "culprits"]),
+    curves, turns = pd.concat([one.curve for one in runs]), best.last.turns
+    played = [dialogue(turns, turns["episode"].iloc[0]) for turns in (before, after)]
+    figures = {
+        "curves": figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves, first=True),
+        "rewards": figure_html(two_baselines(turns, env.agents), "Credits and advantages of planner and executor"),
+        "maze": figure_html(mazes(env, task, {"before": before, "after": after}), "The way through one maze"),
+    }
+    body = [
+        f"<p>{escape(headline(scores))}</p><p>Every run starts from the same pocket model and samples the same number "
+        f"of tokens. The numbers are sampled success on {HELD_OUT} mazes that training never shows, {REPEATS} episodes "
+        f"each; seconds are training alone.</p>",
+        table_html(scores, "Every run"),
+        "<h2>How each recipe learned</h2><p>at_grpo compares the candidates of one agent at one turn, and rewards each "
+        "for its own moves; grpo compares whole episodes by their return; grpo_mixed gives grpo at_grpo's reward and "
+        "keeps its comparison.</p>",
+        figures["curves"],
+        f"<h2>What each agent earned in the last step of {escape(best.recipe)}</h2>",
+        table_html(reward_table(turns), NOTE),
+        figures["rewards"],
+        "<h2>One maze, before and after</h2>",
+        figures["maze"],
+        table_html(played[0], "Before"),
+        table_html(played[1], "After"),
+        "<h2>The optimizer's view of the last step</h2>",
+        table_html(best.last.stats.drop(columns=["step", "culprits"]), "What the columns mean: help(mas_lab.update)"),
     ]
-    write_page(path, "mas_lab: quickstart", parts)
+    title = "A planner and an executor learn to walk through mazes"
+    write(path, document(title, "".join(body)))

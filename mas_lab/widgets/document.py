@@ -53,13 +53,18 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def figure_html(figure: Any, described: str, data: pd.DataFrame, first: bool) -> str:
-    """A plotly figure with its alternative text and, folded, the numbers behind it. plotly.js comes with the first."""
+def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, first: bool = False) -> str:
+    """A plotly figure with its alternative text and, folded, the numbers behind it, unless the page shows them anyway.
+
+    plotly.js comes with the `first` figure of a page.
+    """
     drawn = figure.to_html(full_html=False, include_plotlyjs=first, default_width="100%", config=OFFLINE)
+    held = ""
+    if data is not None:
+        held = f"<details><summary>The numbers behind this figure</summary>{table_html(data, described)}</details>"
     return (
         f'<figure role="img" aria-label="{escape(described)}">{drawn}</figure>'
-        f'<p class="described">{escape(described)}</p>'
-        f"<details><summary>The numbers behind this figure</summary>{table_html(data, described)}</details>"
+        f'<p class="described">{escape(described)}</p>{held}'
     )
 
 

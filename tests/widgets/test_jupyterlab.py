@@ -176,13 +176,36 @@ def test_an_interrupt_while_a_cell_waits_is_a_stop(run_all, models, tmp_path):
     page.close()
 
 
-def test_notebook_05_is_read_with_its_slider_and_its_spike(run_all):
-    notebook = nbformat.read(notebooks_dir() / "05_gradient_spikes.ipynb", as_version=4)
+def short(name):
+    """A notebook of the project, told to take a few steps only."""
+    notebook = nbformat.read(notebooks_dir() / f"{name}.ipynb", as_version=4)
     [parameters] = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     parameters.source = parameters.source.replace("SMOKE = False", "SMOKE = True")
-    page = run_all(notebook, "gradient_spikes.ipynb")
-    page.locator(".jp-OutputArea-output", has_text="not yet").wait_for()  # its last cell's answer to the exercise
+    return notebook
+
+
+def answered(page, text):
+    """Wait for the last cell's answer to the exercise; no cell before it has failed."""
+    page.locator(".jp-OutputArea-output", has_text=text).last.wait_for()
     assert page.locator(".jp-OutputArea-output[data-mime-type*=error]").count() == 0
+
+
+def test_the_quickstart_is_read_to_its_end(run_all):
+    page = run_all(short("00_quickstart"), "quickstart.ipynb")
+    answered(page, "not yet")
+    assert page.get_by_role("cell", name="executor", exact=True).count() > 0  # the inspector's table
+    walked = page.frame_locator("iframe[title^=RolloutViewer]")
+    episode = walked.locator("h2")
+    before = episode.inner_text()
+    click_until(walked.locator("h2", has_not_text=before), walked.get_by_role("button", name="next"))
+    for figures in (".barlayer path", ".scatterlayer path", ".heatmaplayer image"):
+        assert page.locator(f".js-plotly-plot {figures}").count() > 0, figures
+    page.close()
+
+
+def test_notebook_05_is_read_with_its_slider_and_its_spike(run_all):
+    page = run_all(short("05_gradient_spikes"), "gradient_spikes.ipynb")
+    answered(page, "not yet")
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
     looked = page.locator(".widget-interact pre", has_text="predicted F")
     before = looked.inner_text()
