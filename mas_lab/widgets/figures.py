@@ -62,43 +62,6 @@ def _line(figure: "Figure", x, y, color: str, width: int, name: str, shown: bool
     )  # fmt: skip
 
 
-def reward_statistics(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """The credits of each agent, their mean, and the mean over all rows that a global baseline would judge them by."""
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
-    require(turns, ["agent", "credit"], "reward_statistics")
-    figure = make_subplots(rows=len(agents), cols=1, shared_xaxes=True, subplot_titles=list(agents))
-    everyone, shades = turns["credit"].mean(), colors(agents)
-    low, high = turns["credit"].min(), turns["credit"].max()
-    bins = {"start": low, "end": high + 1e-9, "size": max((high - low) / 40, 1e-6)}
-    for row, agent in enumerate(agents, start=1):
-        own = turns.loc[turns["agent"] == agent, "credit"]
-        figure.add_trace(go.Histogram(x=own, xbins=bins, marker_color=shades[agent], name=agent), row=row, col=1)
-        figure.add_vline(x=own.mean(), line={"color": shades[agent], "width": 3}, row=row, col=1)
-        figure.add_vline(x=everyone, line={"color": "#555", "width": 2, "dash": "dash"}, row=row, col=1)
-        figure.update_yaxes(title_text="rows", row=row, col=1)
-    figure.update_xaxes(
-        title_text="credit (solid: the agent's own mean; dashed: the mean of all)", row=len(agents), col=1
-    )
-    figure.update_layout(**{**LAYOUT, "showlegend": False}, height=190 * len(agents) + 90)
-    return figure
-
-
-def agent_statistics(turns: pd.DataFrame) -> pd.DataFrame:
-    """A row per agent: how often it spoke, its credits' mean, std and quartiles, how often it was understood, and the
-    share of its rows in a comparison without a verdict (advantage 0: the group is lone or flat)."""
-    require(turns, ["agent", "credit", "advantage", "valid"], "agent_statistics")
-    rows = turns.assign(silent=turns["advantage"] == 0, valid=turns["valid"].astype(float))
-    by_agent = rows.groupby("agent", sort=False)
-    quartiles = by_agent["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
-    described = by_agent.agg(
-        turns=("credit", "size"), mean=("credit", "mean"), std=("credit", lambda credit: credit.std(ddof=0)),
-        valid=("valid", "mean"), no_verdict=("silent", "mean"),
-    )  # fmt: skip
-    return described.join(quartiles).reset_index()
-
-
 def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:
     """One episode as it was played: the kept rows in order, with what each agent heard, said and earned."""
     require(turns, ["episode", "depth", "agent", "prompt", "completion", "team_reward", "local_reward"], "dialogue")
