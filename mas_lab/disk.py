@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_object_dtype
 
 Files = Path | zipfile.Path
 """A run's folder, or an exported run's zip."""
@@ -28,7 +30,7 @@ class RunError(RuntimeError):
 
 def read_table(path: Files, columns: list[str] | None = None) -> pd.DataFrame:
     try:
-        return pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns)
+        return _lists(pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns))
     except DAMAGED as error:
         raise _torn(path, error) from None
 
@@ -49,7 +51,14 @@ def read_tables(paths: Sequence[Files], columns: list[str] | None = None) -> pd.
             raise _torn(path, error) from None
     parquet.write_table(pyarrow.concat_tables(parts, promote_options="permissive"), whole, compression="none")
     whole.seek(0)
-    return pd.read_parquet(whole)
+    return _lists(pd.read_parquet(whole))
+
+
+def _lists(table: pd.DataFrame) -> pd.DataFrame:
+    """Parquet gives arrays where the table held lists."""
+    for name in filter(lambda name: is_object_dtype(table[name]), table.columns):
+        table[name] = [value.tolist() if isinstance(value, np.ndarray) else value for value in table[name]]
+    return table
 
 
 def _torn(path: Files, error: Exception) -> RunError:

@@ -88,10 +88,14 @@ class Run:
 
     def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
         """The turns of one training step (from 0), or some `columns` of them, without reading the others."""
+        return read_table(self.part(step), columns)
+
+    def part(self, step: int) -> Files:
+        """The file of one step's turns."""
         path = self.folder / "turns" / f"{step:06d}.parquet"
         if not path.is_file():
             raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
-        return _lists(read_table(path, columns))
+        return path
 
     def parts(self, name: str) -> list[Files]:
         """The files of one table, a step each, in order."""
@@ -108,7 +112,7 @@ class Run:
         missing = [column for column in columns or () if column not in table.columns]
         if missing:
             raise RunError(f"{self.folder}: its {name} have no column {missing[0]!r}; they were not written by train()")
-        return _lists(table)
+        return table
 
     def watched(self) -> dict[str, Any] | None:
         """What the run's watch remembered, if that had a `state()`: in the newest checkpoint, or in an exported zip."""
@@ -304,14 +308,6 @@ def export(run: Run | str | Path, path: str | Path) -> Path:
                 archive.writestr(f"{name}/{part.name}", part.read_bytes())
     staged.replace(target)
     return target
-
-
-def _lists(table: pd.DataFrame) -> pd.DataFrame:
-    """Parquet gives arrays where the table holds lists."""
-    for column in ("prompt_ids", "completion_ids", "logprobs"):
-        if column in table.columns:
-            table[column] = [values.tolist() for values in table[column]]
-    return table
 
 
 def _is_part(name: str) -> bool:

@@ -46,11 +46,10 @@ def step_scores(turns: pd.DataFrame) -> dict[str, float]:
 def run_curve(run: Run) -> pd.DataFrame:
     """`training_curve` of a whole run: as training kept it with the turns of each step, or, where the turns of a step
     come without (an earlier version wrote them, or somebody else did), worked out from all of them."""
-    parts = run.parts("turns")
-    kept = [read_note(part, KEPT) for part in parts]
-    if not parts or None in kept:
+    kept = [read_note(run.part(step), KEPT) for step in range(run.steps)]
+    if not kept or None in kept:
         return training_curve(run.read("turns", READ))
-    curve = pd.DataFrame(kept).assign(step=[int(part.name.partition(".")[0]) for part in parts])
+    curve = pd.DataFrame(kept).assign(step=range(run.steps))
     return curve.assign(tokens=curve["tokens"].cumsum())[CURVE]
 
 

@@ -52,8 +52,7 @@ class Source:
     def some_turns(self, steps: Sequence[int], columns: list[str]) -> pd.DataFrame:
         """Those `columns`, "step" among them, of the turns of several steps; quicker than a step at a time."""
         if self.run:
-            parts = self.run.parts("turns")
-            return read_tables([parts[step] for step in steps], columns)
+            return read_tables([self.run.part(step) for step in steps], columns)
         return pd.concat([self.turns(step, columns).assign(step=step) for step in steps])
 
     def stats(self, columns: list[str]) -> pd.DataFrame:
