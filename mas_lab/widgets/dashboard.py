@@ -56,14 +56,21 @@ def training_figure(curve: pd.DataFrame, scored: pd.DataFrame | None, agents: Se
         )  # fmt: skip
     for trace in norm_curves(scored, agents).data if scored is not None else ():
         figure.add_trace(trace, row=2, col=1)
-    figure.update_xaxes(title_text="training step", row=1)
-    figure.update_xaxes(title_text="optimizer step", row=2, col=1)
+    longest = max((len(trace.x) for trace in figure.data), default=0)
+    figure.update_xaxes(title_text="training step", nticks=_ticks(len(curve)), row=1)
+    figure.update_xaxes(title_text="optimizer step", nticks=_ticks(longest), row=2, col=1)
     figure.update_yaxes(title_text="success (share of episodes)", range=[-0.03, 1.03], row=1, col=1)
     figure.update_yaxes(title_text="return (reward per episode)", row=1, col=2)
     figure.update_yaxes(title_text="gradient norm (log scale)", type="log", row=2, col=1)
+    figure.update_yaxes(title_font_size=13)
     legend = {"orientation": "h", "y": 0.42, "yanchor": "bottom", "x": 0}
     figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 20, "b": 50}, "legend": legend}, height=520)
     return figure
+
+
+def _ticks(steps: int) -> int:
+    """So many ticks that none stands between two steps."""
+    return min(10, max(1, steps - 1))
 
 
 class LiveDashboard:

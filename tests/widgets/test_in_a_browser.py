@@ -58,6 +58,7 @@ def test_walking_episodes_by_keyboard(open_page, spiky, tmp_path):
     page = open_page(viewer.to_html(tmp_path / "page.html"))
     names = [viewer.episodes[0], viewer.episodes[1]]
     assert names[0] in page.locator("h2").inner_text()
+    assert page.evaluate("document.activeElement === document.body"), "a page in a notebook takes the focus"
     press_until(page, "Tab", "next")
     page.keyboard.press("Enter")
     page.wait_for_function(f"document.querySelector('h2').innerText.includes({names[1]!r})")
@@ -172,3 +173,34 @@ def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path
     norms = [float(row.split("\t")[3]) for row in shown if row.startswith("shared: doer")]
     assert norms == pytest.approx(stats.loc[stats["agent"] == "doer", "grad_norm"].tolist(), rel=1e-3)
     assert len(shown) == len(stats) + len(stats) / 2 and page.locator("svg.chart line").count() > 2
+
+
+CONTRAST = """() => {
+  const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+  const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const behind = (element) => {
+    const color = element ? parse(getComputedStyle(element).backgroundColor) : [255, 255, 255];
+    return color[3] === 0 ? behind(element.parentElement) : color;
+  };
+  const own = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
+  const told = (element) => [...element.childNodes].some(own) && element.getClientRects().length;
+  return [...document.querySelectorAll("main *")].filter(told).map((element) => {
+    const style = getComputedStyle(element), ink = element instanceof SVGElement ? style.fill : style.color;
+    const [low, high] = [light(parse(ink)), light(behind(element))].sort((one, other) => one - other);
+    return [(high + 0.05) / (low + 0.05), element.textContent.slice(0, 40)];
+  });
+}"""
+"""The contrast of every text on the page with what is behind it, as WCAG 2 defines it."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out(open_page, spiky, tmp_path, scheme):
+    for make in (lab.RewardInspector, lab.SpikeInspector, lab.RolloutViewer, lambda x: lab.AblationBoard([x, x])):
+        page = open_page(make(spiky).to_html(tmp_path / "page.html"))
+        page.emulate_media(color_scheme=scheme)
+        page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
+        page.wait_for_timeout(300)
+        found = page.evaluate(CONTRAST)
+        assert len(found) > 20 and [text for contrast, text in found if contrast < 4.5] == []
+        page.close()

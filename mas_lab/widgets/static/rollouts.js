@@ -98,7 +98,7 @@
     root.replaceChildren(bar(episode),
       element("h2", { "aria-live": "polite" }, `Step ${episode.step}, ${episode.name}${outcome(episode)}`), ...nodes);
     const focus = [...root.querySelectorAll(".bar button, .bar select")].find((one) =>
-      one.getAttribute("aria-label") === asked || (asked && one.textContent.includes(asked)));
+      asked && (one.getAttribute("aria-label") === asked || one.textContent.includes(asked)));
     if (focus) focus.focus();
   }
 
