@@ -135,8 +135,8 @@ class RolloutViewer:
     def page(self) -> str:
         title = "Who said what"
         body = (
-            f'<p class="quiet">{escape(self.source.title)}. {escape(NOTE)}</p><div id="rollouts"></div>'
-            f"<noscript>{self.static()}</noscript>"
+            f'<p class="quiet">{escape(self.source.title)}. {escape(NOTE)}</p>'
+            f'<div id="rollouts">{self.static()}</div>'  # where no script replaces it
         )
         return document(title, body, self.data(), scripts=("rollouts.js",))
 

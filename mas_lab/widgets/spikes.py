@@ -202,9 +202,9 @@ class SpikeInspector:
         found = self.scores[self.scores["spike"]]
         body = (
             f'<p class="quiet">{escape(self.source.title)}. {escape(told)}</p>'
-            '<div id="spikes"></div><details><summary>The numbers of the spikes</summary>'
+            f'<div id="spikes">{table_html(found, "Norms above the rule")}</div>'  # where no script replaces it
+            "<details><summary>The numbers of the spikes</summary>"
             f"{table_html(found, 'Norms above the rule')}</details>"
-            f"<noscript>{table_html(found, 'Norms above the rule')}</noscript>"
         )
         return document("Gradient spikes", body, self.data(), scripts=("spikes.js",))
 

@@ -175,6 +175,19 @@ def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path
     assert len(shown) == len(stats) + len(stats) / 2 and page.locator("svg.chart line").count() > 2
 
 
+def test_without_scripts_the_numbers_and_the_dialogue_stand_there(browser, spiky, tmp_path):
+    page = browser.new_context(java_script_enabled=False).new_page()
+    inspector, viewer = lab.SpikeInspector(spiky), lab.RolloutViewer(spiky)
+    page.goto(inspector.to_html(tmp_path / "spikes.html").as_uri())
+    assert page.locator("#spikes tbody tr:visible").count() == inspector.scores["spike"].sum() > 0
+    page.goto(viewer.to_html(tmp_path / "rollouts.html").as_uri())
+    turns = lab.load_run(spiky).turns
+    said = turns.loc[(turns["episode"] == viewer.episodes[0]) & turns["kept"], "completion"]
+    assert page.locator("#rollouts tbody tr:visible").count() == len(said)
+    assert all(text in page.locator("#rollouts").inner_text() for text in said)
+    page.context.close()
+
+
 CONTRAST = """() => {
   const parse = (color) => color.match(/[\\d.]+/g).map(Number);
   const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);

@@ -240,7 +240,7 @@
     if (asked) panel.focus({ preventScroll: true });
   }
 
-  root.append(legend(), chart(), numbers(),
+  root.replaceChildren(legend(), chart(), numbers(),
     element("div", { class: "bar", role: "group", "aria-label": "Spikes, highest first" }, ...buttons), panel);
   if (data.spikes.length) show(0, false);
   else panel.append(element("p", {}, "No spike was opened: train with watch=SpikeWatch() to record what spikes are made of."));
