@@ -7,10 +7,10 @@ it a run of the quickstart is trained; twenty copies of it under other seeds, as
 class. Every measurement is a process of its own that has imported mas_lab; the middle one of `--rounds` is told.
 
 Opening is making an instrument and writing its page (wall seconds, and processor seconds of its own), and then, where
-playwright and chromium are installed, the browser's loading up to the second frame. A click lasts from the press of the
-mouse to the second frame after the last change that it made. Limits: 3 s to open, 300 ms a click, 8 MB for a page of
-the quickstart. `--runs` keeps the runs in a folder and takes them from there the next time. Leaves out notebooks, which
-show the same pages.
+playwright and chromium are installed, the browser's loading: up to its first text, and up to the second frame with
+everything drawn. A click lasts from the press of the mouse to the second frame after the last change that it made.
+Limits: 3 s to open, 300 ms a click, 8 MB for a page of the quickstart. `--runs` keeps the runs in a folder and takes
+them from there the next time. Leaves out notebooks, which show the same figures.
 """
 
 import argparse
@@ -104,8 +104,8 @@ def written(instrument: str, runs: Path, page: Path) -> dict[str, float]:
 
 
 def browsed(page_file: Path, selector: str) -> dict[str, float]:
-    """Seconds to load a page, and milliseconds until a click on the last of `selector` is answered; empty without a
-    browser."""
+    """Seconds until a page shows its first text, and until it is drawn; milliseconds until a click on the last of
+    `selector` is answered. Empty without a browser."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     try:
         from playwright.sync_api import sync_playwright
@@ -124,8 +124,9 @@ def browsed(page_file: Path, selector: str) -> dict[str, float]:
         page.wait_for_function("window.answered > window.pressed")
         page.wait_for_timeout(1000)  # for changes still to come
         took = page.evaluate("window.answered - window.pressed")
+        first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
         browser.close()
-    return {"loaded": loaded, "click": took}
+    return {"first": first, "loaded": loaded, "click": took}
 
 
 def measured(instrument: str, runs: Path, page: Path, rounds: int) -> dict[str, float]:
@@ -146,7 +147,7 @@ def _imported() -> None:
 
 def line(instrument: str, runs: str, found: dict[str, float]) -> str:
     """A row of the table."""
-    browser = "{loaded:.1f} | {click:.0f}".format(**found) if "click" in found else "– | –"
+    browser = "{first:.1f} | {loaded:.1f} | {click:.0f}".format(**found) if "click" in found else "– | – | –"
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     return "| `{}` of {} | {wall:.1f} ({own:.1f}) | {} | {MB:.1f} | {:.1f} |".format(
         instrument, runs, browser, load, **found
@@ -173,8 +174,8 @@ def main() -> None:
         for name in ("long", "quickstart"):
             run = lab.load_run(kept / name)
             print(f"{name}: {run.steps} steps, {len(run.read('turns', ['step']))} turns")
-        print("| instrument | written, s (of its own) | loaded, s | a click, ms | page, MB | load average |")
-        print("|---|---|---|---|---|---|")
+        print("| instrument | written, s (own) | first text, s | drawn, s | a click, ms | page, MB | load average |")
+        print("|---|---|---|---|---|---|---|")
         todo = [(one, name) for name in ("long", "quickstart") for one in CLICKS]
         for instrument, name in [*todo, ("AblationBoard", "folders"), ("AblationBoard", "zips")]:
             found = measured(instrument, kept / name, Path(scratch) / f"{instrument}.html", asked.rounds)
