@@ -141,7 +141,7 @@ def maze() -> None:
         drawn = Path(scratch) / "maze.png"
         figure.write_image(drawn, width=700, height=360, scale=2)
         talks = "".join(
-            f'<td style="width:290px;padding-left:44px">{talk(env, turns)}</td>' for turns in (before, after)
+            f'<td style="width:290px;padding-left:44px;border:0">{talk(env, turns)}</td>' for turns in (before, after)
         )
         image = f'<img src="{drawn.as_uri()}" width="700">'
         photograph(f"{image}<table style='table-layout:fixed'><tr>{talks}</tr></table>", "quickstart_maze.png", 900)

@@ -117,5 +117,5 @@ def _maze(figure: "Figure", env, task, turns: pd.DataFrame, column: int) -> None
     ticks = list(range(maze.size))
     letters, numbers = list("abcdefghijklmnopqrstuvwxyz"[: maze.size]), [str(row + 1) for row in ticks]
     square = {"scaleanchor": "x" if column == 1 else f"x{column}", "autorange": "reversed"}
-    figure.update_xaxes(tickvals=ticks, ticktext=letters, showgrid=False, row=1, col=column)
-    figure.update_yaxes(tickvals=ticks, ticktext=numbers, showgrid=False, **square, row=1, col=column)
+    figure.update_xaxes(tickvals=ticks, ticktext=letters, showgrid=False, zeroline=False, row=1, col=column)
+    figure.update_yaxes(tickvals=ticks, ticktext=numbers, showgrid=False, zeroline=False, **square, row=1, col=column)
