@@ -40,6 +40,8 @@ TABLES = ("turns", "stats")
 KEPT_CHECKPOINTS = 2
 SCORES = "scores"
 """The folder of held-out scores beside those of `TABLES`, see `scores.keep_scores`."""
+LOCK = "training.lock"
+"""Held by the process that trains in the folder; the file stays when it has ended."""
 WATCH, TOKENS = "watch.json", "tokens.json"
 """What an exported zip holds in the place of checkpoints, for those who read it."""
 
@@ -163,24 +165,49 @@ class Recorder(Run):
     """The run folder of a training in progress."""
 
     _writers: ClassVar[dict[Path, "Recorder"]] = {}
+    _lock = None
+    _remembered: Any = None
 
     def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None) -> int:
         """Create the folder, or go on in it: returns the number of steps done, with the team as it was after them.
 
-        Raises `RunError` naming what differs if the folder belongs to another run, or what cannot be written.
+        Raises `RunError` naming what differs if the folder belongs to another run, or what cannot be written. Until
+        `end()`, no other process may train here; a later training in this one takes the folder over.
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with _naming(self.folder):
             if self._was_started():
                 self._refuse_another(config)
-            done = self._resume(team, watch) if self._was_kept() else self._create(config, team, watch)
-        self._writers[self.folder.resolve()] = self
-        return done
+            try:
+                return self._resume(team, watch) if self._was_kept() else self._create(config, team, watch)
+            except BaseException:
+                self.end()
+                raise
+
+    def _claim(self) -> None:
+        from filelock import FileLock, Timeout
+
+        place = self.folder.resolve()
+        former = self._writers.get(place)
+        lock = former._lock if former else FileLock(place / LOCK, timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise RunError(
+                f"{self.folder}: another process is training in this folder; end it first, or choose another folder"
+            ) from None
+        self._lock, self._writers[place] = lock, self
+
+    def end(self) -> None:
+        """Write no more: others may train here now."""
+        if not self.is_superseded():
+            self._lock.release(force=True)
+            del self._writers[self.folder.resolve()]
 
     def _was_started(self) -> bool:
         if (self.folder / "run.json").exists():
             return True
-        if self.folder.exists() and any(entry.name != "run.json.tmp" for entry in self.folder.iterdir()):
+        if self.folder.exists() and any(entry.name not in ("run.json.tmp", LOCK) for entry in self.folder.iterdir()):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 
@@ -191,6 +218,7 @@ class Recorder(Run):
     def _create(self, config: Mapping[str, Any], team: Team, watch: Any) -> int:
         existed = self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._claim()
         try:
             write_json(self.folder / "run.json", config)
             for name in (*TABLES, "checkpoints"):
@@ -199,7 +227,8 @@ class Recorder(Run):
         except BaseException:
             for name in (*TABLES, "checkpoints"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
-            for name in ("run.json", "run.json.tmp"):
+            self.end()
+            for name in ("run.json", "run.json.tmp", LOCK):
                 (self.folder / name).unlink(missing_ok=True)
             if not existed:
                 self.folder.rmdir()
@@ -207,14 +236,21 @@ class Recorder(Run):
         return 0
 
     def _resume(self, team: Team, watch: Any) -> int:
+        self._claim()
         checkpoint = self.checkpoint()
         self._refuse_gaps(checkpoint.step)
         checkpoint.load_into(team)
-        remembered = checkpoint.state["watch"]
-        if hasattr(watch, "load_state") and remembered is not None:
-            watch.load_state(remembered)
         self._forget_after(checkpoint.step)
+        self._remembered = checkpoint.state["watch"]
+        self._remind(watch)
         return checkpoint.step
+
+    def _remind(self, watch: Any) -> None:
+        """A run may be left and joined by a watch: what one remembered is kept, and every one counts all steps."""
+        if hasattr(watch, "load_state") and self._remembered is not None:
+            watch.load_state(self._remembered)
+        if hasattr(watch, "join") and self.steps:
+            watch.join(self.stats)
 
     def _refuse_another(self, config: Mapping[str, Any]) -> None:
         different = differences(_decisive(self.config), _decisive(config))
@@ -242,7 +278,7 @@ class Recorder(Run):
             shutil.rmtree(path)
 
     def is_superseded(self) -> bool:
-        """Has a later training in this process taken the folder over? Then this one must write nothing more."""
+        """Has this training ended, or a later one in this process taken the folder over? Then it must write no more."""
         return self._writers.get(self.folder.resolve()) is not self
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame, notes: Mapping[str, Any] | None = None):
@@ -255,7 +291,7 @@ class Recorder(Run):
         folder = self.folder / "checkpoints" / f"{step:06d}"
         if folder.exists():
             return
-        Checkpoint.write(folder, team, watch)
+        Checkpoint.write(folder, team, watch.state() if hasattr(watch, "state") else self._remembered)
         for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
             shutil.rmtree(old.rename(old.with_suffix(".tmp")))
 

@@ -165,6 +165,11 @@ class SpikeWatch:
         }
         self.spikes = [dict(spike) for spike in state["spikes"]]
 
+    def join(self, stats: pd.DataFrame) -> None:
+        """Go on in a run with these statistics, whether or not it was watched: a record is dated by the number of its
+        optimizer step. Steps that nobody watched are missing in the window of the rule."""
+        self._calls = {name: len(own) for name, own in _taken(stats).groupby("policy", sort=False)}
+
 
 def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The records of a `SpikeWatch` with the `step` and `optimizer_step` in which they happened.
@@ -172,8 +177,7 @@ def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> li
     A watch counts the optimizer steps of its policy that were not skipped, and so do the statistics.
     """
     require(stats, ["step", "optimizer_step", "policy", "skipped"], "spike_steps")
-    watched = stats[~stats["skipped"].astype(bool)].drop_duplicates(["step", "optimizer_step", "policy"])
-    calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in watched.groupby("policy")}
+    calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in _taken(stats).groupby("policy")}
     dated = []
     for record in records:
         own = calls.get(record["policy"], ())
@@ -185,3 +189,8 @@ def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> li
         step, optimizer_step = map(int, own[record["call"]])
         dated.append({**record, "step": step, "optimizer_step": optimizer_step})
     return dated
+
+
+def _taken(stats: pd.DataFrame) -> pd.DataFrame:
+    """A row per policy and optimizer step that was not skipped."""
+    return stats[~stats["skipped"].astype(bool)].drop_duplicates(["step", "optimizer_step", "policy"])

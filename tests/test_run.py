@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import small
 import torch
+from filelock import FileLock
 from pyarrow import parquet
 
 import mas_lab as lab
@@ -119,7 +120,7 @@ def test_a_run_that_is_already_longer_only_sets_the_team(runs, models, tmp_path)
     shutil.copytree(runs / "straight" / "shared", tmp_path / "run")
     team = small.make_team("shared", models)
     before = team["doer"].model.get_input_embeddings().weight.clone()
-    play(lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", **small.SETTINGS))
+    play(lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", watch=small.Memory(), **small.SETTINGS))
     saved = lab.load_run(tmp_path / "run").team()["doer"].model.get_input_embeddings().weight
     assert torch.equal(team["doer"].model.get_input_embeddings().weight, saved)
     assert not torch.equal(before, saved)
@@ -145,6 +146,42 @@ def test_a_training_that_another_one_went_on_with_writes_no_more(runs, models, t
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["000000"]
     play(newer)
     assert lab.load_run(run).checkpoint().step == STEPS
+
+
+HELD = """
+import sys
+from pathlib import Path
+import small
+for _ in small.start("shared", Path(sys.argv[1]), Path(sys.argv[2]), 3):
+    print("training", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_another_process_that_trains_here_is_not_disturbed(runs, models, tmp_path):
+    run = tmp_path / "run"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", HELD, str(models), str(run)]
+    other = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "training\n"
+        with refused(run, str(run), "another process is training in this folder"):
+            play(small.start("shared", models, run, STEPS))
+    finally:
+        other.kill()
+        other.communicate()
+    play(small.start("shared", models, run, STEPS))  # its lock went with it
+    assert small.bits(run) == small.bits(runs / "straight" / "shared")
+
+
+def test_an_ended_training_and_a_refused_one_hold_no_lock(models, tmp_path):
+    run = tmp_path / "run"
+    play(small.start("shared", models, run, 2))
+    (run / "turns" / "000000.parquet").rename(tmp_path / "away")
+    with refused(run, "000000.parquet is missing"):
+        play(small.start("shared", models, run, STEPS))
+    with FileLock(run / "training.lock", timeout=0, thread_local=False):
+        pass
 
 
 # Killed
@@ -536,7 +573,7 @@ def test_there_is_no_pickle(models, tmp_path, monkeypatch):
     play(small.start("lora", models, tmp_path / "lora", 1))
     play(small.start("unlike", models, tmp_path / "unlike", 1))
     suffixes = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
-    assert suffixes == {".json", ".parquet", ".safetensors", ".jinja"}
+    assert suffixes == {".json", ".parquet", ".safetensors", ".jinja", ".lock"}
 
 
 # What users bring
@@ -592,13 +629,24 @@ def test_an_env_of_ones_own_resumes_in_another_object(models, tmp_path):
 
 
 def test_a_watch_may_join_or_leave_a_run(models, tmp_path):
-    watch = small.Memory()
+    run, watch = tmp_path / "run", small.Memory()
     for steps, watching in ((1, None), (2, watch), (3, None)):
         team = small.make_team("shared", models)
-        play(
-            lab.train(small.Relay(), team, small.RECIPE, steps, run=tmp_path / "run", watch=watching, **small.SETTINGS)
-        )
+        play(lab.train(small.Relay(), team, small.RECIPE, steps, run=run, watch=watching, **small.SETTINGS))
     assert watch.seen == ["shared", "shared"]
+    assert lab.load_run(run).watched() == watch.state()  # nothing is forgotten
+
+
+def test_a_watch_that_joins_late_dates_its_spikes_by_the_runs_steps(models, tmp_path):
+    run = tmp_path / "run"
+    for steps, watch in ((3, None), (7, lab.SpikeWatch(warmup=2, window=4, threshold=0.01))):
+        team = small.make_team("shared", models)
+        play(lab.train(small.Relay(), team, small.RECIPE, steps, run=run, watch=watch, **small.SETTINGS))
+    norms = lab.load_run(run).stats.drop_duplicates(["step", "optimizer_step"]).set_index(["step", "optimizer_step"])
+    spikes = lab.SpikeInspector(run).spikes
+    assert spikes and {spike["step"] for spike in spikes} <= {3, 4, 5, 6}
+    for spike in spikes:
+        assert spike["norms"][""] == pytest.approx(norms["policy_norm"][spike["step"], spike["optimizer_step"]])
 
 
 def test_how_often_a_run_is_kept_may_change_when_it_goes_on(models, tmp_path):

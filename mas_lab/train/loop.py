@@ -138,9 +138,9 @@ def _steps(
     ranks=None,
 ) -> Iterator[Report]:
     done = recorder.begin(describe(env, recipe, seed, chosen), team, watch) if recorder else 0
-    if ranks:
-        ranks.assemble(team, watch)
     try:
+        if ranks:
+            ranks.assemble(team, watch)
         for step in range(done, steps):
             if recorder and recorder.is_superseded():
                 raise RunError(f"{recorder.folder}: a later train() went on with this run; use that one")
@@ -157,6 +157,9 @@ def _steps(
             recorder.save(done, team, watch)
         if isinstance(ended, RolloutError):
             raise
+    finally:
+        if recorder:
+            recorder.end()
 
 
 def _notes(report: Report) -> dict[str, Any]:
