@@ -86,8 +86,8 @@ def test_the_page_works_offline(spiky, tmp_path):
     elements = Elements()
     elements.feed(page)
     assert elements.fetched == []
-    counted = {text: page.count(text) for text in ("* plotly.js (cartesian", 'role="img"', "The numbers behind this figure")}
-    assert counted == {"* plotly.js (cartesian": 1, 'role="img"': 2, "The numbers behind this figure": 2}
+    expected = {"* plotly.js (cartesian": 1, 'role="img"': 2, "The numbers behind this figure": 2}
+    assert {text: page.count(text) for text in expected} == expected
     assert page.count('"sendChartToCloud", "sendDataToCloud"') == 2, "a figure offers to send the data away"
     assert len(page) < 8e6
 
