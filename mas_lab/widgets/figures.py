@@ -38,7 +38,7 @@ def colors(names: Sequence[str]) -> dict[str, str]:
 
 
 def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks"):
-    """Every run a thin line over sampled tokens, the mean of a recipe's runs a thick one.
+    """Every run a thin line over sampled tokens, a dot where it was scored; the mean of a recipe's runs a thick one.
 
     `scores`: columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.
     """
@@ -52,13 +52,15 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
         each = [np.interp(grid, run["tokens"], run[y]) for _, run in runs.groupby("seed")]
         _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, recipe, shown=True)
     figure.update_layout(**LAYOUT, xaxis_title="sampled tokens", yaxis_title=y_title, yaxis_range=[0, 1])
+    figure.update_xaxes(rangemode="nonnegative")
     return figure
 
 
 def _line(figure: "Figure", x, y, color: str, width: int, name: str, shown: bool) -> None:
+    mode, opacity, hover = ("lines", 1.0, "all") if shown else ("lines+markers", 0.35, "skip")
     figure.add_scatter(
-        x=x, y=y, mode="lines", line={"color": color, "width": width}, opacity=1.0 if shown else 0.35,
-        name=name, legendgroup=name, showlegend=shown, hoverinfo="all" if shown else "skip",
+        x=x, y=y, mode=mode, line={"color": color, "width": width}, marker={"size": 5}, opacity=opacity, cliponaxis=False,
+        name=name, legendgroup=name, showlegend=shown, hoverinfo=hover,
     )  # fmt: skip
 
 
