@@ -59,8 +59,8 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
 def _line(figure: "Figure", x, y, color: str, width: int, name: str, shown: bool) -> None:
     mode, opacity, hover = ("lines", 1.0, "all") if shown else ("lines+markers", 0.35, "skip")
     figure.add_scatter(
-        x=x, y=y, mode=mode, line={"color": color, "width": width}, marker={"size": 5}, opacity=opacity, cliponaxis=False,
-        name=name, legendgroup=name, showlegend=shown, hoverinfo=hover,
+        x=x, y=y, mode=mode, line={"color": color, "width": width}, marker={"size": 5}, opacity=opacity,
+        cliponaxis=False, name=name, legendgroup=name, showlegend=shown, hoverinfo=hover,
     )  # fmt: skip
 
 
