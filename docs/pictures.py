@@ -1,7 +1,7 @@
 """Draws the README's pictures: `python docs/pictures.py [name ...]`.
 
-The curves, the spike and the board come from the recorded runs in `data/results/`; the table, the baselines and the
-maze from a short training of their own, a few minutes in all. Needs `pip install kaleido pillow` and a Chrome or
+The curves, the spike, its rewards and the board come from the recorded runs in `data/results/`; the others from a short
+training of their own, a few minutes in all. Needs `pip install kaleido pillow` and a Chrome or
 Chromium (BROWSER_PATH names it where it is not found). Leaves out: the figures themselves (`mas_lab.widgets`).
 """
 
@@ -78,7 +78,8 @@ def photograph(body: str, name: str, height: int, width: int = WIDTH) -> None:
         page, shot = Path(scratch) / "page.html", Path(scratch) / "shot.png"
         head = "" if body.startswith("<!doctype") else f'<!doctype html><meta charset="utf-8"><style>{STYLE}</style>'
         page.write_text(head + body, encoding="utf-8")
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=2"]
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=2",
+                   "--virtual-time-budget=10000"]  # fmt: skip
         command = [browser, *options, f"--window-size={width},{height}", f"--screenshot={shot}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True)
         save(shot, name)
@@ -148,7 +149,7 @@ def maze() -> None:
 
 
 def spike() -> None:
-    """A spike of the fixer, opened to its tokens: the page of SpikeInspector as the browser shows it."""
+    """A spike of the fixer, opened to its tokens."""
     folder, env = RESULTS / "gradient_spikes", lab.make_env("math", fixer=True)
     remembered = json.loads((folder / "spikes.json").read_text())
     fixers = [spike for spike in remembered["spikes"] if spike["policy"] == "fixer"]
@@ -156,9 +157,38 @@ def spike() -> None:
     watch.load_state(remembered | {"spikes": fixers[:1]})
     tables = [pd.read_parquet(folder / f"spike_{name}.parquet") for name in ("turns", "stats")]
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
-    page = lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team).page()
+    instrument(lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team), "spike.png", 790)
+
+
+def instrument(made, name: str, height: int) -> None:
+    """The page of an instrument as the browser shows it, without its heading."""
     small = "<style>h1, main > .quiet, caption { display: none } main { zoom: 0.85 }</style>"
-    photograph(page.replace("</head>", f"{small}</head>"), "spike.png", 790)
+    with tempfile.TemporaryDirectory() as scratch:
+        page = made.to_html(Path(scratch) / "page.html").read_text(encoding="utf-8")
+    photograph(page.replace("</head>", f"{small}</head>"), name, height)
+
+
+def rewards() -> None:
+    """Who earned what in the step of that spike."""
+    turns = pd.read_parquet(RESULTS / "gradient_spikes" / "spike_turns.parquet")
+    step = turns[turns["step"] == turns["step"].iloc[0]]
+    instrument(lab.RewardInspector(step, agents=lab.make_env("math", fixer=True).agents), "rewards.png", 575)
+
+
+def walk() -> None:
+    """One decision of a trained team, with the candidates that were not chosen."""
+    env = lab.make_env(demo.ENV)
+    team = demo.make_team(env)
+    reports = list(lab.train(env, team, demo.METHOD, 8, seed=SEED, **demo.SETTINGS))
+    instrument(lab.RolloutViewer(reports[-1]), "walk.png", 580)
+
+
+def training() -> None:
+    """A training as its dashboard shows it."""
+    env = lab.make_env(demo.ENV)
+    watched = {"watch": lab.SpikeWatch(), "foreground": True, **demo.SETTINGS}
+    trained = lab.LiveDashboard(env, demo.make_team(env), "grpo", demo.STEPS, seed=SEED, **watched)
+    instrument(trained, "training.png", 580)
 
 
 def board() -> None:
@@ -182,7 +212,10 @@ def talk(env, turns: pd.DataFrame) -> str:
     )
 
 
-PICTURES = {"cells": cells, "baselines": baselines, "curves": curves, "maze": maze, "spike": spike, "board": board}
+PICTURES = {
+    "cells": cells, "baselines": baselines, "curves": curves, "maze": maze, "spike": spike, "board": board,
+    "rewards": rewards, "walk": walk, "training": training,
+}  # fmt: skip
 
 
 def main() -> None:
