@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.diagnostics import COMPARED, _squares, both_baselines, inflation
+from mas_lab.diagnostics import COMPARED, both_baselines, inflation, squared_scores
 from mas_lab.grouping import group
 from mas_lab.losses import clipped
 from mas_lab.normalization import normalize
@@ -61,7 +61,7 @@ def controlled_inflation(
     tables = [controlled(turns, agent, called, shift, seed) for seed in range(draws)]
     batch = next(batch for batch in whole_batches(team, tables[0], clipped(0.2), "token") if agent in batch.samples)
     own = batch.rows.index[batch.rows["agent"] == agent]
-    squares_R = _squares(batch, own)
+    squares_R = squared_scores(batch, own)
     rows, whole = dict.fromkeys(BASELINES, 0.0), dict.fromkeys(BASELINES, 0.0)
     for table in tables:
         for name, advantages in both_baselines(table).items():

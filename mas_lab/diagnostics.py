@@ -200,7 +200,7 @@ def baseline_ratio(
         for agent, own in batch.rows.groupby("agent", sort=False):
             chosen = own.index if len(own) <= rows else own.sample(rows, random_state=seed).index.sort_values()
             squared = pd.DataFrame({name: values.loc[own.index] ** 2 for name, values in advantages.items()})
-            moments = _prediction(pd.Series(_squares(batch, chosen), index=chosen), squared)
+            moments = _prediction(pd.Series(squared_scores(batch, chosen), index=chosen), squared)
             norms = {f"norm_{name}": norm[agent] for name, norm in measured.items()}
             ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
             found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
@@ -208,8 +208,8 @@ def baseline_ratio(
     return pd.DataFrame(found)
 
 
-def _squares(batch: Batch, rows: pd.Index) -> np.ndarray:
-    """|z|^2 of each row, z its weighted grad log pi: the gradient of -log pi at advantage 1."""
+def squared_scores(batch: Batch, rows: pd.Index) -> np.ndarray:
+    """|z|^2 of each row, z its weighted score, grad log pi: the gradient of -log pi at advantage 1."""
     unit = batch.rows.loc[rows].assign(advantage=1.0)
     weights = batch.weights.loc[rows]
     columns = ["prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
