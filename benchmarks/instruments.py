@@ -58,7 +58,7 @@ def long_run(real: Path, folder: Path, steps: int) -> None:
     """Record the steps of a run again under other numbers, as training records them."""
     import mas_lab as lab
     from mas_lab.disk import read_note
-    from mas_lab.run import Recorder
+    from mas_lab.recorder import Recorder
     from mas_lab.scores import KEPT
 
     shutil.copytree(real, folder)

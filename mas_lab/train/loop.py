@@ -21,8 +21,9 @@ from mas_lab.check import check_env
 from mas_lab.env import Env, spec
 from mas_lab.normalization import refuse_lone_groups
 from mas_lab.recipes import Recipe, find, to_data
+from mas_lab.recorder import Recorder
 from mas_lab.rollout import RolloutError, rollout
-from mas_lab.run import Recorder, RunError, run_folder
+from mas_lab.run import RunError, run_folder
 from mas_lab.scores import KEPT, episode_success, step_scores
 from mas_lab.table import TableError
 from mas_lab.team import Team
