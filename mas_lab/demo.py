@@ -131,7 +131,6 @@ def _report(path: Path, runs: list[Trained], scores: pd.DataFrame) -> None:
     env, best = make_env(ENV), runs[0]
     task, before, after = before_and_after(env, best.team)
     curves, turns = pd.concat([one.curve for one in runs]), best.last.turns
-    played = [dialogue(turns, turns["episode"].iloc[0]) for turns in (before, after)]
     figures = {
         "curves": figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves, first=True),
         "rewards": figure_html(two_baselines(turns, env.agents), "Credits and advantages of planner and executor"),
@@ -151,8 +150,8 @@ def _report(path: Path, runs: list[Trained], scores: pd.DataFrame) -> None:
         figures["rewards"],
         "<h2>One maze, before and after</h2>",
         figures["maze"],
-        table_html(played[0], "Before"),
-        table_html(played[1], "After"),
+        table_html(dialogue(before, before["episode"].iloc[0]), "Before"),
+        table_html(dialogue(after, after["episode"].iloc[0]), "After"),
         "<h2>The optimizer's view of the last step</h2>",
         table_html(best.last.stats.drop(columns=["step", "culprits"]), "What the columns mean: help(mas_lab.update)"),
     ]

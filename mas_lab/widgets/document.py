@@ -11,13 +11,20 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.widgets.figures import OFFLINE
 from mas_lab.widgets.text import for_script, visible
 
 STATIC = Path(__file__).parent / "static"
 PLOTLY = STATIC / "plotly-cartesian.min.js"
 """plotly.js 4.1.1 (MIT), the file of that name in the npm package plotly.js-cartesian-dist-min, the version that
 plotly 7.1 carries; it draws the figures of older ones too."""
+OFFLINE = {
+    "responsive": True,
+    "displaylogo": False,
+    "doubleClickDelay": 200,
+    "modeBarButtonsToRemove": ["sendChartToCloud", "sendDataToCloud"],
+}
+"""plotly's settings in a page of ours: nothing in it offers to send the data away, and a click on a legend waits 200 ms
+(not 300) to see whether it is the first of two."""
 
 
 def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = ()) -> str:

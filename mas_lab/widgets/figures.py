@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 """Okabe and Ito's eight colours, told apart by colour-blind readers."""
-OFFLINE = {
-    "responsive": True,
-    "displaylogo": False,
-    "doubleClickDelay": 200,
-    "modeBarButtonsToRemove": ["sendChartToCloud", "sendDataToCloud"],
-}
-"""plotly's settings in a page of ours: nothing in it offers to send the data away, and a click on a legend waits 200 ms
-(not 300) to see whether it is the first of two."""
 LAYOUT = {
     "template": "plotly_white",
     "font": {"family": "system-ui, sans-serif", "size": 13},

@@ -64,7 +64,6 @@ def without_repeats(scored: pd.DataFrame) -> pd.DataFrame:
 
 
 def _named(policy: str, agent: str) -> str:
-    """As in `spikes.js`."""
     return f"{policy}, all" if not agent else agent if agent == policy else f"{policy}: {agent}"
 
 
@@ -190,21 +189,21 @@ class SpikeInspector:
         return {"agents": agents, "whole": WHOLE, "lines": lines, "spikes": opened}
 
     def _line(self, key: tuple[str, str], own: pd.DataFrame) -> dict[str, Any]:
-        policy, agent = key
+        policy, agent = map(visible, key)
         norms = [float(f"{norm:.4g}") if np.isfinite(norm) else None for norm in own["norm"]]
         when = own[["step", "optimizer_step"]].astype(int).to_numpy().tolist()
         high = np.flatnonzero(own["spike"]).tolist()
-        return {"policy": visible(policy), "agent": visible(agent), "norms": norms, "when": when, "high": high}
+        told = {"policy": policy, "agent": agent, "name": _named(policy, agent)}
+        return told | {"norms": norms, "when": when, "high": high}
 
     def page(self) -> str:
         rule = self.rule
         told = RULE.format(rule.threshold, rule.window, rule.warmup)
-        found = self.scores[self.scores["spike"]]
+        table = table_html(self.scores[self.scores["spike"]], "Norms above the rule")
         body = (
             f'<p class="quiet">{escape(self.source.title)}. {escape(told)}</p>'
-            f'<div id="spikes">{table_html(found, "Norms above the rule")}</div>'  # where no script replaces it
-            "<details><summary>The numbers of the spikes</summary>"
-            f"{table_html(found, 'Norms above the rule')}</details>"
+            f'<div id="spikes">{table}</div>'  # where no script replaces it
+            f"<details><summary>The numbers of the spikes</summary>{table}</details>"
         )
         return document("Gradient spikes", body, self.data(), scripts=("spikes.js",))
 

@@ -19,12 +19,18 @@ def parameters(notebook):
     return cell
 
 
-def run(path, tmp_path, smoke: bool, recorded: bool = True):
+def prepared(path, smoke: bool, recorded: bool = True):
+    """The notebook with these parameters."""
     notebook = nbformat.read(path, as_version=4)
     cell = parameters(notebook)
     assert re.search(r"^SMOKE = False", cell.source, flags=re.M)
     cell.source = re.sub(r"^SMOKE = False", f"SMOKE = {smoke}", cell.source, flags=re.M)
     cell.source = re.sub(r"^RECORDED = True", f"RECORDED = {recorded}", cell.source, flags=re.M)
+    return notebook
+
+
+def run(path, tmp_path, smoke: bool, recorded: bool = True):
+    notebook = prepared(path, smoke, recorded)
     NotebookClient(notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
     return notebook
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from notebooks.test_notebooks import prepared
 
 import mas_lab as lab
 from mas_lab.paths import notebooks_dir
@@ -176,14 +177,6 @@ def test_an_interrupt_while_a_cell_waits_is_a_stop(run_all, models, tmp_path):
     page.close()
 
 
-def short(name):
-    """A notebook of the project, told to take a few steps only."""
-    notebook = nbformat.read(notebooks_dir() / f"{name}.ipynb", as_version=4)
-    [parameters] = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    parameters.source = parameters.source.replace("SMOKE = False", "SMOKE = True")
-    return notebook
-
-
 def answered(page, text):
     """Wait for the last cell's answer to the exercise; no cell before it has failed."""
     page.locator(".jp-OutputArea-output", has_text=text).last.wait_for()
@@ -191,7 +184,7 @@ def answered(page, text):
 
 
 def test_the_quickstart_is_read_to_its_end(run_all):
-    page = run_all(short("00_quickstart"), "quickstart.ipynb")
+    page = run_all(prepared(notebooks_dir() / "00_quickstart.ipynb", smoke=True), "quickstart.ipynb")
     answered(page, "not yet")
     assert page.get_by_role("cell", name="executor", exact=True).count() > 0  # the inspector's table
     walked = page.frame_locator("iframe[title^=RolloutViewer]")
@@ -204,7 +197,7 @@ def test_the_quickstart_is_read_to_its_end(run_all):
 
 
 def test_notebook_05_is_read_with_its_slider_and_its_spike(run_all):
-    page = run_all(short("05_gradient_spikes"), "gradient_spikes.ipynb")
+    page = run_all(prepared(notebooks_dir() / "05_gradient_spikes.ipynb", smoke=True), "gradient_spikes.ipynb")
     answered(page, "not yet")
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
     looked = page.locator(".widget-interact pre", has_text="predicted F")

@@ -30,7 +30,6 @@
     return own.length === 1 ? own[0].agent : "";
   };
   const whose = (policy, agent) => agent || alone(policy) || `policy ${policy}`;
-  const named = (line) => (!line.agent ? `${line.policy}, all` : line.agent === line.policy ? line.agent : `${line.policy}: ${line.agent}`);
   const opened = (policy, [step, inner]) => data.spikes.findIndex((spike) =>
     spike.policy === policy && spike.step === step && spike.optimizer_step === inner);
 
@@ -78,7 +77,7 @@
   function chart() {
     const spiked = data.lines.reduce((sum, line) => sum + line.high.length, 0);
     const svg = drawn("svg", { class: "chart", viewBox: `0 0 ${frame.width} ${frame.height}`, role: "group",
-      "aria-label": `Gradient norms of ${data.lines.map(named).join("; ")} over optimizer steps, ${spiked} spikes marked` });
+      "aria-label": `Gradient norms of ${data.lines.map((line) => line.name).join("; ")} over optimizer steps, ${spiked} spikes marked` });
     const scale = scales();
     axes(svg, scale);
     for (const line of data.lines) {
@@ -94,7 +93,7 @@
     for (const line of data.lines) {
       for (const place of line.high) {
         const found = opened(line.policy, line.when[place]);
-        const label = `Spike of ${named(line)} at step ${line.when[place][0]}: norm ${line.norms[place]}`;
+        const label = `Spike of ${line.name} at step ${line.when[place][0]}: norm ${line.norms[place]}`;
         const mark = drawn("circle", { cx: scale.x(place), cy: scale.y(line.norms[place]), r: 7, class: "spike",
           fill: found < 0 ? "#fff" : color(line.agent), stroke: color(line.agent), "stroke-width": 2.5 });
         mark.append(drawn("title", {}, label + (found < 0 ? " (not opened)" : "")));
@@ -113,7 +112,7 @@
     return element("div", { class: "bar" }, ...data.lines.map((line) => {
       const swatch = element("span", { class: "swatch" });
       swatch.style.setProperty("--agent", color(line.agent));
-      return element("span", {}, swatch, named(line));
+      return element("span", {}, swatch, line.name);
     }), element("span", { class: "quiet" }, "Filled circles open."));
   }
 
@@ -122,7 +121,7 @@
     const row = (cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, String(cell ?? "–"))));
     const rows = () => data.lines.flatMap((line) => {
       const high = new Set(line.high);
-      return line.norms.map((norm, place) => row([named(line), ...line.when[place], norm, high.has(place) ? "yes" : ""]));
+      return line.norms.map((norm, place) => row([line.name, ...line.when[place], norm, high.has(place) ? "yes" : ""]));
     });
     const folded = element("details", {}, element("summary", {}, "The numbers behind this chart"));
     folded.addEventListener("toggle", () => {
