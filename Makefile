@@ -62,7 +62,7 @@ test-vllm test-unsloth: test-%:
 	@$(MAKE) --no-print-directory engine ENGINE=$* VENV=.venv-$* LOCK=requirements/$*-cpu.lock LOCK_FLAGS=--no-deps PUZZLES=
 
 engine: $(READY)
-	$(PYTEST) -m engines tests/backends/test_$(ENGINE)*.py $(ARGS)
+	$(PYTEST) -m engines tests/backends/$(ENGINE) $(ARGS)
 
 # What only a GPU can show; needs `make env GPU=1`.
 gpu-check:

@@ -64,7 +64,7 @@ class Skipped(Exception):
 
 
 def shapes(tiny: bool) -> dict:
-    from mas_lab.memory import known_shapes
+    from mas_lab.backends.memory import known_shapes
 
     if not tiny:
         return known_shapes()
@@ -103,7 +103,7 @@ def raw_vllm(folder: Path, load: Load) -> Callable[[], dict]:
     needs("vllm")
     gpu = gpu_works()
     if not gpu:
-        from mas_lab.backends.vllm_launch import prepare
+        from mas_lab.backends.vllm.launch import prepare
 
         prepare()
     from vllm import LLM, SamplingParams

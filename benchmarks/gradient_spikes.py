@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab.paired_watch import PairedWatch
+from mas_lab.explain.paired_watch import PairedWatch
 
 FORMS = {"fixer": {"fixer": True}, "pair": {}}
 RECIPES = ("grpo", "dr_mas")

@@ -57,9 +57,9 @@ def real_run(folder: Path) -> Path:
 def long_run(real: Path, folder: Path, steps: int) -> None:
     """Record the steps of a run again under other numbers, as training records them."""
     import mas_lab as lab
-    from mas_lab.disk import read_note
-    from mas_lab.recorder import Recorder
-    from mas_lab.scores import KEPT
+    from mas_lab.runs.disk import read_note
+    from mas_lab.runs.recorder import Recorder
+    from mas_lab.runs.scores import KEPT
 
     shutil.copytree(real, folder)
     run, recorder = lab.load_run(real), Recorder(folder)

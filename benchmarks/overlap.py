@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 import mas_lab as lab
-from mas_lab.backends.vllm_process import ProcessEngine
+from mas_lab.backends.vllm.process import ProcessEngine
 from mas_lab.env import Step, Task
 
 HERE = Path(__file__).resolve().parent

@@ -1,31 +1,31 @@
 """mas_lab: one table flows through four cells, and each cell only adds columns."""
 
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
+from mas_lab.backends.placement import Placement, PlacementError, Wish
+from mas_lab.cells.credits import counterfactual, episode_return, mixed, return_to_go
+from mas_lab.cells.grouping import group
+from mas_lab.cells.losses import Loss, clipped, reinforce
+from mas_lab.cells.normalization import group_stats, normalize
+from mas_lab.cells.plans import episodes, joint, tree
+from mas_lab.cells.rollout import RolloutError, rollout
+from mas_lab.cells.update import UpdateError, update
 from mas_lab.check import check_env
-from mas_lab.controlled import controlled, controlled_inflation
-from mas_lab.credits import counterfactual, episode_return, mixed, return_to_go
-from mas_lab.diagnostics import attribute, baseline_ratio, inflation, norms_without, shares_by
 from mas_lab.doctor import doctor
 from mas_lab.env import Env, EnvError, Step, Task
-from mas_lab.evaluate import evaluate, pass_at, summary
-from mas_lab.grouping import group
-from mas_lab.losses import Loss, clipped, reinforce
-from mas_lab.normalization import group_stats, normalize
-from mas_lab.paired_watch import PairedWatch
-from mas_lab.placement import Placement, PlacementError, Wish
-from mas_lab.plans import episodes, joint, tree
+from mas_lab.explain.controlled import controlled, controlled_inflation
+from mas_lab.explain.diagnostics import attribute, baseline_ratio, inflation, norms_without, shares_by
+from mas_lab.explain.paired_watch import PairedWatch
+from mas_lab.explain.spike_rule import SpikeWatch, spike_scores, spikes
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
-from mas_lab.rollout import RolloutError, rollout
-from mas_lab.run import RunError, export, load_run, runs_dir
-from mas_lab.scores import keep_scores
-from mas_lab.spike_rule import SpikeWatch, spike_scores, spikes
+from mas_lab.runs.run import RunError, export, load_run, runs_dir
+from mas_lab.runs.scores import keep_scores
 from mas_lab.table import SCHEMA, TableError, schema
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.team import Sampling, Team
-from mas_lab.tracking import track
 from mas_lab.train import Report, Settings, train
-from mas_lab.update import UpdateError, update
+from mas_lab.train.evaluate import evaluate, pass_at, summary
+from mas_lab.train.tracking import track
 from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.dashboard import LiveDashboard
 from mas_lab.widgets.rewards import RewardInspector

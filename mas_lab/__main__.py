@@ -55,7 +55,7 @@ def doctor(args: argparse.Namespace) -> None:
 
 
 def export(args: argparse.Namespace) -> None:
-    from mas_lab.run import export
+    from mas_lab.runs.run import export
 
     export(args.run, args.zip)
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pandas as pd
 
 from mas_lab.backends import load_policy, probe_threads, set_threads
+from mas_lab.cells.plans import episodes
+from mas_lab.cells.rollout import rollout
 from mas_lab.env import Env, Task
-from mas_lab.evaluate import evaluate
-from mas_lab.plans import episodes
 from mas_lab.progress import progress_bar
 from mas_lab.recipes import Recipe, find
-from mas_lab.rollout import rollout
-from mas_lab.run import runs_dir
+from mas_lab.runs.run import runs_dir
 from mas_lab.tasks import make_env
 from mas_lab.team import Team
 from mas_lab.train import Report, train
+from mas_lab.train.evaluate import evaluate
 from mas_lab.widgets.document import document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import dialogue, learning_curves, mazes
 from mas_lab.widgets.rewards import NOTE, reward_table, two_baselines
@@ -153,7 +153,9 @@ def _report(path: Path, runs: list[Trained], scores: pd.DataFrame) -> None:
         table_html(dialogue(before, before["episode"].iloc[0]), "Before"),
         table_html(dialogue(after, after["episode"].iloc[0]), "After"),
         "<h2>The optimizer's view of the last step</h2>",
-        table_html(best.last.stats.drop(columns=["step", "culprits"]), "What the columns mean: help(mas_lab.update)"),
+        table_html(
+            best.last.stats.drop(columns=["step", "culprits"]), "What the columns mean: help(mas_lab.cells.update)"
+        ),
     ]
     title = "A planner and an executor learn to walk through mazes"
     write(path, document(title, "".join(body)))

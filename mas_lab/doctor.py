@@ -148,7 +148,7 @@ def front_end() -> str:
 
 def runs() -> str:
     """Where runs are kept, and whether that can be written to."""
-    from mas_lab.run import runs_dir
+    from mas_lab.runs.run import runs_dir
 
     folder = Path(runs_dir())
     above = next(path for path in (folder, *folder.absolute().parents) if path.exists())

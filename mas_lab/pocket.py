@@ -272,8 +272,8 @@ def figures(recipe: Family, folder: Path) -> dict[str, dict[str, float]]:
     One model plays every role.
     """
     from mas_lab.backends import load_policy
-    from mas_lab.evaluate import evaluate
     from mas_lab.team import Team
+    from mas_lab.train.evaluate import evaluate
 
     policy, found = load_policy(folder), {}
     for _, options in recipe.forms:

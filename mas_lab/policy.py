@@ -14,7 +14,7 @@ from mas_lab.env import Message
 if TYPE_CHECKING:
     import torch
 
-    from mas_lab.losses import Loss
+    from mas_lab.cells.losses import Loss
 
 
 class PolicyError(ValueError):

@@ -7,7 +7,7 @@ Heavy libraries are imported when a policy is made, not before. Leaves out: who 
 import json
 from pathlib import Path
 
-from mas_lab.backends.threads import probe_threads, set_threads
+from mas_lab.backends.torch.threads import probe_threads, set_threads
 from mas_lab.policy import Policy, PolicyError
 
 __all__ = ["load_base", "load_policy", "probe_threads", "restore_policies", "restore_policy", "set_threads"]
@@ -20,13 +20,13 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
 
     `lora`: rank of one adapter to train instead of the full weights. `lr` defaults to 1e-3 (pocket), 1e-6 (full),
     5e-3 (pocket with LoRA) or 2e-5 (LoRA). `template`: keyword arguments for the chat template, such as
-    `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch_model.Options` and, for vLLM,
-    `mas_lab.backends.vllm.VllmOptions`.
+    `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch.model.Options` and, for vLLM,
+    `mas_lab.backends.vllm.model.VllmOptions`.
     """
     if lora is not None:
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
     model = _model_of(backend)
-    from mas_lab.backends import torch_base
+    from mas_lab.backends.torch import base as torch_base
 
     return torch_base.load_full(model, name, lr=lr, template=template, seed=seed, **options)
 
@@ -38,7 +38,7 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
     One engine serves them all in one mixed batch. `adapters`: how many there will be; more is an error.
     """
     model = _model_of(backend)
-    from mas_lab.backends import torch_base
+    from mas_lab.backends.torch import base as torch_base
 
     return torch_base.load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
 
@@ -52,7 +52,7 @@ def restore_policies(directories: dict[str, str | Path]) -> dict[str, Policy]:
     """Several saved policies by name; adapters that shared a base share it again."""
     if any(_backend_in(directory) == "unsloth" for directory in directories.values()):
         _model_of("unsloth")  # before transformers, which the next line imports
-    from mas_lab.backends import torch_base
+    from mas_lab.backends.torch import base as torch_base
 
     return torch_base.restore(directories, _model_of)
 
@@ -65,18 +65,18 @@ def _backend_in(directory: str | Path) -> str | None:
 def _model_of(backend: str):
     """The class of the back end's models: how weights are read, adapters added and tokens sampled."""
     if backend == "torch":
-        from mas_lab.backends.torch_model import TorchModel
+        from mas_lab.backends.torch.model import TorchModel
 
         return TorchModel
     if backend == "unsloth":
-        from mas_lab.backends.unsloth_import import import_unsloth
+        from mas_lab.backends.unsloth.importing import import_unsloth
 
         import_unsloth()  # before transformers, which the next line imports
-        from mas_lab.backends.unsloth import UnslothModel
+        from mas_lab.backends.unsloth.model import UnslothModel
 
         return UnslothModel
     if backend == "vllm":
-        from mas_lab.backends.vllm import VllmModel
+        from mas_lab.backends.vllm.model import VllmModel
 
         return VllmModel
     raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")

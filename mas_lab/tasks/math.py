@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.grading import last_boxed, same_answer
-from mas_lab.tasks.rows import Row, check_split, content_id, draw, generated, sample_rows
+from mas_lab.tasks.shared.grading import last_boxed, same_answer
+from mas_lab.tasks.shared.rows import Row, check_split, content_id, draw, generated, sample_rows
 
 CHAIN = 5
 """Digits in a pocket problem."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.maze import MOVES, Cell, Maze, cell_of, distances, walk, word
-from mas_lab.tasks.rows import check_split, content_id, split_of
+from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, cell_of, distances, walk, word
+from mas_lab.tasks.shared.rows import check_split, content_id, split_of
 
 LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
 SIZES = {"pocket": 5, "full": 10}

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks import wording
-from mas_lab.tasks.rows import Row, check_split, content_id, draw, sample_rows
+from mas_lab.tasks.shared import wording
+from mas_lab.tasks.shared.rows import Row, check_split, content_id, draw, sample_rows
 
 WHO = ("farmer", "sailor", "teacher", "doctor", "singer", "painter", "soldier", "hunter", "baker", "child")
 HOW = ("old", "young", "tall", "quiet", "proud", "poor", "happy", "clever", "lonely", "brave")

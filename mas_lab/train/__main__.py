@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mas_lab.run import load_run, run_folder
+from mas_lab.runs.run import load_run, run_folder
 from mas_lab.train.config import Config
 from mas_lab.train.loop import Report, train
 

@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells.normalization import refuse_lone_groups
+from mas_lab.cells.rollout import RolloutError, rollout
+from mas_lab.cells.update import AGGREGATES, Watch, update
 from mas_lab.check import check_env
 from mas_lab.env import Env, spec
-from mas_lab.normalization import refuse_lone_groups
 from mas_lab.recipes import Recipe, find, to_data
-from mas_lab.recorder import Recorder
-from mas_lab.rollout import RolloutError, rollout
-from mas_lab.run import RunError, run_folder
-from mas_lab.scores import KEPT, episode_success, step_scores
+from mas_lab.runs.recorder import Recorder
+from mas_lab.runs.run import RunError, run_folder
+from mas_lab.runs.scores import KEPT, episode_success, step_scores
 from mas_lab.table import TableError
 from mas_lab.team import Team
 from mas_lab.train.settings import Settings
-from mas_lab.update import AGGREGATES, Watch, update
 
 LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
 
@@ -117,7 +117,7 @@ def _ranks(team: Team):
     """The processes that a launcher started; `None` in a process of its own, which never imports what joins them."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
-    from mas_lab.backends.ranks import Ranks
+    from mas_lab.backends.ranks.ranks import Ranks
 
     return Ranks.of(team)
 

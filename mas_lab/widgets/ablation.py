@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mas_lab import ablation
-from mas_lab.ablation import METRICS
+from mas_lab.study import ablation
+from mas_lab.study.ablation import METRICS
 from mas_lab.widgets.document import document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
 

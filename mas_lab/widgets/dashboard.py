@@ -18,10 +18,10 @@ import pandas as pd
 
 from mas_lab.doctor import front_end
 from mas_lab.env import Env
+from mas_lab.explain.spike_rule import spike_scores
 from mas_lab.recipes import Recipe, find
-from mas_lab.run import Run, load_run, run_folder
-from mas_lab.scores import CURVE, run_curve
-from mas_lab.spike_rule import spike_scores
+from mas_lab.runs.run import Run, load_run, run_folder
+from mas_lab.runs.scores import CURVE, run_curve
 from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.widgets.document import document, escape, figure_html, table_html, write

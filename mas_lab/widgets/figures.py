@@ -88,7 +88,7 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
 
 
 def _maze(figure: "Figure", env, task, turns: pd.DataFrame, column: int) -> None:
-    from mas_lab.tasks.maze import walk
+    from mas_lab.tasks.shared.maze import walk
 
     state = env.start(task)
     maze, path = state.maze, [state.at]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mas_lab.diagnostics import baseline_unit, both_baselines, inflation
-from mas_lab.normalization import is_flat
+from mas_lab.cells.normalization import is_flat
+from mas_lab.explain.diagnostics import baseline_unit, both_baselines, inflation
 from mas_lab.table import require, trained
 from mas_lab.widgets.document import document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.disk import read_tables
-from mas_lab.run import Run, load_run
+from mas_lab.runs.disk import read_tables
+from mas_lab.runs.run import Run, load_run
 from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.widgets.text import visible

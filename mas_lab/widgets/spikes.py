@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
+from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.table import TableError, require
 from mas_lab.widgets.document import document, escape, frame, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors

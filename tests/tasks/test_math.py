@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
-from mas_lab.tasks import grading, make_env
+from mas_lab.tasks import make_env
 from mas_lab.tasks.math import Math, problem_and_answer, value
-from mas_lab.tasks.rows import SPLITS
+from mas_lab.tasks.shared import grading
+from mas_lab.tasks.shared.rows import SPLITS
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
 needs_reasoning_gym = pytest.mark.skipif(

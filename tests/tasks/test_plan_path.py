@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.tasks import make_env
-from mas_lab.tasks.maze import distances, word
+from mas_lab.tasks.shared.maze import distances, word
 
 # Column a is the leftmost, row 1 the top; S at a3, G at c1: a3 a2 a1 b1 c1 is blocked by a1, so the path is 6 long:
 #      a b c

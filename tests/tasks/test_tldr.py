@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
-from mas_lab.tasks import make_env, wording
-from mas_lab.tasks.rows import SPLITS
+from mas_lab.tasks import make_env
+from mas_lab.tasks.shared import wording
+from mas_lab.tasks.shared.rows import SPLITS
 from mas_lab.tasks.tldr import TLDR, WORDS, post
 
 POSTS = str(data_dir() / "tldr" / "posts.jsonl")

@@ -1,0 +1,255 @@
+"""Several processes train one team, one per device, as `accelerate launch` or torchrun starts them.
+
+Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
+for what it asks of all: to *sample*, where each answers a share of the requests, and to *update* on the table that it
+broadcasts, where each makes the passes of a share of the packed rows (`shares`). After it all ranks hold the same
+weights. Accelerate makes the process group, wraps the models and carries every message.
+Leaves out: the loop (`mas_lab.train`), the shares themselves, and how requests are dealt out (`engine`).
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
+
+from mas_lab.backends.ranks.engine import Elsewhere, RankedEngine, RankError
+from mas_lab.backends.ranks.shares import Sharded, Share
+from mas_lab.backends.torch import state as torch_state
+from mas_lab.team import Team
+
+PATIENCE = timedelta(hours=12)
+"""How long a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
+
+
+class Ranks:
+    """This process among those that train together."""
+
+    def __init__(self, on_cpu: bool):
+        handlers = [InitProcessGroupKwargs(timeout=PATIENCE)]
+        self.accelerator = Accelerator(cpu=on_cpu, mixed_precision="no", kwargs_handlers=handlers)
+        self.number, self.size = self.accelerator.process_index, self.accelerator.num_processes
+        self.team: Team | None = None
+        self.engines: list[RankedEngine | Elsewhere] = []
+        self.listening = True
+        """Do the other ranks wait for a word of rank 0? Not while all of them update."""
+
+    @classmethod
+    def of(cls, team: Team) -> "Ranks":
+        """The ranks that a launcher started. Raises RankError where they are not one group."""
+        ranks = cls(on_cpu=all(policy.shared.device.type == "cpu" for policy in team.policies.values()))
+        kind = ranks.accelerator.distributed_type
+        known = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
+        if kind not in known and not ranks.accelerator.is_fsdp2:
+            raise RankError(f"ranks of accelerate's kind {kind} are not known here; launch with --multi_gpu, or with "
+                            "--use_fsdp --fsdp_version 2")  # fmt: skip
+        if ranks.size != int(os.environ["WORLD_SIZE"]):
+            raise RankError(
+                f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but accelerate found {ranks.size} processes; "
+                "call train() before making an Accelerator of your own, or make it for the same devices"
+            )
+        return ranks
+
+    @property
+    def drives(self) -> bool:
+        return self.number == 0
+
+    def require_team(self, name: str) -> None:
+        if self.team is None:
+            raise RankError(
+                f"policy {name!r}: its weights are cut over the ranks of a training that has ended; "
+                "load_run(...).team() has them whole"
+            )
+
+    def require_all(self, name: str) -> None:
+        """Raises RankError where rank 0 would wait for passes that the others, who listen, will not make."""
+        self.require_team(name)
+        if self.drives and self.listening:
+            raise RankError(
+                f"policy {name!r}: only train() computes gradients over several ranks, not the body of its loop; use a "
+                "watch, or a process of its own on a saved run"
+            )
+
+    # Words
+
+    def tell(self, word: str, *rest: Any) -> None:
+        """From rank 0 to all."""
+        with self._connected():
+            broadcast_object_list([(word, *rest)])
+
+    def hear(self) -> tuple[Any, ...]:
+        with self._connected():
+            return broadcast_object_list([None])[0]
+
+    def gather(self, mine: Any) -> list[Any]:
+        """What every rank has, by rank, on every rank."""
+        with self._connected():
+            return gather_object([mine])
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Another rank's end shows as an error of the process group: say so."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not _is_lost(error):
+                raise
+            raise RankError(
+                f"rank {self.number} of {self.size}: another rank ended or lost its connection. If the run is kept, "
+                "the same command goes on from its newest checkpoint. What was seen here: "
+                f"{str(error).splitlines()[0].rpartition('] ')[2][:100]}"
+            ) from error
+
+    # Rank 0
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """On rank 0: an error inside ends the other ranks too, with the same words if they listen."""
+        try:
+            with _saying_why(self.number), self._connected():
+                yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if self.listening and isinstance(error, Exception) and not isinstance(error, RankError):
+                with suppress(RankError):  # it may be one of them that ended
+                    self.tell("error", f"{type(error).__name__}: {error}")
+            raise
+
+    @contextmanager
+    def driving(self) -> Iterator[None]:
+        """On rank 0, around a whole training: the other ranks end when it ends."""
+        try:
+            with self.telling():
+                yield
+        except GeneratorExit:
+            self.tell("end")
+            raise
+        else:
+            self.tell("end")
+        finally:
+            self._part()
+
+    def assemble(self, team: Team, watch: Any) -> None:
+        """On rank 0: let every rank have this team, from now on one engine and one optimizer over all ranks."""
+        self.tell("assemble")
+        self._assemble(team, watch)
+
+    @contextmanager
+    def updating(self, turns, options: dict[str, Any]) -> Iterator[None]:
+        """On rank 0: the others update on `turns` while the body does."""
+        self.tell("update", turns, options)
+        self.listening = False
+        yield
+        self.listening = True
+
+    # The others
+
+    def serve(self, team: Team, watch: Any, update: Callable) -> Iterator[Any]:
+        """On every rank but 0: do what rank 0 asks, until it ends. Yields nothing. Raises RankError with its error."""
+        try:
+            with _saying_why(self.number), self._connected():
+                while (heard := self.hear())[0] != "end":
+                    self._obey(heard, team, watch, update)
+        finally:
+            self._part()
+        yield from ()
+
+    def _obey(self, heard: tuple[Any, ...], team: Team, watch: Any, update: Callable) -> None:
+        word, *rest = heard
+        if word == "error":
+            raise RankError(f"rank {self.number} of {self.size}: rank 0 stopped: {rest[0]}")
+        if word == "assemble":
+            self._assemble(team, watch)
+        elif word == "sample":
+            self.engines[rest[0]].answer(rest[1])
+        elif word == "update":
+            update(team, rest[0], watch=watch, **rest[1])
+        elif word == "save":
+            torch_state.whole(list(team.policies.values())[rest[0]])
+
+    # All
+
+    def _assemble(self, team: Team, watch: Any) -> None:
+        from mas_lab.runs.checkpoint import describe_team
+        from mas_lab.runs.disk import differences
+
+        self.team = team
+        if watch is not None and self.accelerator.is_fsdp2:
+            raise RankError(
+                "watch= looks at whole gradients, and FSDP cuts them; launch with --multi_gpu, or leave it out"
+            )
+        for number, described in enumerate(told := self.gather(describe_team(team))):
+            if different := differences(told[0], described):
+                raise RankError(f"rank {number} has another team than rank 0: {different}")
+        for policy in team.policies.values():
+            self._share_state(policy)
+        for name, policy in team.policies.items():
+            if team.learners(name):
+                policy.ranks = Sharded(self, policy) if self.accelerator.is_fsdp2 else Share(self, policy)
+        models = {id(policy.shared): policy.shared for policy in team.policies.values()}
+        for number, model in enumerate(models.values()):
+            self.engines.append(Elsewhere(model) if model.engine.streams else RankedEngine(self, number, model))
+            if not (model.engine.streams and self.drives):
+                model.engine = self.engines[-1]
+        if hasattr(watch, "load_state"):
+            watch.load_state(broadcast_object_list([watch.state() if self.drives else None])[0])
+
+    def _share_state(self, policy) -> None:
+        """Weights, AdamW's state and learning rate as rank 0 has them, which may have read a checkpoint."""
+        known = [{key: (value.shape, value.dtype) for key, value in policy.optimizer.state.get(p, {}).items()}
+                 for p in policy.parameters.values()]  # fmt: skip
+        (policy.lr, known), device = broadcast_object_list([(policy.lr, known)])[0], self.accelerator.device
+        for parameter, fields in zip(policy.parameters.values(), known, strict=True):
+            parameter.data.copy_(broadcast(parameter.data.to(device)))
+            for key, (shape, dtype) in fields.items():
+                mine = policy.optimizer.state[parameter].get(key)
+                value = torch.zeros(shape, dtype=dtype, device=device) if mine is None else mine.to(device)
+                value = broadcast(value)
+                policy.optimizer.state[parameter][key] = value.to(parameter.device)
+
+    def _part(self) -> None:
+        """Every policy is its own again, but for those whose weights are cut: they say so when they are used."""
+        policies = self.team.policies.values() if self.team else ()
+        cut = {id(policy.shared) for policy in policies if isinstance(policy.ranks, Sharded)}
+        for policy in policies:
+            policy.ranks = policy.ranks if id(policy.shared) in cut else None
+        for engine in self.engines:
+            engine.model.engine = engine if id(engine.model) in cut else engine.inner
+        self.accelerator.free_memory()
+        self.engines, self.team = [], None
+
+
+def _is_lost(error: RuntimeError) -> bool:
+    """Did the process group fail, and not the work? Gloo and DDP raise plain RuntimeErrors."""
+    known = ("gloo", "nccl", "connection", "closed by peer", "socket")
+    return isinstance(error, torch.distributed.DistError) or any(word in str(error).lower() for word in known)
+
+
+@contextmanager
+def _saying_why(number: int) -> Iterator[None]:
+    """A launcher that sees a rank end stops the others by SIGTERM: let them say why before they end. After an error
+    this process ends by itself, and a SIGTERM that came before its last words were out would swallow them."""
+
+    def stop(*_):
+        raise SystemExit(f"mas_lab: rank {number} was stopped by the launcher: another rank ended, or it was asked to")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    after = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except GeneratorExit:
+        raise
+    except BaseException:
+        after = signal.SIG_IGN
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, after)

@@ -1,0 +1,134 @@
+"""What one rank makes of a policy's passes: a share of the packed rows, with gradients that are summed over the ranks.
+
+`Share` keeps whole weights on every rank (torch's DDP); `Sharded` a part of weights, gradients and AdamW's state on
+each (torch's FSDP2). Accelerate sets up both. Leaves out: what the ranks tell each other (`ranks`).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import distribute_tensor
+
+from mas_lab.backends.torch.packing import MicroBatch, Tree, micro_batches, token_logprobs
+from mas_lab.policy import PolicyError, Sample
+
+if TYPE_CHECKING:
+    from mas_lab.backends.ranks.ranks import Ranks
+
+
+class Share:
+    """What of one policy's passes this rank makes, with whole weights."""
+
+    def __init__(self, ranks: "Ranks", policy):
+        self.ranks, self.policy = ranks, policy
+        policy._activate()  # DDP joins the gradients of what is trainable now: this policy's
+        self.module = self._prepared(Within(policy.shared.net))
+
+    def _prepared(self, module: "Within") -> torch.nn.Module:
+        return self.ranks.accelerator.prepare(module, device_placement=[False])
+
+    def passes(self, samples: Sequence[Sample], known_3N, found_4N, loss) -> None:
+        """The gradient of all ranks' samples in `.grad`, and `found_4N` of all samples, on every rank.
+
+        All ranks make equally many passes, the shorter ones with rows of weight 0. The gradients come out averaged; the
+        weights refer to the whole table, so that their sum is wanted: hence the factor.
+        """
+        policy, accelerator = self.policy, self.ranks.accelerator
+        self.ranks.require_all(policy.name)
+        mine, padding = self._deal(policy.plant(samples), policy.shared.options.train_tokens)
+        factor_3N = torch.ones_like(known_3N)
+        factor_3N[2] = self.ranks.size
+        nothing_3N, unread_4N = torch.ones_like(known_3N), torch.empty_like(found_4N)
+        nothing_3N[2] = 0
+        for number, batch in enumerate(batches := list(policy.batches(mine + padding, samples)), 1):
+            scale_3N, into_4N = (factor_3N, found_4N) if number <= len(mine) else (nothing_3N, unread_4N)
+            with nullcontext() if number == len(batches) else accelerator.no_sync(self.module):
+                policy.one_pass(batch, known_3N * scale_3N, into_4N, loss, self.through)
+        found_4N.copy_(accelerator.reduce(found_4N, "sum"))
+
+    def through(self, batch: MicroBatch, entropy_grad: bool):
+        """`token_logprobs`, seen by what joins the gradients."""
+        return self.module(partial(token_logprobs, self.policy.shared.net, batch, entropy_grad))
+
+    def forward(self, batch: MicroBatch, entropy_grad: bool):
+        """`token_logprobs` without gradients, of a batch that every rank computes."""
+        return token_logprobs(self.policy.shared.net, batch, entropy_grad)
+
+    def _deal(self, trees: list[Tree], budget: int) -> tuple[list[list[Tree]], list[list[Tree]]]:
+        """This rank's micro-batches, and those that pad them to the number of the rank with the most."""
+        trees = sorted(trees, key=len, reverse=True)
+        size = self.ranks.size
+        dealt = [list(micro_batches(trees[number::size], budget)) for number in range(size)]
+        mine = dealt[self.ranks.number]
+        return mine, [trees[-1:]] * (max(map(len, dealt)) - len(mine))
+
+    def sampling(self, work: Callable[[], Any]) -> Any:
+        """The result of `work`, which samples from these weights; every rank must ask for it."""
+        return work()
+
+    def before_saving(self) -> None:
+        """On rank 0: what the other ranks have to add to a checkpoint is asked for."""
+
+
+class Sharded(Share):
+    """The same with weights that are cut over the ranks. They are whole while this rank samples, layer by layer while
+    it trains. Full weights only: adapters are small, and several over one base are several models to FSDP."""
+
+    forward = Share.through
+
+    def __init__(self, ranks: "Ranks", policy):
+        if policy.adapter is not None:
+            raise PolicyError(
+                f"policy {policy.name!r}: FSDP cuts full weights; adapters are trained without it: launch with "
+                "--multi_gpu in the place of --use_fsdp"
+            )
+        super().__init__(ranks, policy)
+
+    def _prepared(self, module: "Within") -> torch.nn.Module:
+        policy, plugin = self.policy, self.ranks.accelerator.state.fsdp_plugin
+        plugin.cpu_ram_efficient_loading = False  # every rank has read the weights
+        kept = {name: policy.optimizer.state.pop(p, {}) for name, p in policy.parameters.items()}
+        module, _ = self.ranks.accelerator.prepare(module, policy.optimizer)
+        policy.parameters = dict(policy.shared.net.named_parameters())
+        for name, parameter in policy.parameters.items():
+            for key, value in kept[name].items():
+                cut = value.shape == parameter.shape
+                place = parameter.device_mesh, parameter.placements
+                policy.optimizer.state[parameter][key] = distribute_tensor(value, *place) if cut else value
+        with torch.no_grad():
+            module(lambda: None)  # the first to be called is the root
+        return module
+
+    def sampling(self, work: Callable[[], Any]) -> Any:
+        """Ranks say words of unlike number: the weights are made whole before, since no rank may wait within."""
+        cut = [part for part in self.module.modules() if isinstance(part, FSDPModule)]
+        for part in cut:
+            part.unshard()
+            part.set_reshard_after_forward(False, recurse=False)
+        try:
+            return self.module(work)
+        finally:
+            for part in cut:
+                part.set_reshard_after_forward(True, recurse=False)
+                part.reshard()
+
+    def before_saving(self) -> None:
+        self.ranks.require_team(self.policy.name)
+        self.ranks.tell("save", list(self.ranks.team.policies.values()).index(self.policy))
+
+
+class Within(torch.nn.Module):
+    """Whatever is computed with `net`, as a forward pass: DDP and FSDP see what goes through a module's own `forward`,
+    and log-probabilities come from parts of `net` and from outside it."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+        self._no_split_modules = net._no_split_modules  # the layers that FSDP makes whole one after the other
+
+    def forward(self, work: Callable[[], Any]) -> Any:
+        return work()

@@ -1,0 +1,4 @@
+"""Weights that live in torch: the model, its policies, their sampler, their state on disk.
+
+Leaves out: other people's engines.
+"""

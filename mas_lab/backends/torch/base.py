@@ -1,0 +1,139 @@
+"""Making torch policies: full weights, adapters over one base, and both from disk.
+
+Leaves out: what a policy does (`policy`) and how it is written (`state`).
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mas_lab.backends.torch.model import Source, TorchModel
+from mas_lab.backends.torch.policy import TorchPolicy
+from mas_lab.backends.torch.state import read_record
+from mas_lab.policy import PolicyError
+
+
+class TorchBase:
+    """One copy of a base, `adapters` LoRA adapters, and for each of them a policy with an optimizer of its own."""
+
+    def __init__(self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int):
+        self.shared, self.size, self.rank = shared, adapters, rank
+        self.policies: dict[str, TorchPolicy] = {}
+        shared.net.requires_grad_(False)
+        made_with = {"adapters": adapters, "rank": rank, "seed": seed}
+        self._free = [self._make({**made_with, "index": i}, rank, lr) for i in range(adapters)]
+        trained = {id(parameter) for policy in self._free for parameter in policy.parameters.values()}
+        stray = [name for name, p in shared.net.named_parameters() if "lora_" in name and id(p) not in trained]
+        if stray:
+            raise PolicyError(f"the LoRA parameter {stray[0]!r} is in no optimizer")
+
+    def _make(self, made_with: dict[str, int], rank: int, lr: float) -> TorchPolicy:
+        name = f"adapter{made_with['index']}"
+        with torch.random.fork_rng():
+            torch.manual_seed(made_with["seed"] + made_with["index"])
+            self.shared.add_adapter(name, rank)
+        policy = TorchPolicy(self.shared, lr, name)
+        policy.made_with = made_with
+        return policy
+
+    def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> TorchPolicy:
+        """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken.
+
+        `rank` (at most the base's, which is what an engine has room for) and `lr`, where they are not to be the base's.
+        """
+        if agent not in self.policies:
+            if not self._free:
+                raise PolicyError(
+                    f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, "
+                    f"taken by {', '.join(self.policies)}"
+                )
+            self._hand_out(self._free[0], agent, rank)
+        policy = self.policies[agent]
+        if rank not in (None, policy.made_with.get("own_rank", self.rank)):
+            raise PolicyError(f"agent {agent!r} asks for rank {rank}; its adapter was made before, of another rank")
+        policy.lr = policy.lr if lr is None else lr
+        return policy
+
+    def take(self, index: int, agent: str, rank: int | None = None) -> TorchPolicy | None:
+        """The policy of adapter `index`, for `agent`; `None` where another agent has it."""
+        for policy in self._free:
+            if policy.made_with["index"] == index and agent not in self.policies:
+                return self._hand_out(policy, agent, rank)
+        return None
+
+    def _hand_out(self, policy: TorchPolicy, agent: str, rank: int | None) -> TorchPolicy:
+        if rank not in (None, self.rank):
+            if not 1 <= rank < self.rank:
+                raise PolicyError(
+                    f"agent {agent!r} asks for rank {rank}; the base was loaded with rank={self.rank}, which must be "
+                    "the largest of its adapters'"
+                )
+            self._free.remove(policy)
+            self.shared.peft.delete_adapter(policy.adapter)
+            policy = self._make({**policy.made_with, "own_rank": rank}, rank, policy.lr)
+            self._free.append(policy)
+        self._free.remove(policy)
+        policy.name = agent
+        self.policies[agent] = policy
+        return policy
+
+
+def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
+    """See `mas_lab.backends.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
+    source = Source.find(name)
+    shared = make(source, make.Options.of(options), template)
+    default = 1e-3 if source.kind == "pocket" else 1e-6
+    return TorchPolicy(shared, default if lr is None else lr)
+
+
+def load_base(
+    make: type[TorchModel], name, adapters=1, rank=16, lr=None, template=None, seed=0, **options
+) -> TorchBase:
+    """See `mas_lab.backends.load_base`."""
+    source = Source.find(name)
+    shared = make(source, make.Options.of(options), template, lora=(adapters, rank))
+    default = 5e-3 if source.kind == "pocket" else 2e-5
+    return TorchBase(shared, adapters, rank, default if lr is None else lr, seed)
+
+
+def restore(directories: dict[str, str | Path], model_of: Callable[[str], type[TorchModel]]) -> dict[str, TorchPolicy]:
+    """See `mas_lab.backends.restore_policies`. `model_of`: the class of a back end's models."""
+    bases: dict[str, list[TorchBase]] = {}
+    policies = {}
+    for name, directory in directories.items():
+        record = read_record(Path(directory))
+        make = model_of(record["backend"])
+        if record["lora"] is None:
+            policy = _restore_full(make, record, directory)
+        else:
+            policy = _restore_adapter(make, record, bases)
+        policy.name = record["name"]
+        policy.load(Path(directory))
+        policies[name] = policy
+    return policies
+
+
+def _restore_full(make: type[TorchModel], record: dict[str, Any], directory: str | Path) -> TorchPolicy:
+    source, options = Source(**record["source"]), make.Options.of(record["options"])
+    return TorchPolicy(make(source, options, record["template"], weights=directory), record["lr"])
+
+
+def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
+    """One base for all adapters that shared one; a second one where two states of the same adapter are asked for."""
+    made_with = dict(record["lora"])
+    index, own_rank = made_with.pop("index"), made_with.pop("own_rank", None)
+    alike = json.dumps(
+        [record["backend"], record["source"], record["options"], record["template"], made_with], sort_keys=True
+    )
+    for base in bases.setdefault(alike, []):
+        if (policy := base.take(index, record["name"], own_rank)) is not None:
+            return policy
+    source = Source(**record["source"])
+    source.check()
+    lora = made_with["adapters"], made_with["rank"]
+    shared = make(source, make.Options.of(record["options"]), record["template"], lora)
+    bases[alike].append(TorchBase(shared, lr=record["lr"], **made_with))
+    return bases[alike][-1].take(index, record["name"], own_rank)

@@ -1,0 +1,154 @@
+"""Logits of the live nodes of a growing batch: first after each prompt, then after each node's new children.
+
+A node is a distinct (adapter, prompt, beginning of a completion). `TreeDecoder` keeps one set of keys and values per
+prompt; `RowDecoder` keeps one padded row per node, for models whose attention cannot follow trees. Leaves out: which
+tokens are drawn (`engine`).
+
+`room`: the tokens that the candidates of one prompt may come to, at most.
+Shapes: G prompts; M live nodes; C columns of keys per prompt; V vocabulary.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from transformers import DynamicCache
+
+from mas_lab.backends.torch.mixed_lora import Slices
+from mas_lab.backends.torch.tree_attention import Layout, Store, forward
+
+FIRST_ROOM = 256
+"""Columns for completions that are set aside at once; more are made when they run out."""
+
+
+class TreeDecoder:
+    """Keeps each tree's keys and values once: candidates share their prompt's, and all that they said alike."""
+
+    def __init__(
+        self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None, room: int
+    ):
+        self.net, self.prompts, self.adapters, self.slices, self.room = net, prompts, adapters, slices, room
+        self.device = net.get_input_embeddings().weight.device
+
+    def prefill(self) -> torch.Tensor:
+        """Logits (G, V) after each prompt."""
+        lengths_G = np.array([len(prompt) for prompt in self.prompts])
+        G, L = len(lengths_G), int(lengths_G.max())
+        self.store = Store(G, L + min(self.room, FIRST_ROOM))
+        real_GL = np.arange(L) < lengths_G[:, None]
+        at_GL = np.tile(np.arange(L), (G, 1))
+        starts_G = np.cumsum(lengths_G) - lengths_G
+        visible_GLL = np.tile(np.tri(L, dtype=bool), (G, 1, 1))
+        self.tree_M, self.used_G = np.arange(G), lengths_G.copy()
+        self.visible_MC = np.arange(self.store.capacity) < lengths_G[:, None]
+        self.at_GC = np.tile(np.arange(self.store.capacity), (G, 1))
+        self.depth_M = lengths_G - 1
+        layout = Layout(
+            grid_PQ=self._put(np.where(real_GL, starts_G[:, None] + at_GL, 0)),
+            cell_M=self._put(np.flatnonzero(real_GL)),
+            visible_PQW=self._put(visible_GLL),
+            query_at_PQ=self._put(at_GL),
+            key_at_PW=self._put(at_GL),
+            store=self.store,
+            slot_M=self._put((np.arange(G)[:, None] * self.store.capacity + at_GL)[real_GL]),
+        )
+        ids_M = np.concatenate([np.asarray(prompt) for prompt in self.prompts])
+        return self._forward(ids_M, at_GL[real_GL], layout, starts_G + lengths_G - 1, lengths_G)
+
+    def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
+        """Logits (M, V) after nodes `ids_M`, children of the last call's nodes `parent_M`, which are in order."""
+        self.tree_M, self.depth_M = self.tree_M[parent_M], self.depth_M[parent_M] + 1
+        self.visible_MC = self.visible_MC[parent_M]
+        count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
+        self._make_room(count_G)
+        count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
+        M, G, Q = len(ids_M), len(count_G), int(count_G.max())
+        rank_M = np.arange(M) - (np.cumsum(count_G) - count_G)[self.tree_M]
+        column_M = self.used_G[self.tree_M] + rank_M
+        self.visible_MC[np.arange(M), column_M] = True
+        self.at_GC[self.tree_M, column_M] = self.depth_M
+        self.used_G += count_G
+        W = int(self.used_G.max())
+        cell_M = self.tree_M * Q + rank_M
+        grid = np.zeros(G * Q, np.int64)
+        grid[cell_M] = np.arange(M)
+        layout = Layout(
+            grid_PQ=self._put(grid.reshape(G, Q)),
+            cell_M=self._put(cell_M),
+            visible_PQW=self._put(self.visible_MC[grid, :W].reshape(G, Q, W)),
+            query_at_PQ=self._put(self.depth_M[grid].reshape(G, Q)),
+            key_at_PW=self._put(self.at_GC[:, :W]),
+            store=self.store,
+            slot_M=self._put(self.tree_M * self.store.capacity + column_M),
+        )
+        return self._forward(ids_M, self.depth_M, layout, np.arange(M), count_G)
+
+    def _make_room(self, count_G: np.ndarray) -> None:
+        """Drops finished trees once they are half of all; doubles the columns when they run out."""
+        alive_P = np.flatnonzero(count_G)
+        drop = 2 * len(alive_P) <= len(count_G)
+        kept_P = alive_P if drop else np.arange(len(count_G))
+        capacity = self.store.capacity
+        needed = int((self.used_G + count_G)[kept_P].max())
+        if needed > capacity:
+            capacity = max(needed, 2 * capacity)
+        elif not drop:
+            return
+        more = capacity - self.store.capacity
+        self.visible_MC = np.pad(self.visible_MC, ((0, 0), (0, more)))
+        self.at_GC = np.pad(self.at_GC[kept_P], ((0, 0), (0, more)))
+        self.used_G, self.adapters = self.used_G[kept_P], [self.adapters[g] for g in kept_P]
+        self.tree_M = np.searchsorted(kept_P, self.tree_M)
+        self.store.reshape(self._put(kept_P), capacity)
+
+    def _forward(self, ids_M, at_M, layout: Layout, keep_U, count_G) -> torch.Tensor:
+        if self.slices is not None:
+            self.slices.assign(self.adapters, count_G)
+        return forward(self.net, self.net.config, self._put(ids_M), self._put(at_M), layout, self._put(keep_U))
+
+    def _put(self, values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+
+class RowDecoder:
+    """For models whose attention cannot follow trees: one padded row per live node, with the model's own cache."""
+
+    def __init__(
+        self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None, room: int
+    ):
+        self.net, self.prompts, self.adapters_M, self.slices = net, prompts, list(adapters), slices
+        self.device = net.get_input_embeddings().weight.device
+
+    def prefill(self) -> torch.Tensor:
+        """Logits (G, V) after each prompt, padded on the left."""
+        longest = max(map(len, self.prompts))
+        ids_GL = np.zeros((len(self.prompts), longest), np.int64)
+        self.mask_ML = np.zeros_like(ids_GL)
+        for i, prompt in enumerate(self.prompts):
+            ids_GL[i, longest - len(prompt) :] = prompt
+            self.mask_ML[i, longest - len(prompt) :] = 1
+        self.cache = self.new_cache()
+        return self._forward(ids_GL, np.maximum(self.mask_ML.cumsum(1) - 1, 0))
+
+    def new_cache(self):
+        """What the model keeps of the tokens so far; rows are picked from it when the batch changes."""
+        return DynamicCache(config=self.net.config)
+
+    def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
+        """Logits (M, V) after nodes `ids_M`, children of the last call's nodes `parent_M`, which are in order."""
+        if not np.array_equal(parent_M, np.arange(len(self.mask_ML))):
+            self.cache.batch_select_indices(torch.from_numpy(parent_M).to(self.device))
+        self.adapters_M = [self.adapters_M[parent] for parent in parent_M]
+        self.mask_ML = np.pad(self.mask_ML[parent_M], ((0, 0), (0, 1)), constant_values=1)
+        return self._forward(ids_M[:, None], self.mask_ML.sum(1, keepdims=True) - 1)
+
+    def _forward(self, ids_ML: np.ndarray, at_ML: np.ndarray) -> torch.Tensor:
+        if self.slices is not None:
+            self.slices.assign(self.adapters_M, np.ones(len(ids_ML), int))
+        ids, mask, at = self._put(ids_ML, self.mask_ML, at_ML)
+        answer = self.net(input_ids=ids, attention_mask=mask, position_ids=at, past_key_values=self.cache,
+                          use_cache=True, logits_to_keep=1)  # fmt: skip
+        return answer.logits[:, -1]
+
+    def _put(self, *arrays: np.ndarray) -> list[torch.Tensor]:
+        return [torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for array in arrays]

@@ -1,0 +1,203 @@
+"""The sampler: all pending requests at once, each distinct prefix through the model once.
+
+Requests of every policy that the engine serves are answered together: distinct prompts are prefilled once, candidates
+that have said the same so far are one node of a tree, finished ones leave. A request's seed alone gives its uniform
+numbers and each token is drawn by inverting the cumulative distribution, so that a draw does not depend (beyond float
+noise) on who else is in the batch. Leaves out: top-p, top-k and the like.
+
+Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V vocabulary.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from mas_lab.backends.torch.decoders import RowDecoder, TreeDecoder
+from mas_lab.backends.torch.mixed_lora import Slices, mixing
+from mas_lab.policy import Completion, Request, check_fit
+
+
+@dataclass
+class Chunk:
+    """Requests that are answered together; `prompt_R` says which of the `prompts` (of an adapter) each continues."""
+
+    prompts: list[tuple[int, ...]] = field(default_factory=list)
+    adapters: list[str] = field(default_factory=list)
+    prompt_R: list[int] = field(default_factory=list)
+    tickets_R: list[int] = field(default_factory=list)
+    requests_R: list[Request] = field(default_factory=list)
+    tokens: int = 0
+    room: int = 0
+    """The tokens that one prompt's completions may come to, at most."""
+
+    def add(self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Request]], room: int) -> None:
+        self.prompt_R += [len(self.prompts)] * len(members)
+        self.prompts.append(prompt)
+        self.adapters.append(adapter)
+        self.tickets_R += [ticket for ticket, _ in members]
+        self.requests_R += [request for _, request in members]
+        self.tokens += len(prompt) + room
+        self.room = max(self.room, room)
+
+
+class TorchEngine:
+    """Serves the policies of one model (one, or the adapters of one base). Answers all that is pending at `ready`.
+
+    `budget`: tokens (prompts and completions at full length) that are sampled at once.
+    """
+
+    streams = False
+
+    def __init__(self, model, budget: int):
+        self.model, self.budget = model, budget
+        self._pending: list[tuple[int, object, Request]] = []
+        self._tickets = 0
+        self._uniforms = Uniforms()
+        # Small models say the same again and again, and a tokenizer is slow to read.
+        self._text = lru_cache(2**16)(lambda ids: self.model.tokenizer.decode(ids, skip_special_tokens=True))
+
+    def submit(self, policy, requests: Sequence[Request]) -> list[int]:
+        """Queue requests; returns a ticket for each. Raises PolicyError where one does not fit the context."""
+        for request in requests:
+            check_fit(policy, request)
+        tickets = list(range(self._tickets, self._tickets + len(requests)))
+        self._tickets += len(requests)
+        self._pending += [(ticket, policy, request) for ticket, request in zip(tickets, requests, strict=True)]
+        return tickets
+
+    def ready(self) -> list[tuple[int, Completion]]:
+        """Answers everything pending, as (ticket, completion)."""
+        pending, self._pending = self._pending, []
+        return self._answer(pending)
+
+    def cancel(self, tickets: Iterable[int]) -> None:
+        """Forgets requests that nobody waits for any more."""
+        gone = set(tickets)
+        self._pending = [entry for entry in self._pending if entry[0] not in gone]
+
+    def publish(self, policy) -> None:
+        """Nothing to do: it samples from the very weights that are trained."""
+
+    def rest(self) -> None:
+        """Nothing to do: it holds no memory of its own."""
+
+    def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
+        """Answers these requests now, in order; what others have queued stays queued."""
+        for request in requests:
+            check_fit(policy, request)
+        answers = dict(self._answer([(i, policy, request) for i, request in enumerate(requests)]))
+        return [answers[i] for i in range(len(requests))]
+
+    def _answer(self, pending) -> list[tuple[int, Completion]]:
+        if self.model.net.training:
+            self.model.net.eval()
+        answers: list[tuple[int, Completion]] = []
+        for chunk in self._chunks(pending):
+            answers += zip(chunk.tickets_R, self._complete(chunk), strict=True)
+        return answers
+
+    def _chunks(self, pending) -> Iterator[Chunk]:
+        """Requests of one (adapter, prompt) together, adapters in a row, like lengths side by side."""
+        groups: dict[tuple, list] = {}
+        for ticket, policy, request in pending:
+            groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append((ticket, request))
+        chunk = Chunk()
+        for (adapter, prompt), members in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
+            room = sum(request.max_tokens for _, request in members)
+            if chunk.prompts and chunk.tokens + len(prompt) + room > self.budget:
+                yield chunk
+                chunk = Chunk()
+            chunk.add(adapter, prompt, members, room)
+        if chunk.prompts:
+            yield chunk
+
+    @torch.inference_mode()
+    def _complete(self, chunk: Chunk) -> list[Completion]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.model.computing())
+            decoder = self._decoder(chunk, stack)
+            ids_RT, logprobs_RT, lengths_R, ended_R = self._decode(decoder, chunk)
+        completions = []
+        for row, length in enumerate(lengths_R):
+            ids = tuple(ids_RT[row, :length].tolist())
+            finish = "eos" if ended_R[row] else "length"
+            completions.append(Completion(ids, tuple(logprobs_RT[row, :length].tolist()), self._text(ids), finish))
+        return completions
+
+    def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> TreeDecoder | RowDecoder:
+        """What computes this chunk's logits; each adapter speaks for its own rows until `stack` is left."""
+        model, slices = self.model, None
+        if model.peft is not None:
+            slices = Slices(axis=1 if model.by_tree else 0)
+            stack.enter_context(mixing(model.net, slices))
+        make = TreeDecoder if model.by_tree else RowDecoder
+        return make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
+
+    def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):
+        """Draws token after token; returns ids and log-probabilities (R, T), lengths (R,), and which ended (R,)."""
+        eos = np.array(sorted(self.model.eos_ids()))
+        most_R = np.array([request.max_tokens for request in chunk.requests_R])
+        temperature_R = np.array([request.temperature for request in chunk.requests_R], np.float32)
+        uniform_RT = self._uniforms(chunk.requests_R, most_R.max())
+        ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
+        lengths_R, ended_R = most_R.copy(), np.zeros(len(most_R), bool)
+        live, node_R, logits_MV = np.arange(len(most_R)), np.array(chunk.prompt_R), decoder.prefill()
+        for step in range(uniform_RT.shape[1]):
+            ids, logprobs = draw(logits_MV, node_R, temperature_R[live], uniform_RT[live, step])
+            ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
+            ended = np.isin(ids, eos)
+            ended_R[live[ended]] = True
+            lengths_R[live[ended]] = step + 1
+            on = ~ended & (step + 1 < most_R[live])
+            if not on.any():
+                break
+            live = live[on]
+            # Candidates of one node that drew the same token are one node of the next step.
+            vocabulary = logits_MV.shape[1]
+            branches, node_R = np.unique(node_R[on] * vocabulary + ids[on], return_inverse=True)
+            logits_MV = decoder.extend(branches // vocabulary, branches % vocabulary)
+        return ids_RT, logprobs_RT, lengths_R, ended_R
+
+
+class Uniforms:
+    """Uniform numbers in [0, 1): a request's seed alone decides its own (Philox, a counter-based generator)."""
+
+    def __init__(self):
+        self._bits = np.random.Philox(key=0)
+        self._start = self._bits.state
+        self._generator = np.random.Generator(self._bits)
+
+    def __call__(self, requests_R: Sequence[Request], most: int) -> np.ndarray:
+        """(R, most), zero beyond a request's max_tokens."""
+        uniform_RT = np.zeros((len(requests_R), most))
+        for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
+            # Setting the key of one generator is ten times faster than making one per request.
+            self._start["state"]["key"][:] = request.seed % 2**64, 0
+            self._bits.state = self._start
+            uniform_T[: request.max_tokens] = self._generator.random(request.max_tokens)
+        return uniform_RT
+
+
+def draw(logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray, uniform_R: np.ndarray):
+    """One token per request from its node's distribution at its temperature (0: the likeliest, log-probability 0).
+
+    Returns (ids_R, logprobs_R) as arrays. Inverts the cumulative distribution, summed in float64.
+    """
+    device = logits_MV.device
+    greedy_R = temperature_R == 0
+    scale_R = torch.from_numpy(np.where(greedy_R, np.float32(1), temperature_R)).to(device)
+    logits_RV = logits_MV.index_select(0, torch.from_numpy(node_R).to(device)).float()
+    logprobs_RV = torch.log_softmax(logits_RV / scale_R[:, None], -1)
+    upto_RV = logprobs_RV.exp().cumsum(-1, dtype=torch.float64)
+    level_R1 = torch.from_numpy(uniform_R).to(device)[:, None] * upto_RV[:, -1:]
+    ids_R1 = torch.searchsorted(upto_RV, level_R1, right=True).clamp(max=upto_RV.shape[1] - 1)
+    logprobs_R = logprobs_RV.gather(1, ids_R1)[:, 0].cpu().numpy()
+    ids_R = ids_R1[:, 0].cpu().numpy()
+    if greedy_R.any():
+        ids_R = np.where(greedy_R, logits_RV.argmax(-1).cpu().numpy(), ids_R)
+        logprobs_R = np.where(greedy_R, 0.0, logprobs_R)
+    return ids_R, logprobs_R

@@ -1,0 +1,234 @@
+"""A Hugging Face causal LM in memory, and what all policies over it share: tokenizer, engine, source, options.
+
+Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from mas_lab.backends.torch.engine import TorchEngine
+from mas_lab.backends.torch.lean_norm import lean_norms
+from mas_lab.backends.torch.packing import PACKINGS, Cost
+from mas_lab.backends.torch.tree_attention import follows_trees
+from mas_lab.paths import data_dir
+from mas_lab.policy import PolicyError
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a torch policy computes. None of these changes what is learned, up to float noise."""
+
+    of_the_machine: ClassVar[tuple[str, ...]] = ("device",)
+    """Options that a resumed run may change."""
+
+    device: str | None = None
+    """`None`: CUDA where a trial product works there, else the CPU."""
+    dtype: str | None = None
+    """Of the products: `None` is float32 on CPU; on CUDA bfloat16, or float16 where that is missing (LoRA only)."""
+    packing: str = "auto"
+    """"packed": one tree per prompt; "padded": one row per sample; "auto": per prompt, by counted operations."""
+    train_tokens: int = 4096
+    """Tokens per micro-batch of the update."""
+    sample_tokens: int = 65536
+    """Tokens (prompts and completions at full length) that are sampled at once."""
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    alpha: float = 2.0
+    """LoRA: the adapter's output is scaled by `alpha` (PEFT's lora_alpha / rank)."""
+
+    def __post_init__(self):
+        if self.packing not in PACKINGS:
+            raise PolicyError(f"packing {self.packing!r}; known: {', '.join(PACKINGS)}")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "Options":
+        known = [f.name for f in fields(cls)]
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise PolicyError(f"this back end has no option {unknown[0]!r}; it has: {', '.join(known)}")
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in options.items()})
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where weights came from: a pocket family, a directory or a hub id, with what pins them down."""
+
+    kind: str
+    name: str
+    digest: str | None = None
+    """sha256 over the weight files of a pocket model or directory; the commit of a hub model."""
+
+    @classmethod
+    def find(cls, name: str | Path) -> "Source":
+        if (Path(name) / "config.json").is_file():
+            return cls("directory", str(Path(name).resolve()))
+        families = sorted(path.parent.name for path in (data_dir() / "pocket").glob("*/config.json"))
+        if str(name) in families:
+            return cls("pocket", str(name))
+        if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
+            return cls("hub", str(name))
+        raise PolicyError(
+            f"no model {str(name)!r}: neither a directory with a config.json, nor a hub id (owner/name), nor a pocket "
+            f"model; pocket models: {', '.join(families) or 'none here'}"
+        )
+
+    def location(self) -> str:
+        return str(data_dir() / "pocket" / self.name) if self.kind == "pocket" else self.name
+
+    def pinned(self) -> "Source":
+        """With its digest."""
+        if self.digest is not None:
+            return self
+        if self.kind == "hub":
+            return Source(self.kind, self.name, getattr(AutoConfig.from_pretrained(self.name), "_commit_hash", None))
+        sha = hashlib.sha256()
+        for path in sorted(Path(self.location()).glob("*.safetensors")):
+            with path.open("rb") as file:
+                sha.update(hashlib.file_digest(file, "sha256").digest())
+        return Source(self.kind, self.name, sha.hexdigest())
+
+    def check(self) -> None:
+        """Is what was recorded still there, and still the same? Raises PolicyError where not."""
+        if self.kind == "hub":
+            return
+        if not (Path(self.location()) / "config.json").is_file():
+            raise PolicyError(
+                f"the base model {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back"
+            )
+        found = Source(self.kind, self.name).pinned().digest
+        if self.digest != found:
+            raise PolicyError(f"the base model at {self.location()} has changed: sha256 {found}, not {self.digest}")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars from transformers inside: small models load and save often."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def pick_device() -> str:
+    """CUDA only where a product really works (an old card may be visible and fail at the first operation). Where a
+    launcher started several processes, each has a device of its own."""
+    if torch.cuda.is_available():
+        device = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
+        try:
+            torch.ones(8, 8, device=device).mm(torch.ones(8, 8, device=device)).sum().item()
+            return device
+        except RuntimeError:
+            return "cpu"
+    return "cpu"
+
+
+class TorchModel:
+    """`net` is the transformers model; `peft` wraps the same one where adapters are trained.
+
+    Another back end is a subclass: it reads the weights, adds adapters or samples in its own way. `lora`: how many
+    adapters will be added, and of which rank (an engine may have to know that when it starts); `None` trains it all.
+    """
+
+    backend = "torch"
+    Options = Options
+
+    def __init__(
+        self,
+        source: Source,
+        options: Options,
+        template: Mapping[str, Any] | None,
+        lora: tuple[int, int] | None = None,
+        weights=None,
+    ):
+        self.source, self.options, self.template, self.peft = source.pinned(), options, dict(template or {}), None
+        self.lora = lora
+        self.device = torch.device(options.device or pick_device())
+        self.dtype = self._dtype()
+        self.weights = str(weights or source.location())
+        self.net = self.read(self.weights, self.dtype if lora else torch.float32)
+        self.tokenizer = AutoTokenizer.from_pretrained(self.weights)
+        self.context = getattr(self.net.config.get_text_config(), "max_position_embeddings", None) or 2**20
+        self.by_tree = options.packing != "padded" and follows_trees(self.net)
+        self.cost = Cost.of(self.net)
+        self.engine = self.make_engine()
+        self._reference = None
+
+    def make_engine(self):
+        return TorchEngine(self, self.options.sample_tokens)
+
+    def add_adapter(self, name: str, rank: int) -> None:
+        """One more LoRA adapter on every linear layer; torch's generator decides its start."""
+        config = LoraConfig(
+            r=rank, lora_alpha=self.options.alpha * rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+        if self.peft is None:
+            self.peft = get_peft_model(self.net, config, adapter_name=name)
+        else:
+            self.peft.add_adapter(name, config)
+
+    def _dtype(self) -> torch.dtype:
+        if self.options.dtype is not None:
+            return getattr(torch, self.options.dtype)
+        if self.device.type != "cuda":
+            return torch.float32
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return torch.bfloat16
+        return torch.float16 if self.lora else torch.float32
+
+    def read(self, where: str, dtype: torch.dtype):
+        """A transformers model from a directory or hub id, on this device, dropout off."""
+        config = AutoConfig.from_pretrained(where)
+        # The fused kernels drop a soft cap on the scores without a word.
+        capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+        with quiet():
+            net = AutoModelForCausalLM.from_pretrained(
+                where, dtype=dtype, attn_implementation="eager" if capped else None
+            )
+        # A padding_idx would drop the gradient of that token wherever it is really read (pad == eos in a chat).
+        net.get_input_embeddings().padding_idx = None
+        net = net.to(self.device).eval()
+        lean_norms(net)
+        return net
+
+    @property
+    def model(self):
+        return self.net if self.peft is None else self.peft
+
+    def eos_ids(self) -> frozenset[int]:
+        """Ids that end a completion: the tokenizer's and the generation config's."""
+        config = self.net.generation_config.eos_token_id if self.net.generation_config else None
+        listed = config if isinstance(config, (list, tuple)) else [config]
+        return frozenset(i for i in (*listed, self.tokenizer.eos_token_id) if i is not None)
+
+    def computing(self):
+        """The precision of the products: weights that are trained in full stay in float32 beneath it."""
+        lowered = self.dtype != torch.float32 and self.net.dtype == torch.float32
+        return torch.autocast(self.device.type, self.dtype, enabled=lowered)
+
+    def refuse_slopes(self, policy: str) -> None:
+        """Raises PolicyError, which names the policy, where the kernels have no forward-mode derivative."""
+
+    @contextmanager
+    def reference(self) -> Iterator[Any]:
+        """The frozen start: the base without adapters, or a copy of the source, loaded when first asked for."""
+        if self.peft is not None:
+            with self.peft.disable_adapter():
+                yield self.net
+            return
+        if self._reference is None:
+            self.source.check() if self.source.digest else None
+            self._reference = self.read(self.source.location(), self.net.dtype).requires_grad_(False)
+        yield self._reference

@@ -1,0 +1,122 @@
+"""A torch policy on disk: weights in Hugging Face or PEFT format, AdamW's state, and the record that rebuilds it.
+
+Safetensors and JSON, no pickle; a step after loading equals the step without, bit for bit. Leaves out: staging, hashing
+and naming of checkpoints (`mas_lab.runs.checkpoint`), and base models of adapters, which are named, not copied.
+"""
+
+import json
+from copy import copy
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from peft import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+
+from mas_lab.backends.torch.model import quiet
+from mas_lab.policy import PolicyError
+
+if TYPE_CHECKING:
+    from mas_lab.backends.torch.policy import TorchPolicy
+
+RECORD, ADAPTER = "policy.json", "adapter_model.safetensors"
+OPTIMIZER = "training/optimizer.safetensors"
+"""In a folder of its own: vLLM takes every safetensors file beside a model for weights of it."""
+
+
+def record(policy: "TorchPolicy") -> dict[str, Any]:
+    """All that is needed to make an equal policy anew, as plain data."""
+    shared = policy.shared
+    return {
+        "backend": shared.backend,
+        "name": policy.name,
+        "source": asdict(shared.source),
+        "lora": policy.made_with,
+        "lr": policy.lr,
+        "template": shared.template,
+        "options": asdict(shared.options),
+    }
+
+
+def describe(policy: "TorchPolicy") -> dict[str, Any]:
+    """The record without what depends on the machine: where a directory lies, the device, an engine's settings."""
+    described = record(policy)
+    if described["source"]["kind"] == "directory":
+        del described["source"]["name"], described["name"]
+    for option in policy.shared.options.of_the_machine:
+        del described["options"][option]
+    return described
+
+
+def read_record(directory: Path) -> dict[str, Any]:
+    path = directory / RECORD
+    if not path.is_file():
+        raise PolicyError(f"{path} is not there; was this directory written by `policy.save`?")
+    return json.loads(path.read_text())
+
+
+def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
+    """As plain transformers, PEFT and vLLM load them: a model with its tokenizer, or one adapter.
+
+    `weights`, where they are not those of the model as it stands.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    shared = policy.shared
+    if policy.adapter is None:
+        with quiet():
+            shared.net.save_pretrained(directory, state_dict=weights)
+        shared.tokenizer.save_pretrained(directory)
+    else:
+        weights = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
+        save_file(_contiguous(weights), directory / ADAPTER, metadata={"format": "pt"})
+        config = copy(shared.peft.peft_config[policy.adapter])
+        config.target_modules = sorted(config.target_modules)  # a set, whose order would change from process to process
+        config.save_pretrained(directory)
+
+
+def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
+    """AdamW's state by parameter, and the weights where they are cut over several ranks: then every rank must ask."""
+    cut = {name: p.full_tensor() for name, p in policy.parameters.items() if hasattr(p, "full_tensor")}
+    state = {
+        f"{name}|{key}": value.full_tensor() if hasattr(value, "full_tensor") else value
+        for name, parameter in policy.parameters.items()
+        for key, value in policy.optimizer.state.get(parameter, {}).items()
+    }
+    rest = {name: value for name, value in policy.shared.net.state_dict().items() if not hasattr(value, "full_tensor")}
+    return {**rest, **cut} if cut else None, state
+
+
+def save(policy: "TorchPolicy", directory: Path) -> None:
+    if policy.ranks is not None:
+        policy.ranks.before_saving()
+    weights, state = whole(policy)
+    save_weights(policy, directory, weights)
+    (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
+    save_file(_contiguous(state), directory / OPTIMIZER)
+    (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n")
+
+
+def load(policy: "TorchPolicy", directory: Path) -> None:
+    shared, lr = policy.shared, read_record(directory)["lr"]
+    if policy.adapter is None:
+        shared.net.load_state_dict(shared.read(str(directory), shared.net.dtype).state_dict())
+    else:
+        weights = load_file(directory / ADAPTER)
+        own = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
+        if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
+            raise PolicyError(f"policy {policy.name!r}: the adapter in {directory} is of another make")
+        set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
+    policy.clear_gradients()
+    policy.optimizer.state.clear()
+    for key, value in load_file(directory / OPTIMIZER).items():
+        name, field = key.split("|")
+        if name not in policy.parameters:
+            raise PolicyError(f"policy {policy.name!r}: {directory / OPTIMIZER} names {name!r}, which it has not")
+        parameter = policy.parameters[name]
+        policy.optimizer.state[parameter][field] = value.to(parameter.device)
+    policy.lr = lr
+
+
+def _contiguous(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}

@@ -1,0 +1,172 @@
+"""Attention over a flat batch of trees: each distinct token prefix goes through the model once.
+
+Candidates of one prompt share it, and often their first tokens too. A batch is therefore laid out flat, (1, M) tokens
+without padding, and this attention function, registered with transformers, lets each token see its own ancestors. It
+serves sampling (keys and values of earlier tokens come from a `Store`) and training (from the batch itself), with any
+Hugging Face model that uses the attention interface. The idea of one prompt for many completions: Prefix Grouper,
+arXiv 2506.05433. Leaves out: how trees are made (`packing`, `engine`) and models with attention of their own.
+
+Shapes: M flat tokens; P trees; Q queries per tree and W keys per tree, padded; H heads; D head size.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch.autograd import forward_ad
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+NAME = "mas_lab_tree"
+
+
+class Store:
+    """Keys and values of all tokens so far, per layer: (P * capacity, H, D), grown when a tree needs more slots."""
+
+    def __init__(self, trees: int, capacity: int):
+        self.trees, self.capacity = trees, capacity
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def write(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor, slot_M: torch.Tensor):
+        """Keep the new tokens at their slots; returns all keys and values as (P, capacity, H, D)."""
+        if layer not in self._layers:
+            rows = self.trees * self.capacity
+            self._layers[layer] = tuple(new.new_zeros(rows, *new.shape[1:]) for new in (key_MHD, value_MHD))
+        kept = self._layers[layer]
+        for old, new in zip(kept, (key_MHD, value_MHD), strict=True):
+            old.index_copy_(0, slot_M, new)
+        return tuple(old.view(self.trees, self.capacity, *old.shape[1:]) for old in kept)
+
+    def reshape(self, trees_P: torch.Tensor, capacity: int) -> None:
+        """Keep only `trees_P`, with room for `capacity` slots each."""
+        for layer, kept in self._layers.items():
+            self._layers[layer] = tuple(self._moved(old, trees_P, capacity) for old in kept)
+        self.trees, self.capacity = len(trees_P), capacity
+
+    def _moved(self, old: torch.Tensor, trees_P: torch.Tensor, capacity: int) -> torch.Tensor:
+        new = old.new_zeros(len(trees_P), capacity, *old.shape[1:])
+        new[:, : self.capacity] = old.view(self.trees, self.capacity, *old.shape[1:]).index_select(0, trees_P)
+        return new.flatten(0, 1)
+
+
+@dataclass
+class Layout:
+    """Where the M flat tokens stand in the (P, Q) grid of queries, and which keys each query sees."""
+
+    grid_PQ: torch.Tensor
+    """Flat token of each cell; cells without a token hold 0."""
+    cell_M: torch.Tensor
+    """Cell of each flat token, in the flattened grid."""
+    visible_PQW: torch.Tensor
+    """True where the key is the query's ancestor or itself; a cell without a token sees some key, any key."""
+    query_at_PQ: torch.Tensor
+    """Position of each query in its sequence, and `key_at_PW` of each key: sliding windows need them."""
+    key_at_PW: torch.Tensor
+    store: Store | None = None
+    slot_M: torch.Tensor | None = None
+    """With a store: the slot of each token, tree * capacity + column."""
+    _masks: dict = field(default_factory=dict)
+
+    def keys_values(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor):
+        """Keys and values that the queries may see, each (P, W, H, D)."""
+        if self.store is None:
+            return tuple(new.index_select(0, self.grid_PQ.flatten()).unflatten(0, self.grid_PQ.shape)
+                         for new in (key_MHD, value_MHD))  # fmt: skip
+        width = self.visible_PQW.shape[2]
+        return tuple(kept[:, :width] for kept in self.store.write(layer, key_MHD, value_MHD, self.slot_M))
+
+    def mask(self, repeats: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
+        """0 where visible, else -inf: (P, 1, repeats * Q, W). Built once per forward pass, not once per layer."""
+        if (repeats, window, dtype) not in self._masks:
+            visible = self.visible_PQW
+            if window is not None:
+                visible = visible & (self.query_at_PQ[:, :, None] - self.key_at_PW[:, None, :] < window)
+            mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
+            self._masks[repeats, window, dtype] = mask.repeat(1, repeats, 1).unsqueeze(1)
+        return self._masks[repeats, window, dtype]
+
+
+def tree_attention(
+    module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, tree=None, **options
+):
+    """The attention function that transformers calls: query (1, H, M, D) in, (1, M, H, D) out, no weights.
+
+    Heads that share a key (grouped queries) are folded into the query axis, so that keys are never repeated.
+    """
+    if options.get("s_aux") is not None:
+        raise NotImplementedError("attention sinks")
+    query, key, value = (states.transpose(1, 2).flatten(0, 1) for states in (query, key, value))
+    key, value = tree.keys_values(module.layer_idx, key, value)
+    (P, Q), H, D = tree.grid_PQ.shape, key.shape[2], query.shape[2]
+    R = query.shape[1] // H
+    query = query.index_select(0, tree.grid_PQ.flatten()).view(P, Q, H, R, D)
+    query = query.permute(0, 2, 3, 1, 4).reshape(P, H, R * Q, D)
+    mask = tree.mask(R, sliding_window, query.dtype)
+    attend = _attend_plainly if softcap is not None or forward_ad._current_level >= 0 else _attend_fused
+    mixed = attend(query, key.transpose(1, 2), value.transpose(1, 2), mask, scaling, softcap)
+    mixed = mixed.view(P, H, R, Q, -1).permute(0, 3, 1, 2, 4).reshape(P * Q, H * R, -1)
+    return mixed.index_select(0, tree.cell_M).unsqueeze(0), None
+
+
+def _attend_fused(query, key, value, mask, scaling, softcap):
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
+
+
+def _attend_plainly(query, key, value, mask, scaling, softcap):
+    """For what the fused kernels lack: a soft cap on the scores, forward-mode derivatives."""
+    scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    return torch.softmax((scores + mask).float(), -1).to(value.dtype) @ value
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, tree_attention)
+
+
+@contextmanager
+def attending(config, how: str = NAME) -> Iterator[None]:
+    """Inside, models with this config attend by tree, or as told; outside they do what they did."""
+    before = config._attn_implementation
+    config._attn_implementation = how
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def forward(net: Callable, config, ids_M, at_M, layout: Layout, keep_U) -> torch.Tensor:
+    """Logits (U, V) of the flat tokens `keep_U`; `at_M` are the positions of all of them."""
+    with attending(config):
+        answer = net(
+            input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, logits_to_keep=keep_U, tree=layout
+        )
+    return answer.logits[0]
+
+
+def hidden(net, ids_M, at_M, layout: Layout) -> torch.Tensor:
+    """Last hidden states (M, h), before the output embedding."""
+    with attending(net.config):
+        return net.base_model(input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, tree=layout)[0][0]
+
+
+def follows_trees(net) -> bool:
+    """Does this model give the same logits by tree as row by row? Tried on two tiny sequences, not believed."""
+    config = net.config.get_text_config()
+    if not set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}:
+        return False
+    device = net.get_input_embeddings().weight.device
+    ids = torch.arange(1, 6, device=device) % config.vocab_size
+    at = torch.tensor([[0, 1, 2, 2, 3]], device=device)
+    # Two branches after token 1: token 2, and tokens 3 and 4.
+    visible = ["10000", "11000", "11100", "11010", "11011"]
+    visible = torch.tensor([[[bool(int(seen)) for seen in row] for row in visible]], device=device)
+    flat = torch.arange(5, device=device)
+    layout = Layout(flat[None], flat, visible, at, at)
+    with torch.inference_mode():
+        whole = net(input_ids=ids[[0, 1, 3, 4]][None], use_cache=False).logits[0, -1]
+        try:
+            by_tree = forward(net, net.config, ids, at[0], layout, flat[4:])[0]
+        except (TypeError, AttributeError, KeyError, NotImplementedError, RuntimeError):
+            return False
+    tolerance = 1e-4 if whole.dtype == torch.float32 else 0.1
+    return bool((by_tree - whole).abs().max() <= tolerance * whole.abs().max().clamp(min=1))

@@ -1,0 +1,1 @@
+"""Torch trains, vLLM samples: its engines, in this process or behind a server. Leaves out: training (torch)."""

@@ -1,0 +1,226 @@
+"""What every vLLM engine does, wherever it runs: tickets, publishing, and the proof that what it samples is fresh.
+
+After each publish the engine scores a few tokens that it sampled lately; its log-probabilities must be those of the
+weights that are trained, or it serves stale ones. Leaves out: how requests and weights travel (`process`,
+`server`).
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import torch
+
+from mas_lab.policy import Completion, PolicyError, Request, Sample, check_fit
+
+COOLEST, HOTTEST = 0.01, 2.0
+"""vLLM raises a temperature between 0 and the first to it, and refuses one above the second."""
+PROBED = 4
+"""Completions of each policy that a publish is proved on."""
+
+
+class EngineError(PolicyError):
+    """The engine could not answer; `ticket` is the request, where one is known."""
+
+    def __init__(self, message: str, ticket: int | None = None):
+        super().__init__(message)
+        self.ticket = ticket
+
+
+Row = tuple[tuple[int, ...], tuple[int, ...]]
+"""Token ids of a prompt and its completion."""
+Scores = list[list[float]]
+"""Log-probabilities of the tokens of some completions."""
+Answer = tuple[int, Sequence[int], Sequence[float]]
+"""Ticket, token ids, log-probabilities."""
+
+
+class VllmEngine(ABC):
+    """Serves the policies of one model (one, or the adapters of one base). Starts at the first request or publish.
+
+    `syncs` counts how often each policy's weights were sent; `gaps` holds, per policy, the largest difference between
+    vLLM's and torch's log-probabilities at the last publish.
+    """
+
+    streams = True
+
+    def __init__(self, model):
+        self.model, self.options = model, model.options
+        self.syncs: Counter[str] = Counter()
+        self.gaps: dict[str, float] = {}
+        self._started = self._resting = False
+        self._tickets = count()
+        self._asked: dict[int, tuple[Any, Request]] = {}
+        self._kept: list[tuple[int, Completion]] = []
+        self._published: dict[str, int] = {}
+        self._recent: dict[str, deque[Row]] = defaultdict(lambda: deque(maxlen=PROBED))
+        self._eos = model.eos_ids()
+        self._text = lru_cache(2**16)(lambda ids: model.tokenizer.decode(ids, skip_special_tokens=True))
+
+    # Speaking
+
+    def submit(self, policy, requests: Sequence[Request]) -> list[int]:
+        """Queue requests; returns a ticket for each. Publishes first where the policy's weights have changed."""
+        for request in requests:
+            check_fit(policy, request)
+            if request.temperature != 0 and not COOLEST <= request.temperature <= HOTTEST:
+                raise PolicyError(
+                    f"policy {policy.name!r}: vLLM samples at temperature 0 and from {COOLEST} to {HOTTEST}; "
+                    f"{request.temperature} was asked for"
+                )
+        self.publish(policy)
+        self._wake_up()
+        tickets = [next(self._tickets) for _ in requests]
+        try:
+            for ticket, request in zip(tickets, requests, strict=True):
+                self._asked[ticket] = policy, request
+                self._send(ticket, policy, request)
+        except BaseException:
+            self.cancel(tickets)
+            raise
+        return tickets
+
+    def ready(self) -> list[tuple[int, Completion]]:
+        """What has been answered since the last call, as (ticket, completion), after a moment's work."""
+        answers, self._kept = self._kept, []
+        if self._asked:
+            answers += [(ticket, self._complete(ticket, ids, found)) for ticket, ids, found in self._receive()]
+        return answers
+
+    def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
+        """Answers these requests now, in order; what others have queued stays queued."""
+        tickets, others = self.submit(policy, requests), []
+        answers: dict[int, Completion | None] = dict.fromkeys(tickets)
+        try:
+            while any(answer is None for answer in answers.values()):
+                for ticket, completion in self.ready():
+                    if ticket in answers:
+                        answers[ticket] = completion
+                    else:
+                        others.append((ticket, completion))
+        except BaseException:
+            self.cancel(tickets)
+            raise
+        self._kept += others
+        return list(answers.values())
+
+    def cancel(self, tickets: Iterable[int]) -> None:
+        """Forgets requests that nobody waits for any more."""
+        gone = set(tickets)
+        self._kept = [entry for entry in self._kept if entry[0] not in gone]
+        running = [ticket for ticket in gone if self._asked.pop(ticket, None)]
+        if running:
+            self._abort(running)
+
+    def _complete(self, ticket: int, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
+        policy, request = self._asked.pop(ticket)
+        ids = tuple(ids)
+        self._recent[policy.adapter or ""].append((tuple(request.prompt_ids), ids))
+        if request.temperature == 0:  # vLLM reports the untempered distribution there; what was drawn was certain
+            logprobs = (0.0,) * len(ids)
+        return Completion(ids, tuple(logprobs), self._text(ids), "eos" if ids[-1] in self._eos else "length")
+
+    # Publishing
+
+    def publish(self, policy) -> None:
+        """Has vLLM sample from the policy's present weights, and proves that it does; nothing where they are known.
+
+        Raises PolicyError where the engine's log-probabilities are not those of the weights that are trained.
+        """
+        self._start_once()
+        key = policy.adapter or ""
+        if self._published.get(key) == policy.version:
+            return
+        if key in self._published and self._asked:
+            raise PolicyError(
+                f"policy {policy.name!r}: its weights changed while {len(self._asked)} requests were in flight; let a "
+                "rollout end before its policies are trained"
+            )
+        rows = self._rows(policy, key)
+        expected = self._expected(policy, rows)  # before vLLM wakes up: the trainer still has the memory
+        self._wake_up()
+        if not self._holds(key, policy.version):
+            self._push(policy)
+            self.syncs[policy.name] += 1
+        self._prove(policy, self._score(policy, rows), expected)
+        self._published[key] = policy.version
+
+    def rest(self) -> None:
+        """Hands the GPU's memory back until the next request or publish, if `sleep` was asked for."""
+        if self.options.sleep and self._started and not self._resting:
+            self._sleep()
+            self._resting = True
+
+    def _wake_up(self) -> None:
+        if self._resting:
+            self._wake()
+            self._resting = False
+
+    def _start_once(self) -> None:
+        if not self._started:
+            self._published.clear()
+            self._start()
+            self._started = True
+
+    def _holds(self, key: str, version: int) -> bool:
+        """Does the engine have these weights from its start? It read the same files as the trainer."""
+        return self.model.lora is None and key not in self._published and version == 0
+
+    def _rows(self, policy, key: str) -> list[Row]:
+        """What was sampled lately, or, before anything was, a few ids of the vocabulary."""
+        room = policy.context - 1  # vLLM scores a prompt only with a token after it
+        recent = [(prompt, ids[: room - len(prompt)]) for prompt, ids in self._recent[key] if len(prompt) < room]
+        vocabulary = self.model.net.config.get_text_config().vocab_size
+        return recent or [((0,), tuple(i % vocabulary for i in range(1, 17)))]
+
+    @torch.no_grad()
+    def _expected(self, policy, rows: Sequence[Row]) -> torch.Tensor:
+        samples = [Sample(prompt, ids, (0.0,) * len(ids), 1.0, 0.0, 0.0) for prompt, ids in rows]
+        return policy.logprobs(samples).cpu()
+
+    def _prove(self, policy, found: Sequence[Scores], expected_N: torch.Tensor) -> None:
+        found_EN = torch.tensor([[logprob for row in scores for logprob in row] for scores in found])
+        gap = (found_EN - expected_N).abs().max().item()
+        tolerance = self.options.tolerance
+        if tolerance is None:
+            tolerance = 1e-4 if self.model.dtype == torch.float32 else 0.2
+        if not gap <= tolerance:  # NaN is no proof
+            raise PolicyError(
+                f"policy {policy.name!r}: stale weights: after publishing, vLLM's log-probabilities differ from "
+                f"those of the trained weights by {gap:.2g} (tolerance {tolerance:.2g}); load the policy "
+                "anew, and if it happens again, the engine cannot refresh this kind of weights"
+            )
+        self.gaps[policy.name] = gap
+
+    # Where the engine runs
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Start or reach the engine."""
+
+    @abstractmethod
+    def _send(self, ticket: int, policy, request: Request) -> None: ...
+
+    @abstractmethod
+    def _receive(self) -> list[Answer]:
+        """What is finished after a moment; perhaps nothing."""
+
+    @abstractmethod
+    def _abort(self, tickets: Sequence[int]) -> None: ...
+
+    @abstractmethod
+    def _push(self, policy) -> None:
+        """Send the policy's weights; nothing that was computed with the ones before may be used again."""
+
+    @abstractmethod
+    def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
+        """Log-probabilities of the completions' tokens at temperature 1, by each engine that answers."""
+
+    @abstractmethod
+    def _sleep(self) -> None: ...
+
+    @abstractmethod
+    def _wake(self) -> None: ...

@@ -1,0 +1,179 @@
+"""A vLLM engine in this process: requests are added and steps made one by one, so that answers come as they end.
+
+Leaves out: several engines on one GPU at once (give each a share by `memory`), and tensor parallel across machines.
+"""
+
+import gc
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
+from mas_lab.backends.vllm.launch import arguments, prepare, undisturbed
+from mas_lab.backends.vllm.weights import save_for_vllm, tensors_for_vllm, widened
+from mas_lab.policy import PolicyError, Request
+
+
+class ProcessEngine(VllmEngine):
+    """One `vllm.LLM`; its worker is this process, unless `tensor_parallel` asks for several."""
+
+    living: ClassVar[int] = 0
+
+    def __init__(self, model):
+        super().__init__(model)
+        self._done: list[Answer] = []
+        self._scored: dict[str, list[float]] = {}
+        self._paths: dict[str, Path] = {}
+
+    def _start(self) -> None:
+        options = self.options
+        self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=options.shared_dir)
+        with undisturbed(), _here(options.tensor_parallel == 1), _naming("could not start"):
+            prepare()
+            from vllm import LLM
+
+            base, self._heads = widened(self.model, Path(self._folder.name))
+            # "uni": the worker is this very process.
+            executor = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
+            self.llm = LLM(**arguments(self.model, base), **executor, disable_log_stats=True, use_tqdm_on_load=False)
+            gc.unfreeze()  # vLLM freezes what lives here as if it were a server's: none of it would ever be freed
+
+        core = self.llm.llm_engine.engine_core
+        if options.tensor_parallel == 1:
+            core._finalizer.detach()
+            ProcessEngine.living += 1
+            weakref.finalize(self, _close, core.engine_core)
+
+    def _send(self, ticket: int, policy, request: Request) -> None:
+        from vllm import SamplingParams
+
+        parameters = SamplingParams(
+            temperature=request.temperature,
+            max_tokens=request.max_tokens,
+            seed=request.seed % 2**63,
+            logprobs=0,
+            stop_token_ids=sorted(self._eos),
+            ignore_eos=True,  # the model's own list stands in the line above
+            detokenize=False,
+        )
+        self._add(str(ticket), policy, request.prompt_ids, parameters)
+
+    def _add(self, name: str, policy, ids: Sequence[int], parameters) -> None:
+        prompt = {"prompt_token_ids": list(ids)}
+        with _naming("refused a request"):
+            self.llm.llm_engine.add_request(name, prompt, parameters, lora_request=self._lora(policy))
+
+    def _lora(self, policy, refresh: bool = False):
+        """The adapter that speaks for this policy. An id that vLLM knows is read again only with `load_inplace`."""
+        from vllm.lora.request import LoRARequest
+
+        if policy.adapter is None:
+            return None
+        number = policy.made_with["index"] + 1
+        return LoRARequest(policy.adapter, number, str(self._paths[policy.adapter]), load_inplace=refresh)
+
+    def _receive(self) -> list[Answer]:
+        if not self._done:
+            self._step()
+        done, self._done = self._done, []
+        return [answer for answer in done if answer[0] in self._asked]
+
+    def _step(self) -> None:
+        """One token for everybody who is speaking."""
+        with _naming("failed"):
+            outputs = self.llm.llm_engine.step()
+        for output in outputs:
+            if not output.finished:
+                continue
+            if output.request_id.startswith("probe"):
+                ids, found = output.prompt_token_ids, output.prompt_logprobs  # nothing is said of the first token
+                scored = [at[i].logprob for i, at in zip(ids[1:], found[1:], strict=True)]
+                self._scored[output.request_id] = [0.0, *scored]
+            else:
+                said = output.outputs[0]
+                logprobs = [at[i].logprob for i, at in zip(said.token_ids, said.logprobs, strict=True)]
+                self._done.append((int(output.request_id), said.token_ids, logprobs))
+
+    def _abort(self, tickets: Sequence[int]) -> None:
+        self.llm.llm_engine.abort_request([str(ticket) for ticket in tickets])
+
+    def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
+        from vllm import SamplingParams
+
+        names = [f"probe{i}" for i in range(len(rows))]
+        for name, (prompt, ids) in zip(names, rows, strict=True):
+            self._add(name, policy, [*prompt, *ids], SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False))
+        while len(self._scored) < len(names):
+            self._step()
+        scored, self._scored = self._scored, {}
+        return [[scored[name][len(prompt) :] for name, (prompt, _) in zip(names, rows, strict=True)]]
+
+    def _push(self, policy) -> None:
+        if policy.adapter is not None:
+            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the cache tells prefixes by it
+            save_for_vllm(policy, path, self._heads)
+            before = self._paths.get(policy.adapter)
+            self._paths[policy.adapter] = path
+            with _naming(f"could not take the adapter of policy {policy.name!r}"):
+                self.llm.llm_engine.add_lora(self._lora(policy, refresh=True))
+            if before is not None:
+                shutil.rmtree(before)
+            return
+        with _naming(f"could not take the weights of policy {policy.name!r}"):
+            self.llm.collective_rpc("reload_weights", kwargs=self._reload(policy))
+        if not self.llm.reset_prefix_cache():
+            raise EngineError(f"policy {policy.name!r}: vLLM kept prefixes computed with the weights before")
+
+    def _reload(self, policy) -> dict:
+        if self.options.transfer == "files" or self.options.tensor_parallel > 1:
+            path = Path(self._folder.name) / "weights"
+            save_for_vllm(policy, path, self._heads)
+            return {"weights_path": str(path)}
+        return {"weights_iterator": tensors_for_vllm(policy, self._heads)}
+
+    def _sleep(self) -> None:
+        self.llm.sleep(level=1)
+
+    def _wake(self) -> None:
+        self.llm.wake_up()
+
+
+def _close(core) -> None:
+    """Of an engine that is gone. vLLM would take down the process groups that other engines here still use."""
+    ProcessEngine.living -= 1
+    if ProcessEngine.living:
+        core.model_executor.shutdown()
+        core.scheduler.shutdown()
+    else:
+        core.shutdown()
+
+
+@contextmanager
+def _here(within: bool):
+    """While an engine is made: whether it is to live in this process."""
+    name = "VLLM_ENABLE_V1_MULTIPROCESSING"
+    before = os.environ.get(name)
+    os.environ[name] = "0" if within else "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@contextmanager
+def _naming(what: str):
+    """vLLM's many errors as one that says where it happened."""
+    try:
+        yield
+    except PolicyError:
+        raise
+    except Exception as error:
+        raise EngineError(f"the vLLM engine in this process {what}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,196 @@
+"""A vLLM engine behind HTTP: a server that is started here and ends with this process, or running ones by address.
+
+Prompts and answers are token ids. A running server must have been started with `--logprobs-mode processed_logprobs`,
+VLLM_SERVER_DEV_MODE=1 (full weights, prefixes, sleep) and, for adapters, `--enable-lora`, `--max-loras` and
+VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; `--data-parallel-size` is its own matter. Servers answer in turns and all get the
+weights. Leaves out: keys and encryption; put a proxy in front of a server that others can reach.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from mas_lab.backends.vllm.child import Child
+from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
+from mas_lab.backends.vllm.weights import save_for_vllm
+from mas_lab.policy import Request
+
+MOMENT = 0.02
+"""Seconds that `ready` waits for a first answer, so that other engines get their turn."""
+PLAIN = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
+         "frequency_penalty": 0.0, "return_token_ids": True, "ignore_eos": True}  # fmt: skip
+"""What every request says, whatever a server's defaults are."""
+
+
+class ServerEngine(VllmEngine):
+    """OpenAI-compatible vLLM servers. Requests in flight are bounded by `max_seqs` per server."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        where = self.options.where
+        self._child: Child | None = None
+        self._folder: tempfile.TemporaryDirectory | None = None
+        self._urls = [] if where == "server" else [where] if isinstance(where, str) else list(where)
+        self._answers: Queue[tuple[int, Any]] = Queue()
+        self._paths: dict[str, Path] = {}
+        self._senders: dict[str, Any] = {}
+        self._name = uuid4().hex[:8]  # a server may serve adapters of others too
+        self._threads: ThreadPoolExecutor | None = None
+
+    # Reaching it
+
+    def _start(self) -> None:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=self.options.shared_dir)
+        self._paths.clear()
+        self._senders.clear()
+        self._heads = None
+        if self.options.where == "server" and not (self._child and self._child.is_alive()):
+            self._child = Child(self.model, Path(self._folder.name))
+        if self._child is not None:
+            self._child.wait(self.options.patience)
+            self._urls, self._heads = [self._child.url], self._child.heads
+        self._client = httpx.Client(timeout=self.options.patience, limits=httpx.Limits(max_connections=None))
+        self._bases = {url: self._get(url, "/v1/models")["data"][0]["id"] for url in self._urls}
+        self._turns = cycle(self._urls)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.options.max_seqs * len(self._urls), "vllm")
+
+    def _get(self, url: str, path: str) -> Any:
+        return self._call("GET", url, path)
+
+    def _post(self, url: str, path: str, body: dict | None = None) -> Any:
+        return self._call("POST", url, path, json=body)
+
+    def _call(self, method: str, url: str, path: str, **options) -> Any:
+        """What the server answers, or an EngineError that names it and says what to do."""
+        try:
+            answer = self._client.request(method, url.rstrip("/") + path, **options)
+        except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed by `_abort`
+            raise EngineError(self._gone(url, f"{type(error).__name__}: {error}")) from error
+        if answer.status_code == 404 and path != "/v1/completions":
+            raise EngineError(
+                f"the vLLM server at {url} has no {path}; start it with VLLM_SERVER_DEV_MODE=1, and for adapters with "
+                "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora"
+            )
+        if answer.is_error:
+            raise EngineError(f"the vLLM server at {url} refused {path} ({answer.status_code}): {answer.text[:500]}")
+        return answer.json() if "json" in answer.headers.get("content-type", "") else None
+
+    def _gone(self, url: str, why: str) -> str:
+        what = f"the vLLM server at {url} does not answer ({why})"
+        if self._child is None:
+            return f"{what}; start it again and resume the run"
+        state = "is alive" if self._child.is_alive() else "has ended"
+        return f"{what}; it {state}, see {self._child.log}; resume the run, and a new one is started"
+
+    # Speaking
+
+    def _send(self, ticket: int, policy, request: Request) -> None:
+        body = self._body(policy, request.prompt_ids) | {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "seed": request.seed % 2**63,
+            "logprobs": 0,
+            "stop_token_ids": sorted(self._eos),
+        }
+        self._threads.submit(self._ask, ticket, next(self._turns), body)
+
+    def _body(self, policy, ids: Sequence[int]) -> dict[str, Any]:
+        return {**PLAIN, "model": self._served(policy), "prompt": list(ids)}
+
+    def _served(self, policy) -> str | None:
+        """The name that the servers know an adapter by; `None`, replaced by each one's own, for a whole model."""
+        return policy.adapter and f"{policy.adapter}-{self._name}"
+
+    def _ask(self, ticket: int, url: str, body: dict[str, Any]) -> None:
+        """In a thread: one request, its answer or error into the queue."""
+        if ticket not in self._asked:
+            return
+        try:
+            self._answers.put((ticket, self._complete_at(url, body)))
+        except Exception as error:
+            self._answers.put((ticket, error))
+
+    def _complete_at(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._post(url, "/v1/completions", body | {"model": body["model"] or self._bases[url]})["choices"][0]
+
+    def _receive(self) -> list[Answer]:
+        try:
+            found = [self._answers.get(timeout=MOMENT)]
+        except Empty:
+            return []
+        found += [self._answers.get() for _ in range(self._answers.qsize())]  # nobody else takes any
+        answers = []
+        for ticket, choice in found:
+            if ticket not in self._asked:
+                continue
+            if isinstance(choice, Exception):
+                self._started = False  # the next request reaches for the server anew
+                name = self._asked[ticket][0].name
+                raise EngineError(f"policy {name!r}: {choice}", ticket) from choice
+            answers.append((ticket, choice["token_ids"], choice["logprobs"]["token_logprobs"]))
+        return answers
+
+    def _abort(self, tickets: Sequence[int]) -> None:
+        """A server drops a request whose connection is closed."""
+        self._client.close()
+        self._client = httpx.Client(timeout=self.options.patience, limits=httpx.Limits(max_connections=None))
+
+    # Publishing
+
+    def _push(self, policy) -> None:
+        if policy.adapter is not None:
+            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the cache tells prefixes by it
+            save_for_vllm(policy, path, self._heads)
+            for url in self._urls:
+                body = {"lora_name": self._served(policy), "lora_path": str(path), "load_inplace": True}
+                self._post(url, "/v1/load_lora_adapter", body)
+            if policy.adapter in self._paths:
+                shutil.rmtree(self._paths[policy.adapter])
+            self._paths[policy.adapter] = path
+            return
+        self._push_files(policy) if self.options.transfer in ("auto", "files") else self._push_tensors(policy)
+        for url in self._urls:
+            if not self._post(url, "/reset_prefix_cache")["success"]:
+                raise EngineError(f"policy {policy.name!r}: the server at {url} kept prefixes of the weights before")
+
+    def _push_files(self, policy) -> None:
+        path = Path(self._folder.name) / "weights"
+        save_for_vllm(policy, path, self._heads)
+        for url in self._urls:
+            self._post(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
+
+    def _push_tensors(self, policy) -> None:
+        """By vLLM's own weight transfer, from GPU to GPU or within one. Not verified: it has not run on a GPU yet."""
+        from mas_lab.backends.vllm.transfer import sender
+
+        for url in self._urls:
+            if url not in self._senders:
+                workers = self._get(url, "/get_world_size")["world_size"]
+                self._senders[url] = sender(self.options.transfer, url, workers, policy.shared.net)
+            self._senders[url].send_weights()
+
+    def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
+        return [[self._score_at(url, policy, *row) for row in rows] for url in self._urls]
+
+    def _score_at(self, url: str, policy, prompt: tuple[int, ...], ids: tuple[int, ...]) -> list[float]:
+        body = self._body(policy, [*prompt, *ids]) | {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        at_T = self._complete_at(url, body)["prompt_logprobs"][len(prompt) :]
+        return [at[str(i)]["logprob"] for i, at in zip(ids, at_T, strict=True)]
+
+    def _sleep(self) -> None:
+        for url in self._urls:
+            self._post(url, "/sleep?level=1")
+
+    def _wake(self) -> None:
+        for url in self._urls:
+            self._post(url, "/wake_up")

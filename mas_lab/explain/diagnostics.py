@@ -1,0 +1,235 @@
+"""What a baseline does to each agent's gradient: moments per agent, shares of the gradient, counterfactual norms.
+
+With g = ((R - mu) / sigma) z, z = grad log pi with the loss weight in it, Dr. MAS (arXiv 2602.08847) shows
+E|g_global|^2 = E|z|^2 F_k + Delta_k, where agent-wise statistics put 1 in the place of F_k. Leaves out: when a norm is
+a spike (`spike_rule`) and pictures (`widgets`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.cells.batch import Batch
+from mas_lab.cells.grouping import group
+from mas_lab.cells.losses import Loss, clipped, reinforce
+from mas_lab.cells.normalization import is_flat, normalize
+from mas_lab.cells.update import whole_batches
+from mas_lab.policy import PolicyError, Sample
+from mas_lab.table import TableError, require, trained
+from mas_lab.team import Team
+
+LEVELS = {"agent": ["agent"], "group": ["agent", "group"], "sample": ["agent", "group", "row"]}
+SHARES = ["policy", "agent", "group", "row", "token", "share", "exact"]
+COMPARED = ["credit", "group", "center", "scale", "advantage"]
+
+
+def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataFrame:
+    """How a global baseline scales each agent's advantages: a row per (task, agent), and per `step` if there is one.
+
+    The task's N trajectories have mean `mu` and population standard deviation `sigma` of their credits; each counts
+    once, with its mean credit (`once_per=None`: every row counts, for trees, where a task is one episode). Agent k's
+    `n_k` rows have `mu_k` and `sigma_k`. Then `b_k` = (mu_k - mu) / sigma, `v_k` = sigma_k^2 / sigma^2 and
+    `F_k` = v_k + b_k^2, the mean of the global advantage squared over the agent's rows; F_k <= N - 1 where the rows of
+    a trajectory have one credit. `flat`: the task's credits are all alike or N = 1, so b_k, v_k and F_k are NaN;
+    `flat_k`: the agent's own are, so that its own baseline gives it no gradient.
+    """
+    require(turns, ["task", "agent", "credit", *([once_per] if once_per else [])], "inflation")
+    rows = turns[trained(turns)]
+    task = [*(["step"] if "step" in rows.columns else []), "task"]
+    trajectories = _means(rows, [*task, once_per]).reset_index() if once_per else rows
+    if once_per and len(trajectories) and (trajectories.groupby(task, observed=True).size() < 2).all():
+        raise TableError(
+            f"inflation: every task has a single {once_per}, so a global baseline over them compares nothing; "
+            "pass once_per=None to count every row (trees), or sample more episodes per task"
+        )
+    every = _moments(trajectories, task).rename(columns={"n": "N"})
+    own = _moments(rows, [*task, "agent"]).rename(columns=lambda name: f"{name}_k")
+    table = own.reset_index().merge(every.reset_index(), on=task, how="left")
+    sigma = table["sigma"].mask(table["flat"])
+    table["b_k"] = (table["mu_k"] - table["mu"]) / sigma
+    table["v_k"] = (table["sigma_k"] / sigma) ** 2
+    table["F_k"] = table["v_k"] + table["b_k"] ** 2
+    statistics = ["n_k", "b_k", "v_k", "F_k", "N", "mu", "sigma", "mu_k", "sigma_k", "flat", "flat_k"]
+    return table[[*task, "agent", *statistics]]
+
+
+def _means(rows: pd.DataFrame, by: Sequence[str]) -> pd.Series:
+    """Mean credit per key, measured from the minimum, so that equal credits have exactly their value as mean."""
+    credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
+    above = (rows["credit"] - credits.transform("min")).groupby([rows[name] for name in by], sort=False, observed=True)
+    return (credits.min() + above.mean()).rename("credit")
+
+
+def _moments(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Size, mean, population standard deviation, and whether nothing varies, per key."""
+    credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
+    flat = is_flat(credits.min(), credits.max())
+    return pd.DataFrame({
+        "n": credits.size(), "mu": _means(rows, by), "sigma": credits.std(ddof=0).mask(flat, 0.0), "flat": flat,
+    })  # fmt: skip
+
+
+def baseline_unit(turns: pd.DataFrame) -> str | None:
+    """What a global baseline counts: "episode", or None (every row) where no task has two episodes, as in a tree."""
+    by = [name for name in ("step", "task") if name in turns.columns]
+    return "episode" if (turns.groupby(by, observed=True)["episode"].nunique() > 1).any() else None
+
+
+def both_baselines(turns: pd.DataFrame) -> dict[str, pd.Series]:
+    """The advantages of the same credits under GRPO's baseline, `global`, and under Dr. MAS's, `agent`."""
+    require(turns, ["task", "episode", "agent", "credit"], "both_baselines")
+    bare, credit = turns.drop(columns=[name for name in COMPARED if name in turns.columns]), turns["credit"]
+    together = group(bare, by=("task",), credit=lambda _: credit)
+    apart = group(bare, by=("task", "agent"), credit=lambda _: credit)
+    return {
+        "global": normalize(together, once_per=baseline_unit(turns))["advantage"],
+        "agent": normalize(apart)["advantage"],
+    }
+
+
+def attribute(
+    team: Team,
+    turns: pd.DataFrame,
+    loss: Loss = clipped(0.2),  # noqa: B008 - a frozen value
+    aggregate: str = "token",
+) -> pd.DataFrame:
+    """The share of each token in the gradient that this table gives its policy, without making a step.
+
+    Columns: `policy`, `agent`, `group` (if the table has it), `row` (place in the table, from 0), `token` (position in
+    the completion), `share`, `exact`. Per policy the shares sum to 1 and may be negative: they are projections on the
+    gradient, exact, by one forward-mode derivative: about two extra passes per policy. Rows that add nothing have none.
+    Where the back end has no forward mode, `exact` is False and the shares are those of `proxy_shares`.
+    """
+    parts = []
+    for batch in whole_batches(team, turns, loss, aggregate):
+        with batch.gradients_kept():
+            batch.accumulate()
+            batch.check("raise")
+            shares = shares_of(batch)
+        groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
+        parts.append(shares.assign(policy=batch.name, group=groups))
+    known = [name for name in SHARES if name != "group" or "group" in turns.columns]
+    return pd.concat(parts, ignore_index=True)[known] if parts else pd.DataFrame(columns=known)
+
+
+def shares_of(batch: Batch) -> pd.DataFrame:
+    """`batch.attribute()` with the column `exact`; where the back end cannot, `proxy_shares`."""
+    try:
+        return batch.attribute().assign(exact=True)
+    except PolicyError:
+        return proxy_shares(batch).assign(exact=False)
+
+
+def proxy_shares(batch: Batch) -> pd.DataFrame:
+    """Where forward mode is missing: each token's share of the summed sizes |A| w (1 - p), as a stand-in.
+
+    That is the size of the loss's derivative by the sampled token's logit (A the advantage, w the weight of the token's
+    loss, p its probability when it was sampled), at no extra pass. It knows neither directions nor how far a logit's
+    derivative reaches into the weights: nothing is negative, nothing cancels, and sums over rows are no shares of the
+    gradient. Columns as in `Batch.attribute`.
+    """
+    parts = []
+    for agent, own in batch.rows[batch.rows["advantage"] != 0].groupby("agent", sort=False):
+        lengths = own["completion_ids"].map(len).to_numpy()
+        size = (own["advantage"].abs() * batch.weights.loc[own.index]).to_numpy(float)
+        surprise = 1 - np.exp(np.concatenate([np.asarray(logprobs, float) for logprobs in own["logprobs"]]))
+        token = np.concatenate([np.arange(length) for length in lengths])
+        share = np.repeat(size, lengths) * surprise
+        parts.append(pd.DataFrame({"row": own.index.repeat(lengths), "agent": agent, "token": token, "share": share}))
+    empty = pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})
+    found = pd.concat(parts or [empty], ignore_index=True)
+    return found.assign(share=found["share"] / found["share"].sum())
+
+
+def shares_by(shares: pd.DataFrame, level: str) -> pd.DataFrame:
+    """The shares of `attribute` summed to "agent", "group" or "sample", per policy, the largest in size first."""
+    if level not in LEVELS:
+        raise ValueError(f"shares_by: level={level!r}; known are {', '.join(LEVELS)}")
+    by = [name for name in ["policy", "exact", *LEVELS[level]] if name in shares.columns]
+    summed = shares.groupby(by, sort=False, observed=True)["share"].sum().reset_index()
+    return summed.sort_values("share", key=abs, ascending=False, ignore_index=True)
+
+
+def norms_without(
+    team: Team,
+    turns: pd.DataFrame,
+    rows: Sequence[int],
+    loss: Loss = clipped(0.2),  # noqa: B008 - a frozen value
+    aggregate: str = "token",
+) -> pd.DataFrame:
+    """The norm of each policy's gradient, and what it would be without one of its `rows` (places in the table).
+
+    Columns: `policy`, `row`, `norm`, `norm_without`. The denominators of the loss stay, so that the gradient loses
+    exactly that row's share. Costs one `update`'s passes, and one pass per row.
+    """
+    found = []
+    for batch in whole_batches(team, turns, loss, aggregate):
+        with batch.gradients_kept():
+            batch.accumulate()
+            for row in rows:
+                if row in batch.rows.index:
+                    found.append((batch.name, row, batch.norm, batch.norm_without(row)))
+    return pd.DataFrame(found, columns=["policy", "row", "norm", "norm_without"])
+
+
+def baseline_ratio(
+    team: Team,
+    turns: pd.DataFrame,
+    loss: Loss = clipped(0.2),  # noqa: B008 - a frozen value
+    aggregate: str = "token",
+    rows: int = 64,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Global over agent-wise baseline on one batch, per agent: the ratio of squared gradient norms, and what the
+    theory's moments predict for it.
+
+    `measured` = |G_global|^2 / |G_agent|^2, the squared norms of the agent's whole batch gradient (columns
+    `norm_global`, `norm_agent`). `predicted` = (E|z|^2 F + delta_global) / (E|z|^2 V + delta_agent), with F and V the
+    means over all of the agent's rows of the squared global and agent-wise advantages (V is the share of rows in groups
+    that are not flat). |z|^2 costs a pass of one row, so its mean and its covariances with the squared advantages, the
+    deltas, are those of `rows` of the agent's rows, drawn by `seed` (`sampled`). The measurement costs two `update`s.
+    No step is made.
+    """
+    require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
+    found = []
+    for batch in whole_batches(team, turns, loss, aggregate):
+        advantages = both_baselines(batch.table)
+        measured = {name: batch.norms_with(values)[1] for name, values in advantages.items()}
+        for agent, own in batch.rows.groupby("agent", sort=False):
+            chosen = own.index if len(own) <= rows else own.sample(rows, random_state=seed).index.sort_values()
+            squared = pd.DataFrame({name: values.loc[own.index] ** 2 for name, values in advantages.items()})
+            moments = _prediction(pd.Series(squared_scores(batch, chosen), index=chosen), squared)
+            norms = {f"norm_{name}": norm[agent] for name, norm in measured.items()}
+            ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
+            found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
+                          **norms, "measured": ratio})  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def squared_scores(batch: Batch, rows: pd.Index) -> np.ndarray:
+    """|z|^2 of each row, z its weighted score, grad log pi: the gradient of -log pi at advantage 1."""
+    unit = batch.rows.loc[rows].assign(advantage=1.0)
+    weights = batch.weights.loc[rows]
+    columns = ["prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
+    squares = []
+    with batch.gradients_kept():
+        for row, weight in zip(unit[columns].itertuples(index=False, name=None), weights, strict=True):
+            batch.policy.accumulate([Sample(*row, weight)], reinforce())
+            squares.append(batch.norm**2)
+            batch.policy.clear_gradients()
+    return np.array(squares)
+
+
+def _prediction(square_R: pd.Series, squared: pd.DataFrame) -> dict[str, Any]:
+    """The lemma's terms: |z|^2 of some rows, and both squared advantages of all of the agent's rows."""
+    mean = square_R.mean()
+    terms: dict[str, Any] = {"z_square": mean}
+    for name, letter in (("global", "F"), ("agent", "V")):
+        terms[letter] = squared[name].mean()
+        seen_R = squared.loc[square_R.index, name]
+        terms[f"delta_{name}"] = ((square_R - mean) * (seen_R - seen_R.mean())).mean()
+    below = mean * terms["V"] + terms["delta_agent"]
+    above = mean * terms["F"] + terms["delta_global"]
+    return terms | {"predicted": above / below if below > 0 else np.nan}

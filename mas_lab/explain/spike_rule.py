@@ -1,0 +1,196 @@
+"""When a gradient norm is a spike, and a watch that takes the gradient apart at that moment, before the step.
+
+The rule, for each policy and each agent: the log of the norm lies more than `threshold` robust standard deviations
+(1.4826 times the median absolute deviation, at least `floor`) above the median of the `window` norms before it, once
+there have been `warmup` of them. Norms of 0 (all advantages 0) are passed over. Leaves out: pictures (`widgets`).
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.cells.batch import Batch
+from mas_lab.explain.diagnostics import both_baselines, shares_by, shares_of
+from mas_lab.table import TableError, require
+
+NORMS = ["policy_norm", "grad_norm"]
+
+
+@dataclass(frozen=True)
+class SpikeRule:
+    """The numbers of the rule; called on a history of log norms, it scores the next."""
+
+    warmup: int = 10
+    """Norms that must have come before."""
+    window: int = 50
+    """How many of them are looked at."""
+    threshold: float = 4.0
+    """Robust standard deviations of the log norm above its median."""
+    floor: float = 0.05
+    """Least standard deviation of the log norm, so that a still series does not spike at a trifle."""
+
+    def __post_init__(self):
+        if not 2 <= self.warmup <= self.window:
+            raise ValueError(f"spikes: warmup={self.warmup} must be 2 or more and at most window={self.window}")
+        if self.threshold <= 0 or self.floor <= 0:
+            raise ValueError(f"spikes: threshold={self.threshold} and floor={self.floor} must be above 0")
+
+    def __call__(self, before: Sequence[float], norm: float) -> tuple[float, float]:
+        """(the norm that was usual, robust standard deviations above it); NaN while warming up or at norm 0."""
+        before = list(before)[-self.window :]
+        if len(before) < self.warmup or not norm > 0:
+            return math.nan, math.nan
+        usual = median(before)  # not numpy's, which is slow on a few numbers
+        spread = max(1.4826 * median(abs(one - usual) for one in before), self.floor)
+        return math.exp(usual), (math.log(norm) - usual) / spread
+
+
+def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
+    """Every norm of `update`'s statistics with its score by the rule: a row per optimizer step, policy and agent.
+
+    Columns: `step` if given, `optimizer_step`, `policy`, `agent` (empty: the whole policy), `norm` (before clipping;
+    NaN where the step was skipped), `usual` (the median of the window), `score`, `spike`.
+    """
+    require(stats, ["optimizer_step", "policy", "agent", "skipped"], "spikes")
+    for name in NORMS:
+        if name not in stats.columns:
+            raise TableError(f"spikes: column {name!r} is missing; it is added by `update`")
+    rule = SpikeRule(warmup, window, threshold)
+    when = [name for name in ("step", "optimizer_step") if name in stats.columns]
+    stats = stats.assign(**{name: stats[name].mask(stats["skipped"].astype(bool)) for name in NORMS})
+    whole = stats.drop_duplicates([*when, "policy"]).assign(agent="")
+    series = pd.concat([whole.assign(norm=whole["policy_norm"]), stats.assign(norm=stats["grad_norm"])])
+    series = series[[*when, "policy", "agent", "norm"]]
+    parts = [own.assign(**_scored(rule, own["norm"])) for _, own in series.groupby(["policy", "agent"], sort=False)]
+    scored = pd.concat(parts, ignore_index=True) if parts else series.assign(usual=[], score=[])
+    return scored.assign(spike=scored["score"] > threshold)
+
+
+def spikes(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
+    """The spikes among the norms of `update`'s statistics, highest score first: the columns of `spike_scores`."""
+    scored = spike_scores(stats, warmup, window, threshold)
+    return scored[scored["spike"]].sort_values("score", ascending=False, ignore_index=True)
+
+
+def _scored(rule: SpikeRule, norms: pd.Series) -> dict[str, list[float]]:
+    before: deque[float] = deque(maxlen=rule.window)
+    usual, scores = [], []
+    for norm in norms:
+        middle, score = rule(before, norm)
+        usual.append(middle)
+        scores.append(score)
+        if 0 < norm < math.inf:
+            before.append(math.log(norm))
+    return {"usual": usual, "score": scores}
+
+
+class SpikeWatch:
+    """`train(..., watch=SpikeWatch())`: at a spike, the gradient's shares, and counterfactual norms of that very step.
+
+    `spikes` holds a record per spike, plain data, so that it is part of a run's checkpoint: `call` (how many steps of
+    its policy were watched before), `policy`, `agents` whose series spiked ("" the policy's own), the highest scorer
+    among them, `agent`, with its `norm`, `usual` and `score`, `norms` by agent, `rows` {row: share}, `tokens`
+    {row: shares of its tokens} of the `samples` largest rows, whether these are `exact` (see `attribute`), `without`
+    {row: the policy's norm without that row} for the largest, `baselines` {"global", "agent": {agent or "": norm}}, the
+    same batch under either baseline, and `judged`, {row: advantage} of the largest rows under either. The `keep`
+    highest scores stay. A spike costs about four passes over its batch; other steps cost only the rule.
+    """
+
+    def __init__(self, warmup: int = 10, window: int = 50, threshold: float = 4.0, keep: int = 32, samples: int = 16):
+        self.rule, self.keep, self.samples = SpikeRule(warmup, window, threshold), keep, samples
+        self.spikes: list[dict[str, Any]] = []
+        self._calls: dict[str, int] = {}
+        self._before: dict[str, dict[str, list[float]]] = {}
+
+    def __repr__(self) -> str:
+        return f"SpikeWatch({self.rule}, {len(self.spikes)} spikes in {max(self._calls.values(), default=0)} steps)"
+
+    def __call__(self, policy: str, norms: Mapping[str, float], attribute: Batch) -> None:
+        """Between backward and clipping; see `update`."""
+        call = self._calls.get(policy, 0)
+        self._calls[policy] = call + 1
+        series = {"": attribute.norm, **norms}
+        scores = dict(self._advance(policy, series))
+        high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
+        if high:
+            first = max(high, key=lambda agent: high[agent][1])
+            usual, score = high[first]
+            self.spikes.append({
+                "call": call, "policy": policy, "agent": first, "agents": list(high), "norm": series[first],
+                "usual": usual, "score": score, "norms": series, **self._anatomy(attribute),
+            })  # fmt: skip
+            self.spikes.sort(key=lambda spike: (-spike["score"], spike["call"]))
+            del self.spikes[self.keep :]
+
+    def _advance(self, policy: str, series: Mapping[str, float]) -> Iterator[tuple[str, tuple[float, float]]]:
+        """Score each norm by those before it, then let it be one of them."""
+        for agent, norm in series.items():
+            before = self._before.setdefault(policy, {}).setdefault(agent, [])
+            yield agent, self.rule(before, norm)
+            if 0 < norm < math.inf:
+                before.append(math.log(norm))
+                del before[: -self.rule.window]
+
+    def _anatomy(self, batch: Batch) -> dict[str, Any]:
+        shares = shares_of(batch)
+        by_row = shares_by(shares, "sample").set_index("row")["share"]
+        top = list(by_row.index[: self.samples])
+        tokens = shares[shares["row"].isin(top)].groupby("row")["share"].agg(list)
+        known = {"task", "episode", "credit"} <= set(batch.table.columns)
+        baselines = both_baselines(batch.table) if known else {}
+        found = {name: batch.norms_with(advantages) for name, advantages in baselines.items()}
+        return {
+            "rows": {str(row): float(share) for row, share in by_row.items()},
+            "exact": bool(shares["exact"].all()),
+            "tokens": {str(row): [float(share) for share in tokens[row]] for row in top},
+            "without": {str(row): batch.norm_without(row) for row in top[:1]},
+            "baselines": {name: {"": whole, **by_agent} for name, (whole, by_agent) in found.items()},
+            "judged": {name: {str(row): float(values[row]) for row in top} for name, values in baselines.items()},
+        }
+
+    def state(self) -> dict[str, Any]:
+        """All that it remembers, as plain data."""
+        return {"rule": asdict(self.rule), "calls": dict(self._calls), "before": self._before, "spikes": self.spikes}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state()`, under the rule of this watch."""
+        self._calls = dict(state["calls"])
+        self._before = {
+            name: {agent: list(logs) for agent, logs in own.items()} for name, own in state["before"].items()
+        }
+        self.spikes = [dict(spike) for spike in state["spikes"]]
+
+    def join(self, stats: pd.DataFrame) -> None:
+        """Go on in a run with these statistics, whether or not it was watched: a record is dated by the number of its
+        optimizer step. Steps that nobody watched are missing in the window of the rule."""
+        self._calls = {name: len(own) for name, own in _taken(stats).groupby("policy", sort=False)}
+
+
+def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The records of a `SpikeWatch` with the `step` and `optimizer_step` in which they happened.
+
+    A watch counts the optimizer steps of its policy that were not skipped, and so do the statistics.
+    """
+    require(stats, ["step", "optimizer_step", "policy", "skipped"], "spike_steps")
+    calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in _taken(stats).groupby("policy")}
+    dated = []
+    for record in records:
+        own = calls.get(record["policy"], ())
+        if record["call"] >= len(own):
+            raise ValueError(
+                f"spike_steps: policy {record['policy']!r} has {len(own)} steps in the statistics, and a spike at its "
+                f"step {record['call']}: the statistics belong to another run"
+            )
+        step, optimizer_step = map(int, own[record["call"]])
+        dated.append({**record, "step": step, "optimizer_step": optimizer_step})
+    return dated
+
+
+def _taken(stats: pd.DataFrame) -> pd.DataFrame:
+    """A row per policy and optimizer step that was not skipped."""
+    return stats[~stats["skipped"].astype(bool)].drop_duplicates(["step", "optimizer_step", "policy"])

@@ -1,0 +1,98 @@
+"""A checkpoint: the team after some number of steps, as safetensors and JSON with their sha256; no pickle.
+
+Leaves out: when one is made and which are kept (`run`).
+"""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mas_lab.runs.disk import RunError, differences, flush, hashes, read_json, write_json
+from mas_lab.team import Sampling, Team
+
+
+class Checkpoint:
+    """The team after some number of steps."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @property
+    def step(self) -> int:
+        return int(self.folder.name)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return read_json(self.folder / "state.json")
+
+    @classmethod
+    def write(cls, folder: Path, team: Team, watched: Any = None) -> "Checkpoint":
+        """The team, and what a watch remembers (plain data), in `folder`, as a whole or not at all."""
+        staged = folder.with_suffix(".tmp")
+        shutil.rmtree(staged, ignore_errors=True)
+        for number, policy in enumerate(team.policies.values()):
+            (staged / "policies" / str(number)).mkdir(parents=True)
+            policy.save(staged / "policies" / str(number))
+        state = {"step": int(folder.name), "team": describe_team(team), "watch": watched}
+        write_json(staged / "state.json", state)
+        write_json(staged / "hashes.json", hashes(staged))
+        for path in sorted(staged.rglob("*"), reverse=True):
+            flush(path)
+        staged.rename(folder)
+        flush(folder.parent)
+        return cls(folder)
+
+    def verify(self) -> None:
+        """Compare every file with its recorded sha256. Raises `RunError` naming the first that differs."""
+        recorded = read_json(self.folder / "hashes.json")
+        found = hashes(self.folder)
+        for name in sorted(set(recorded) | set(found)):
+            if recorded.get(name) != found.get(name):
+                what = "missing" if name not in found else "not recorded" if name not in recorded else "changed"
+                raise RunError(
+                    f"checkpoint {self.folder}: {name} is {what}, so it cannot be trusted; "
+                    "delete this checkpoint's folder to go on from the one before it"
+                )
+        if self.state["step"] != self.step:
+            raise RunError(f"checkpoint {self.folder} was made after {self.state['step']} steps; give it back its name")
+
+    def load_into(self, team: Team) -> None:
+        """Set the team's weights and optimizers to the saved ones. Refuses a team of another make."""
+        different = differences(self.state["team"], describe_team(team))
+        if different:
+            raise RunError(f"checkpoint {self.folder} was made by another team: {different}")
+        for number, name in enumerate(team.policies):
+            team.policies[name].load(self.folder / "policies" / str(number))
+
+    def tokenizer(self, policy: str) -> Any:
+        """The fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or None."""
+        names = list(self.state["team"]["policies"])
+        path = self.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
+        if path is None or not path.is_file():
+            return None
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(path))
+
+    def team(self) -> Team:
+        """The team rebuilt from the folder (and, for adapters, the base model that it names)."""
+        from mas_lab.backends import restore_policies
+
+        names = self.state["team"]["policies"]
+        policies = restore_policies({name: self.folder / "policies" / str(i) for i, name in enumerate(names)})
+        data = self.state["team"]
+        sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
+        return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
+
+
+def describe_team(team: Team) -> dict[str, Any]:
+    """A team as plain data: what a checkpoint must agree on before it is loaded."""
+    described = {
+        "agents": {agent: team.name_of(agent) for agent in team},
+        "policies": {name: policy.describe() for name, policy in team.policies.items()},
+        "sampling": {agent: asdict(sampling) for agent, sampling in team.sampling.items()},
+        "frozen": list(team.frozen),
+    }
+    return json.loads(json.dumps(described))

@@ -1,0 +1,174 @@
+"""Keeping a run while it is made, so that training goes on bit for bit wherever it was stopped or killed.
+
+Everything is written beside its place, flushed to disk, and renamed into it, so that a run killed at any moment holds
+only whole files. One process at a time writes. Leaves out: what stands in the folder (`run`), what a step is (`train`).
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from mas_lab.runs.checkpoint import Checkpoint
+from mas_lab.runs.disk import RunError, differences, dumps, write_json, write_table
+from mas_lab.runs.run import KEEPING, TABLES, Run
+from mas_lab.team import Team
+
+KEPT_CHECKPOINTS = 2
+LOCK = "training.lock"
+"""Held by the process that trains in the folder; the file stays when it has ended."""
+
+
+class Recorder(Run):
+    """The run folder of a training in progress."""
+
+    _writers: ClassVar[dict[Path, "Recorder"]] = {}
+    _lock = None
+    _remembered: Any = None
+
+    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None) -> int:
+        """Create the folder, or go on in it: returns the number of steps done, with the team as it was after them.
+
+        Raises `RunError` naming what differs if the folder belongs to another run, or what cannot be written. Until
+        `end()`, no other process may train here; a later training in this one takes the folder over.
+        """
+        config = json.loads(dumps(config, self.folder / "run.json"))
+        with _naming(self.folder):
+            if self._was_started():
+                self._refuse_another(config)
+            try:
+                return self._resume(team, watch) if self._was_kept() else self._create(config, team, watch)
+            except BaseException:
+                self.end()
+                raise
+
+    def _claim(self) -> None:
+        from filelock import FileLock, Timeout
+
+        place = self.folder.resolve()
+        former = self._writers.get(place)
+        lock = former._lock if former else FileLock(place / LOCK, timeout=0, thread_local=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise RunError(
+                f"{self.folder}: another process is training in this folder; end it first, or choose another folder"
+            ) from None
+        self._lock, self._writers[place] = lock, self
+
+    def end(self) -> None:
+        """Write no more: others may train here now."""
+        if not self.is_superseded():
+            self._lock.release(force=True)
+            del self._writers[self.folder.resolve()]
+
+    def _was_started(self) -> bool:
+        if (self.folder / "run.json").exists():
+            return True
+        if self.folder.exists() and any(entry.name not in ("run.json.tmp", LOCK) for entry in self.folder.iterdir()):
+            raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
+        return False
+
+    def _was_kept(self) -> bool:
+        """Is there something to go on from? A start that was killed before its first checkpoint leaves nothing."""
+        return bool(self._checkpoints() or any(self.parts(name) for name in TABLES))
+
+    def _create(self, config: Mapping[str, Any], team: Team, watch: Any) -> int:
+        existed = self.folder.exists()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._claim()
+        try:
+            write_json(self.folder / "run.json", config)
+            for name in (*TABLES, "checkpoints"):
+                (self.folder / name).mkdir(exist_ok=True)
+            self.save(0, team, watch)
+        except BaseException:
+            for name in (*TABLES, "checkpoints"):
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+            self.end()
+            for name in ("run.json", "run.json.tmp", LOCK):
+                (self.folder / name).unlink(missing_ok=True)
+            if not existed:
+                self.folder.rmdir()
+            raise
+        return 0
+
+    def _resume(self, team: Team, watch: Any) -> int:
+        self._claim()
+        checkpoint = self.checkpoint()
+        self._refuse_gaps(checkpoint.step)
+        checkpoint.load_into(team)
+        self._forget_after(checkpoint.step)
+        self._remembered = checkpoint.state["watch"]
+        self._remind(watch)
+        return checkpoint.step
+
+    def _remind(self, watch: Any) -> None:
+        """A run may be left and joined by a watch: what one remembered is kept, and every one counts all steps."""
+        if hasattr(watch, "load_state") and self._remembered is not None:
+            watch.load_state(self._remembered)
+        if hasattr(watch, "join") and self.steps:
+            watch.join(self.stats)
+
+    def _refuse_another(self, config: Mapping[str, Any]) -> None:
+        different = differences(_decisive(self.config), _decisive(config))
+        if different:
+            raise RunError(
+                f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
+            )
+
+    def _refuse_gaps(self, step: int) -> None:
+        """A checkpoint after `step` steps stands on the tables of every one of them."""
+        for name in TABLES:
+            for number in range(step):
+                path = self.folder / name / f"{number:06d}.parquet"
+                if not path.is_file():
+                    raise RunError(f"{path} is missing; put it back, or start again in another folder")
+
+    def _forget_after(self, step: int) -> None:
+        """Tables beyond the checkpoint are made again, bit for bit; what was half-written goes."""
+        for name in TABLES:
+            for path in self.parts(name)[step:]:
+                path.unlink()
+            for path in (self.folder / name).glob("*.tmp"):
+                path.unlink()
+        for path in (self.folder / "checkpoints").glob("*.tmp"):
+            shutil.rmtree(path)
+
+    def is_superseded(self) -> bool:
+        """Has this training ended, or a later one in this process taken the folder over? Then it must write no more."""
+        return self._writers.get(self.folder.resolve()) is not self
+
+    def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame, notes: Mapping[str, Any] | None = None):
+        """The tables of one step; `notes` about its turns go into their file."""
+        write_table(self.folder / "turns" / f"{step:06d}.parquet", turns, notes)
+        write_table(self.folder / "stats" / f"{step:06d}.parquet", stats)
+
+    def save(self, step: int, team: Team, watch: Any = None) -> None:
+        """A checkpoint after `step` steps; the two newest are kept."""
+        folder = self.folder / "checkpoints" / f"{step:06d}"
+        if folder.exists():
+            return
+        Checkpoint.write(folder, team, watch.state() if hasattr(watch, "state") else self._remembered)
+        for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+            shutil.rmtree(old.rename(old.with_suffix(".tmp")))
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """An error of the file system, with the run that met it."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{folder}: cannot keep a run here ({error}); choose another folder") from error
+
+
+def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on."""
+    asked = {key: config.get(key) for key in ("env", "recipe", "seed", "settings", "threads")}
+    settings = asked["settings"] or {}
+    return asked | {"settings": {key: value for key, value in settings.items() if key not in KEEPING}}

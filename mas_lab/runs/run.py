@@ -1,0 +1,199 @@
+"""A run that was kept: a folder with the recipe, the tables and checkpoints, or a zip of it without weights.
+
+    runs/<name>/run.json                      what was asked: env, recipe, seed, settings, versions, threads
+    runs/<name>/turns/000007.parquet          the table of step 7, with what it scored; stats/ beside it
+    runs/<name>/checkpoints/000008/           the team after 8 steps: safetensors and JSON, with their sha256
+
+Leaves out: how it is written (`recorder`), and what it scored (`scores`).
+"""
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mas_lab import recipes
+from mas_lab.runs.checkpoint import Checkpoint
+from mas_lab.runs.disk import Files, RunError, dumps, read_json, read_table, read_tables
+from mas_lab.team import Team
+
+KEEPING = ("save_every", "workers", "check")
+"""Settings that a resumed run may change."""
+TABLES = ("turns", "stats")
+SCORES = "scores"
+"""The folder of held-out scores beside those of `TABLES`, see `scores.keep_scores`."""
+WATCH, TOKENS = "watch.json", "tokens.json"
+"""What an exported zip holds in the place of checkpoints, for those who read it."""
+
+
+def runs_dir() -> Path:
+    """Where runs are kept: a mounted Drive on Colab, the working folder on Kaggle, else `runs/` (or MAS_LAB_RUNS)."""
+    if "MAS_LAB_RUNS" in os.environ:
+        return Path(os.environ["MAS_LAB_RUNS"])
+    drive, kaggle = Path("/content/drive/MyDrive"), Path("/kaggle/working")
+    if drive.is_dir():
+        return drive / "mas_lab_runs"
+    return kaggle / "runs" if kaggle.is_dir() else Path("runs")
+
+
+class Run:
+    """A run folder or an exported zip, for reading. `load_run` makes one."""
+
+    def __init__(self, folder: Files):
+        self.folder = folder
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.config['recipe'].get('name')}, {self.steps} steps)"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return read_json(self.folder / "run.json")
+
+    @property
+    def recipe(self) -> "recipes.Recipe":
+        return recipes.from_data(self.config["recipe"])
+
+    @property
+    def steps(self) -> int:
+        """Training steps whose tables are in the folder."""
+        return len(self.parts("stats"))
+
+    @property
+    def turns(self) -> pd.DataFrame:
+        """All turns of the run, `mas_lab.table.SCHEMA`."""
+        return self.read("turns")
+
+    @property
+    def stats(self) -> pd.DataFrame:
+        """What `update` returned at each step, with the column `step`."""
+        return self.read("stats")
+
+    def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
+        """The turns of one training step (from 0), or some `columns` of them, without reading the others."""
+        return read_table(self.part(step), columns)
+
+    def part(self, step: int) -> Files:
+        """The file of one step's turns."""
+        path = self.folder / "turns" / f"{step:06d}.parquet"
+        if not path.is_file():
+            raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
+        return path
+
+    def parts(self, name: str) -> list[Files]:
+        """The files of one table, a step each, in order."""
+        folder = self.folder / name
+        parts = [path for path in folder.iterdir() if _is_part(path.name)] if folder.is_dir() else []
+        return sorted(parts, key=lambda path: path.name)
+
+    def read(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
+        """One table ("turns" or "stats") of all steps, or some `columns` of it, without reading the others."""
+        parts = self.parts(name)
+        if not parts:
+            raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
+        table = read_tables(parts, columns)
+        missing = [column for column in columns or () if column not in table.columns]
+        if missing:
+            raise RunError(f"{self.folder}: its {name} have no column {missing[0]!r}; they were not written by train()")
+        return table
+
+    def watched(self) -> dict[str, Any] | None:
+        """What the run's watch remembered, if that had a `state()`: in the newest checkpoint, or in an exported zip."""
+        if isinstance(self.folder, zipfile.Path):
+            path = self.folder / WATCH
+            return read_json(path) if path.is_file() else None
+        folders = self._checkpoints()
+        return Checkpoint(folders[-1]).state["watch"] if folders else None
+
+    def token_texts(self) -> dict[str, dict[str, str]]:
+        """Policy -> token id -> text, of all tokens in the run's completions, as far as tokenizers were kept."""
+        if isinstance(self.folder, zipfile.Path):
+            path = self.folder / TOKENS
+            return read_json(path) if path.is_file() else {}
+        if not self._checkpoints() or not self.parts("turns"):
+            return {}
+        checkpoint = Checkpoint(self._checkpoints()[-1])
+        said = read_tables(self.parts("turns"), ["policy", "completion_ids"]).explode("completion_ids").dropna()
+        texts = {}
+        for policy, ids in said.groupby("policy")["completion_ids"]:
+            tokenizer = checkpoint.tokenizer(policy)
+            if tokenizer is not None:
+                known = sorted(map(int, ids.unique()))
+                texts[policy] = {str(one): tokenizer.decode([one], skip_special_tokens=False) for one in known}
+        return texts
+
+    def checkpoint(self) -> "Checkpoint":
+        """The newest checkpoint, checked against its hashes."""
+        if isinstance(self.folder, zipfile.Path):
+            raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
+        folders = self._checkpoints()
+        if not folders:
+            raise RunError(f"{self.folder}: the run holds no checkpoint; start it again in another folder")
+        checkpoint = Checkpoint(folders[-1])
+        checkpoint.verify()
+        return checkpoint
+
+    def _checkpoints(self) -> list[Path]:
+        """Whole checkpoints, oldest first; what a kill left half-written has another name."""
+        return sorted(path for path in (self.folder / "checkpoints").glob("*") if path.name.isdigit() and path.is_dir())
+
+    def team(self) -> Team:
+        """The team of the newest checkpoint, rebuilt from the folder alone."""
+        return self.checkpoint().team()
+
+
+def load_run(path: str | Path) -> Run:
+    """A run by its folder, by its name under `runs_dir()`, or from an exported zip: `.turns`, `.stats`, `.recipe`,
+    and, where the folder is there, `.team()`."""
+    for folder in (run_folder(path), Path(path)):
+        if (folder / "run.json").is_file():
+            return Run(folder)
+        if folder.is_file():
+            return Run(_open_zip(folder))
+    known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
+    raise RunError(
+        f"no run at {path} or {run_folder(path)}: there is no run.json; runs in {runs_dir()}: "
+        f"{', '.join(known) or 'none'}"
+    )
+
+
+def run_folder(run: str | Path) -> Path:
+    """Where a run is kept: a bare name goes under `runs_dir()`, anything with a separator is a path."""
+    return runs_dir() / run if Path(run).name == str(run) else Path(run)
+
+
+def _open_zip(path: Path) -> zipfile.Path:
+    try:
+        inside = zipfile.Path(path)
+    except zipfile.BadZipFile as error:
+        raise RunError(f"{path} is neither a run's folder nor a zip made by export() ({error})") from None
+    if not (inside / "run.json").is_file():
+        raise RunError(f"{path} holds no run.json, so it was not made by export()")
+    return inside
+
+
+def export(run: Run | str | Path, path: str | Path) -> Path:
+    """One zip with the run's tables and description, without weights: what a student hands in.
+
+    It also holds what a `SpikeWatch` recorded and the text of every token that was said, for the instruments.
+    """
+    run = run if isinstance(run, Run) else load_run(run)
+    target = Path(path)
+    staged = target.with_name(target.name + ".tmp")
+    with zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("run.json", (run.folder / "run.json").read_bytes())
+        for name, held in ((WATCH, run.watched()), (TOKENS, run.token_texts())):
+            if held:
+                archive.writestr(name, dumps(held, run.folder / name))
+        for name in (*TABLES, SCORES):
+            for part in run.parts(name):
+                archive.writestr(f"{name}/{part.name}", part.read_bytes())
+    staged.replace(target)
+    return target
+
+
+def _is_part(name: str) -> bool:
+    """`000007.parquet`, and nothing that was left half-written or put there by hand."""
+    stem, _, suffix = name.partition(".")
+    return stem.isdigit() and suffix == "parquet"

@@ -1,0 +1,126 @@
+"""What a run scored, step by step: in its training episodes, and on held-out tasks where somebody kept the scores.
+
+Leaves out: playing held-out tasks (`evaluate`) and comparing runs (`widgets.ablation`).
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.cells.credits import return_to_go
+from mas_lab.runs.disk import read_note, read_tables, write_table
+from mas_lab.runs.run import SCORES, Run
+from mas_lab.table import TableError, column
+
+READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kept", "probe", "action", "team_reward",
+        "success", "completion_ids"]  # fmt: skip
+CURVE = ["step", "tokens", "success", "return"]
+KEPT = "mas_lab.runs.scores.1"
+"""What a step's scores are called in the file of its turns. The number is that of their meaning: another one, and what
+earlier versions kept is not read."""
+
+
+def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
+    """A row per training step, with the `tokens` sampled up to its end, the share of its episodes that ended in
+    `success`, and their mean `return` (the sum of the team's rewards; over all branches where an episode has several).
+
+    The episodes are those that were trained on: under `tree()`, the best of K candidates moves each of them on.
+    """
+    if "step" not in turns.columns:
+        turns = turns.assign(step=0)
+    rows = _told_apart(turns)
+    step_of = rows.groupby("episode", sort=False)["step"].first()
+    found = pd.DataFrame({"success": episode_success(rows), "return": episode_returns(rows)})
+    curve = found.groupby(step_of).mean().rename_axis("step").reset_index()
+    tokens = rows["completion_ids"].map(len).groupby(rows["step"]).sum().sort_index().cumsum()
+    return curve.assign(tokens=curve["step"].map(tokens))[CURVE]
+
+
+def step_scores(turns: pd.DataFrame) -> dict[str, float]:
+    """`training_curve` of a single step, as plain numbers: its `tokens`, `success` and `return`."""
+    [row] = training_curve(turns)[CURVE[1:]].to_dict("records")
+    return row
+
+
+def run_curve(run: Run) -> pd.DataFrame:
+    """`training_curve` of a whole run: as training kept it with the turns of each step, or, where the turns of a step
+    come without (an earlier version wrote them, or somebody else did), worked out from all of them."""
+    kept = [read_note(run.part(step), KEPT) for step in range(run.steps)]
+    if not kept or None in kept:
+        return training_curve(run.read("turns", READ))
+    curve = pd.DataFrame(kept).assign(step=range(run.steps))
+    return curve.assign(tokens=curve["tokens"].cumsum())[CURVE]
+
+
+def episode_success(turns: pd.DataFrame) -> pd.Series:
+    """The share of each episode's leaves that succeeded, of those that were played to train (not to value a candidate).
+
+    The last agent of a node speaks for it: in `tree()`, only its kept candidate was played with everybody's choice.
+    In `joint(mode="cross")` a completion is a leaf if none of its joint actions went on.
+    """
+    played = _played(turns)
+    played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
+    went_on = set(played["parent"]) | {_seen_by_last(parent) for parent in played["parent"].unique()}
+    return played[~played["action"].isin(went_on)].groupby("episode")["success"].mean()
+
+
+def episode_returns(turns: pd.DataFrame) -> pd.Series:
+    """The return of each episode that was played to train, the mean over its branches."""
+    played = _played(turns)
+    if len(played) < (~column(turns, "probe").astype(bool)).sum():  # tree(): some candidates were left behind
+        played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
+    if "depth" in played.columns and not played.duplicated(["episode", "depth", "agent"]).any():  # nothing branches
+        return played.drop_duplicates(["episode", "depth"]).groupby("episode")["team_reward"].sum()
+    earned = return_to_go()(played)
+    return earned[played["parent"] == ""].groupby(played["episode"]).mean()
+
+
+def _played(turns: pd.DataFrame) -> pd.DataFrame:
+    return turns[column(turns, "kept").astype(bool) & ~column(turns, "probe").astype(bool)]
+
+
+def _seen_by_last(action: str) -> str:
+    """`node.1-2` as the row of the last agent names it in a cross: `node.*-2`."""
+    node, _, branch = action.rpartition(".")
+    *others, last = branch.split("-")
+    return f"{node}.{'-'.join(['*'] * len(others) + [last])}"
+
+
+def _told_apart(turns: pd.DataFrame) -> pd.DataFrame:
+    """The rows of several steps with names that no two steps share, as plain strings, which pandas walks fastest."""
+    rows = turns.assign(**{name: column(turns, name) for name in ("node", "parent", "action")}).reset_index(drop=True)
+    steps = rows["step"].astype(int).tolist()
+    for name in ("episode", "node", "action", "parent"):
+        own = [f"{step} {value}" if value != "" else "" for step, value in zip(steps, rows[name].tolist(), strict=True)]
+        rows[name] = pd.Series(own, dtype=object)
+    return rows
+
+
+def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
+    """Keep a table of `evaluate` with the run, as what the team scored after `step` steps; `export` takes it along."""
+    missing = [name for name in ("task", "success", "return") if name not in scores.columns]
+    if missing:
+        raise TableError(f"keep_scores: column {missing[0]!r} is missing; pass what evaluate() returned")
+    if not 0 <= step <= run.steps:
+        raise ValueError(f"keep_scores: step={step}, but {run.folder} holds {run.steps} steps")
+    if not isinstance(run.folder, Path):
+        raise TypeError(f"keep_scores: {run.folder} is an exported zip; keep scores with the run's folder, then export")
+    folder = run.folder / SCORES
+    folder.mkdir(exist_ok=True)
+    write_table(folder / f"{step:06d}.parquet", scores.assign(step=step))
+
+
+def kept_scores(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
+    """A row per step that was scored, with mean `success` and `return` over the tasks; empty if none was.
+
+    `tokens` are those sampled in training until then, by the run's `curve` (read from the run if it is not given).
+    """
+    parts = run.parts(SCORES)
+    if not parts:
+        return pd.DataFrame(columns=CURVE)
+    tables = read_tables(parts, ["step", "task", "success", "return"])
+    means = tables.drop_duplicates(["step", "task"]).groupby("step")[["success", "return"]].mean().reset_index()
+    curve = run_curve(run) if curve is None else curve
+    until = np.concatenate([[0], curve["tokens"]])
+    return means.assign(tokens=until[means["step"]])[CURVE]

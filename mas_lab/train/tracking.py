@@ -1,0 +1,85 @@
+"""Training reports sent to TensorBoard, trackio, Weights & Biases or another tracker, through accelerate's own classes.
+
+A wrapper around the loop, since the loop needs none of it. Leaves out: keeping a run (`run`), which is complete.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mas_lab.runs.run import runs_dir
+from mas_lab.train import Report
+
+OF_AGENT = ("reward_mean", "reward_std", "advantage_rms", "grad_norm", "grad_norm_clipped", "entropy", "kl",
+            "clip_fraction", "truncated")  # fmt: skip
+OF_POLICY = ("policy_norm", "policy_norm_clipped", "lr")
+
+
+class TrackingError(RuntimeError):
+    """A tracker that cannot be had: says what to install or which there are."""
+
+
+def track(
+    reports: Iterable[Report],
+    to: Any = "tensorboard",
+    project: str = "mas_lab",
+    folder: str | Path | None = None,
+    config: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Iterator[Report]:
+    """Pass reports on, and log the numbers of each: `for report in track(train(...), to="tensorboard"): ...`.
+
+    `to`: a name that accelerate knows ("tensorboard", "trackio", "wandb", "mlflow", ...), or an object of a subclass of
+    accelerate's `GeneralTracker`. The library is yours to install. `project`: the tracker's run or project name.
+    `folder`: where a tracker that writes files puts them (default: `tracking` under `runs_dir()`). `config`: plain
+    values to keep with the run. `options` go to the tracker's class.
+
+    Logged, by training step: see `numbers`. Closing this generator closes the one inside, which leaves its checkpoint.
+    """
+    tracker = _tracker(to, project, folder, options)
+    return _tracked(reports, tracker, dict(config or {}))
+
+
+def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any]) -> Iterator[Report]:
+    try:
+        tracker.start()
+        if config:
+            tracker.store_init_configuration(config)
+        for report in reports:
+            tracker.log(numbers(report), step=report.step)
+            yield report
+    finally:
+        if hasattr(reports, "close"):
+            reports.close()
+        tracker.finish()
+
+
+def numbers(report: Report) -> dict[str, float]:
+    """One step as a flat mapping: `team/success`, `team/return`, `team/tokens`; `agent/<name>/grad_norm` and the like,
+    means over the step's optimizer steps; `policy/<name>/policy_norm`; seconds as `seconds/rollout` and so on."""
+    found = {f"team/{name}": value for name, value in report.scored.items()}
+    for by, names in (("agent", OF_AGENT), ("policy", OF_POLICY)):
+        means = report.stats.groupby(by)[list(names)].mean()
+        found |= {f"{by}/{who}/{name}": value for who, row in means.iterrows() for name, value in row.dropna().items()}
+    found |= {f"seconds/{part}": seconds for part, seconds in report.profile.items()}
+    return {name: float(value) for name, value in found.items()}
+
+
+def _tracker(to: Any, project: str, folder: str | Path | None, options: Mapping[str, Any]) -> Any:
+    from accelerate import PartialState
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_available_trackers
+
+    PartialState()  # accelerate's trackers log through it
+    if isinstance(to, GeneralTracker):
+        if options:
+            raise TrackingError(f"track: {', '.join(options)} go to a tracker named by `to`; yours is already made")
+        return to
+    known = {str(name): made for name, made in LOGGER_TYPE_TO_CLASS.items()}
+    if str(to) not in known:
+        raise TrackingError(f"track: to={to!r}; known are {', '.join(known)}, or a GeneralTracker of your own")
+    if str(to) not in {str(name) for name in get_available_trackers()}:
+        raise TrackingError(f"track: the library of {to!r} is not installed here; pip install {to}")
+    made = known[str(to)]
+    if not made.requires_logging_directory:
+        return made(project, **options)
+    return made(project, str(folder if folder is not None else runs_dir() / "tracking"), **options)

@@ -1,0 +1,69 @@
+"""What is said where Unsloth is missing, refuses the machine, or would meet a GPU that fails."""
+
+import importlib
+import shutil
+import sys
+import warnings
+
+import pytest
+import torch
+
+from mas_lab.backends.unsloth.importing import import_unsloth, refuse_broken_gpu
+from mas_lab.policy import PolicyError
+
+LACKING = "raise ModuleNotFoundError('No module named triton', name='triton')"
+REFUSING = "raise NotImplementedError('Unsloth cannot find any torch accelerator? You need a GPU.')"
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        ("raise ModuleNotFoundError('none', name='unsloth')", "is not installed here. pip install"),
+        (LACKING, "cannot be imported here: ModuleNotFoundError: No module named triton.*pip check"),
+        (REFUSING, "cannot be imported here: NotImplementedError: Unsloth cannot find any torch accelerator"),
+        ("DEVICE_TYPE = 'mlx'", "chose the device 'mlx'.*use backend=\"torch\""),
+    ],
+)
+def test_why_it_cannot_be_used_is_told(source, answer, stand_in):
+    stand_in(source)
+    with pytest.raises(PolicyError, match=answer):
+        import_unsloth()
+
+
+def test_a_late_import_is_told_where_it_costs(stand_in, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", sys)
+    stand_in("DEVICE_TYPE = 'cuda'")
+    with pytest.warns(UserWarning, match=r"imported after .*transformers.*first cell"):
+        import_unsloth()
+    stand_in("DEVICE_TYPE = 'cpu'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert import_unsloth().DEVICE_TYPE == "cpu"
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Makes a package called unsloth that does no more than what the real one does on some machine."""
+
+    def make(source: str) -> None:
+        (tmp_path / "unsloth.py").write_text(source)
+        monkeypatch.setitem(sys.modules, "unsloth", None)  # so that what is there now comes back at the end
+        del sys.modules["unsloth"]
+        importlib.invalidate_caches()
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+
+    monkeypatch.syspath_prepend(tmp_path)
+    return make
+
+
+def test_a_gpu_that_fails_at_its_first_product_is_refused(monkeypatch):
+    """As under a P100: torch calls the GPU available, and the product, which is really tried, fails."""
+    refuse_broken_gpu()
+    if torch.cuda.is_available():
+        pytest.skip("this GPU works")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    about = type("Properties", (), {"name": "Tesla P100", "major": 6, "minor": 0})
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
+    with warnings.catch_warnings(), pytest.raises(PolicyError, match=r"Tesla P100.*6\.0.*FAILS.*T4 x2"):
+        warnings.simplefilter("ignore")
+        refuse_broken_gpu()

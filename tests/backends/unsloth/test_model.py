@@ -1,0 +1,324 @@
+"""The real Unsloth, by its CPU back end: plain transformers and PEFT below, its loader, adapters and switching above.
+
+Needs an environment of its own: `make test-unsloth`. Leaves out what only a GPU has: fused kernels and vLLM inside.
+"""
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+unsloth = pytest.importorskip("unsloth")  # before transformers
+
+import torch  # noqa: E402
+from peft import PeftModel  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
+
+import mas_lab as lab  # noqa: E402
+from mas_lab.backends.torch.decoders import RowDecoder  # noqa: E402
+from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly  # noqa: E402
+from mas_lab.backends.unsloth.model import why_not_fast  # noqa: E402
+from mas_lab.paths import data_dir, notebooks_dir  # noqa: E402
+from mas_lab.policy import PolicyError, Request, Sample  # noqa: E402
+
+pytestmark = pytest.mark.engines
+torch.set_num_threads(1)
+ENV = lab.make_env("plan_path")
+SMALL = {"tasks": 4, "check": False, "max_turns": 2}
+CLOSE = 1e-4
+
+
+def make_base(**options):
+    return lab.load_base(ENV.pocket, backend="unsloth", adapters=2, rank=4, **options)
+
+
+@pytest.fixture(scope="module")
+def base():
+    """Two adapters that are no longer zero."""
+    base = make_base()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for agent in ENV.agents:
+            for parameter in base.adapter(agent).parameters.values():
+                parameter.add_(0.03 * torch.randn_like(parameter))
+    return base
+
+
+def requests(policy, n=6, seed=0):
+    """Prompts of unlike length, three draws each."""
+    texts = [ENV.observe(ENV.start(task), agent) for task in ENV.tasks(n, "train", seed) for agent in ENV.agents[:1]]
+    prompts = [tuple(policy.encode(messages))[i % 3 :] for i, messages in enumerate(texts)]
+    return [Request(prompt, 6, 0.9, 100 * seed + 10 * i + k) for i, prompt in enumerate(prompts) for k in range(3)]
+
+
+def samples(policy, seed=0):
+    asked = requests(policy, seed=seed)
+    drawn = policy.sample(asked)
+    return [
+        Sample(r.prompt_ids, c.ids, c.logprobs, r.temperature, (-1.0) ** i * (1 + i), 0.01)
+        for i, (r, c) in enumerate(zip(asked, drawn, strict=True))
+    ]
+
+
+def difference(policy, drawn) -> float:
+    """Between the log-probabilities of the sampler and of the trainer."""
+    sampled_N = np.concatenate([sample.logprobs for sample in drawn])
+    return np.abs(policy.logprobs(drawn).detach().numpy() - sampled_N).max()
+
+
+SMALLER = {"episodes": lab.episodes(3), "tree": lab.tree(3), "joint": lab.joint(2)}
+
+
+@pytest.mark.parametrize("name", lab.RECIPES)
+def test_three_steps_of_each_recipe(name):
+    recipe = lab.RECIPES[name]
+    recipe = recipe.replace(plan=SMALLER[type(recipe.plan).__name__])
+    team = lab.Team.per_agent(make_base().adapter, ENV.agents)
+    before = {agent: [p.clone() for p in team[agent].parameters.values()] for agent in ENV.agents}
+    reports = list(lab.train(ENV, team, recipe, steps=3, seed=0, **SMALL))
+    stats = [report.stats for report in reports]
+    assert max(one["mismatch"].max() for one in stats) < CLOSE
+    for agent in ENV.agents:
+        learned = any((one[one["agent"] == agent]["grad_norm"] > 0).any() for one in stats)
+        moved = any(not torch.equal(p, q) for p, q in zip(team[agent].parameters.values(), before[agent], strict=True))
+        assert learned == moved
+    assert any((one["grad_norm"] > 0).any() for one in stats)
+
+
+def test_sampler_and_trainer_agree(base):
+    for agent in (*ENV.agents, ENV.agents[0]):
+        assert difference(base.adapter(agent), samples(base.adapter(agent))) < CLOSE
+
+
+def test_full_weights_train_and_agree():
+    policy = lab.load_policy(ENV.pocket, backend="unsloth")
+    [*reports] = lab.train(ENV, lab.Team.shared(policy, ENV.agents), "at_grpo", steps=2, **SMALL)
+    assert reports[-1].stats["mismatch"].max() < CLOSE
+    assert len(policy.parameters) == len(list(policy.model.parameters()))
+
+
+def test_a_four_bit_base_trains_its_adapters_and_agrees():
+    base = make_base(load_in_4bit=True)
+    kinds = {type(module.base_layer).__name__ for module in base.shared.net.modules() if hasattr(module, "lora_A")}
+    assert kinds == {"Linear4bit"}
+    team = lab.Team.per_agent(base.adapter, ENV.agents)
+    [*reports] = lab.train(ENV, team, "at_grpo", steps=2, **SMALL)
+    assert max(report.stats["mismatch"].max() for report in reports) < CLOSE
+    assert (reports[0].stats["grad_norm"] > 0).any()
+
+
+def test_the_same_adapters_start_and_say_the_same_as_under_torch():
+    ours, plain = (lab.load_base(ENV.pocket, backend=b, adapters=2, rank=4, seed=7) for b in ("unsloth", "torch"))
+    for agent in ENV.agents:
+        here, there = ours.adapter(agent), plain.adapter(agent)
+        assert list(here.parameters) == list(there.parameters)
+        assert all(torch.equal(p, there.parameters[name]) for name, p in here.parameters.items())
+        asked = requests(here)
+        assert [c.ids for c in here.sample(asked)] == [c.ids for c in there.sample(asked)]
+
+
+def test_adapters_do_not_leak_into_each_other(base):
+    """Trap: `set_adapter` flips requires_grad, and a batch of one adapter is sampled while another's gradient waits."""
+    first, second = (base.adapter(agent) for agent in ENV.agents)
+    own, other = ([p.clone() for p in policy.parameters.values()] for policy in (first, second))
+    frozen = {n: p.clone() for n, p in base.shared.net.named_parameters() if "lora_" not in n}
+    second.accumulate(samples(second), lab.reinforce())
+    waiting = [gradient.clone() for _, gradient in second.gradients()]
+    first.accumulate(samples(first), lab.reinforce())
+    assert all(gradient.abs().max() > 0 for _, gradient in first.gradients())
+    samples(second)
+    first.apply(max_norm=1.0)
+    assert all(not torch.equal(p, q) for p, q in zip(first.parameters.values(), own, strict=True))
+    assert all(torch.equal(p, q) for p, q in zip(second.parameters.values(), other, strict=True))
+    assert all(torch.equal(p, frozen[n]) for n, p in base.shared.net.named_parameters() if n in frozen)
+    assert all(torch.equal(g, q) for (_, g), q in zip(second.gradients(), waiting, strict=True))
+    second.apply(max_norm=1.0)
+    assert all(not torch.equal(p, q) for p, q in zip(second.parameters.values(), other, strict=True))
+
+
+def test_two_adapters_in_one_batch_say_what_they_say_alone(base):
+    engine, policies = base.shared.engine, [base.adapter(agent) for agent in ENV.agents]
+    asked = [requests(policy, seed=3) for policy in policies]
+    halves = [(policy, ask[i::2]) for i in (0, 1) for policy, ask in zip(policies, asked, strict=True)]
+    tickets = [engine.submit(policy, ask) for policy, ask in halves]
+    answers = dict(engine.ready())
+    together = [[answers[ticket] for ticket in numbers] for numbers in tickets]
+    for (policy, ask), found in zip(halves, together, strict=True):
+        alone = policy.sample(ask)
+        assert [c.ids for c in found] == [c.ids for c in alone]
+        np.testing.assert_allclose([sum(c.logprobs) for c in found], [sum(c.logprobs) for c in alone], atol=CLOSE)
+    assert [c.ids for c in policies[0].sample(asked[0])] != [c.ids for c in policies[1].sample(asked[0])]
+
+
+def test_exactly_one_adapter_is_active_whatever_was_done_last(base):
+    first, second = (base.adapter(agent) for agent in ENV.agents)
+    for policy in (first, second, first):
+        samples(policy)
+        assert base.shared.peft.active_adapters == [policy.adapter]
+        trainable = {n for n, p in base.shared.net.named_parameters() if p.requires_grad}
+        assert trainable == set(policy.parameters)
+    second.logprobs(samples(first))
+    assert base.shared.peft.active_adapters == [second.adapter]
+    assert set(base.shared.peft.peft_config) == {first.adapter, second.adapter}
+
+
+def test_every_adapter_weight_is_in_exactly_one_optimizer(base):
+    owned = [id(p) for agent in ENV.agents for group in base.adapter(agent).optimizer.param_groups
+             for p in group["params"]]  # fmt: skip
+    lora = [id(p) for name, p in base.shared.net.named_parameters() if "lora_" in name]
+    assert sorted(owned) == sorted(lora) and len(set(owned)) == len(owned) == 2 * 2 * 7 * 3
+
+
+def test_plain_peft_loads_a_saved_adapter(base, tmp_path):
+    """Ours, and what PEFT's own `selected_adapters` writes, which is loaded by its path."""
+    pocket, policy = data_dir() / "pocket" / ENV.pocket, base.adapter(ENV.agents[1])
+    policy.save(tmp_path / "ours")
+    base.shared.peft.save_pretrained(tmp_path / "theirs", selected_adapters=[policy.adapter])
+    drawn = samples(policy)[0]
+    for where in (tmp_path / "ours", tmp_path / "theirs" / policy.adapter):
+        plain = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(pocket), where).eval()
+        with torch.no_grad():
+            logits = plain(input_ids=torch.tensor([[*drawn.prompt_ids, *drawn.completion_ids]])).logits[0]
+        logprobs = torch.log_softmax(logits[len(drawn.prompt_ids) - 1 : -1] / drawn.temperature, -1)
+        picked = logprobs.gather(1, torch.tensor(drawn.completion_ids)[:, None])[:, 0]
+        np.testing.assert_allclose(picked.numpy(), drawn.logprobs, atol=CLOSE)
+    assert [path.name for path in (tmp_path / "theirs").iterdir() if path.is_dir()] == [policy.adapter]
+
+
+def test_a_run_is_restored_and_resumed(tmp_path):
+    settings = SMALL | {"save_every": 1, "seed": 4}
+
+    def play(run, steps):
+        team = lab.Team.per_agent(make_base().adapter, ENV.agents)
+        list(lab.train(ENV, team, "at_grpo", steps=steps, run=tmp_path / run, **settings))
+        return team
+
+    whole, part = play("whole", 3), play("parts", 2)
+    restored = lab.load_run(tmp_path / "parts").team()
+    for agent in ENV.agents:
+        assert type(restored[agent].shared).backend == "unsloth"
+        drawn = samples(part[agent])
+        assert torch.equal(restored[agent].logprobs(drawn), part[agent].logprobs(drawn))
+    assert restored[ENV.agents[0]].shared is restored[ENV.agents[1]].shared
+    resumed = play("parts", 3)
+    for agent in ENV.agents:
+        assert all(torch.equal(p, whole[agent].parameters[n]) for n, p in resumed[agent].parameters.items())
+
+
+def test_training_raises_success():
+    team = lab.Team.per_agent(make_base().adapter, ENV.agents)
+    held_out = ENV.tasks(64, "test", seed=0)
+
+    def success():
+        return lab.evaluate(ENV, team, held_out, k=2, seed=1)["success"].mean()
+
+    before = success()
+    for _ in lab.train(ENV, team, "at_grpo", steps=8, seed=0, tasks=16, check=False):
+        pass
+    assert success() > before + 0.05
+
+
+def test_slow_decoders_agree_and_wrong_ones_are_found(base):
+    class Stale(RowDecoder):  # continues the first row whatever the parent
+        def extend(self, parent_M, ids_M):
+            return super().extend(0 * parent_M, ids_M)
+
+    assert base.shared.decoder is RowDecoder
+    assert decodes_exactly(base.shared, RowDecoder) and decodes_exactly(base.shared, WholeDecoder)
+    assert not decodes_exactly(base.shared, Stale)
+    assert not decodes_exactly(base.shared, EmbeddingDecoder)  # plain transformers takes no pairs of keys and values
+
+
+def test_slopes_add_up_without_kernels(base):
+    policy = base.adapter(ENV.agents[0])
+    policy.clear_gradients()
+    drawn = samples(policy)
+    policy.accumulate(drawn, lab.reinforce())
+    gradient = [g.clone() for _, g in policy.gradients()]
+    total = policy.slopes(drawn, lab.reinforce(), gradient).double().sum()
+    torch.testing.assert_close(total, sum(g.double().square().sum() for g in gradient), rtol=1e-3, atol=0)
+    policy.clear_gradients()
+
+
+def test_what_cannot_be_is_refused():
+    def refused(match, **options):
+        with pytest.raises(PolicyError, match=match):
+            lab.load_policy(ENV.pocket, backend="unsloth", **options)
+
+    refused("no tree mask", packing="packed")
+    refused("add lora=", load_in_4bit=True)
+    refused("UNSLOTH_FORCE_CPU=1", device="cuda")
+    refused("no option 'gpu'", gpu=1)
+    refused("fast_inference: it needs a GPU", lora=4, fast_inference=True)
+    policy = lab.load_policy(ENV.pocket, backend="unsloth", lora=4, max_seq_length=40)
+    with pytest.raises(PolicyError, match="exceed the context of 40 tokens"):
+        policy.sample([Request(tuple(range(30)), 20, 1.0, 0)])
+
+
+def test_vllm_inside_where_a_gpu_allows(monkeypatch):
+    """Capabilities of a T4 and an L4, in the place of a GPU's answer; whether vLLM is here is really asked."""
+    here = find_spec("vllm") is not None
+    for capability, reason in (((7, 5), "7.5"), ((8, 9), None)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda capability=capability: capability)
+        expected = reason if here else "package vllm"
+        assert (why_not_fast(True, "cuda") is None) if expected is None else expected in why_not_fast(True, "cuda")
+    assert "add lora=" in why_not_fast(False, "cuda")
+    assert "GPU" in why_not_fast(True, "cpu")
+
+
+ORDER = """
+import sys
+class Watcher:
+    asked = []
+    def find_spec(self, name, *_):
+        if name in ("unsloth", "transformers", "trl", "peft"):
+            self.asked.append(name)
+sys.meta_path.insert(0, Watcher())
+"""
+MADE = """
+import mas_lab as lab
+assert not {"unsloth", "transformers", "torch"} & set(sys.modules)
+lab.load_policy("plan_path", backend="unsloth", lora=2).save(sys.argv[1])
+print(*Watcher.asked[:2])
+"""
+RESTORED = """
+from mas_lab.backends import restore_policy
+restore_policy(sys.argv[1])
+print(*Watcher.asked[:2])
+"""
+NO_BITSANDBYTES = """
+import sys
+sys.modules["bitsandbytes"] = None  # as if it were not installed
+import mas_lab as lab
+try:
+    lab.load_policy("plan_path", backend="unsloth", lora=2, load_in_4bit=True)
+except lab.PolicyError as error:
+    print(error)
+"""
+
+
+def child(code: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+def test_unsloth_is_imported_first(tmp_path):
+    for code in (MADE, RESTORED):
+        first, second = child(ORDER + code, str(tmp_path)).splitlines()[-1].split()
+        assert first == "unsloth" and second != "unsloth"
+
+
+def test_a_base_that_was_not_quantized_is_an_error():
+    assert "without quantizing it" in child(NO_BITSANDBYTES)
+
+
+def test_the_notebook_runs_on_it(tmp_path):
+    pytest.importorskip("ipykernel")
+    from notebooks.test_notebooks import printed, run
+
+    said = printed(run(notebooks_dir() / "10_one_gpu_unsloth.ipynb", tmp_path, smoke=True))
+    assert "BACKEND='unsloth'" in said and re.search(r"float32: [\d.]+   4 bits: [\d.]+", said)

@@ -1,0 +1,381 @@
+"""The four cells on the real vLLM engine in this process: what it draws, what it is sent, and that it serves no stale
+weights.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+pytest.importorskip("vllm")
+
+from small import AGENTS, Relay, make_model
+
+import mas_lab as lab
+from mas_lab.backends import restore_policy
+from mas_lab.backends.vllm import process as vllm_process
+from mas_lab.policy import PolicyError, Request, Sample
+
+pytestmark = pytest.mark.engines
+torch.set_num_threads(1)
+PROMPTS = ((4, 9, 10, 3), (5, 6), (7, 8, 9, 10, 11))
+
+
+@pytest.fixture(scope="module")
+def env():
+    return lab.make_env("plan_path", size=5)
+
+
+@pytest.fixture(scope="module")
+def full():
+    """The pocket model, all its weights."""
+    return lab.load_policy("plan_path", backend="vllm", lr=1e-3, max_seqs=128)
+
+
+@pytest.fixture(scope="module")
+def base():
+    """Two adapters on one copy of it, which differ."""
+    base = lab.load_base("plan_path", backend="vllm", adapters=2, rank=4, lr=1e-2, max_seqs=128)
+    for agent in ("planner", "executor"):
+        disturb(base.adapter(agent))
+    return base
+
+
+@dataclass(frozen=True)
+class Broken(type(lab.clipped())):
+    """A loss that is never a number."""
+
+    def __call__(self, logprobs_N, *known):
+        return super().__call__(logprobs_N, *known) * float("nan")
+
+
+def disturb(policy, by=0.05):
+    """Other weights, as far as the policy knows by a step."""
+    with torch.no_grad():
+        for parameter in policy.parameters.values():
+            parameter.add_(torch.randn_like(parameter) * by)
+    policy.version += 1
+
+
+def requests(n=24, max_tokens=6, temperatures=(0.7, 1.0, 1.6)):
+    rng = np.random.default_rng(0)
+    return [
+        Request(PROMPTS[i % 3], max_tokens, temperatures[i % len(temperatures)], int(rng.integers(2**63)) * 2 + 1)
+        for i in range(n)
+    ]
+
+
+def torch_logprobs(policy, request, completion):
+    sample = Sample(request.prompt_ids, completion.ids, completion.logprobs, request.temperature, 0.0, 0.0)
+    with torch.no_grad():
+        ids = torch.tensor([[*sample.prompt_ids, *sample.completion_ids]])
+        policy._activate()
+        logits = policy.shared.net(input_ids=ids).logits[0, len(sample.prompt_ids) - 1 : -1].double()
+    logprobs = torch.log_softmax(logits / sample.temperature, -1)
+    return logprobs.gather(1, torch.tensor(completion.ids)[:, None])[:, 0].numpy()
+
+
+def mismatch(policy, asked, answers):
+    gaps = [
+        np.abs(torch_logprobs(policy, request, answer) - answer.logprobs).max()
+        for request, answer in zip(asked, answers, strict=True)
+    ]
+    return max(gaps)
+
+
+# The four cells
+
+
+@pytest.mark.parametrize("recipe", lab.RECIPES)
+def test_three_steps_of_each_recipe(env, full, recipe):
+    team, engine = lab.Team.shared(full, env.agents), full.engine
+    before = engine.syncs["plan_path"]
+    turns = 1 if isinstance(lab.RECIPES[recipe].plan, type(lab.joint(2))) else 2  # a joint tree grows with its depth
+    steps = list(lab.train(env, team, recipe, steps=3, seed=1, tasks=2, max_turns=turns, check=False))
+    assert [report.step for report in steps] == [0, 1, 2]
+    for report in steps:
+        assert report.stats["mismatch"].max() < 1e-4
+    learned = sum(bool((report.turns["advantage"] != 0).any()) for report in steps)
+    assert learned and engine.syncs["plan_path"] == before + learned
+    assert 0 < engine.gaps["plan_path"] < 1e-4
+
+
+def test_a_team_of_adapters_learns_through_one_engine(env, base):
+    team = lab.Team.per_agent(base.adapter, env.agents)
+    for report in lab.train(env, team, "dr_mas", steps=3, seed=1, tasks=2, max_turns=2, check=False):
+        assert report.stats["mismatch"].max() < 1e-4
+        assert set(report.turns["policy"]) == {"planner", "executor"}
+    assert team["planner"].engine is team["executor"].engine
+
+
+def test_teams_of_unlike_models_have_an_engine_each(tmp_path):
+    names = {"asker": make_model(tmp_path / "a", 0), "doer": make_model(tmp_path / "b", 1, extra_words=5)}
+    policies = {agent: lab.load_policy(where, backend="vllm", lr=1e-2) for agent, where in names.items()}
+    assert policies["asker"].engine is not policies["doer"].engine
+    team = lab.Team(policies, sampling={"doer": lab.Sampling(temperature=0.8)})
+    for report in lab.train(Relay(), team, "at_grpo", steps=2, tasks=2, check=False, workers=2):
+        assert report.stats["mismatch"].max() < 1e-4
+    assert [policy.engine.syncs.total() for policy in policies.values()] == [2, 2]
+
+
+# What is drawn
+
+
+def test_logprobs_are_those_of_the_distribution_that_was_drawn_from(full):
+    asked = requests()
+    assert mismatch(full, asked, full.sample(asked)) < 1e-4
+
+
+def test_two_adapters_answer_in_one_batch(base):
+    policies, asked = [base.adapter("planner"), base.adapter("executor")], requests(12, max_tokens=8)
+    engine = policies[0].engine
+    alone = [policy.sample(asked) for policy in policies]
+    tickets = [engine.submit(policy, asked) for policy in policies]
+    answers, steps = {}, 0
+    while len(answers) < 24:
+        answers |= dict(engine.ready())
+        steps += 1
+    assert steps <= 8  # all 24 speak at once: a step each token
+    for policy, own, expected in zip(policies, tickets, alone, strict=True):
+        found = [answers[ticket] for ticket in own]
+        assert [one.ids for one in found] == [one.ids for one in expected]
+        assert mismatch(policy, asked, found) < 1e-4
+    assert mismatch(policies[0], asked, alone[1]) > 0.01  # the other adapter's weights would be noticed
+
+
+def test_a_seed_gives_the_same_draw_in_any_company(full):
+    asked = requests(60)
+    together = full.sample(asked)
+    order = np.random.default_rng(1).permutation(len(asked))
+    shuffled = full.sample([asked[i] for i in order])
+    assert [together[i].ids for i in order] == [one.ids for one in shuffled]
+    assert [full.sample([request])[0].ids for request in asked[:20]] == [one.ids for one in together[:20]]
+    assert len({one.ids for one in together}) > 10
+
+
+def test_draws_follow_the_distribution(full):
+    asked = [Request(PROMPTS[0], 1, 1.3, seed) for seed in range(2000)]
+    counts = np.bincount([one.ids[0] for one in full.sample(asked)], minlength=49)
+    with torch.no_grad():
+        logits = full.model(input_ids=torch.tensor([PROMPTS[0]])).logits[0, -1].double()
+    expected = torch.softmax(logits / 1.3, -1).numpy() * 2000
+    often = expected >= 5
+    chi2 = ((counts - expected) ** 2 / expected)[often].sum()
+    assert often.sum() > 3 and chi2 < often.sum() + 5 * np.sqrt(2 * often.sum())
+
+
+def test_eos_is_kept_nothing_follows_it_and_lengths_are_each_ones_own(full):
+    asked = [replace(request, max_tokens=1 + i % 9) for i, request in enumerate(requests(90, temperatures=(1.5,)))]
+    eos, ended = full.tokenizer.eos_token_id, 0
+    for request, answer in zip(asked, full.sample(asked), strict=True):
+        assert len(answer.ids) == len(answer.logprobs) and eos not in answer.ids[:-1]
+        assert answer.text == full.decode(answer.ids)
+        assert (answer.finish == "eos") == (answer.ids[-1] == eos)
+        assert answer.finish == "eos" or len(answer.ids) == request.max_tokens
+        ended += answer.finish == "eos"
+    assert 0 < ended < 90
+
+
+def test_evaluation_at_temperature_0_is_that_of_the_torch_back_end(env, full):
+    plain = lab.load_policy("plan_path", lr=1e-3)
+    plain.model.load_state_dict(full.model.state_dict())
+    tasks, greedy = env.tasks(6, split="test", seed=0), lab.Sampling(temperature=0)
+    found, expected = (
+        lab.evaluate(env, lab.Team.shared(policy, env.agents), tasks, sampling=greedy, seed=seed)
+        for policy, seed in ((full, 1), (plain, 2))
+    )
+    pd.testing.assert_frame_equal(found.drop(columns="seconds"), expected.drop(columns="seconds"))
+    [answer] = full.sample([Request(PROMPTS[0], 6, 0.0, 1)])
+    assert answer.ids == plain.sample([Request(PROMPTS[0], 6, 0.0, 2)])[0].ids and set(answer.logprobs) == {0.0}
+
+
+def test_a_short_answer_does_not_wait_for_a_long_one(full):
+    engine = full.engine
+    asked = [Request(PROMPTS[0], n, 1.0, seed) for seed, n in enumerate((100, 1))]
+    long, short = (engine.submit(full, [request])[0] for request in asked)
+    first = []
+    while not first:
+        first = engine.ready()
+    assert [ticket for ticket, _ in first] == [short] and engine.streams
+    engine.cancel([long])
+    assert engine.ready() == [] and engine.sample(full, asked[1:])
+
+
+def test_sampling_leaves_others_answers_for_them(full):
+    asked = requests(6)
+    tickets = full.engine.submit(full, asked[:3])
+    alone = full.sample(asked[3:])
+    answers: dict = {}
+    while len(answers) < 3:
+        answers |= dict(full.engine.ready())
+    assert list(answers) and set(answers) == set(tickets) and len(alone) == 3
+
+
+# What is published
+
+
+def test_what_was_published_is_what_speaks(full, base):
+    for policy in (full, base.adapter("planner")):
+        asked = requests()
+        before = policy.sample(asked)
+        disturb(policy, 0.02)
+        policy.publish()
+        assert policy.engine.gaps[policy.name] < 1e-4
+        after = policy.sample(asked)
+        assert mismatch(policy, asked, after) < 1e-4 < 0.01 < mismatch(policy, asked, before)
+
+
+def test_a_refresh_that_does_nothing_is_caught(full, base, monkeypatch):
+    """An adapter under an id that vLLM knows is not read again; weights that are not sent do not arrive."""
+    adapter, lora = base.adapter("planner"), vllm_process.ProcessEngine._lora
+    adapter.publish()
+    with monkeypatch.context() as patch:
+        patch.setattr(vllm_process.ProcessEngine, "_lora", lambda self, policy, refresh=False: lora(self, policy))
+        patch.setattr(vllm_process.shutil, "rmtree", lambda path: None)
+        disturb(adapter)
+        with pytest.raises(PolicyError, match=r"policy 'planner': stale weights: .* \(tolerance 0\.0001\)"):
+            adapter.publish()
+    adapter.publish()
+    assert adapter.engine.gaps["planner"] < 1e-4
+    full.publish()
+    with monkeypatch.context() as patch:
+        patch.setattr(vllm_process, "tensors_for_vllm", lambda policy, heads: iter(()))
+        disturb(full, 0.02)
+        with pytest.raises(PolicyError, match="policy 'plan_path': stale weights"):
+            full.publish()
+    full.publish()
+
+
+def test_prefixes_of_the_weights_before_are_not_used_again(full):
+    prompt = tuple(5 + i % 20 for i in range(100))  # several blocks of the cache
+    asked = [Request(prompt, 4, 1.0, seed) for seed in range(4)]
+    full.sample(asked)
+    disturb(full, 0.02)
+    assert mismatch(full, asked, full.sample(asked)) < 1e-4
+
+
+def test_weights_that_did_not_change_are_not_sent_again(env, base):
+    team = lab.Team.per_agent(base.adapter, env.agents, frozen=("planner",))
+    syncs = team["planner"].engine.syncs
+    turns = lab.rollout(env, team, env.tasks(2, "train", 0), lab.episodes(4), seed=0, max_turns=2)
+    turns = lab.normalize(lab.group(turns, by=("task", "agent"), credit=lab.episode_return()))
+    turns["advantage"] = np.where(turns.index % 2, 1.0, -1.0)
+    before = dict(syncs)
+    lab.update(team, turns)
+    assert syncs - type(syncs)(before) == {"executor": 1}  # the planner is frozen
+    before = dict(syncs)
+    lab.update(team, turns.assign(advantage=0.0))  # all groups flat
+    broken = lab.update(team, turns, loss=Broken(), nonfinite="skip")
+    assert broken["skipped"].any() and dict(syncs) == before
+    team["executor"].publish()
+    assert dict(syncs) == before
+
+
+def test_weights_that_change_under_requests_are_refused(full):
+    tickets = full.engine.submit(full, [Request(PROMPTS[0], 50, 1.0, 0)])
+    disturb(full, 0.0)
+    with pytest.raises(PolicyError, match="weights changed while 1 requests were in flight"):
+        full.publish()
+    full.engine.cancel(tickets)
+    full.publish()
+
+
+# What is refused
+
+
+def test_what_vllm_cannot_do_is_refused(full, tmp_path):
+    for temperature in (0.001, 2.5):
+        with pytest.raises(PolicyError, match=rf"at temperature 0 and from 0\.01 to 2\.0; {temperature} was asked for"):
+            full.sample([Request(PROMPTS[0], 4, temperature, 0)])
+    with pytest.raises(PolicyError, match=r"250 prompt tokens \+ max_tokens 20 = 270 exceed the context of 256"):
+        full.sample([Request((5,) * 250, 20, 1.0, 0)])
+    for options, reason in (
+        ({"sleep": True}, "no GPU works here"),
+        ({"transfer": "nccl"}, "wants a server"),
+        ({"where": "server", "transfer": "memory"}, "wants the engine in this process"),
+        ({"gpus": "1"}, "for a server that is started here"),
+        ({"transfer": "pigeon"}, "known: auto, memory, files, nccl, ipc"),
+        ({"max_lorries": 3}, "no option 'max_lorries'"),
+    ):
+        with pytest.raises(PolicyError, match=reason):
+            lab.load_policy("plan_path", backend="vllm", **options)
+
+
+# Keeping
+
+
+def test_a_resumed_run_is_the_run_that_never_stopped(env, tmp_path):
+    def train(run, steps):
+        base = lab.load_base("plan_path", backend="vllm", adapters=2, rank=4, lr=1e-2, max_seqs=128)
+        team = lab.Team.per_agent(base.adapter, env.agents)
+        for _ in lab.train(env, team, "dr_mas", steps, seed=3, run=run, tasks=2, max_turns=2, check=False):
+            pass
+        return team
+
+    train(tmp_path / "straight", 3)
+    train(tmp_path / "halted", 2)
+    team = train(tmp_path / "halted", 3)
+    straight, halted = (lab.load_run(tmp_path / name) for name in ("straight", "halted"))
+    columns = ["action", "agent", "completion", "advantage"]
+    pd.testing.assert_frame_equal(straight.turns[columns], halted.turns[columns], rtol=1e-4)
+    again = halted.team()
+    asked = requests(8)
+    for agent in env.agents:
+        assert again[agent].describe() == team[agent].describe()
+        assert [one.ids for one in again[agent].sample(asked)] == [one.ids for one in team[agent].sample(asked)]
+    assert again["planner"].engine is again["executor"].engine is not team["planner"].engine
+
+
+def test_what_is_saved_loads_in_vllm_itself(tmp_path):
+    """A whole model and an adapter, by nothing but vLLM's own `LLM(directory)` and `LoRARequest`."""
+    from vllm import LLM, SamplingParams
+    from vllm.lora.request import LoRARequest
+
+    model, asked = make_model(tmp_path / "model", 0, head_dim=32), Request((4, 9, 10, 3), 6, 1.0, 5)
+    full, adapted = lab.load_policy(model, lr=1e-2), lab.load_policy(model, lora=8)
+    for policy, name in ((full, "full"), (adapted, "adapter")):
+        disturb(policy, 0.1)
+        for _, gradient in policy.gradients():
+            gradient.fill_(1.0)
+        policy.apply(None)  # an optimizer's state is saved beside the weights, and vLLM must not take it for some
+        policy.save(tmp_path / name)
+    arguments = {"dtype": "float32", "max_model_len": 64, "enforce_eager": True, "kv_cache_memory_bytes": 2**26,
+                 "distributed_executor_backend": "uni", "use_tqdm_on_load": False}  # fmt: skip
+    with vllm_process.undisturbed(), vllm_process._here(True):
+        whole = LLM(str(tmp_path / "full"), **arguments)
+        # Without a list of layers the head is wrapped too, and prompts cannot be scored on a CPU.
+        layers = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
+        lora = LLM(str(model), enable_lora=True, max_lora_rank=8, lora_target_modules=layers, **arguments)
+    for llm in (whole, lora):  # at its end an engine takes the process groups of the others with it
+        llm.llm_engine.engine_core._finalizer.detach()
+    request = LoRARequest("saved", 1, str(tmp_path / "adapter"))
+    for policy, llm, options in ((full, whole, {}), (adapted, lora, {"lora_request": request})):
+        ids = list(asked.prompt_ids)
+        scored = SamplingParams(prompt_logprobs=0, max_tokens=1)
+        [output] = llm.generate({"prompt_token_ids": [*ids, 7, 8, 9]}, scored, use_tqdm=False, **options)
+        found = [at[i].logprob for i, at in zip((7, 8, 9), output.prompt_logprobs[len(ids) :], strict=True)]
+        expected = policy.logprobs([Sample(ids, (7, 8, 9), (0.0,) * 3, 1.0, 0.0, 0.0)]).detach().numpy()
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_run_may_go_on_where_the_engine_is_another(full):
+    elsewhere = lab.load_policy("plan_path", backend="vllm", lr=1e-3, where="server", max_seqs=3, prefix_caching=False)
+    assert elsewhere.describe() == full.describe() != lab.load_policy("plan_path", lr=1e-3).describe()
+
+
+def test_a_policy_from_disk_speaks_as_the_one_that_was_saved(full, tmp_path):
+    full.save(tmp_path)
+    again = restore_policy(tmp_path)
+    asked = requests(12)
+    assert again.shared.backend == "vllm"
+    assert [one.ids for one in again.sample(asked)] == [one.ids for one in full.sample(asked)]
+
+
+def test_agents_of_the_relay_share_an_adapted_base(tmp_path):
+    """A random model, whose texts differ more than a trained one's."""
+    base = lab.load_base(make_model(tmp_path / "a", 0), backend="vllm", adapters=2, rank=2, lr=1e-2)
+    team = lab.Team.per_agent(base.adapter, AGENTS)
+    for report in lab.train(Relay(together=True), team, "magrpo", steps=3, tasks=2, check=False, workers=2):
+        assert report.stats["mismatch"].max() < 1e-4

@@ -1,0 +1,187 @@
+"""The numbers that are compared: by hand, against plain recursion on random trees, and refused where meaningless."""
+
+import pandas as pd
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tables import candidates_table, episodes_table, joint_table
+
+from mas_lab.cells.credits import counterfactual, episode_return, mixed, return_to_go
+from mas_lab.table import TableError
+
+seeds = st.integers(0, 2**32 - 1)
+often = settings(max_examples=6, deadline=None)
+
+
+def table(**columns):
+    return pd.DataFrame(columns)
+
+
+# mixed
+
+
+def test_mixed_by_hand():
+    turns = table(team_reward=[1.0, 0.0], local_reward=[0.25, -1.0])
+    assert mixed(2.0)(turns).tolist() == [2.25, -1.0]
+    assert mixed()(turns[["team_reward"]]).tolist() == [1.0, 0.0]
+
+
+# episode_return
+
+
+def test_an_episode_earns_its_kept_steps_and_a_joint_step_once():
+    """Two critics act together at depth 1; at depth 2 a candidate was sampled that the state did not follow."""
+    turns = table(
+        episode="e", depth=[0, 1, 1, 2, 2], turn=[0, 0, 0, 1, 1], agent=["p", "c", "j", "p", "p"],
+        candidate=[0, 0, 0, 0, 1], kept=[True, True, True, False, True], team_reward=[1.0, 2.0, 2.0, 50.0, 4.0],
+        local_reward=[9.0] * 5,
+    )  # fmt: skip
+    assert episode_return()(turns).tolist() == [7.0] * 5
+    assert episode_return(of=mixed(0.5))(turns).tolist() == [3.5 + 4 * 9.0] * 5
+
+
+def test_the_penalty_is_the_rows_own():
+    turns = table(episode="e", turn=[0, 0, 1], agent=["s", "v", "s"], valid=[True, False, True], team_reward=[0, 0, 1])
+    assert episode_return(invalid=0.1)(turns).tolist() == [1.0, 0.9, 1.0]
+
+
+def test_the_local_reward_is_never_read():
+    turns = table(episode="e", turn=[0, 1], agent="s", team_reward=[0.0, 1.0])
+    noisy = turns.assign(local_reward=["not", "a number"])
+    assert episode_return()(noisy).tolist() == episode_return()(turns).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name, value", [("depth", [0, 0]), ("node", ["n", "n"])])
+def test_agents_that_acted_together_say_so_by_depth_or_node(name, value):
+    turns = table(episode="e", agent=["x", "y"], turn=0, team_reward=[1.0, 1.0])
+    assert episode_return()(turns.assign(**{name: value})).tolist() == [1.0, 1.0]
+    assert episode_return()(turns).tolist() == [2.0, 2.0]
+
+
+@often
+@given(seed=seeds)
+def test_episode_return_on_random_tables(seed):
+    turns = episodes_table(seed)
+    rows = turns.to_dict("records")
+    assert episode_return(0.3)(turns).tolist() == pytest.approx(reference.row_credits(rows, 0.3), abs=1e-12)
+    mixed_returns = reference.returns(rows, alpha=0.5, local=True)
+    expected = [mixed_returns[row["episode"]] for row in rows]
+    assert episode_return(of=mixed(0.5))(turns).tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_branching_episode_has_no_return():
+    turns = table(
+        task="t", episode="e", depth=0, turn=0, agent="s", candidate=[0, 1], kept=True, team_reward=[0.0, 1.0]
+    )
+    with pytest.raises(TableError, match=r"several kept actions at task 't', episode 'e', agent 's', turn 0.*branches"):
+        episode_return()(turns)
+    with pytest.raises(TableError, match="branches there"):
+        episode_return()(joint_table(0, "aligned", 1.0, agents=["x", "y"]))
+
+
+def test_agents_that_acted_together_share_one_reward():
+    turns = table(task="t", episode="e", depth=0, turn=0, agent=["x", "y"], team_reward=[0.0, 1.0])
+    with pytest.raises(TableError, match="disagree on team_reward at task 't', episode 'e', agent 'x', turn 0"):
+        episode_return()(turns)
+
+
+@pytest.mark.parametrize("column, value", [("kept", "False"), ("kept", None), ("valid", "no"), ("depth", None)])
+def test_optional_columns_are_checked_where_they_stand(column, value):
+    turns = table(episode=["e", "f"], turn=0, agent="s", team_reward=[1.0, 2.0]).assign(**{column: [1, value]})
+    with pytest.raises(TableError, match=f"episode_return: column '{column}' is .*episode 'f', agent 's', turn 0"):
+        episode_return()(turns)
+
+
+# return_to_go
+
+
+def test_a_chain_by_hand():
+    turns = table(episode=list("eeef"), turn=[0, 1, 2, 0], agent="s", team_reward=[1.0, 2.0, 4.0, 8.0])
+    assert return_to_go()(turns).tolist() == [7.0, 6.0, 4.0, 8.0]
+    assert return_to_go(0.5)(turns).tolist() == [1.0 + 0.5 * 4.0, 2.0 + 0.5 * 4.0, 4.0, 8.0]
+
+
+def test_an_aligned_tree_by_hand():
+    """Two joint actions at the root; the first goes on to two more, the second ended."""
+    turns = table(
+        node=["r", "r", "r", "r", "c", "c", "c", "c"], parent=[""] * 4 + ["r.0-0"] * 4, agent=list("xyxyxyxy"),
+        candidate=[0, 0, 1, 1, 0, 0, 1, 1], team_reward=[1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0],
+    )  # fmt: skip
+    assert return_to_go()(turns).tolist() == [7.0, 7.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]
+    assert return_to_go(0.5)(turns).tolist()[:2] == [4.0, 4.0]
+
+
+def test_a_cross_by_hand():
+    """All four joint actions of x and y; only (0, 1) goes on, and ends with 8. Rewards are the means over the cross."""
+    turns = table(
+        node=["r"] * 4 + ["c"] * 2, parent=[""] * 4 + ["r.0-1"] * 2, agent=list("xxyyxy"), candidate=[0, 1, 0, 1, 0, 0],
+        team_reward=[1.0, 0.0, 0.5, 0.5, 8.0, 8.0],
+    )  # fmt: skip
+    assert return_to_go()(turns).tolist() == [1.0 + 8 / 2, 0.0, 0.5, 0.5 + 8 / 2, 8.0, 8.0]
+
+
+@pytest.mark.parametrize("mode", ["aligned", "cross"])
+@pytest.mark.parametrize("hidden", [[], ["depth"]])
+@often
+@given(seed=seeds, gamma=st.sampled_from([1.0, 0.7]))
+def test_return_to_go_on_random_trees(mode, hidden, seed, gamma):
+    turns = joint_table(seed, mode, gamma)
+    assert return_to_go(gamma)(turns.drop(columns=hidden)).tolist() == pytest.approx(turns["return"].tolist())
+
+
+@often
+@given(seed=seeds)
+def test_return_to_go_of_a_chain_starts_with_the_episodes_return(seed):
+    turns = episodes_table(seed)
+    first = turns["depth"] == 0
+    assert return_to_go()(turns)[first].tolist() == pytest.approx(episode_return()(turns)[first].tolist(), abs=1e-12)
+
+
+def test_return_to_go_refuses_a_tree_of_candidates():
+    turns = candidates_table(2)
+    assert not turns["kept"].all()
+    with pytest.raises(TableError, match=r"return_to_go: a candidate that the state did not follow, at task 't.*turn"):
+        return_to_go()(turns)
+    with pytest.raises(TableError, match=r"several candidates at .* and the episode goes on"):
+        return_to_go()(turns[["episode", "turn", "agent", "candidate", "team_reward"]])
+
+
+@pytest.mark.parametrize("parent", ["elsewhere.0", "r.5", "r", "r.0-0"])
+def test_a_parent_that_is_no_action_of_the_table_is_refused(parent):
+    turns = table(node=["r", "r", "c"], parent=["", "", parent], agent="x", candidate=[0, 1, 0], team_reward=1.0)
+    with pytest.raises(TableError, match=f"parent '{parent}' is not an action of a node in the table"):
+        return_to_go()(turns)
+
+
+# counterfactual
+
+
+def test_counterfactual_by_hand():
+    """Two candidates: the first earned 1 and its two continuations 2 + 4 and 0; the second ended with 3."""
+    turns = table(
+        task="t", episode=["t", "t", "t/0.0+0", "t/0.0+0", "t/0.0+1"], node=["t/0"] * 2 + ["a/1", "a/2", "b/1"],
+        parent=["", "", "t/0.0", "a/1.0", "t/0.0"], depth=[0, 0, 1, 2, 1], turn=[0, 0, 1, 2, 1], agent="s",
+        candidate=[0, 1, 0, 0, 0], action=["t/0.0", "t/0.1", "a/1.0", "a/2.0", "b/1.0"],
+        kept=[True, False, True, True, True], probe=[False] * 2 + [True] * 3, team_reward=[1.0, 3.0, 2.0, 4.0, 0.0],
+    )  # fmt: skip
+    assert counterfactual()(turns).tolist()[:2] == [1.0 + (6.0 + 0.0) / 2, 3.0]
+    assert reference.counterfactual(turns.to_dict("records"))[:2] == [4.0, 3.0]
+
+
+def test_counterfactual_wants_continuations():
+    turns = candidates_table(2).assign(probe=False, done=False)
+    with pytest.raises(TableError, match=r"holds no continuations; roll out with tree\(k, follow=m\)"):
+        counterfactual()(turns)
+
+
+def test_credits_print_as_the_code_that_made_them_and_compare():
+    parts = [mixed(0.5), episode_return(0.1, of=mixed()), return_to_go(0.9), counterfactual()]
+    assert all(eval(repr(part)) == part for part in parts)
+    assert mixed(1.0) != mixed(0.5) and hash(mixed(1.0)) == hash(mixed())
+
+
+@pytest.mark.parametrize("credit", [mixed(), episode_return(), return_to_go()])
+def test_an_empty_table_has_no_credits(credit):
+    empty = episodes_table(0)[:0]
+    assert credit(empty).tolist() == []

@@ -1,0 +1,354 @@
+"""Every recipe against plain loops on random tables, and the laws of the comparison on tables small enough to check."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tables import candidates_table, episodes_table, joint_table, shuffled
+
+from mas_lab.cells.credits import episode_return, mixed, return_to_go
+from mas_lab.cells.grouping import group
+from mas_lab.cells.normalization import group_stats, normalize, refuse_lone_groups
+from mas_lab.recipes import RECIPES
+from mas_lab.table import TableError
+
+seeds = st.integers(0, 2**32 - 1)
+often = settings(max_examples=6, deadline=None)
+by_episodes = {
+    "grpo": reference.grpo,
+    "grpo_turns": reference.grpo_turns,
+    "dr_mas": reference.dr_mas,
+    "dr_mas_mean": reference.dr_mas_mean,
+    "dr_mas_std": reference.dr_mas_std,
+    "dr_mas_episodes": reference.dr_mas_episodes,
+    "grpo_mixed": reference.grpo_mixed,
+}
+by_joint_actions = {
+    "magrpo": reference.magrpo,
+    "mareinforce": reference.mareinforce,
+    "marloo": reference.marloo,
+    "maremax": reference.maremax,
+}
+
+
+def records(table):
+    return table.to_dict("records")
+
+
+def table(**columns):
+    return pd.DataFrame(columns)
+
+
+def by_task(credits, tasks="tttt"):
+    """A grouped table with these credits."""
+    return table(task=list(tasks)[: len(credits)], credit=credits).assign(group=lambda rows: rows["task"])
+
+
+# The recipes
+
+
+def test_every_recipe_is_compared_here():
+    assert set(RECIPES) == {*by_episodes, *by_joint_actions, "at_grpo"}
+
+
+@pytest.mark.parametrize("name", by_episodes)
+@often
+@given(seed=seeds)
+def test_recipes_over_episodes(name, seed):
+    turns = episodes_table(seed)
+    expected = by_episodes[name](records(turns))
+    np.testing.assert_allclose(RECIPES[name].advantages(turns)["advantage"], expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["dr_mas", "dr_mas_mean", "dr_mas_std", "dr_mas_episodes"])
+@often
+@given(seed=seeds)
+def test_the_penalty_for_an_invalid_turn_stays_with_that_turn(name, seed):
+    turns = episodes_table(seed)
+    recipe = RECIPES[name].replace(credit=episode_return(invalid=0.1))
+    expected = by_episodes[name](records(turns), invalid=0.1)
+    np.testing.assert_allclose(recipe.advantages(turns)["advantage"], expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+@often
+@given(seed=seeds)
+def test_at_grpo(alpha, seed):
+    turns = candidates_table(seed)
+    advantage = RECIPES["at_grpo"].replace(credit=mixed(alpha)).advantages(turns)["advantage"]
+    np.testing.assert_allclose(advantage, reference.at_grpo(records(turns), alpha), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["aligned", "cross"])
+@pytest.mark.parametrize("name", by_joint_actions)
+@often
+@given(seed=seeds, gamma=st.sampled_from([1.0, 0.5, 0.0]))
+def test_recipes_over_joint_actions(name, mode, seed, gamma):
+    turns = joint_table(seed, mode, gamma)
+    expected = by_joint_actions[name](records(turns), turns["return"].tolist())
+    recipe = RECIPES[name].replace(credit=return_to_go(gamma))
+    np.testing.assert_allclose(recipe.advantages(turns)["advantage"], expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@often
+@given(seed=seeds)
+def test_shuffled_rows_have_the_same_advantages_to_the_last_bit(name, seed):
+    mode = ("aligned", "cross")[seed % 2]
+    turns = (
+        episodes_table(seed) if name in by_episodes
+        else candidates_table(seed) if name == "at_grpo"
+        else joint_table(seed, mode, 1.0)
+    )  # fmt: skip
+    turns["mark"] = range(len(turns))
+    again = shuffled(turns, np.random.default_rng(seed))
+    recipe = RECIPES[name]
+    before, after = (recipe.advantages(rows).set_index("mark")["advantage"] for rows in (turns, again))
+    assert np.isfinite(before).all() and before.equals(after.sort_index())
+
+
+# The papers' facts
+
+
+@often
+@given(seed=seeds)
+def test_the_inflation_factor_is_the_mean_square_of_the_global_advantage(seed):
+    """F_k = (sigma_k^2 + (mu_k - mu)^2) / sigma^2 (Dr. MAS, lemma 4.2), and it cannot exceed N - 1."""
+    turns = group(episodes_table(seed), by="task", credit=episode_return())
+    turns = normalize(turns, once_per="episode", eps=0.0)
+    for _, rows in turns[turns["scale"] > 0].groupby("task"):
+        returns = rows.groupby("episode")["credit"].first()
+        for _, own in rows.groupby("agent"):
+            factor = (own["credit"].var(ddof=0) + (own["credit"].mean() - returns.mean()) ** 2) / returns.var(ddof=0)
+            assert (own["advantage"] ** 2).mean() == pytest.approx(factor, rel=1e-6, abs=1e-9)
+            assert factor <= len(returns) - 1 + 1e-6
+
+
+def test_the_inflation_factor_reaches_its_bound():
+    """An agent called only in the one failed trajectory of N = 8."""
+    turns = table(
+        task=["t"] * 9,
+        episode=[*range(8), 7],
+        turn=0,
+        agent=["solver"] * 8 + ["fixer"],
+        team_reward=[1.0] * 7 + [0.0, 0.0],
+    )
+    turns = normalize(group(turns, "task", episode_return()), once_per="episode", eps=0.0)
+    assert (turns["advantage"] ** 2).iloc[-1] == pytest.approx(7.0)
+
+
+@often
+@given(seed=seeds)
+def test_an_agent_that_speaks_once_per_trajectory_has_dr_mas_equal_to_grpo(seed):
+    turns = episodes_table(seed)
+    turns = turns[(turns["agent"] != "planner") | (turns["turn"] == 0)]  # the planner now speaks exactly once
+    grpo, dr_mas = (
+        RECIPES[name].advantages(turns).query("agent == 'planner'")["advantage"] for name in ("grpo", "dr_mas")
+    )
+    np.testing.assert_allclose(grpo, dr_mas, rtol=0, atol=1e-9)
+
+
+# The laws, on tables typed by hand
+
+
+def test_five_rows_with_only_the_columns_that_are_named():
+    turns = table(task=["t"] * 3 + ["u"] * 2, team_reward=[1.0, 2.0, 3.0, 0.0, 4.0])
+    turns = normalize(group(turns, by=("task",), credit=mixed()), eps=0.0)
+    assert list(turns.columns) == ["task", "team_reward", "credit", "group", "center", "scale", "advantage"]
+    assert turns["center"].tolist() == [2.0, 2.0, 2.0, 2.0, 2.0]
+    assert turns["scale"].tolist() == pytest.approx([(2 / 3) ** 0.5] * 3 + [2.0] * 2)
+    assert turns["advantage"].tolist() == pytest.approx([-(1.5**0.5), 0.0, 1.5**0.5, -1.0, 1.0])
+
+
+def test_a_trajectory_counts_once_however_many_turns_it_has():
+    """Episode a has three turns and earned 0, episode b one turn and earned 1."""
+    turns = table(task=["t"] * 4, episode=list("aaab"), turn=[0, 1, 2, 0], agent="x", team_reward=[0, 0, 0, 1])
+    turns = group(turns, "task", episode_return())
+    once, every = normalize(turns, once_per="episode", eps=0.0), normalize(turns, eps=0.0)
+    assert once["advantage"].tolist() == [-1.0, -1.0, -1.0, 1.0] and set(once["center"]) == {0.5}
+    assert set(every["center"]) == {0.25} and every["advantage"].iloc[3] == pytest.approx(3**0.5)
+
+
+def test_a_unit_enters_with_its_mean_credit():
+    turns = table(group="g", episode=list("aab"), credit=[0.0, 1.0, 2.5])  # units: 0.5 and 2.5
+    turns = normalize(turns, once_per="episode", eps=0.0)
+    assert set(turns["center"]) == {1.5} and set(turns["scale"]) == {1.0}
+    assert turns["advantage"].tolist() == [-1.5, -0.5, 1.0]
+
+
+def test_once_per_may_differ_for_center_and_scale():
+    turns = table(group="g", episode=list("aaab"), credit=[0.0, 0.0, 0.0, 1.0])
+    center = normalize(turns, once_per={"center": "episode"}, eps=0.0)
+    scale = normalize(turns, once_per={"scale": "episode", "center": None}, eps=0.0)
+    assert set(center["center"]) == {0.5} and center["scale"].iloc[0] == pytest.approx(0.1875**0.5)
+    assert set(scale["center"]) == {0.25} and set(scale["scale"]) == {0.5}
+
+
+def test_center_and_scale_may_come_from_other_columns_than_the_group():
+    turns = table(task="t", agent=list("xxyy"), credit=[0.0, 2.0, 4.0, 6.0])
+    turns["group"] = turns["agent"]
+    mean = normalize(turns, center=("task", "agent"), scale=("task",), eps=0.0)
+    std = normalize(turns, center=["task"], scale=["task", "agent"], eps=0.0)
+    assert mean["center"].tolist() == [1, 1, 5, 5] and set(mean["scale"]) == {5**0.5}
+    assert std["center"].tolist() == [3, 3, 3, 3] and std["advantage"].tolist() == [-3, -1, 1, 3]
+
+
+@pytest.mark.parametrize("settings_", [{}, {"center": "loo", "scale": ("group",)}, {"center": "max", "scale": "none"},
+                                       {"scale": "none"}, {"center": "none", "scale": ("group",)}])  # fmt: skip
+def test_trap_2_a_lone_row_gets_0_and_never_its_raw_reward(settings_):
+    turns = normalize(by_task([7.0, 1.0, 2.0], "abb"), **settings_)
+    assert turns["advantage"].iloc[0] == 0.0 and turns["advantage"].iloc[1:].any()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, -1 / 3, 1e12])
+def test_a_flat_group_gets_0_and_its_own_value_as_center(value):
+    turns = normalize(by_task([value] * 3))
+    assert turns["advantage"].tolist() == [0.0] * 3 and set(turns["center"]) == {value}
+    assert normalize(by_task([value] * 3), scale="none")["advantage"].tolist() == [0.0] * 3
+    assert normalize(by_task([value] * 3), center="loo", scale="none")["advantage"].tolist() == [0.0] * 3
+    assert normalize(by_task([value] * 3), ddof=1)["advantage"].tolist() == [0.0] * 3
+
+
+def test_one_episode_of_many_turns_is_lone_where_it_counts_once():
+    turns = table(group="g", episode="a", credit=[1.0, 2.0])
+    assert normalize(turns, once_per="episode")["advantage"].tolist() == [0.0, 0.0]
+
+
+def test_a_lone_scale_group_gets_0_though_its_center_group_is_not():
+    turns = by_task([1.0, 2.0]).assign(agent=["x", "y"])
+    assert normalize(turns, center=("task",), scale=("agent",))["advantage"].tolist() == [0.0, 0.0]
+    assert normalize(turns, center=("agent",), scale=("task",))["advantage"].tolist() == [0.0, 0.0]
+
+
+def test_centers_by_name():
+    turns = by_task([0.0, 2.0, 7.0])
+    loo, top, none = (normalize(turns, center=center, scale="none") for center in ("loo", "max", "none"))
+    assert loo["center"].tolist() == [4.5, 3.5, 1.0] and loo["advantage"].tolist() == [-4.5, -1.5, 6.0]
+    assert top["advantage"].tolist() == [-7.0, -5.0, 0.0]
+    assert none["advantage"].tolist() == [0.0, 2.0, 7.0] and set(none["scale"]) == {1.0}
+
+
+def test_without_center_and_scale_lone_and_flat_rows_keep_their_credit():
+    turns = by_task([7.0, 3.0, 3.0], "abb")
+    assert normalize(turns, center="none", scale="none")["advantage"].tolist() == [7.0, 3.0, 3.0]
+
+
+def test_leave_one_out_leaves_out_the_whole_unit():
+    turns = table(group="g", episode=list("aabc"), credit=[0.0, 2.0, 4.0, 8.0])  # units 1, 4, 8
+    turns = normalize(turns, center="loo", scale="none", once_per="episode")
+    assert turns["center"].tolist() == pytest.approx([6.0, 6.0, 4.5, 2.5])
+
+
+def test_ddof_and_eps():
+    population, sample = (normalize(by_task([0.0, 2.0]), ddof=ddof, eps=0.5) for ddof in (0, 1))
+    assert set(population["scale"]) == {1.5} and sample["scale"].iloc[0] == pytest.approx(2**0.5 + 0.5)
+    assert population["advantage"].tolist() == pytest.approx([-1 / 1.5, 1 / 1.5])
+    with pytest.raises(ValueError, match=r"ddof is 0 .* or 1 .*, not 2"):
+        normalize(by_task([0.0, 2.0]), ddof=2)
+
+
+def test_a_z_score_after_a_center_by_name_is_not_silent():
+    for center in ("loo", "max", "none"):
+        with pytest.warns(UserWarning, match=f"center='{center}' divided by the group's standard deviation"):
+            normalize(by_task([0.0, 2.0]), center=center)
+
+
+@often
+@given(seed=seeds)
+def test_advantages_are_finite_and_nothing_that_was_there_changes(seed):
+    turns = episodes_table(seed)
+    before = turns.copy(deep=True)
+    grouped = group(turns, ("task", "agent"), episode_return(0.1))
+    grouped_before = grouped.copy(deep=True)
+    done = normalize(grouped, ddof=1)
+    pd.testing.assert_frame_equal(turns, before)
+    pd.testing.assert_frame_equal(grouped, grouped_before)
+    pd.testing.assert_frame_equal(done[turns.columns], before)
+    assert np.isfinite(done[["center", "scale", "advantage"]]).all(axis=None)
+
+
+@pytest.mark.parametrize("index", [[0, 0, 1, 1], list("dcba"), [7, 3, 5, 1]])
+def test_the_index_means_nothing(index):
+    turns = table(task="t", episode=list("wxyz"), turn=0, agent="x", team_reward=[1.0, 2.0, 4.0, 5.0])
+    expected = RECIPES["dr_mas"].advantages(turns)["advantage"].tolist()
+    marked = RECIPES["dr_mas"].advantages(turns.set_axis(index))
+    assert marked["advantage"].tolist() == expected and list(marked.index) == index
+
+
+def test_continuations_that_only_value_a_candidate_are_no_part_of_the_batch():
+    turns = by_task([0.0, 2.0, 100.0]).assign(probe=[False, False, True])
+    done = normalize(turns, eps=0.0)
+    assert done["advantage"].tolist() == [-1.0, 1.0, 0.0] and set(done["center"][:2]) == {1.0}
+    assert group_stats(turns)["size"].tolist() == [2]
+
+
+@pytest.mark.parametrize("name", ["center", "scale", "advantage"])
+def test_no_column_is_overwritten(name):
+    with pytest.raises(TableError, match=f"normalize: column '{name}' is already there"):
+        normalize(by_task([0.0, 1.0]).assign(**{name: 0.0}))
+
+
+def test_bad_calls_say_what_is_known():
+    turns = by_task([0.0, 1.0])
+    with pytest.raises(TableError, match="normalize: column 'group' is missing; it is added by `group`"):
+        normalize(turns.drop(columns="group"))
+    with pytest.raises(TableError, match="normalize: column 'episode' is missing"):
+        normalize(turns, once_per="episode")
+    with pytest.raises(TableError, match="normalize: column 'agent' is missing"):
+        normalize(turns, center=("task", "agent"))
+    with pytest.raises(ValueError, match="center='median': known are 'loo', 'max', 'none', or a tuple of columns"):
+        normalize(turns, center="median")
+    with pytest.raises(ValueError, match="scale='max': known are 'none'"):
+        normalize(turns, scale="max")
+    with pytest.raises(ValueError, match=r"once_per has keys \['centre'\]"):
+        normalize(turns, once_per={"centre": "task"})
+    with pytest.raises(TableError, match=r"column 'credit' is empty .* at task 't'"):
+        normalize(by_task([0.0, float("nan")]))
+
+
+# What a group holds
+
+
+def test_group_stats_by_hand():
+    turns = table(
+        group=["g"] * 4 + ["h"] * 3, agent=list("xxyzxxx"), credit=[1.0, 3.0, 5.0, 2.0, 4.0, 4.0, 4.0]
+    )  # fmt: skip
+    stats = group_stats(turns).set_index(["group", "agent"])
+    assert stats["size"].to_dict() == {("g", "x"): 2, ("g", "y"): 1, ("g", "z"): 1, ("h", "x"): 3}
+    assert stats["mean"].tolist() == [2.0, 5.0, 2.0, 4.0] and stats["std"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert stats["lone"].tolist() == [False, True, True, False]
+    assert stats["flat"].tolist() == [False, True, True, True]
+
+
+def test_a_table_without_one_comparison_is_refused():
+    with pytest.raises(TableError, match=r"every group has a single row \(K = 1\)"):
+        refuse_lone_groups(by_task([1.0, 2.0], "ab"), "train")
+    refuse_lone_groups(by_task([1.0, 2.0, 3.0], "abb"), "train")
+
+
+def test_trap_7_a_padding_row_is_refused_where_it_would_enter_the_statistics():
+    turns = candidates_table(1)
+    padded = pd.concat([turns, turns.iloc[[3]]], ignore_index=True)
+    with pytest.raises(TableError, match=r"\(node, candidate, agent\) stands twice, at task 't\d', .*turn"):
+        RECIPES["at_grpo"].advantages(padded)
+
+
+def test_trap_11_no_two_recipes_are_the_same_under_two_names():
+    rest = [recipe.replace(name="") for recipe in RECIPES.values()]
+    assert all(one != other for number, one in enumerate(rest) for other in rest[:number])
+    turns = episodes_table(12)
+    found = {name: RECIPES[name].advantages(turns)["advantage"].round(6).tolist() for name in by_episodes}
+    assert len({tuple(values) for values in found.values()}) == len(found)
+
+
+def test_credits_that_differ_by_rounding_alone_are_flat():
+    """Otherwise a center of other rows would be divided by eps: an advantage of tens of thousands."""
+    unequal_sums = [0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3]
+    turns = table(task=list("aaaa"), agent=list("xxxx"), credit=unequal_sums, group=list("aaaa"))
+    rows = normalize(pd.concat([turns, turns.assign(agent="y", group="b", credit=[1.0, 0.0, 1.0, 0.0])],
+                               ignore_index=True), center=("task",), scale=("task", "agent"))  # fmt: skip
+    assert (rows.loc[:3, "advantage"] == 0).all()
+    assert (rows.loc[4:, "advantage"] != 0).all()
+    assert group_stats(turns)["flat"].all()

@@ -1,0 +1,531 @@
+"""Who is asked what, what is written down, and that a draw depends on nothing but its place."""
+
+import textwrap
+import threading
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+import reference
+import torch
+from scripted import Duet, Ladder, Scripted, says, team_of
+from small import KINDS, Relay, make_team
+
+import mas_lab.cells.plans
+from mas_lab.cells.credits import counterfactual, episode_return, mixed
+from mas_lab.cells.plans import Act, Say, episodes, joint, tree
+from mas_lab.cells.rollout import RolloutError, rollout
+from mas_lab.env import EnvError, Step
+from mas_lab.policy import PolicyError
+from mas_lab.recipes import RECIPES
+from mas_lab.table import ROLLOUT, TableError
+from mas_lab.team import Sampling, Team
+
+LINES = ["candidate", "kept", "team_reward", "local_reward"]
+PLACES = ["node", "parent", "turn", "depth", "agent", "action"]
+
+
+def play(env, reply, plan, tasks=1, **options):
+    return rollout(env, team_of(env, reply), env.tasks(tasks, "train", 0), plan, **options)
+
+
+def by_nth(prompt, nth, seed):
+    """The nth candidate of a prompt says n + 1."""
+    return str(nth + 1)
+
+
+def by_seed(prompt, nth, seed):
+    return str(seed % 5)
+
+
+def lines(turns, columns):
+    return [tuple(row) for row in turns[columns].itertuples(index=False)]
+
+
+# What is written down, by hand
+
+
+def test_episodes_by_hand():
+    said = {"planner hears t0": ["1", "2"], "executor hears t0 1": ["3"], "executor hears t0 2": ["win"],
+            "planner hears t0 1 3": ["?"], "executor hears t0 1 3 ?": ["5"]}  # fmt: skip
+    turns = play(Ladder(), says(said), episodes(2))
+    assert list(turns.columns) == list(ROLLOUT)
+    first, second = turns[turns["episode"] == "t0#0"], turns[turns["episode"] == "t0#1"]
+    assert lines(first, PLACES) == [
+        ("t0#0/0", "", 0, 0, "planner", "t0#0/0.0"),
+        ("t0#0/1", "t0#0/0.0", 0, 1, "executor", "t0#0/1.0"),
+        ("t0#0/2", "t0#0/1.0", 1, 2, "planner", "t0#0/2.0"),
+        ("t0#0/3", "t0#0/2.0", 1, 3, "executor", "t0#0/3.0"),
+    ]
+    assert lines(first, ["completion", "valid", "team_reward", "local_reward", "success", "done"]) == [
+        ("1", True, 0.0, 0.1, False, False),
+        ("3", True, 3.0, 0.3, False, False),
+        ("?", False, 0.0, 0.0, False, False),
+        ("5", True, 5.0, 0.5, False, True),
+    ]
+    assert lines(second, ["completion", "success", "done"]) == [("2", False, False), ("win", True, True)]
+    assert turns["kept"].all() and not turns["probe"].any() and set(turns["policy"]) == {"shared"}
+    assert first["prompt"].tolist()[1] == "user: executor hears t0 1"
+    assert bytes(first["prompt_ids"].tolist()[1]).decode() == "executor hears t0 1"
+    assert set(turns["step"]) == {0} and set(turns["temperature"]) == {1.0} and set(turns["task"]) == {"t0"}
+
+
+def test_trap_10_the_next_agent_sees_the_state_moved_by_the_best_candidate():
+    """Two candidates each; the planner's second is best, the executor's two tie and the first is kept."""
+    said = {"planner hears t0": ["1", "3"], "executor hears t0 3": ["2", "2"]}
+    turns = play(Ladder(max_turns=1), says(said), tree(2))
+    assert lines(turns, [*PLACES, *LINES]) == [
+        ("t0/0", "", 0, 0, "planner", "t0/0.0", 0, False, 0.0, 0.1),
+        ("t0/0", "", 0, 0, "planner", "t0/0.1", 1, True, 0.0, 0.3),
+        ("t0/1", "t0/0.1", 0, 1, "executor", "t0/1.0", 0, True, 2.0, 0.2),
+        ("t0/1", "t0/0.1", 0, 1, "executor", "t0/1.1", 1, False, 2.0, 0.2),
+    ]
+
+
+def test_the_credit_that_picks_decides():
+    said = {"planner hears t0": ["1", "3"], "executor hears t0 1": ["5", "4"]}
+    turns = play(Ladder(max_turns=1), says(said), tree(2, pick=lambda turns: -turns["local_reward"]))
+    assert turns["kept"].tolist() == [True, False, False, True]
+
+
+def test_a_pick_that_is_no_number_names_its_place():
+    said = {"planner hears t0": ["1", "3"], "executor hears t0 1": ["0", "4"]}
+    with pytest.raises(TableError, match=r"rollout: .* is nan at .*task 't0'.*agent 'executor', turn 0, candidate 0"):
+        play(Ladder(), says(said), tree(2, pick=lambda turns: turns["local_reward"] / turns["local_reward"]))
+
+
+def test_a_tree_scores_agents_that_act_together_in_acting_order():
+    """left is scored against right's first candidate, right against left's kept one; the state moves by both kept."""
+    said = {"left hears t0": ["1", "2"], "right hears t0": ["5", "7"],
+            "left hears t0 2+7": ["0", "0"], "right hears t0 2+7": ["0", "0"]}  # fmt: skip
+    turns = play(Duet(), says(said), tree(2))
+    assert lines(turns.head(4), ["agent", "action", *LINES]) == [
+        ("left", "t0/0.0-0", 0, False, 15.0, 0.1),
+        ("left", "t0/0.1-0", 1, True, 25.0, 0.2),
+        ("right", "t0/0.1-0", 0, False, 25.0, 0.5),
+        ("right", "t0/0.1-1", 1, True, 27.0, 0.7),
+    ]
+    assert set(turns["parent"][4:]) == {"t0/0.1-1"} and turns["depth"].tolist() == turns["turn"].tolist()
+
+
+def test_aligned_joint_actions_by_hand():
+    turns = play(Duet(), by_nth, joint(2))
+    root, rest = turns.head(4), turns.iloc[4:]
+    assert lines(root, ["agent", "action", *LINES]) == [
+        ("left", "t0/0.0-0", 0, True, 11.0, 0.1),
+        ("left", "t0/0.1-1", 1, True, 22.0, 0.2),
+        ("right", "t0/0.0-0", 0, True, 11.0, 0.1),
+        ("right", "t0/0.1-1", 1, True, 22.0, 0.2),
+    ]
+    assert set(zip(rest["node"], rest["parent"], strict=True)) == {
+        ("t0/1~0", "t0/0.0-0"),
+        ("t0/1~1", "t0/0.1-1"),
+    }
+    assert len(rest) == 8 and rest["done"].all() and set(rest["depth"]) == {1} == set(rest["turn"])
+
+
+def test_a_full_cross_by_hand():
+    """Rewards 11, 12, 21, 22: a completion stands once, with the mean over the joint actions it took part in."""
+    turns = play(Duet(), by_nth, joint(2, mode="cross"))
+    assert lines(turns.head(4), ["agent", "action", *LINES]) == [
+        ("left", "t0/0.0-*", 0, True, 11.5, 0.1),
+        ("left", "t0/0.1-*", 1, True, 21.5, 0.2),
+        ("right", "t0/0.*-0", 0, True, 16.0, 0.1),
+        ("right", "t0/0.*-1", 1, True, 17.0, 0.2),
+    ]
+    parents = {"t0/0.0-0", "t0/0.0-1", "t0/0.1-0", "t0/0.1-1"}
+    assert set(turns["parent"][4:]) == parents and len(turns) == 4 + 4 * 4
+
+
+@pytest.mark.parametrize("mode", ["aligned", "cross"])
+@pytest.mark.parametrize("agents", [("a",), ("a", "b"), ("a", "b", "c")])
+def test_joint_trees_have_the_returns_of_the_games_that_were_played(mode, agents):
+    """The tree is played once more in plain recursion, from the texts of the table alone."""
+    env = Duet(agents=agents) if len(agents) > 1 else Ladder(agents=agents)
+    turns = play(env, by_seed, joint(2, mode=mode, limit=100))
+    texts = {(row.node, row.agent, row.candidate): row.completion for row in turns.itertuples()}
+    node_after = dict(zip(turns["parent"], turns["node"], strict=True))
+
+    def nested(name, state):
+        node = {"task": "t0", "agents": agents, "g": 2, "mode": mode, "name": name, "reward": {}, "next": {}}
+        for action in reference.joint_actions(node):
+            said = {agent: texts[name, agent, i] for agent, i in zip(agents, action, strict=True)}
+            step = env.step(state, said)
+            node["reward"][action] = step.team_reward
+            child = node_after.get(f"{name}.{'-'.join(map(str, action))}")
+            assert (child is None) == step.done
+            if child:
+                node["next"][action] = nested(child, step.state)
+        return node
+
+    expected = {
+        (row["node"], row["agent"], row["candidate"]): row
+        for row in reference.tree_rows(nested("t0/0", env.start(env.tasks(1, "", 0)[0])), 0.5)
+    }
+    credit = mas_lab.cells.credits.return_to_go(0.5)(turns)
+    assert len(expected) == len(turns)
+    for row, value in zip(turns.itertuples(), credit, strict=True):
+        twin = expected[row.node, row.agent, row.candidate]
+        assert (row.parent, row.action, row.depth) == (twin["parent"], twin["action"], twin["depth"])
+        assert row.team_reward == pytest.approx(twin["team_reward"]) and value == pytest.approx(twin["return"])
+
+
+def test_a_joint_branch_stops_at_the_reward_that_is_enough():
+    full, cut = (play(Duet(enough=enough), by_nth, joint(2)) for enough in (float("inf"), 22.0))
+    assert set(full["parent"]) - set(cut["parent"]) == {"t0/0.1-1"} and len(cut) == 8
+
+
+def test_a_joint_tree_that_could_exceed_its_limit_is_refused_with_the_number():
+    with pytest.raises(ValueError, match=r"2 steps with 16 branches each may hold 272 joint actions, .* limit=271"):
+        play(Duet(), by_nth, joint(4, mode="cross", limit=271))
+    with pytest.raises(ValueError, match="4 steps with 3 branches each may hold 120 joint actions"):
+        play(Ladder(), by_nth, joint(3, limit=119))
+    play(Ladder(), by_nth, joint(3, limit=120))
+
+
+@pytest.mark.parametrize("bad", [
+    lambda: episodes(0), lambda: tree(0), lambda: tree(2, follow=-1), lambda: joint(0), lambda: joint(2, mode="star")
+])  # fmt: skip
+def test_plans_refuse_what_they_cannot_play(bad):
+    with pytest.raises(ValueError, match=r"episodes|tree|joint"):
+        bad()
+
+
+# Turns
+
+
+def test_max_turns_counts_an_agents_own_turns():
+    turns = play(Ladder(max_turns=5), by_nth, episodes(1), max_turns=3)
+    assert turns.groupby("agent")["turn"].apply(list).to_dict() == {"executor": [0, 1, 2], "planner": [0, 1, 2]}
+    assert turns["done"].tolist() == [False] * 5 + [True]
+    with pytest.raises(ValueError, match="max_turns=0 leaves nobody a turn"):
+        play(Ladder(), by_nth, episodes(1), max_turns=0)
+
+
+def test_max_turns_bounds_an_env_that_has_no_end_of_its_own():
+    class Endless(Ladder):
+        def step(self, state, actions):
+            return replace(super().step(state, actions), done=False)
+
+    turns = play(Endless(), by_nth, tree(2))
+    assert turns.groupby("agent")["turn"].max().to_dict() == {"planner": 1, "executor": 1}
+
+
+def test_max_turns_of_an_env_that_is_no_dataclass():
+    class Plain:
+        agents, max_turns, max_return, pocket, max_tokens = ("planner", "executor"), 2, 1.0, "", 8
+        tasks, start, acting, observe = Ladder.tasks, Ladder.start, Ladder.acting, Ladder.observe
+        step = Ladder.step
+
+    env = Plain()
+    assert len(play(env, by_nth, episodes(1), max_turns=1)) == 2 and env.max_turns == 2
+
+
+# The driver
+
+
+def test_a_plan_of_your_own_as_the_module_shows_it():
+    """The example of the docstring runs, and plays what `episodes(1)` plays."""
+    source = textwrap.dedent(mas_lab.cells.plans.__doc__[mas_lab.cells.plans.__doc__.index("    @dataclass") :])
+    names = {"dataclass": dataclass, "Say": Say, "Act": Act}
+    exec(source, names)
+    mine = play(Ladder(), by_seed, names["greedy_two"](), tasks=3)
+    assert mine.equals(play(Ladder(), by_seed, episodes(1), tasks=3)) and len(mine) == 12
+
+
+@dataclass(frozen=True)
+class Waiting(Ladder):
+    """The first step of the first task goes on only when the other task has been played to its end."""
+
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def step(self, state, actions):
+        step = super().step(state, actions)
+        if state == ("t0",):
+            assert self.ended.wait(20), "the other episode was held back"
+        if state[0] == "t1" and step.done:
+            self.ended.set()
+        return step
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_a_slow_step_holds_no_other_episode_back_where_engines_stream(engines):
+    env = Waiting()
+    team = Team({agent: Scripted(by_seed, streams=True) for agent in env.agents})
+    team = team if engines == 2 else team_of(env, by_seed, streams=True)
+    turns = rollout(env, team, env.tasks(2, "train", 0), episodes(1), workers=2)
+    assert turns["task"].tolist() == ["t0"] * 4 + ["t1"] * 4 and env.ended.is_set()
+
+
+class Failing(Scripted):
+    """Answers two requests, then no more."""
+
+    left = 2
+
+    def ready(self):
+        self.left -= 1
+        if self.left < 0:
+            error = PolicyError("the server does not answer")
+            error.ticket = self._pending[0][0]
+            raise error
+        return super().ready()
+
+
+def test_an_engine_that_fails_is_named_with_whom_it_fails_and_is_left_with_no_requests():
+    env, policy = Ladder(), Failing(by_seed, streams=True)
+    with pytest.raises(RolloutError, match=r"rollout: task 't0', agent 'planner', turn 0: the server does not answer"):
+        rollout(env, Team.shared(policy, env.agents), env.tasks(2, "train", 0), episodes(2))
+    assert policy._pending == []
+    policy.left = 1000
+    assert len(rollout(env, Team.shared(policy, env.agents), env.tasks(2, "train", 0), episodes(2))) == 16
+
+
+@pytest.mark.parametrize("env", [Ladder(), Duet()])
+@pytest.mark.parametrize("plan", [episodes(3), tree(3, follow=1), joint(2)])
+@pytest.mark.parametrize("workers", [None, 3])
+def test_an_engine_that_streams_gives_the_same_table(env, plan, workers):
+    tasks = env.tasks(3, "train", 0)
+    tables = [
+        rollout(env, team_of(env, by_seed, streams=streams), tasks, plan, workers=workers) for streams in (False, True)
+    ]
+    whole, streamed = (table.sort_values(["node", "agent", "candidate"], ignore_index=True) for table in tables)
+    assert whole.equals(streamed) and whole["completion"].nunique() > 2
+
+
+def test_all_live_episodes_are_asked_in_one_wave():
+    env, policy = Ladder(), Scripted(by_nth)
+    rollout(env, Team.shared(policy, env.agents), env.tasks(5, "train", 0), tree(3))
+    assert policy.waves == [15] * 4
+
+
+@pytest.mark.parametrize("plan", [tree(2), episodes(2), tree(2, follow=1)])
+@pytest.mark.parametrize("kind", [Ladder, Duet])
+def test_up_to_16_agents_play_and_cost_grows_linearly(plan, kind):
+    calls = []
+
+    class Counted(kind):
+        def step(self, state, actions):
+            calls.append(1)
+            return super().step(state, actions)
+
+    rows, steps = {}, {}
+    for n in (4, 8, 16):
+        calls.clear()
+        env = Counted(agents=tuple(f"agent{i}" for i in range(n)), max_turns=2)
+        turns = play(env, by_nth, plan)
+        rows[n], steps[n] = len(turns[~turns["probe"]]), len(calls)
+        assert turns["agent"].nunique() == n
+    assert rows[16] == 2 * rows[8] == 4 * rows[4] == 16 * 2 * 2
+    if plan == tree(2):  # every candidate is scored once
+        assert steps == rows
+    if plan == episodes(2):
+        assert steps == (rows if kind is Ladder else dict.fromkeys(rows, 4))
+
+
+def test_workers_step_the_world_in_threads():
+    seen = set()
+
+    class Watched(Ladder):
+        def step(self, state, actions):
+            seen.add(threading.current_thread() is threading.main_thread())
+            return super().step(state, actions)
+
+    play(Watched(), by_nth, tree(3), tasks=4, workers=4)
+    assert seen == {False}
+    play(Watched(), by_nth, tree(3), tasks=4)
+    assert seen == {False, True}
+
+
+# What breaks, and where
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("step, error, message", [
+    (lambda *_: 1 / 0, RolloutError, r"Bad.step failed for task 't0', agent 'executor', turn 0: ZeroDivisionError"),
+    (lambda *_: None, EnvError, r"Bad.step returned NoneType for task 't0', agent 'executor', turn 0"),
+    (lambda s, a: Step(s, float("nan"), {"executor": 0.0}, {"executor": True}, False, True), EnvError,
+     r"team_reward is nan for task 't0', agent 'executor', turn 0"),
+    (lambda s, a: Step(s, 0.0, {"executor": float("inf")}, {"executor": True}, False, True), EnvError,
+     r"local_reward is inf for task 't0', agent 'executor', turn 0"),
+    (lambda s, a: Step(s, None, {"executor": 0.0}, {"executor": True}, False, True), EnvError,
+     r"team_reward is None for task 't0', agent 'executor', turn 0"),
+    (lambda s, a: Step(s, 0.0, {"planner": 0.0}, {"executor": True}, False, True), EnvError,
+     r"gave no local reward or no `valid` for task 't0', agent 'executor', turn 0"),
+])  # fmt: skip
+def test_a_step_that_breaks_is_an_error_that_names_its_place(step, error, message, workers):
+    class Bad(Ladder):
+        def step(self, state, actions):
+            return step(state, actions) if "executor" in actions else super().step(state, actions)
+
+    for plan in (episodes(1), tree(2)):
+        with pytest.raises(error, match=message):
+            play(Bad(), by_nth, plan, workers=workers)
+
+
+@pytest.mark.parametrize("who", [("stranger",), ()])
+def test_an_env_that_names_strangers_or_nobody(who):
+    class Odd(Ladder):
+        def acting(self, state):
+            return who if len(state) == 3 else super().acting(state)
+
+    with pytest.raises(EnvError, match=r"Odd.acting returned \(.*\) in task 't0' at 't0/2'; it must name one or more"):
+        play(Odd(), by_nth, episodes(1))
+
+
+def test_an_observation_that_breaks_names_its_place():
+    class Blind(Ladder):
+        def observe(self, state, agent):
+            return [{}["nothing"]] if len(state) > 1 else super().observe(state, agent)
+
+    with pytest.raises(RolloutError, match=r"Blind.observe failed for task 't0', agent 'executor', turn 0: KeyError"):
+        play(Blind(), by_nth, episodes(1))
+
+
+def test_a_prompt_beyond_the_context_names_its_place():
+    env = Ladder(max_turns=3)
+    team = team_of(env, lambda *_: "1234567", context=len("executor hears t0 1234567") + env.max_tokens)
+    with pytest.raises(
+        RolloutError, match=r"task 't0', agent 'planner', turn 1 has 32 tokens.*max_tokens=8.*33 tokens"
+    ):
+        rollout(env, team, env.tasks(1, "train", 0), episodes(1))
+
+
+def test_an_agent_without_a_policy_and_a_task_that_stands_twice():
+    env = Ladder()
+    with pytest.raises(ValueError, match=r"agent 'executor' has no policy; .* the team has \['planner'\]"):
+        rollout(env, Team({"planner": Scripted(by_nth)}), env.tasks(1, "train", 0))
+    with pytest.raises(ValueError, match="task 't0' stands twice"):
+        rollout(env, team_of(env, by_nth), env.tasks(1, "train", 0) * 2)
+
+
+def test_no_tasks_make_an_empty_table():
+    turns = play(Ladder(), by_nth, episodes(2), tasks=0)
+    assert list(turns.columns) == list(ROLLOUT) and turns.empty
+
+
+# Real draws
+
+
+RELAY = Relay()
+TASKS = RELAY.tasks(4, "train", 0)
+DRAWN = ["node", "agent", "candidate", "parent", "kept", "completion", "finish", "team_reward", "local_reward"]
+
+
+def same_draws(one, other):
+    """The same calls in any order, with the same tokens; log-probabilities up to float noise."""
+    one, other = (t.sort_values(["node", "agent", "candidate"], ignore_index=True) for t in (one, other))
+    logprobs = [np.concatenate(turns["logprobs"].tolist()) for turns in (one, other)]
+    same = one[DRAWN].equals(other[DRAWN]) and one["completion_ids"].tolist() == other["completion_ids"].tolist()
+    return same and np.abs(logprobs[0] - logprobs[1]).max() < 1e-4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("plan", [episodes(2), tree(3, follow=1), joint(2)])
+def test_a_draw_depends_on_its_place_alone(kind, plan, models):
+    """Twice, in threads, in another order, and each task alone: the same tokens."""
+    team, env = make_team(kind, models), Relay(together=isinstance(plan, joint))
+    turns = rollout(env, team, TASKS, plan, seed=7, step=2)
+    assert same_draws(turns, rollout(env, team, TASKS, plan, seed=7, step=2, workers=4))
+    assert same_draws(turns, rollout(env, team, TASKS[::-1], plan, seed=7, step=2))
+    alone = rollout(env, team, TASKS[2:3], plan, seed=7, step=2)
+    assert same_draws(turns[turns["task"] == TASKS[2].id], alone)
+
+
+def test_seed_step_and_candidate_change_the_draws(models):
+    team = make_team("shared", models)
+    turns = rollout(RELAY, team, TASKS, tree(6))
+    first = turns[turns["depth"] == 0]
+    assert first.groupby("node")["completion"].nunique().min() > 1
+    assert first.groupby("candidate")["completion"].nunique().min() > 1
+    for other in ({"seed": 1}, {"step": 1}):
+        again = rollout(RELAY, team, TASKS, tree(6), **other)
+        assert again[again["depth"] == 0]["completion"].tolist() != first["completion"].tolist()
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.3])
+def test_traps_3_to_6_the_table_holds_what_was_sampled(temperature, models):
+    """EOS once, last, iff it ended the text; log-probabilities are the full distribution's at T, by the plain model.
+
+    Nothing is read back from text: ids that the tokenizer would not give again are there as they were sampled.
+    """
+    team = make_team("unlike", models).with_sampling(Sampling(temperature=temperature))
+    turns = rollout(RELAY, team, RELAY.tasks(8, "train", 0), tree(4), seed=1)
+    changed = 0
+    for row in turns.itertuples():
+        policy = team[row.agent]
+        eos = policy.tokenizer.eos_token_id
+        assert (row.finish == "eos") == (row.completion_ids[-1] == eos) and eos not in row.completion_ids[:-1]
+        assert row.finish == "eos" or len(row.completion_ids) == RELAY.max_tokens
+        assert row.temperature == temperature
+        ids = torch.tensor([row.prompt_ids + row.completion_ids])
+        with torch.no_grad():
+            logits = policy.model(input_ids=ids).logits[0, len(row.prompt_ids) - 1 : -1].double()
+        expected = (logits / temperature).log_softmax(-1).gather(1, ids[0, len(row.prompt_ids) :, None])[:, 0]
+        assert row.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
+        changed += policy.tokenizer(row.completion)["input_ids"] != row.completion_ids
+    assert set(turns["finish"]) == {"eos", "length"}
+    assert 0 < changed < len(turns)
+
+
+def test_trap_6_nothing_is_cut_from_the_distribution(models):
+    team = make_team("shared", models).with_sampling(Sampling(temperature=50.0))
+    turns = rollout(RELAY, team, RELAY.tasks(8, "train", 0), tree(24))
+    vocabulary = team["asker"].model.config.vocab_size
+    counts = np.bincount(np.concatenate(turns["completion_ids"].tolist()), minlength=vocabulary)
+    assert (counts > 0.5 * counts.sum() / vocabulary).all()
+
+
+def test_a_text_is_bounded_by_the_env_or_by_the_teams_settings(models):
+    team = make_team("shared", models).with_sampling({"doer": Sampling(max_tokens=1)})
+    turns = rollout(RELAY, team, TASKS, episodes(2))
+    longest = turns["completion_ids"].map(len).groupby(turns["agent"]).max()
+    assert longest.to_dict() == {"asker": RELAY.max_tokens, "doer": 1}
+
+
+# Continuations
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_counterfactual_is_the_mean_of_the_continuations_that_were_played(together, models):
+    env, team = Relay(together=together, max_turns=3), make_team("per_agent", models)
+    turns = rollout(env, team, TASKS, tree(3, follow=2), seed=3)
+    main, probes = turns[~turns["probe"]], turns[turns["probe"]]
+    expected = reference.counterfactual(turns.to_dict("records"))
+    credit = counterfactual()(turns)
+    assert credit[~turns["probe"]].tolist() == pytest.approx(
+        [value for value, probe in zip(expected, turns["probe"], strict=True) if not probe]
+    )
+    followed = probes[~probes["parent"].isin(probes["action"])].groupby("parent")["episode"].nunique()
+    going_on = main.loc[~main["done"] & (main["turn"] < 2), "action"]
+    assert set(going_on) <= set(followed.index) <= set(main["action"]) and set(followed) == {2}
+    assert credit[~turns["probe"]].nunique() > 4
+
+
+def test_continuations_change_neither_the_main_line_nor_its_return(models):
+    team = make_team("shared", models)
+    plain, followed = (rollout(RELAY, team, TASKS, tree(3, follow=m)) for m in (0, 2))
+    main = followed[~followed["probe"]].reset_index(drop=True)
+    assert same_draws(plain, main) and len(followed) > 2 * len(main)
+    returns = episode_return()(followed)[~followed["probe"]]
+    assert returns.tolist() == pytest.approx(episode_return()(plain).tolist())
+
+
+def test_a_return_is_never_counted_twice(models):
+    """What the world paid on the kept path, each step once: proposals pay nothing, joint steps stand in two rows."""
+    for together in (False, True):
+        env = Relay(together=together)
+        turns = rollout(env, make_team("shared", models), TASKS, episodes(4))
+        turns = turns.assign(earned=episode_return()(turns))
+        for _, rows in turns.groupby("episode"):
+            paid = rows.groupby("depth")["team_reward"].first().sum()
+            assert rows["earned"].tolist() == pytest.approx([paid] * len(rows)) and paid <= env.max_return
+        assert (turns["team_reward"] != 0).groupby(turns["agent"]).any()["asker"] == together
+
+
+def test_continuations_are_never_trained_on(models):
+    team = make_team("shared", models)
+    turns = rollout(RELAY, team, TASKS, tree(3, follow=2, pick=mixed()))
+    turns = RECIPES["at_grpo"].replace(credit=counterfactual()).advantages(turns)
+    assert (turns.loc[turns["probe"], "advantage"] == 0).all() and turns.loc[~turns["probe"], "advantage"].any()
+    stats = mas_lab.cells.update(team, turns)
+    assert stats["turns"].sum() == (~turns["probe"]).sum()

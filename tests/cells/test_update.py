@@ -1,0 +1,643 @@
+"""One step of the optimizer against a textbook's, the losses by hand, and the traps that public code fell into."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import plain_torch
+import pytest
+import torch
+from small import AGENTS, KINDS, Relay, make_team
+
+from mas_lab.backends import load_policy
+from mas_lab.cells.credits import mixed
+from mas_lab.cells.losses import Loss, clipped, k3, reinforce
+from mas_lab.cells.plans import episodes, tree
+from mas_lab.cells.rollout import rollout
+from mas_lab.cells.update import UpdateError, update
+from mas_lab.recipes import RECIPES
+from mas_lab.table import TableError
+from mas_lab.team import Sampling, Team
+
+RELAY = Relay()
+LOSSES = {
+    "clipped": (clipped(0.2), {"kind": "clipped"}),
+    "asymmetric, dual": (clipped(0.1, high=0.3, dual=1.5), {"kind": "clipped", "low": 0.1, "high": 0.3, "dual": 1.5}),
+    "reinforce": (reinforce(), {"kind": "reinforce"}),
+    "kl, entropy": (clipped(0.2, kl=0.5, entropy=0.1), {"kind": "clipped", "kl": 0.5, "entropy": 0.1}),
+    "tis": (clipped(0.01, tis=1.1, kl=0.5), {"kind": "clipped", "low": 0.01, "high": 0.01, "tis": 1.1, "kl": 0.5}),
+    "reinforce, tis": (reinforce(tis=2.0), {"kind": "reinforce", "tis": 2.0}),
+}
+
+
+@pytest.fixture(scope="module")
+def sampled(models):
+    """A batch that all tests start from: candidates of both agents, with pad and EOS ids read in some prompts.
+
+    The recorded log-probabilities are off by some noise, so that ratios are not 1 and some tokens are clipped.
+    """
+    turns = rollout(RELAY, make_team("shared", models), RELAY.tasks(4, "train", 0), tree(4))
+    turns = RECIPES["at_grpo"].advantages(turns)
+    turns = turns[turns["depth"] < 3].reset_index(drop=True)  # the asker speaks more often than the doer
+    rng = np.random.default_rng(0)
+    noisy = [(np.array(row) + rng.normal(0, 0.3, len(row))).tolist() for row in turns["logprobs"]]
+    prompts = [
+        [0, 1, 0, *ids] if depth else ids for ids, depth in zip(turns["prompt_ids"], turns["depth"], strict=True)
+    ]
+    assert (turns["advantage"] == 0).any() and turns["completion_ids"].map(len).nunique() > 1
+    return turns.assign(logprobs=noisy, prompt_ids=prompts)
+
+
+def plain_model(directory):
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(directory).eval()
+    model.get_input_embeddings().padding_idx = None  # a pad id that is really read has a gradient
+    return model
+
+
+def weights_of(policy):
+    return {name: parameter.detach().clone() for name, parameter in policy.parameters.items()}
+
+
+def moved(before, policy):
+    return {name for name, value in before.items() if not torch.equal(value, policy.parameters[name])}
+
+
+def captured(team):
+    """The samples of every pass that the policies of a team make, as [(policy name, samples)]."""
+    calls = []
+    for name, policy in team.policies.items():
+
+        def accumulate(samples, loss, name=name, call=policy.accumulate):
+            calls.append((name, list(samples)))
+            return call(samples, loss)
+
+        policy.accumulate = accumulate
+    return calls
+
+
+# The losses, by hand
+
+
+def tensors(*columns):
+    return [torch.tensor(column, dtype=torch.float64) for column in columns]
+
+
+def test_the_clipped_loss_by_hand():
+    """Ratios 1.5, 0.5, 1.1 under A = 2 and A = -1: -min(rho A, clip(rho, 0.8, 1.2) A)."""
+    ratios = [1.5, 0.5, 1.1] * 2
+    logprobs, old, advantages = tensors([math.log(r) - 1 for r in ratios], [-1.0] * 6, [2.0] * 3 + [-1.0] * 3)
+    loss = clipped(0.2)
+    assert loss(logprobs, old, advantages).tolist() == pytest.approx([-2.4, -1.0, -2.2, 1.5, 0.8, 1.1])
+    assert loss.clips(logprobs, old, advantages).tolist() == [True, False, False, False, True, False]
+    higher = clipped(0.2, high=0.6)
+    assert higher(logprobs, old, advantages).tolist() == pytest.approx([-3.0, -1.0, -2.2, 1.5, 0.8, 1.1])
+
+
+def test_dual_clip_by_hand():
+    """Ratio 10 under A = -1 costs 10, bounded by 3; a positive advantage is not touched."""
+    logprobs, old, advantages = tensors([math.log(10)] * 2 + [math.log(2)], [0.0] * 3, [-1.0, 1.0, -1.0])
+    assert clipped(0.2)(logprobs, old, advantages).tolist() == pytest.approx([10.0, -1.2, 2.0])
+    assert clipped(0.2, dual=3.0)(logprobs, old, advantages).tolist() == pytest.approx([3.0, -1.2, 2.0])
+
+
+def test_reinforce_kl_and_entropy_by_hand():
+    logprobs, old, advantages, entropy, reference = tensors(
+        [-2.0, -1.0], [-9.0, -9.0], [0.5, -2.0], [1.0, 3.0], [-1.0, -1.0]
+    )
+    assert reinforce()(logprobs, old, advantages).tolist() == [1.0, -2.0]
+    assert not reinforce().clips(logprobs, old, advantages).any()
+    assert k3(logprobs, reference).tolist() == pytest.approx([math.e - 2, 0.0])
+    full = reinforce(kl=0.5, entropy=0.1)(logprobs, old, advantages, entropy, reference)
+    assert full.tolist() == pytest.approx([1.0 + 0.5 * (math.e - 2) - 0.1, -2.0 - 0.3])
+
+
+def test_the_gradient_of_the_clipped_loss_vanishes_where_it_is_clipped():
+    logprobs = torch.tensor([math.log(1.5), math.log(1.1)], requires_grad=True)
+    clipped(0.2)(logprobs, torch.zeros(2), torch.ones(2)).sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([0.0, -1.1])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: clipped(-0.1),
+        lambda: clipped(0.2, high=-1),
+        lambda: clipped(dual=0.5),
+        lambda: clipped(tis=0.0),
+        lambda: reinforce(tis=-1.0),
+    ],
+)
+def test_losses_refuse_constants_without_meaning(make):
+    with pytest.raises(ValueError, match=r"(clipped|reinforce): "):
+        make()
+
+
+# One step against a textbook's
+
+
+@pytest.mark.parametrize("aggregate", ["token", "turn", "agent", "sum"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_step_is_the_textbooks_step(name, aggregate, sampled, models):
+    """Two passes over the batch: the second has ratios of its own and AdamW's moments of the first."""
+    loss, plain_loss = LOSSES[name]
+    team, seen = make_team("shared", models, lr=1e-4), []
+
+    def watch(name, norms, attribute):
+        seen.append({key: gradient.clone() for key, gradient in team.policies[name].gradients()})
+
+    stats = update(team, sampled, loss=loss, aggregate=aggregate, epochs=2, max_norm=0.5, watch=watch)
+
+    model, frozen, rows = plain_model(models / "a"), plain_model(models / "a"), sampled.to_dict("records")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0)
+    for number in range(2):
+        found = plain_torch.gradients(model, rows, plain_loss, aggregate, reference=frozen)
+        before = plain_torch.norm(found)
+        for key, gradient in found.items():
+            torch.testing.assert_close(seen[number][key], gradient, rtol=1e-4, atol=1e-6 * before)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        step = stats[stats["optimizer_step"] == number]
+        assert step["policy_norm"].tolist() == pytest.approx([before] * 2, rel=1e-4)
+        assert step["policy_norm_clipped"].tolist() == pytest.approx([min(before, 0.5)] * 2, rel=1e-4)
+        optimizer.step()
+    for key, parameter in model.named_parameters():
+        torch.testing.assert_close(team["asker"].parameters[key], parameter, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("aggregate", ["token", "agent"])
+@pytest.mark.parametrize("name", ["clipped", "kl, entropy"])
+def test_shared_weights_know_each_agents_gradient(name, aggregate, sampled, models):
+    """Norms per role are those of gradients computed apart; the roles' gradients add up to the policy's."""
+    loss, plain_loss = LOSSES[name]
+    team, model, frozen = make_team("shared", models), plain_model(models / "a"), plain_model(models / "a")
+    rows, seen = sampled.to_dict("records"), {}
+
+    def watch(policy, norms, attribute):
+        seen.update(norms=norms, whole={key: g.clone() for key, g in team.policies[policy].gradients()})
+
+    stats = update(team, sampled, loss=loss, aggregate=aggregate, watch=watch).set_index("agent")
+    total = None
+    for agent in AGENTS:
+        own = plain_torch.gradients(model, rows, plain_loss, aggregate, only=agent, reference=frozen)
+        own = {key: gradient.clone() for key, gradient in own.items()}
+        assert stats.loc[agent, "grad_norm"] == pytest.approx(plain_torch.norm(own), rel=1e-4)
+        assert seen["norms"][agent] == stats.loc[agent, "grad_norm"]
+        total = own if total is None else {key: total[key] + own[key] for key in own}
+    for key, gradient in total.items():
+        torch.testing.assert_close(seen["whole"][key], gradient, rtol=0, atol=1e-6)
+
+
+def test_an_adapters_step_is_its_own_gradient(sampled, models):
+    """LoRA: each agent's gradient is autograd's through the same PEFT model; the base has none."""
+    team, rows = make_team("lora", models), sampled.to_dict("records")
+    seen = {}
+
+    def watch(policy, norms, attribute):
+        seen[policy] = {key: gradient.clone() for key, gradient in team.policies[policy].gradients()}
+
+    expected = {}
+    for agent in AGENTS:
+        policy = team[agent]
+        policy.model.set_adapter(policy.adapter)
+        own = [row for row in rows if row["agent"] == agent]
+        policy.clear_gradients()
+        weight = plain_torch.weights(own, "token")
+        (plain_torch.token_losses(policy.model, own, {"kind": "clipped"}) * weight).sum().backward()
+        expected[agent] = {key: parameter.grad.clone() for key, parameter in policy.parameters.items()}
+        policy.clear_gradients()
+    update(team, sampled, watch=watch)
+    for agent in AGENTS:
+        assert expected[agent].keys() == seen[agent].keys() and any(g.any() for g in expected[agent].values())
+        for key, gradient in expected[agent].items():
+            torch.testing.assert_close(seen[agent][key], gradient, rtol=0, atol=1e-6)
+
+
+# What is averaged over what
+
+
+def by_hand(lengths, advantages, agents):
+    """A table with just what `update` reads; the tokens mean nothing."""
+    return pd.DataFrame({
+        "agent": agents, "prompt_ids": [[3, 4]] * len(lengths), "completion_ids": [[5] * n for n in lengths],
+        "logprobs": [[-2.0] * n for n in lengths], "temperature": 1.0, "advantage": advantages,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("aggregate, weights", [
+    ("token", [1 / 6, 1 / 6, 1 / 6]),
+    ("sum", [1 / 3, 1 / 3, 1 / 3]),
+    ("turn", [1 / 6, 1 / 3, 1 / 9]),
+    ("agent", [1 / 8, 1 / 4, 1 / 6]),
+])  # fmt: skip
+def test_the_weight_of_a_token_by_hand(aggregate, weights, models):
+    """Two rows of the asker with 2 and 1 tokens, one of the doer with 3."""
+    team = make_team("shared", models)
+    calls = captured(team)
+    update(team, by_hand([2, 1, 3], [1.0, -1.0, 1.0], ["asker", "asker", "doer"]), aggregate=aggregate)
+    assert [sample.weight for _, samples in calls for sample in samples] == pytest.approx(weights)
+
+
+@pytest.mark.parametrize("aggregate", ["token", "turn", "agent", "sum"])
+def test_rows_with_advantage_0_stay_in_the_denominators(aggregate, models):
+    turns = by_hand([2, 1, 3, 2], [1.0, 0.0, 1.0, 0.0], ["asker", "asker", "doer", "doer"])
+    weights = []
+    for rows in (turns, turns.assign(advantage=1.0)):
+        team = make_team("shared", models)
+        calls = captured(team)
+        stats = update(team, rows, aggregate=aggregate)
+        by_length = {(sample.advantage, len(sample.completion_ids)): sample.weight for _, s in calls for sample in s}
+        weights.append([by_length[1.0, 3]])
+        assert stats.set_index("agent")["turns"].to_dict() == {"asker": 2, "doer": 2}
+    assert weights[0] == weights[1]
+
+
+def test_each_policy_averages_over_its_own_rows(models):
+    team = make_team("per_agent", models)
+    calls = captured(team)
+    update(team, by_hand([2, 1, 3], [1.0, -1.0, 1.0], ["asker", "asker", "doer"]))
+    assert {name: [sample.weight for sample in samples] for name, samples in calls} == {
+        "asker": pytest.approx([1 / 3] * 2),
+        "doer": pytest.approx([1 / 3]),
+    }
+
+
+def test_minibatches_split_by_node_and_epochs_repeat(sampled, models):
+    team = make_team("shared", models)
+    calls = captured(team)
+    rows = sampled.assign(advantage=np.arange(1, len(sampled) + 1) / len(sampled))  # marks the rows
+    stats = update(team, rows, epochs=2, minibatches=3)
+    assert sorted(stats["optimizer_step"].unique()) == [0, 1, 2, 3, 4, 5]
+    node_of = dict(zip(rows["advantage"], rows["node"], strict=True))
+    passes = [{node_of[sample.advantage] for sample in samples} for _, samples in calls]
+    upto = (
+        np.cumsum([len(samples) for _, samples in calls]).tolist().index(len(rows)) + 1
+    )  # where the second epoch starts
+    said = [sample.advantage for _, samples in calls for sample in samples]
+    assert len(said) == 2 * len(rows) and set(said[: len(rows)]) == set(said[len(rows) :]) == set(rows["advantage"])
+    for epoch in (passes[:upto], passes[upto:]):  # no node is in two minibatches of an epoch
+        assert sum(map(len, epoch)) == rows["node"].nunique()
+    assert passes[:upto] != passes[upto:]
+    assert stats["mismatch"].notna().tolist() == (stats["optimizer_step"] == 0).tolist()
+
+
+# Who learns, and how fast
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trap_9_everything_that_an_agent_trains_moves_and_nothing_else(kind, models):
+    """Every parameter of every policy, adapters included, is in an optimizer and moves; an adapter's base does not."""
+    team = make_team(kind, models)
+    turns = rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4))
+    turns = RECIPES["at_grpo"].advantages(turns)
+    base = {key: value.detach().clone() for key, value in team["asker"].model.named_parameters()}
+    before = {name: weights_of(policy) for name, policy in team.policies.items()}
+    for _ in range(2):  # LoRA's A matrices have a gradient once its B is not 0
+        update(team, turns)
+    for name, policy in team.policies.items():
+        assert moved(before[name], policy) == set(before[name])
+    if kind == "lora":
+        still = {key for key, value in team["asker"].model.named_parameters() if torch.equal(value, base[key])}
+        assert still == {key for key in base if "lora_" not in key}
+        trained = [
+            id(p)
+            for policy in team.policies.values()
+            for group in policy.optimizer.param_groups
+            for p in group["params"]
+        ]
+        assert sorted(trained) == sorted(id(p) for key, p in team["asker"].model.named_parameters() if "lora_" in key)
+
+
+@pytest.mark.parametrize("kind", ["per_agent", "lora", "unlike"])
+def test_a_frozen_agent_does_not_move_by_a_bit(kind, models):
+    learning = make_team(kind, models)
+    team = Team(dict(learning), frozen=("doer",))
+    turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
+    before = {agent: weights_of(team[agent]) for agent in AGENTS}
+    stats = update(team, turns)
+    assert not moved(before["doer"], team["doer"]) and moved(before["asker"], team["asker"])
+    assert stats["agent"].tolist() == ["asker"]
+
+
+def test_a_frozen_agent_of_shared_weights_adds_neither_gradient_nor_count(sampled, models):
+    both = make_team("shared", models)
+    team = Team(dict(both), frozen="doer")
+    alone = make_team("shared", models)
+    update(team, sampled)
+    update(alone, sampled[sampled["agent"] == "asker"])
+    for key, value in alone["asker"].parameters.items():
+        assert torch.equal(value, team["asker"].parameters[key])
+
+
+def test_two_models_two_tokenizers_two_rates(models):
+    """The first AdamW step moves each weight by its policy's rate, times `lr_scale`."""
+    team = make_team("unlike", models, lr=1e-2)
+    turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
+    assert len(team["asker"].tokenizer) != len(team["doer"].tokenizer)
+    before = {agent: weights_of(team[agent]) for agent in AGENTS}
+    stats = update(team, turns, lr_scale=0.5).set_index("agent")
+    for agent, rate in {"asker": 0.5e-2, "doer": 0.25e-2}.items():
+        steps = [(team[agent].parameters[key] - value).abs().max().item() for key, value in before[agent].items()]
+        assert max(steps) == pytest.approx(rate, rel=1e-3)
+        assert stats.loc[agent, "lr"] == rate and stats.loc[agent, "policy"] == agent
+        assert stats.loc[agent, "mismatch"] < 1e-4
+    assert stats.loc["asker", "turns"] == (turns["agent"] == "asker").sum()
+
+
+def test_a_flat_batch_moves_nothing(sampled, models):
+    team = make_team("shared", models)
+    update(team, sampled)  # AdamW has moments now
+    before, seen = weights_of(team["asker"]), []
+    stats = update(team, sampled.assign(advantage=0.0), watch=lambda name, norms, attribute: seen.append(attribute()))
+    assert not moved(before, team["asker"])
+    assert stats["grad_norm"].tolist() == [0.0, 0.0] and not stats["skipped"].any()
+    assert len(seen) == 1 and seen[0].empty
+
+
+# What is reported
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_traps_5_and_6_the_trained_distribution_is_the_sampled_one(kind, temperature, models):
+    team = make_team(kind, models).with_sampling(Sampling(temperature=temperature))
+    turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
+    stats = update(team, turns)
+    assert (stats["mismatch"] < 1e-4).all() and (stats["max_ratio"] - 1).abs().max() < 1e-4
+    assert (stats["clip_fraction"] == 0).all()
+
+
+def test_stats_by_hand(models):
+    """Ratios are exactly 1.5: every token with a positive advantage is clipped, none with a negative or zero one."""
+    team = make_team("shared", models)
+    turns = rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(2))
+    advantages = np.tile([1.0, -2.0, 0.0, 1.0], len(turns) // 4 + 1)[: len(turns)]
+    turns = turns.assign(
+        logprobs=turns["logprobs"].map(lambda row: [value - math.log(1.5) for value in row]),
+        advantage=advantages,
+        credit=np.arange(len(turns), dtype=float),
+    )
+    stats = update(team, turns).set_index("agent")
+    for agent, rows in turns.groupby("agent"):
+        row, length = stats.loc[agent], rows["completion_ids"].map(len)
+        assert (row["turns"], row["tokens"]) == (len(rows), length.sum())
+        assert row["clip_fraction"] == pytest.approx(length[rows["advantage"] > 0].sum() / length.sum())
+        assert row["max_ratio"] == pytest.approx(1.5, abs=1e-4) and row["mismatch"] == pytest.approx(0.5, abs=1e-4)
+        assert row["reward_mean"] == rows["credit"].mean() and row["reward_std"] == rows["credit"].std(ddof=0)
+        assert row["advantage_rms"] == pytest.approx(math.sqrt((rows["advantage"] ** 2).mean()))
+        assert row["entropy"] == pytest.approx(-sum(map(sum, rows["logprobs"])) / length.sum())
+        assert row["truncated"] == pytest.approx((rows["finish"] == "length").mean())
+    assert stats["kl"].isna().all()
+
+
+def test_the_mismatch_is_the_samplers_whatever_the_ratios_are_taken_to(sampled, models):
+    plain, weighted = (
+        update(make_team("shared", models), sampled, loss=clipped(0.2, tis=tis), epochs=2).set_index("agent")
+        for tis in (None, 2.0)
+    )
+    first = weighted["optimizer_step"] == 0
+    assert weighted.loc[first, "mismatch"].tolist() == pytest.approx(plain.loc[first, "mismatch"].tolist(), rel=1e-5)
+    assert weighted.loc[first, "mismatch"].min() > 0.3 and weighted.loc[~first, "mismatch"].isna().all()
+    assert weighted.loc[first, "max_ratio"].tolist() == pytest.approx([1.0, 1.0], abs=1e-5)
+    assert plain.loc[first, "max_ratio"].min() > 1.3
+
+
+def test_kl_is_to_the_start_and_grows_from_0(models):
+    team = make_team("per_agent", models)
+    turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
+    first, second = (update(team, turns, loss=clipped(0.2, kl=0.1))["kl"] for _ in range(2))
+    assert first.abs().max() < 1e-6 and second.min() > 1e-5
+
+
+@pytest.mark.parametrize("max_norm", [None, 1e-3, 1e3])
+def test_trap_13_norms_say_whether_they_are_before_or_after_clipping(max_norm, sampled, models):
+    stats = update(make_team("shared", models), sampled, max_norm=max_norm)
+    whole = stats["policy_norm"].iloc[0]
+    left = min(1.0, max_norm / whole) if max_norm else 1.0
+    assert stats["policy_norm_clipped"].tolist() == pytest.approx([whole * left] * 2, rel=1e-5)
+    assert stats["grad_norm_clipped"].tolist() == pytest.approx((stats["grad_norm"] * left).tolist(), rel=1e-5)
+    assert (left < 1) == (max_norm == 1e-3)
+
+
+# The watcher
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_watcher_comes_before_clipping_and_shares_add_up(kind, models):
+    """Once per policy and optimizer step, with gradients unclipped and weights unmoved; shares sum to 1."""
+    team = make_team(kind, models)
+    turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
+    before, seen = {name: weights_of(policy) for name, policy in team.policies.items()}, []
+
+    def watch(name, norms, attribute):
+        policy = team.policies[name]
+        gradients = {key: gradient.clone() for key, gradient in policy.gradients()}
+        shares = attribute()
+        assert not moved(before[name], policy)
+        assert all(torch.equal(gradient, gradients[key]) for key, gradient in policy.gradients())
+        assert shares["share"].sum() == pytest.approx(1.0, abs=1e-4)
+        assert set(shares["agent"]) == set(norms) == set(team.learners(name))
+        for (row, agent), tokens in shares.groupby(["row", "agent"]):
+            assert turns["agent"].iloc[row] == agent and turns["advantage"].iloc[row] != 0
+            assert tokens["token"].tolist() == list(range(len(turns["completion_ids"].iloc[row])))
+        seen.append((name, plain_torch.norm(gradients)))
+
+    stats = update(team, turns, watch=watch, max_norm=1e-3).drop_duplicates("policy").set_index("policy")
+    assert [name for name, _ in seen] == list(team.policies)
+    for name, norm in seen:
+        assert stats.loc[name, "policy_norm"] == pytest.approx(norm, rel=1e-5)
+        assert stats.loc[name, "policy_norm_clipped"] == pytest.approx(1e-3, rel=1e-4)
+
+
+def test_a_tokens_share_is_its_gradient_along_the_whole(sampled, models):
+    """<grad of its weighted loss, G> / |G|^2, token by token with plain autograd; rows by their place in the table."""
+    team, model = make_team("shared", models), plain_model(models / "a")
+    rows, found = sampled.to_dict("records"), []
+    probes = sampled.head(3).assign(probe=True, node=["x", "y", "z"])
+    table = pd.concat([probes, sampled.assign(probe=False)])  # rows that are not trained on come first
+    update(team, table, watch=lambda name, norms, attribute: found.append(attribute()))
+    [shares] = found
+    whole = plain_torch.gradients(model, rows, {"kind": "clipped"}, "token")
+    whole = torch.cat([gradient.flatten().clone() for gradient in whole.values()])
+    losses = plain_torch.token_losses(model, rows, {"kind": "clipped"}) * plain_torch.weights(rows, "token")
+    starts = np.cumsum([0] + [len(row["completion_ids"]) for row in rows])
+    for share in shares.sample(12, random_state=0).itertuples():
+        place = starts[share.row - 3] + share.token
+        own = torch.autograd.grad(losses[place], list(model.parameters()), retain_graph=True)
+        own = torch.cat([gradient.flatten() for gradient in own])
+        assert share.share == pytest.approx((own @ whole / (whole @ whole)).item(), rel=1e-3, abs=1e-6)
+
+
+def test_a_watcher_that_raises_stops_the_step(sampled, models):
+    team = make_team("per_agent", models)
+    before = {agent: weights_of(team[agent]) for agent in AGENTS}
+
+    def watch(name, norms, attribute):
+        if name == "doer":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        update(team, sampled, watch=watch)
+    for agent in AGENTS:
+        assert not moved(before[agent], team[agent])
+        assert not any(gradient.any() for _, gradient in team[agent].gradients())
+
+
+# What must not reach the optimizer
+
+
+def broken(sampled):
+    """One row of the doer, with a recorded log-probability that makes its ratio infinite."""
+    [row] = np.flatnonzero((sampled["agent"] == "doer") & (sampled["advantage"] < 0))[:1]
+    logprobs = sampled["logprobs"].tolist()
+    logprobs[row] = [-float("inf")] * len(logprobs[row])
+    return sampled.assign(logprobs=logprobs), sampled.iloc[row]
+
+
+@pytest.mark.parametrize("kind", ["shared", "per_agent"])
+def test_trap_8_a_loss_that_is_not_finite_is_raised_and_nothing_steps(kind, sampled, models):
+    team, (turns, culprit) = make_team(kind, models), broken(sampled)
+    before, watched = {agent: weights_of(team[agent]) for agent in AGENTS}, []
+    where = f"policy '{team.name_of('doer')}' is not finite; 1 rows .*task '{culprit['task']}'.*agent 'doer', turn 0"
+    with pytest.raises(UpdateError, match=where):
+        update(team, turns, watch=lambda name, *_: watched.append(name))
+    for agent in AGENTS:
+        assert not moved(before[agent], team[agent])
+        assert not any(gradient.any() for _, gradient in team[agent].gradients())
+    assert watched == (["asker"] if kind == "per_agent" else [])
+
+
+def test_trap_8_a_skipped_step_is_recorded_with_its_culprits(sampled, models):
+    team, (turns, culprit) = make_team("per_agent", models), broken(sampled)
+    before = {agent: weights_of(team[agent]) for agent in AGENTS}
+    stats = update(team, turns, nonfinite="skip").set_index("agent")
+    assert stats["skipped"].to_dict() == {"asker": False, "doer": True}
+    assert f"task {culprit['task']!r}" in stats.loc["doer", "culprits"] and stats.loc["asker", "culprits"] == ""
+    assert f"candidate {culprit['candidate']}" in stats.loc["doer", "culprits"]
+    assert not moved(before["doer"], team["doer"]) and moved(before["asker"], team["asker"])
+    update(team, sampled)  # the policy is whole
+    assert all(value.isfinite().all() for value in weights_of(team["doer"]).values())
+
+
+def test_a_gradient_that_is_not_finite_names_every_row_of_its_agent(sampled, models):
+    """A finite loss may have a gradient that is not: then all rows of the agent are suspects."""
+    team = make_team("shared", models)
+    huge = sampled.assign(advantage=sampled["advantage"].where(sampled["agent"] != "doer", 3e38))
+    with pytest.raises(UpdateError, match="policy 'shared' is not finite"):
+        update(team, huge, loss=reinforce(), aggregate="sum")
+
+
+@pytest.mark.parametrize("column", ["advantage", "temperature"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_are_refused_at_the_door(column, value, sampled, models):
+    turns = sampled.assign(**{column: sampled[column].where(sampled["candidate"] != 2, value)})
+    with pytest.raises(TableError, match=f"update: column '{column}' is .*task '.*agent 'asker', turn 0, candidate 2"):
+        update(make_team("shared", models), turns)
+
+
+def test_rows_that_teach_nothing_are_refused(sampled, models):
+    team = make_team("shared", models)
+    empty = sampled.assign(completion_ids=[[], *sampled["completion_ids"][1:]])
+    cold = sampled.assign(temperature=0.0)
+    short = sampled.assign(logprobs=[row[:-1] for row in sampled["logprobs"]])
+    for turns in (empty, cold, short):
+        with pytest.raises(
+            UpdateError, match=r"the completion of .*task '.*agent 'asker', turn 0, candidate 0 is empty"
+        ):
+            update(team, turns)
+
+
+def test_bad_calls_say_what_is_known(sampled, models):
+    team = make_team("shared", models)
+    with pytest.raises(ValueError, match="aggregate='mean'; known are token, turn, agent, sum"):
+        update(team, sampled, aggregate="mean")
+    with pytest.raises(ValueError, match="nonfinite='ignore'; known are raise, skip"):
+        update(team, sampled, nonfinite="ignore")
+    with pytest.raises(TableError, match="update: column 'advantage' is missing; it is added by `normalize`"):
+        update(team, sampled.drop(columns="advantage"))
+    with pytest.raises(KeyError, match="agent 'stranger' has no policy; the team has"):
+        update(team, sampled.assign(agent="stranger"))
+
+
+# Traps of public code that need a whole step to show
+
+
+def test_trap_2_a_lone_row_teaches_nothing(models):
+    """One candidate per group, whatever it earned: nothing moves."""
+    team = make_team("shared", models)
+    turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(1)))
+    assert turns["team_reward"].any() or turns["local_reward"].any()
+    before = weights_of(team["asker"])
+    update(team, turns)
+    assert not moved(before, team["asker"])
+
+
+def test_traps_3_and_4_padding_after_eos_teaches_nothing_and_eos_does(models):
+    """A row's gradient is the same beside a longer row as alone; that of its EOS is part of it. pad = eos here."""
+    policy = load_policy(models / "a")
+    policy.tokenizer.pad_token = policy.tokenizer.eos_token
+    turns = rollout(RELAY, Team.shared(policy, AGENTS), RELAY.tasks(8, "train", 1), episodes(4))
+    turns = turns.assign(advantage=1.0, credit=0.0)
+    ended = turns[(turns["finish"] == "eos") & (turns["completion_ids"].map(len) == 2)].head(1)
+    longer = turns[(turns["agent"] == ended["agent"].iloc[0]) & (turns["finish"] == "length")].head(1)
+    longer = longer.assign(advantage=0.0)
+    found = {}
+
+    def keep(name):
+        def watch(policy_name, norms, attribute):
+            found[name] = {key: gradient.clone() for key, gradient in policy.gradients()}, attribute()
+
+        return watch
+
+    def run(name, rows):
+        fresh = load_policy(models / "a")
+        policy.model.load_state_dict(fresh.model.state_dict())
+        update(Team.shared(policy, AGENTS), rows, loss=reinforce(entropy=1e-9), aggregate="sum", watch=keep(name))
+
+    run("alone", ended)
+    run("beside", pd.concat([ended, longer], ignore_index=True))
+    for key, gradient in found["alone"][0].items():
+        torch.testing.assert_close(2 * found["beside"][0][key], gradient, rtol=1e-5, atol=1e-6)
+    assert found["alone"][1]["token"].tolist() == [0, 1]
+    assert (found["alone"][1]["share"].abs() > 1e-3).all()  # the EOS, token 1, is trained on
+
+
+def test_the_same_batch_gives_the_same_weights_to_the_last_bit(sampled, models):
+    """What resuming rests on: a step is a function of weights, moments and table."""
+    results = []
+    for _ in range(2):
+        team = make_team("shared", models)
+        update(team, sampled, epochs=2, minibatches=2, seed=4)
+        results.append(weights_of(team["asker"]))
+    assert all(torch.equal(value, results[1][key]) for key, value in results[0].items())
+
+
+def test_the_loop_learns(models):
+    """The cells together, in a few steps: the share of right words rises well above where it started."""
+    team = make_team("shared", models, lr=2e-2)
+    rewards = []
+    for step in range(12):
+        turns = rollout(RELAY, team, RELAY.tasks(8, "train", step), tree(6), step=step)
+        rewards.append(turns["local_reward"].mean())
+        update(team, RECIPES["at_grpo"].replace(credit=mixed(0.0)).advantages(turns))
+    assert np.mean(rewards[-3:]) > np.mean(rewards[:3]) + 0.15
+
+
+@dataclass(frozen=True)
+class Doubled(Loss):
+    """A loss of a user's own."""
+
+    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None):
+        return -2 * advantages_N * logprobs_N
+
+
+def test_a_loss_of_ones_own_trains_and_anything_else_is_refused(models):
+    norms = []
+    for loss in (reinforce(), Doubled()):
+        team = make_team("shared", models)
+        turns = RECIPES["dr_mas"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), episodes(4)))
+        norms.append(update(team, turns, loss=loss)["policy_norm"].iloc[0])
+    assert norms[1] == pytest.approx(2 * norms[0], rel=1e-5)
+    with pytest.raises(TypeError, match=r"is no mas_lab.cells.losses.Loss"):
+        update(team, turns, loss=lambda *tensors: tensors[0])

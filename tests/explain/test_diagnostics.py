@@ -1,0 +1,241 @@
+"""The moments of Dr. MAS's lemma, and shares and norms of gradients against gradients made again."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small import AGENTS, Relay, make_team
+from tables import episodes_table
+
+import mas_lab as lab
+from mas_lab.explain.diagnostics import both_baselines
+from mas_lab.table import TableError
+
+RELAY = Relay()
+
+
+def table(*rows):
+    return pd.DataFrame(rows, columns=["task", "episode", "agent", "credit"])
+
+
+BY_HAND = table(
+    ("t", "e0", "solver", 1.0), ("t", "e1", "solver", 0.0), ("t", "e2", "solver", 1.0), ("t", "e3", "solver", 0.0),
+    ("t", "e1", "fixer", 0.0), ("t", "e3", "fixer", 0.0), ("t", "e3", "fixer", 0.0),
+)  # fmt: skip
+
+
+def test_moments_by_hand():
+    """mu = sigma = 0.5; the fixer is called only where the team fails: b = -1, v = 0, F = 1."""
+    found = lab.inflation(BY_HAND).set_index("agent")
+    assert found.loc["solver", ["n_k", "b_k", "v_k", "F_k", "N"]].tolist() == [4, 0, 1, 1, 4]
+    assert found.loc["fixer", ["n_k", "b_k", "v_k", "F_k", "N"]].tolist() == [3, -1, 0, 1, 4]
+    assert found["flat_k"].to_dict() == {"solver": False, "fixer": True} and not found["flat"].any()
+
+
+def test_one_success_in_eight_reaches_the_bound():
+    """An agent that speaks only in the one success of N = 8: F = N - 1 = 7, and no more."""
+    rows = [("t", f"e{i}", "solver", float(i == 0)) for i in range(8)] + [("t", "e0", "closer", 1.0)]
+    found = lab.inflation(table(*rows)).set_index("agent")
+    assert found.loc["closer", "F_k"] == pytest.approx(7) and found.loc["solver", "F_k"] == pytest.approx(1)
+
+
+def test_a_flat_task_has_no_inflation_and_says_so():
+    flat = table(*(("t", f"e{i}", agent, 0.1) for i in range(3) for agent in ("a", "b", "b", "b")))
+    found = lab.inflation(flat)
+    assert found["flat"].all() and found[["b_k", "v_k", "F_k"]].isna().all(axis=None)
+    lone = lab.inflation(pd.concat([BY_HAND, table(("alone", "x", "solver", 1.0))])).set_index(["task", "agent"])
+    assert lone.loc[("alone", "solver"), "flat"] and lone.loc[("alone", "solver"), "N"] == 1
+
+
+def test_a_tree_wants_every_row_counted():
+    tree = table(*(("t", "t", "a", credit) for credit in (0.0, 1.0, 1.0)))
+    with pytest.raises(TableError, match="once_per=None"):
+        lab.inflation(tree)
+    assert lab.inflation(tree, once_per=None)["F_k"].tolist() == pytest.approx([1.0])
+
+
+def test_steps_are_kept_apart_and_bad_tables_are_named():
+    twice = pd.concat([BY_HAND.assign(step=0), BY_HAND.assign(step=1, credit=0.0)])
+    assert lab.inflation(twice)[["step", "flat"]].drop_duplicates().to_numpy().tolist() == [[0, False], [1, True]]
+    with pytest.raises(TableError, match="inflation: column 'credit' is missing"):
+        lab.inflation(BY_HAND.drop(columns="credit"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31))
+def test_f_is_the_mean_squared_global_advantage_and_at_most_n_minus_1(seed):
+    turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
+    means = turns.groupby("task").apply(lambda own: own.groupby("episode")["credit"].first(), include_groups=False)
+    means = means.stack() if isinstance(means, pd.DataFrame) else means
+    try:
+        found = lab.inflation(turns)
+    except TableError:
+        assert (turns.groupby("task")["episode"].nunique() == 1).all()
+        return
+    for row in found[~found["flat"]].itertuples():
+        own = turns[(turns["task"] == row.task) & (turns["agent"] == row.agent)]
+        mu, sigma = means[row.task].mean(), means[row.task].std(ddof=0)
+        assert row.F_k == pytest.approx((((own["credit"] - mu) / sigma) ** 2).mean(), rel=1e-9, abs=1e-12)
+        assert row.F_k <= (row.N - 1) * (1 + 1e-9)
+        if sorted(own["episode"]) == sorted(means[row.task].index):  # speaks exactly once per trajectory
+            assert row.F_k == pytest.approx(1)
+
+
+@pytest.fixture(scope="module")
+def sampled(models):
+    """Whole episodes, with both baselines' advantages apart: the doer of one episode in three is left out."""
+    turns = lab.rollout(RELAY, make_team("shared", models), RELAY.tasks(3, "train", 0), lab.episodes(5), seed=1)
+    turns = turns[(turns["agent"] == "asker") | ~turns["episode"].str.endswith(("1", "3"))].reset_index(drop=True)
+    return lab.RECIPES["dr_mas"].advantages(turns)
+
+
+def gradient_norms(team, turns, **options):
+    found = {}
+    lab.update(team, turns, watch=lambda name, norms, batch: found.setdefault(name, batch.norm), **options)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["shared", "per_agent", "lora"])
+def test_shares_sum_to_one_and_nothing_moves(kind, sampled, models):
+    team = make_team(kind, models)
+    for policy in team.policies.values():
+        policy.set_gradients([torch.full_like(p, 0.5) for p in policy.parameters.values()])
+    before = [p.detach().clone() for policy in team.policies.values() for p in policy.parameters.values()]
+    shares = lab.attribute(team, sampled, aggregate="agent")
+    assert shares.groupby("policy")["share"].sum().tolist() == pytest.approx([1.0] * len(team.policies), abs=1e-4)
+    after = [p for policy in team.policies.values() for p in policy.parameters.values()]
+    assert all(torch.equal(old, new) and (new.grad == 0.5).all() for old, new in zip(before, after, strict=True))
+    assert list(shares) == ["policy", "agent", "group", "row", "token", "share", "exact"] and shares["exact"].all()
+    assert (sampled["group"].iloc[shares["row"]].to_numpy() == shares["group"]).all()
+
+
+def test_sums_of_shares(sampled, models):
+    shares = lab.attribute(make_team("shared", models), sampled)
+    for level, key in (("agent", "agent"), ("group", "group"), ("sample", "row")):
+        summed = lab.shares_by(shares, level).set_index(key)["share"]
+        assert summed.sort_index().tolist() == pytest.approx(shares.groupby(key)["share"].sum().tolist())
+        assert summed.abs().is_monotonic_decreasing
+    with pytest.raises(ValueError, match="known are agent, group, sample"):
+        lab.shares_by(shares, "word")
+
+
+def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
+    """<g_i, G> = (|G|^2 + |g_i|^2 - |G - g_i|^2) / 2, with |G - g_i| and |g_i| from batches made again."""
+    team = make_team("shared", models)
+    shares = lab.shares_by(lab.attribute(team, sampled, aggregate="sum"), "sample")
+    rows = shares["row"].iloc[[0, 1, -1]].tolist()
+    without = lab.norms_without(team, sampled, rows, aggregate="sum").set_index("row")
+    for row in rows:
+        advantage = sampled["advantage"].to_numpy()
+        others, alone = np.where(np.arange(len(sampled)) == row, [[0], [1]], [[1], [0]]) * advantage
+        left = gradient_norms(make_team("shared", models), sampled.assign(advantage=others), aggregate="sum")["shared"]
+        own = gradient_norms(make_team("shared", models), sampled.assign(advantage=alone), aggregate="sum")["shared"]
+        norm = without.loc[row, "norm"]
+        assert without.loc[row, "norm_without"] == pytest.approx(left, rel=1e-4)
+        share = shares.set_index("row").loc[row, "share"]
+        assert share == pytest.approx((norm**2 + own**2 - left**2) / 2 / norm**2, abs=1e-4)
+
+
+def test_a_row_without_advantage_takes_nothing_away(sampled, models):
+    team = make_team("shared", models)
+    still = sampled.assign(advantage=sampled["advantage"].mask(sampled.index == 2, 0.0))
+    [found] = lab.norms_without(team, still, [2]).itertuples()
+    assert found.norm == found.norm_without > 0
+
+
+def test_measured_ratio_is_that_of_two_updates(sampled, models):
+    advantages = both_baselines(sampled)
+    turns = sampled.drop(columns=["credit", "group", "center", "scale", "advantage"])
+    for name, recipe in (("global", "grpo"), ("agent", "dr_mas")):
+        expected = lab.RECIPES[recipe].advantages(turns)["advantage"]
+        pd.testing.assert_series_equal(advantages[name], expected, check_names=False)
+    found = lab.baseline_ratio(make_team("shared", models), sampled).set_index("agent")
+    for agent in AGENTS:
+        norms = {}
+        for name, values in advantages.items():
+            stats = lab.update(make_team("shared", models), sampled.assign(advantage=values)).set_index("agent")
+            norms[name] = stats.loc[agent, "grad_norm"]
+        assert found.loc[agent, "measured"] == pytest.approx((norms["global"] / norms["agent"]) ** 2, rel=1e-4)
+
+
+def test_the_lemma_is_an_identity_on_rows(sampled, models):
+    """predicted = mean |A_global z|^2 / mean |A_agent z|^2, each row's gradient made by an update of its own."""
+    advantages = both_baselines(sampled)
+    found = lab.baseline_ratio(make_team("shared", models), sampled).set_index("agent")
+    tokens = sampled["completion_ids"].map(len).sum()
+    for agent in AGENTS:
+        total = {"global": 0.0, "agent": 0.0}
+        for row in sampled.index[sampled["agent"] == agent]:
+            policy = make_team("shared", models)[agent]
+            logprobs = policy.logprobs([one_sample(sampled.loc[row])])
+            gradient = torch.autograd.grad(logprobs.sum() / tokens, list(policy.parameters.values()))
+            square = sum(part.square().sum().item() for part in gradient)
+            for name in total:
+                total[name] += square * advantages[name][row] ** 2
+        assert found.loc[agent, "predicted"] == pytest.approx(total["global"] / total["agent"], rel=1e-3)
+        assert found.loc[agent, "sampled"] == (sampled["agent"] == agent).sum()
+
+
+def one_sample(row):
+    from mas_lab.policy import Sample
+
+    return Sample(row["prompt_ids"], row["completion_ids"], row["logprobs"], row["temperature"], 1.0, 1.0)
+
+
+def test_the_cost_of_a_prediction_is_bounded(sampled, models):
+    found = lab.baseline_ratio(make_team("per_agent", models), sampled, rows=4)
+    assert (found["sampled"] == 4).all() and (found["n"] > 4).all() and found["predicted"].gt(0).all()
+
+
+def test_only_the_gradients_are_of_a_few_rows(sampled, models):
+    """F and V are counted over all of the agent's rows, whichever few had their gradients measured."""
+    few, every = (
+        lab.baseline_ratio(make_team("shared", models), sampled, rows=rows).set_index("agent") for rows in (3, 10_000)
+    )
+    advantages = both_baselines(sampled)
+    for agent in AGENTS:
+        own = sampled["agent"] == agent
+        for name, letter in (("global", "F"), ("agent", "V")):
+            squares = (advantages[name][own] ** 2).mean()
+            assert few.loc[agent, letter] == every.loc[agent, letter] == pytest.approx(squares)
+        assert few.loc[agent, "z_square"] != every.loc[agent, "z_square"]
+        terms = few.loc[agent]
+        expected = terms["z_square"] * terms["F"] + terms["delta_global"]
+        assert terms["predicted"] == pytest.approx(expected / (terms["z_square"] * terms["V"] + terms["delta_agent"]))
+
+
+@pytest.fixture
+def without_forward_mode(models):
+    """A team whose policies refuse slopes, as a back end without forward mode does."""
+    team = make_team("per_agent", models)
+
+    def refuse(*_):
+        raise lab.PolicyError("no forward mode")
+
+    for policy in team.policies.values():
+        policy.slopes = refuse
+    return team
+
+
+def test_without_forward_mode_the_shares_are_a_proxy_and_say_so(sampled, without_forward_mode):
+    found = lab.attribute(without_forward_mode, sampled, aggregate="turn")
+    assert not found["exact"].any() and found["share"].ge(0).all()
+    row = sampled["advantage"].abs().idxmax()
+    own, mine = sampled.loc[row], found[found["row"] == row]
+    others = sampled[(sampled["agent"] == own["agent"]) & (sampled["advantage"] != 0)]
+    sizes = [abs(a) / len(ids) * sum(1 - np.exp(logprobs)) for a, ids, logprobs in
+             zip(others["advantage"], others["completion_ids"], others["logprobs"], strict=True)]  # fmt: skip
+    surprise = 1 - np.exp(own["logprobs"])
+    expected = abs(own["advantage"]) / len(surprise) * surprise / sum(sizes)
+    assert mine["share"].tolist() == pytest.approx(expected.tolist())
+    assert not lab.shares_by(found, "sample")["exact"].any()
+
+
+def test_a_watch_without_forward_mode_keeps_training_and_says_proxy(without_forward_mode):
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    settings = {"seed": 5, "tasks": 2, "minibatches": 2, "check": False}
+    list(lab.train(RELAY, without_forward_mode, "dr_mas", 4, watch=watch, **settings))
+    assert watch.spikes and not any(spike["exact"] for spike in watch.spikes)
+    assert all(spike["without"] and set(spike["baselines"]) == {"global", "agent"} for spike in watch.spikes)

@@ -1,0 +1,194 @@
+"""Runs side by side: scores within a common budget and paired differences by hand, and what is refused."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from small import RECIPE, SETTINGS, Relay, make_team
+
+import mas_lab as lab
+from mas_lab.runs.scores import run_curve
+from mas_lab.study import ablation
+from mas_lab.study.ablation import METRICS
+from mas_lab.table import TableError
+
+
+def curves(*runs):
+    """Each run: recipe, seed, [(tokens, success), ...], and maybe an env or a file."""
+    rows = [
+        {
+            "recipe": recipe,
+            "seed": seed,
+            "tokens": tokens,
+            "success": success,
+            **dict(zip(("env", "file"), more, strict=False)),
+        }
+        for recipe, seed, points, *more in runs
+        for tokens, success in points
+    ]
+    return pd.DataFrame(rows)
+
+
+RISING = [(0, 0.0), (10, 0.5), (20, 1.0)]
+FLAT = [(0, 0.2), (10, 0.2), (40, 0.2)]
+
+
+def scores(table, last=0.1):
+    return ablation.run_scores(ablation.entries(table), "success", "tokens", False, last)
+
+
+def test_final_and_area_within_the_budget_that_all_reached():
+    runs = scores(curves(("a", 0, RISING), ("b", 0, FLAT))).set_index("recipe")
+    assert runs["budget"].tolist() == [20, 20] and runs["reached"].tolist() == [20, 40]
+    assert runs.loc["a", list(METRICS)].tolist() == [1.0, 0.5]
+    assert runs.loc["b", list(METRICS)].tolist() == pytest.approx([0.2, 0.2])
+    early = scores(curves(("a", 0, RISING), ("b", 0, [(0, 0.2), (15, 0.2)]))).set_index("recipe")
+    assert early.loc["a", list(METRICS)].tolist() == pytest.approx([0.75, 0.375])  # cut between two points
+    assert scores(curves(("a", 0, RISING)), last=0.5)["final"].tolist() == [0.75]
+    each = scores(curves(("a", 0, RISING, "x"), ("a", 0, FLAT, "y")))
+    assert each["budget"].tolist() == [20, 40]  # every env has its own
+    assert scores(curves(("a", 0, [(7, 0.3)])))[list(METRICS)].to_numpy().tolist() == [[0.3, 0.3]]
+
+
+def level(recipe, seed, height, *more):
+    return recipe, seed, [(0, height), (10, height)], *more
+
+
+def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
+    table = curves(
+        level("a", 0, 0.1), level("a", 1, 0.2), level("a", 2, 0.9), level("b", 0, 0.3), level("b", 1, 0.5),
+        level("b", 7, 1.0), level("b", 1, 0.7, "", "bob"),
+    )  # fmt: skip
+    pairs = ablation.paired(scores(table.fillna("")), "a")
+    assert pairs[["seed", "final"]].to_numpy().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.4)]]
+    [row] = ablation.compared_pairs(pairs).itertuples()
+    assert (row.recipe, row.pairs, row.final) == ("b", 2, pytest.approx(0.3))
+    assert (row.final_low, row.final_high) == pytest.approx((0.2, 0.4))
+
+
+def test_recipes_are_compared_per_env_and_over_all():
+    table = curves(*(level(r, s, h + s / 10, e) for r, h in (("a", 0.1), ("b", 0.5)) for s in range(4) for e in "xy"))
+    runs = scores(table)
+    told = ablation.compared(runs).set_index(["env", "recipe"])
+    assert told.loc[("x", "a"), ["runs", "seeds", "final"]].tolist() == [4, 4, pytest.approx(0.25)]
+    assert told.loc[("y", "b"), "final_low"] < 0.65 < told.loc[("y", "b"), "final_high"]
+    over = ablation.over_envs(runs).set_index("recipe")
+    assert over.loc["b", ["runs", "envs", "final"]].tolist() == [8, 2, pytest.approx(0.65)]
+    only = ablation.over_envs(runs[~((runs["recipe"] == "b") & (runs["env"] == "y"))])
+    assert only["recipe"].tolist() == ["a"]  # b was not run on both
+
+
+def said(table):
+    found, runs = ablation.entries(table), scores(table)
+    return " ".join(ablation.cautions(found, runs, ablation.paired(runs, "a"), "a"))
+
+
+def test_what_cannot_be_said_is_said():
+    few = said(curves(level("a", 0, 0.1), level("a", 1, 0.2), level("b", 0, 0.3), level("b", 1, 0.1)))
+    assert "Fewest runs of a recipe: 2" in few and "these 2 seeds do not tell b from a" in few
+    assert "no seed was run under both a and b" in said(curves(level("a", 0, 0.1), level("b", 1, 0.1)))
+    copied = said(curves(level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")))
+    assert "Seed 0 of a stands for 2 runs (alice, bob)" in copied and "They hold the same numbers." in copied
+    clear = said(curves(*(level(r, s, h + s / 100) for r, h in (("a", 0.1), ("b", 0.5)) for s in range(5))))
+    assert clear == ""
+
+
+def test_a_panel_makes_no_more_of_a_difference_than_it_is():
+    heights = {"far": (0.1, 0.5), "near": (0.500, 0.503), "third": (0.2, 0.9)}
+    table = curves(
+        *(level(r, s, h[r == "b"] + s / 1000, e) for e, h in heights.items() for r in "ab" for s in range(3))
+    )
+    figure = lab.AblationBoard(table).figure()
+    ranges = [figure.layout[f"xaxis{place}"].range for place in (4, 5, 6)]  # the second row, a panel per env
+    assert ranges[0] is None and ranges[2] is None
+    assert ranges[1][0] < 0.5 < 0.505 < ranges[1][1] and ranges[1][1] - ranges[1][0] >= 0.1
+    assert all(len(line) <= 22 for axis in figure.select_xaxes() for line in axis.title.text.split("<br>"))
+
+
+@pytest.fixture(scope="module")
+def handed_in(models, tmp_path_factory):
+    """A class of three: two recipes each, exported; bob has alice's seed."""
+    root = tmp_path_factory.mktemp("class")
+    recipes = {"tree": RECIPE, "wide": RECIPE.replace(plan=lab.tree(2))}
+    for student, seed in (("alice", 1), ("bob", 1), ("carol", 2)):
+        for name, recipe in recipes.items():
+            run = root.parent / f"{root.name} runs" / f"{student} {name}"
+            list(lab.train(Relay(), make_team("shared", models), recipe, 3, run=run, **SETTINGS | {"seed": seed}))
+            lab.export(run, root / f"{student} {name}.zip")
+    return root
+
+
+def test_a_folder_of_exported_zips(handed_in):
+    board = lab.AblationBoard(handed_in, score="return", over="step")
+    names = [
+        "at_grpo (plan=tree(k=3, pick=mixed(alpha=1.0), follow=0))",
+        "at_grpo (plan=tree(k=2, pick=mixed(alpha=1.0), follow=0))",
+    ]
+    assert board.table["recipe"].tolist() == names
+    assert board.table[["runs", "seeds"]].to_numpy().tolist() == [[3, 2], [3, 2]]
+    assert len(board.runs) == 6 and board.pairs["seed"].tolist() == [1, 2]
+    assert "alice tree.zip, bob tree.zip" in " ".join(board.cautions) and "training episodes" in board.cautions[-1]
+    expected = run_curve(lab.load_run(handed_in / "carol tree.zip"))["return"].iloc[-1]
+    assert board.runs.set_index("file").loc["carol tree.zip", "final"] == pytest.approx(expected)
+
+
+def test_folders_lists_and_labels_say_the_same(handed_in):
+    runs = handed_in.parent / f"{handed_in.name} runs"
+    zipped, folders = (lab.AblationBoard(x, over="step").runs.drop(columns="file") for x in (handed_in, runs))
+    pd.testing.assert_frame_equal(zipped, folders)
+    listed = lab.AblationBoard([lab.load_run(path) for path in sorted(runs.iterdir())], over="step")
+    pd.testing.assert_frame_equal(listed.runs.drop(columns="file"), folders)
+    named = lab.AblationBoard({"K = 3": sorted(runs.glob("* tree")), "K = 2": sorted(runs.glob("* wide"))}, over="step")
+    assert named.table["recipe"].tolist() == ["K = 3", "K = 2"]
+    np.testing.assert_array_equal(sorted(named.runs["area"]), sorted(folders["area"]))
+
+
+def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, tmp_path):
+    runs = shutil.copytree(handed_in.parent / f"{handed_in.name} runs", tmp_path / "runs")
+    scored = lab.evaluate(Relay(), make_team("shared", models), Relay().tasks(4, "test", 0))
+    for place, path in enumerate(sorted(runs.iterdir())):
+        for step in (0, 3):
+            lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place + step / 10}))
+    board = lab.AblationBoard(runs, score="return", over="step")
+    assert board.held_out and "held-out tasks" in repr(board) and sorted(board.runs["final"])[:2] == [0.3, 1.3]
+    shutil.rmtree(next(runs.iterdir()) / "scores")
+    assert not lab.AblationBoard(runs, score="return").held_out
+    with pytest.raises(TableError, match="no return at some step, or no scored step"):
+        lab.AblationBoard(runs, score="return", held_out=True)
+
+
+def test_what_cannot_be_read_is_named(handed_in, tmp_path):
+    folder = shutil.copytree(handed_in, tmp_path / "class")
+    (folder / ".hidden").touch()
+    lab.AblationBoard(folder)
+    (folder / "notes.txt").write_text("hello")
+    with pytest.raises(lab.RunError, match=r"notes\.txt is neither a run's folder nor a zip .*; move it out of"):
+        lab.AblationBoard(folder)
+    (folder / "notes.txt").rename(folder / "notes.zip")
+    with pytest.raises(lab.RunError, match=r"notes\.zip is neither a run's folder nor a zip"):
+        lab.AblationBoard(folder)
+    (folder / "notes.zip").unlink()
+    whole = (folder / "bob tree.zip").read_bytes()
+    (folder / "bob tree.zip").write_bytes(whole[:2000] + b"\0" * 200 + whole[2200:])
+    with pytest.raises(lab.RunError, match=r"bob tree\.zip"):
+        lab.AblationBoard(folder)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(lab.RunError, match="is empty; put the folders"):
+        lab.AblationBoard(tmp_path / "empty")
+    with pytest.raises(lab.RunError, match="no run at"):
+        lab.AblationBoard(tmp_path / "nowhere")
+
+
+def test_tables_that_are_no_curves_are_refused():
+    with pytest.raises(TableError, match="column 'seed' is missing"):
+        lab.AblationBoard(pd.DataFrame({"recipe": ["a"], "step": [0]}))
+    with pytest.raises(TableError, match="two rows of 'a', seed 0 have the same tokens"):
+        lab.AblationBoard(pd.concat([curves(level("a", 0, 0.1))] * 2))
+    with pytest.raises(TableError, match="has no column 'return'; it has recipe, seed"):
+        lab.AblationBoard(curves(level("a", 0, 0.1)), score="return")
+    with pytest.raises(ValueError, match="baseline='c' is none of the recipes: a"):
+        lab.AblationBoard(curves(level("a", 0, 0.1)), baseline="c")
+    for nothing in ([], {}, 3):
+        with pytest.raises(TypeError, match="wants a folder, runs, zips or a table"):
+            lab.AblationBoard(nothing)

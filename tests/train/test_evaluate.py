@@ -1,0 +1,332 @@
+"""Scores by enumeration and by hand; evaluation leaves weights and training's random stream alone."""
+
+import itertools
+import math
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import small
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mas_lab as lab
+from mas_lab.env import Step, Task
+
+GREEDY = lab.Sampling(temperature=0.0)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return small.make_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def team(models):
+    """Two models with tokenizers of their own."""
+    return lab.Team({"asker": lab.load_policy(models / "a"), "doer": lab.load_policy(models / "b")})
+
+
+# pass@k
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+def test_pass_at_is_the_share_of_draws_with_a_success(numbers):
+    n, c, j = numbers
+    draws = list(itertools.combinations([True] * c + [False] * (n - c), j))
+    assert lab.pass_at(j, n, c) == pytest.approx(sum(map(any, draws)) / len(draws), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("j", "n", "c", "expected"),
+    [
+        (1, 4, 1, 0.25),
+        (2, 4, 1, 0.5),
+        (2, 4, 2, 5 / 6),
+        (4, 4, 1, 1.0),
+        (3, 5, 1, 0.6),
+        (8, 16, 4, 1 - 495 / 12870),
+        (1, 7, 0, 0.0),
+        (7, 7, 0, 0.0),
+        (1, 3, 3, 1.0),
+    ],
+)
+def test_pass_at_in_numbers(j, n, c, expected):
+    assert lab.pass_at(j, n, c) == pytest.approx(expected, abs=1e-12)
+
+
+def test_pass_at_is_unbiased_and_best_of_k_is_not():
+    """Over all outcomes of n episodes that succeed with chance p, its mean is 1 - (1 - p)^j."""
+    n, j, p = 6, 3, 0.3
+    chance = [math.comb(n, c) * p**c * (1 - p) ** (n - c) for c in range(n + 1)]
+    mean = sum(weight * lab.pass_at(j, n, c) for c, weight in enumerate(chance))
+    assert mean == pytest.approx(1 - (1 - p) ** j)
+    assert sum(weight * (c > 0) for c, weight in enumerate(chance)) > mean + 0.1
+
+
+def test_pass_at_refuses_more_draws_than_episodes():
+    with pytest.raises(ValueError, match=r"pass@5 cannot be estimated from 4 episodes"):
+        lab.pass_at(5, 4, 2)
+
+
+# Against the table of the same episodes
+
+
+def replay(env, team, tasks, k, **options) -> pd.DataFrame:
+    """The turns that evaluate() scored: evaluation draws under step -1."""
+    return lab.rollout(env, team, tasks, lab.episodes(k), step=-1, **options)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_every_number_is_that_of_the_episodes_counted_by_hand(team, together):
+    env = small.Relay(together=together)
+    tasks, k = env.tasks(5, "test", 0), 3
+    price = {"asker": 0.5, "doer": 2.0}
+    scores = lab.evaluate(env, team, tasks, k=k, seed=4, price=price)
+    turns = replay(env, team, tasks, k, seed=4)
+    assert list(zip(scores["task"], scores["agent"], strict=True)) == [(t.id, a) for t in tasks for a in env.agents]
+    for score in scores.to_dict("records"):
+        own = turns[turns["task"] == score["task"]]
+        ends, earned = [], []
+        for _, episode in own.groupby("episode"):
+            steps = {row["depth"]: row for row in episode.to_dict("records")}
+            ends.append(steps[max(steps)]["success"])
+            earned.append(sum(row["team_reward"] for row in steps.values()))
+        assert len(ends) == k
+        assert score["success"] == pytest.approx(sum(ends) / k)
+        assert score["return"] == pytest.approx(sum(earned) / k)
+        assert [score[f"pass@{j}"] for j in (1, 2, 3)] == [lab.pass_at(j, k, sum(ends)) for j in (1, 2, 3)]
+        mine = own[own["agent"] == score["agent"]]
+        assert score["turns"] == pytest.approx(len(mine) / k)
+        assert score["tokens"] == pytest.approx(sum(map(len, mine["completion_ids"])) / k)
+        assert score["invalid"] == pytest.approx((~mine["valid"].astype(bool)).sum() / k)
+        assert score["cost"] == pytest.approx(score["tokens"] * price[score["agent"]])
+    assert scores["seconds"].nunique() == 1 and scores["seconds"].iloc[0] > 0
+
+
+def test_which_pass_at_columns_there_are(team):
+    env = small.Relay()
+
+    def columns(k):
+        return [name for name in lab.evaluate(env, team, env.tasks(1, "test", 0), k=k) if name.startswith("pass@")]
+
+    assert columns(1) == ["pass@1"]
+    assert columns(6) == ["pass@1", "pass@2", "pass@4", "pass@6"]
+    assert columns(8) == ["pass@1", "pass@2", "pass@4", "pass@8"]
+
+
+class Script:
+    """Nobody's text matters: task 0 always succeeds on its second step, task 1 never, task 2 at once; the fixer speaks
+    only in task 1. Every step earns 0.25."""
+
+    name, pocket, agents, max_turns, max_return, max_tokens = "script", "none", ("solver", "fixer"), 2, 1.0, 2
+
+    def tasks(self, n, split, seed):
+        return [Task(f"t{i}", {"i": i}) for i in range(n)]
+
+    def start(self, task):
+        return (task.data["i"], 0)
+
+    def acting(self, state):
+        return ("fixer",) if state == (1, 1) else ("solver",)
+
+    def observe(self, state, agent):
+        return [{"role": "user", "content": f"w{state[0]} w{state[1]}"}]
+
+    def step(self, state, actions):
+        i, depth = state
+        done = depth == 1 or i == 2
+        only = dict.fromkeys(actions, 0.0)
+        return Step((i, depth + 1), 0.25, only, dict.fromkeys(actions, i != 1), done and i != 1, done)
+
+
+def test_a_scripted_world_by_hand(models):
+    policy = lab.load_policy(models / "a")
+    team = lab.Team.shared(policy, Script.agents, sampling=dict.fromkeys(Script.agents, lab.Sampling(max_tokens=1)))
+    scores = lab.evaluate(Script(), team, Script().tasks(3, "test", 0), k=2, price={"fixer": 10.0})
+    solver = scores[scores["agent"] == "solver"].set_index("task")
+    fixer = scores[scores["agent"] == "fixer"].set_index("task")
+    assert solver["success"].tolist() == fixer["success"].tolist() == [1.0, 0.0, 1.0]
+    assert solver["pass@2"].tolist() == [1.0, 0.0, 1.0]
+    assert solver["return"].tolist() == [0.5, 0.5, 0.25]
+    assert (solver["turns"].tolist(), fixer["turns"].tolist()) == ([2.0, 1.0, 1.0], [0.0, 1.0, 0.0])
+    assert (solver["tokens"].tolist(), fixer["tokens"].tolist()) == ([2.0, 1.0, 1.0], [0.0, 1.0, 0.0])
+    assert (solver["invalid"].tolist(), fixer["invalid"].tolist()) == ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])
+    assert (solver["cost"].tolist(), fixer["cost"].tolist()) == ([0.0] * 3, [0.0, 10.0, 0.0])
+
+
+def test_without_a_price_there_is_no_cost(team):
+    env = small.Relay()
+    assert "cost" not in lab.evaluate(env, team, env.tasks(1, "test", 0))
+
+
+# Swapped, greedy
+
+
+def test_swap_exchanges_the_policies(team):
+    env = small.Relay()
+    tasks = env.tasks(8, "test", 0)
+    swapped = lab.evaluate(env, team, tasks, k=2, swap=("asker", "doer"))
+    by_hand = lab.Team({"asker": team["doer"], "doer": team["asker"]})
+    numbers = [name for name in swapped.columns if name != "seconds"]
+    pd.testing.assert_frame_equal(swapped[numbers], lab.evaluate(env, by_hand, tasks, k=2)[numbers])
+    assert not swapped[numbers].equals(lab.evaluate(env, team, tasks, k=2)[numbers])
+
+
+@pytest.mark.parametrize("sampling", [None, GREEDY])
+def test_the_policy_column_of_a_swapped_team_says_whose_weights_spoke(team, sampling):
+    env = small.Relay()
+    tasks = env.tasks(3, "test", 0)
+    other = team.swapped("asker", "doer").with_sampling(sampling)
+    turns = lab.rollout(env, other, tasks)
+    assert set(zip(turns["agent"], turns["policy"], strict=True)) == {("asker", "doer"), ("doer", "asker")}
+    assert other["asker"] is team["doer"] and other["doer"] is team["asker"]
+    plain = lab.rollout(env, team, tasks)
+    assert set(zip(plain["agent"], plain["policy"], strict=True)) == {("asker", "asker"), ("doer", "doer")}
+    back = other.swapped("asker", "doer")
+    assert {agent: back.name_of(agent) for agent in back} == {"asker": "asker", "doer": "doer"}
+
+
+def test_swapping_roles_of_one_policy_changes_nothing(models):
+    env, team = small.Relay(), small.make_team("shared", models)
+    tasks = env.tasks(4, "test", 0)
+    plain, swapped = (lab.evaluate(env, team, tasks, swap=swap) for swap in (None, ("asker", "doer")))
+    pd.testing.assert_frame_equal(plain.drop(columns="seconds"), swapped.drop(columns="seconds"))
+
+
+def test_greedy_evaluation_takes_the_likeliest_token_whatever_the_seed(team):
+    env = small.Relay()
+    tasks = env.tasks(4, "test", 0)
+    first, second = (
+        lab.evaluate(env, team, tasks, k=2, sampling=GREEDY, seed=seed).drop(columns="seconds") for seed in (0, 1)
+    )
+    pd.testing.assert_frame_equal(first, second)
+    assert set(first["success"]) <= {0.0, 1.0}
+    turns = replay(env, team.with_sampling(GREEDY), tasks, 1)
+    for row in turns.head(4).to_dict("records"):
+        ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
+        with torch.no_grad():
+            likeliest = team[row["agent"]].model(ids).logits.argmax(-1)[0]
+        n = len(row["prompt_ids"])
+        assert row["completion_ids"] == likeliest[n - 1 : -1].tolist()
+
+
+def test_sampling_may_be_given_to_one_agent(team):
+    env = small.Relay()
+    tasks = env.tasks(4, "test", 0)
+    scores = lab.evaluate(env, team, tasks, sampling={"doer": lab.Sampling(max_tokens=1)})
+    tokens = scores.groupby("agent")[["tokens", "turns"]].sum()
+    assert tokens.loc["doer", "tokens"] == tokens.loc["doer", "turns"]
+    assert tokens.loc["asker", "tokens"] > tokens.loc["asker", "turns"]
+    assert team.sampling["doer"] == lab.Sampling()
+
+
+def test_seeds_draw_other_episodes(team):
+    env = small.Relay()
+    tasks = env.tasks(4, "test", 0)
+    same, again, other = (lab.evaluate(env, team, tasks, k=4, seed=seed).drop(columns="seconds") for seed in (0, 0, 1))
+    pd.testing.assert_frame_equal(same, again)
+    assert not same.equals(other)
+
+
+# It leaves training alone
+
+
+@pytest.mark.parametrize("kind", ["shared", "lora"])
+def test_training_with_and_without_evaluation_in_between_is_bit_for_bit_the_same(models, tmp_path, kind):
+    env, folders = small.Relay(), {}
+    for scored in (False, True):
+        team = small.make_team(kind, models)
+        folders[scored] = tmp_path / str(scored)
+        for report in lab.train(env, team, small.RECIPE, 3, run=folders[scored], **small.SETTINGS):
+            if scored:
+                before = {name: p.clone() for name, p in team["doer"].parameters.items()}
+                lab.evaluate(env, team, env.tasks(3, "test", report.step), k=2, seed=5)
+                lab.evaluate(env, team, env.tasks(3, "train", 0), swap=small.AGENTS, sampling=GREEDY)
+                assert all(torch.equal(p, before[name]) for name, p in team["doer"].parameters.items())
+                assert all(p.grad is None for p in team["doer"].parameters.values())
+    assert small.bits(folders[True]) == small.bits(folders[False])
+
+
+def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
+    env, scored = small.Relay(), []
+
+    def recorded(*arguments, **options):
+        scored.append(lab.rollout(*arguments, **options))
+        return scored[-1]
+
+    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"], "rollout", recorded)
+    tasks = env.tasks(6, "train", 0)
+    lab.evaluate(env, team, tasks, k=2, seed=0)
+    for step in range(3):
+        trained = lab.rollout(env, team, tasks, lab.episodes(2), seed=0, step=step)
+        assert trained["completion"].tolist() != scored[0]["completion"].tolist()
+
+
+def test_global_random_states_are_left_alone(team):
+    env = small.Relay()
+    torch.manual_seed(0)
+    np.random.seed(0)
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    lab.evaluate(env, team, env.tasks(2, "test", 0), k=2)
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert (states[1] == np.random.get_state()[1]).all()
+
+
+# Intervals
+
+
+def test_summary_by_hand():
+    scores = pd.DataFrame({
+        "task": ["t0", "t0", "t1", "t1", "t2", "t2"],
+        "agent": ["solver", "fixer"] * 3,
+        "success": [1.0, 1.0, 0.5, 0.5, 0.0, 0.0],
+        "tokens": [2.0, 0.0, 4.0, 0.0, 6.0, 3.0],
+    })  # fmt: skip
+    solver, fixer = lab.summary(scores).to_dict("records")
+    assert (solver["agent"], fixer["agent"]) == ("solver", "fixer")
+    assert (solver["success"], solver["tokens"], fixer["tokens"]) == (0.5, 4.0, 1.0)
+    assert solver["success_ci"] == pytest.approx(1.96 * 0.5 / math.sqrt(3))
+    assert solver["tokens_ci"] == pytest.approx(1.96 * 2.0 / math.sqrt(3))
+    assert fixer["tokens_ci"] == pytest.approx(1.96 * math.sqrt(3.0) / math.sqrt(3))
+
+
+def test_one_task_has_no_interval(team):
+    env = small.Relay()
+    assert lab.summary(lab.evaluate(env, team, env.tasks(1, "test", 0)))["success_ci"].isna().all()
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    """Success rates of 40 tasks, drawn around 0.6, over and over."""
+    rng, covered = np.random.default_rng(0), []
+    for _ in range(200):
+        drawn = rng.binomial(4, rng.beta(3, 2, size=40)) / 4
+        scores = pd.DataFrame({"task": range(40), "agent": "solo", "success": drawn})
+        [row] = lab.summary(scores).to_dict("records")
+        covered.append(abs(row["success"] - 0.6) <= row["success_ci"])
+    assert 0.92 <= np.mean(covered) <= 0.98
+
+
+# Bad input
+
+
+def test_what_evaluate_refuses(team):
+    env = small.Relay()
+    tasks = env.tasks(2, "test", 0)
+    for options, match in [
+        ({"k": 0}, r"k=0; a task is played at least once"),
+        ({"swap": ("asker", "boss")}, r"unknown agent 'boss'; the env plays asker, doer"),
+        ({"swap": ("asker",)}, r"name the two roles"),
+        ({"price": {"boss": 1.0}}, r"unknown agent 'boss'; the env plays asker, doer"),
+        ({"sampling": {"boss": GREEDY}}, r"sampling names agent 'boss'; the team has \['asker', 'doer'\]"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            lab.evaluate(env, team, tasks, **options)
+    with pytest.raises(ValueError, match="no tasks"):
+        lab.evaluate(env, team, [])
+    with pytest.raises(ValueError, match=r"task 'test-\d+' stands twice"):
+        lab.evaluate(env, team, [tasks[0], tasks[0]])
+    with pytest.raises(ValueError, match=r"agent 'doer' has no policy"):
+        lab.evaluate(env, lab.Team({"asker": team["asker"]}), tasks)

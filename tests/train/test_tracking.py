@@ -1,0 +1,124 @@
+"""Reports sent to trackers: what is logged, that the loop is the same, and the real ones after `make trackers`."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from accelerate import PartialState
+from accelerate.tracking import GeneralTracker
+from small import RECIPE, SETTINGS, Relay, bits, make_team
+
+import mas_lab as lab
+from mas_lab.train.tracking import TrackingError
+
+
+class Lines(GeneralTracker):
+    """A tracker of accelerate's kind that writes JSON lines."""
+
+    name, requires_logging_directory, main_process_only = "lines", False, False
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.path, self.config, self.finished = path, {}, False
+
+    @property
+    def tracker(self):
+        return self.path
+
+    def store_init_configuration(self, values):
+        self.config = values
+
+    def log(self, values, step=None, **kwargs):
+        with self.path.open("a") as out:
+            out.write(json.dumps({"step": step, **values}) + "\n")
+
+    def finish(self):
+        self.finished = True
+
+
+def train(models, run=None, steps=3):
+    return lab.train(Relay(), make_team("unlike", models), RECIPE, steps, run=run, **SETTINGS)
+
+
+def test_every_step_is_logged_and_passed_on_as_it_was(models, tmp_path):
+    tracker = Lines(tmp_path / "log.jsonl")
+    reports = list(lab.track(train(models), to=tracker, config={"seed": 5}))
+    assert tracker.config == {"seed": 5} and tracker.finished
+    for report, plain in zip(reports, train(models), strict=True):
+        pd.testing.assert_frame_equal(report.stats, plain.stats)
+    logged = [json.loads(line) for line in tracker.path.read_text().splitlines()]
+    assert [one["step"] for one in logged] == [0, 1, 2]
+    for one, report in zip(logged, reports, strict=True):
+        assert one["team/success"] == report.success and one["team/tokens"] == report.tokens
+        own = report.stats[report.stats["agent"] == "doer"]
+        assert one["agent/doer/grad_norm"] == pytest.approx(own["grad_norm"].mean())
+        assert one["policy/doer/lr"] == pytest.approx(own["lr"].mean()) and one["seconds/rollout"] > 0
+        assert "agent/doer/kl" not in one  # there was no reference
+
+
+def test_breaking_out_leaves_a_checkpoint_and_a_finished_tracker(models, tmp_path):
+    tracker = Lines(tmp_path / "log.jsonl")
+    for report in lab.track(train(models, tmp_path / "run", 9), to=tracker):
+        if report.step == 1:
+            break
+    assert tracker.finished and lab.load_run(tmp_path / "run").checkpoint().step == 2
+    list(train(models, tmp_path / "plain", 2))
+    assert bits(tmp_path / "run") == bits(tmp_path / "plain")
+
+
+def test_trackers_that_cannot_be_had_are_named(models, tmp_path):
+    with pytest.raises(TrackingError, match=r"to='tensorbord'; known are .*tensorboard"):
+        lab.track([], to="tensorbord")
+    with pytest.raises(TrackingError, match="library of 'clearml' is not installed here; pip install clearml"):
+        lab.track([], to="clearml")
+    with pytest.raises(TrackingError, match="name go to a tracker named by `to`; yours is already made"):
+        lab.track([], to=Lines(tmp_path), name="x")
+
+
+@pytest.mark.slow
+def test_tensorboard_files_hold_the_numbers(models, tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    PartialState._reset_state()  # as in a process that has not used accelerate yet
+    reports = list(lab.track(train(models), to="tensorboard", project="mine", folder=tmp_path))
+    events = EventAccumulator(str(tmp_path / "mine")).Reload()
+    logged = events.Scalars("agent/asker/reward_mean")
+    assert [one.step for one in logged] == [0, 1, 2]
+    expected = [report.stats.groupby("agent")["reward_mean"].mean()["asker"] for report in reports]
+    assert [one.value for one in logged] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_trackio_holds_the_numbers(models, tmp_path):
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    program = (
+        "import sys, mas_lab as lab; from pathlib import Path; from small import *\n"
+        "team = make_team('unlike', Path(sys.argv[1]))\n"
+        "reports = lab.train(Relay(), team, RECIPE, 3, **SETTINGS)\n"
+        "print(len(list(lab.track(reports, to='trackio', project='mine', config={'seed': 0}))))\n"
+    )
+    places = {"TRACKIO_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
+    command = [sys.executable, "-c", program, str(models)]
+    done = subprocess.run(command, env=os.environ | places, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(tmp_path / "mine.db")) as kept:
+        logged = [(step, json.loads(metrics)) for step, metrics in kept.execute("select step, metrics from metrics")]
+    assert [step for step, _ in logged] == [0, 1, 2]
+    assert all(metrics["agent/asker/grad_norm"] > 0 for _, metrics in logged)
+
+
+@pytest.mark.slow
+def test_wandb_logs_offline(models, tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert len(list(lab.track(train(models), to="wandb", project="mine", dir=str(tmp_path)))) == 3
+    wandb.teardown()
+    [kept] = tmp_path.rglob("*.wandb")
+    assert kept.read_bytes().count(b"agent/asker/grad_norm") >= 3
