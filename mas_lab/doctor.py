@@ -14,6 +14,10 @@ import textwrap
 from importlib import metadata
 from pathlib import Path
 
+from mas_lab.backends.devices import devices
+from mas_lab.progress import FRONT_ENDS, front_end
+from mas_lab.runs.run import runs_dir
+
 PACKAGES = (
     "torch", "transformers", "peft", "trl", "accelerate", "safetensors", "tokenizers", "numpy", "pandas", "pandera",
     "pyarrow", "datasets", "math-verify", "reasoning-gym", "plotly", "ipywidgets", "anywidget", "ipykernel",
@@ -54,42 +58,6 @@ def versions() -> str:
     return f"{present}; not installed: {missing or 'none'}"
 
 
-def devices() -> str:
-    """Every device that torch names, each with the outcome of a real matrix product."""
-    try:
-        import torch
-    except (ImportError, OSError) as error:
-        return f"torch cannot be imported: {_first_line(error)}"
-    names = {"cpu": "cpu"}
-    for i in range(torch.cuda.device_count()):
-        about = torch.cuda.get_device_properties(i)
-        memory = about.total_memory / 2**30
-        names[f"cuda:{i}"] = f"cuda:{i} {about.name}, {memory:.0f} GiB, compute {about.major}.{about.minor}"
-    if torch.backends.mps.is_available():
-        names["mps"] = "mps"
-    return "; ".join(f"{name}: {probe(device)}" for device, name in names.items())
-
-
-def probe(device: str) -> str:
-    """ "works", or why not: a product and its gradient on `device` against the same in float64 on the CPU.
-
-    A P100 under a recent torch reports itself available and fails at this, its first operation.
-    """
-    import torch
-
-    draw = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(64, 64, generator=draw) for _ in range(2))
-    try:
-        on_device = a.to(device).requires_grad_()
-        product = on_device @ b.to(device)
-        product.sum().backward()
-        wrong = (product.detach().cpu().double() - a.double() @ b.double()).abs().max().item()
-        wrong = max(wrong, (on_device.grad.cpu().double() - b.double().sum(1)).abs().max().item())
-    except Exception as error:  # whatever a driver throws is the finding
-        return f"FAILS at the first operation ({_first_line(error)})"
-    return "works" if wrong < 0.1 else f"WRONG results (off by {wrong:.2g})"
-
-
 def threads() -> str:
     """Cores that this process may use, the quota of its container, and how many threads torch takes."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -121,35 +89,8 @@ def sandbox() -> str:
     )
 
 
-FRONT_ENDS = {
-    "colab": "Colab: core widgets and static figures; the stop is the kernel's interrupt",
-    "kaggle": "Kaggle, interactive",
-    "kaggle-batch": "Kaggle, saved version: headless, widgets show nothing",
-    "vscode": "VS Code notebook: live widgets",
-    "jupyter": "Jupyter: live widgets",
-    "static": "a kernel without a known front end (nbconvert, papermill): tables and text; for figures in HTML, "
-    "start it with PLOTLY_RENDERER=plotly_mimetype+notebook, which puts 5 MB of plotly.js into the notebook",
-    "terminal": "terminal: text and standalone HTML files",
-}
-
-
-def front_end() -> str:
-    """Where output is drawn, a key of `FRONT_ENDS`. Told by what each front end leaves behind; none is asked."""
-    if "google.colab" in sys.modules:
-        return "colab"
-    if kind := os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
-        return "kaggle" if kind == "Interactive" else "kaggle-batch"
-    if "ipykernel.kernelapp" not in sys.modules:
-        return "terminal"
-    if "VSCODE_PID" in os.environ:
-        return "vscode"
-    return "jupyter" if "JPY_SESSION_NAME" in os.environ else "static"
-
-
 def runs() -> str:
     """Where runs are kept, and whether that can be written to."""
-    from mas_lab.runs.run import runs_dir
-
     folder = Path(runs_dir())
     above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return f"{folder} ({'writable' if os.access(above, os.W_OK) else 'NOT writable'})"
@@ -160,7 +101,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"

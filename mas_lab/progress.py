@@ -1,12 +1,37 @@
-"""A progress bar where somebody watches: a terminal or a notebook; silent in logs, tests and pipes.
+"""Who watches, and a progress bar for them: a terminal or a notebook; silent in logs, tests and pipes.
 
 Silent in threads too: `LiveDashboard` trains in one, and shows how far it is by itself.
 """
 
+import os
 import sys
 import threading
 
 from tqdm.auto import tqdm
+
+FRONT_ENDS = {
+    "colab": "Colab: core widgets and static figures; the stop is the kernel's interrupt",
+    "kaggle": "Kaggle, interactive",
+    "kaggle-batch": "Kaggle, saved version: headless, widgets show nothing",
+    "vscode": "VS Code notebook: live widgets",
+    "jupyter": "Jupyter: live widgets",
+    "static": "a kernel without a known front end (nbconvert, papermill): tables and text; for figures in HTML, "
+    "start it with PLOTLY_RENDERER=plotly_mimetype+notebook, which puts 5 MB of plotly.js into the notebook",
+    "terminal": "terminal: text and standalone HTML files",
+}
+
+
+def front_end() -> str:
+    """Where output is drawn, a key of `FRONT_ENDS`. Told by what each front end leaves behind; none is asked."""
+    if "google.colab" in sys.modules:
+        return "colab"
+    if kind := os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
+        return "kaggle" if kind == "Interactive" else "kaggle-batch"
+    if "ipykernel.kernelapp" not in sys.modules:
+        return "terminal"
+    if "VSCODE_PID" in os.environ:
+        return "vscode"
+    return "jupyter" if "JPY_SESSION_NAME" in os.environ else "static"
 
 
 def in_notebook() -> bool:

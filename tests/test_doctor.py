@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from mas_lab import progress
+from mas_lab.backends import devices
+
 # `mas_lab.doctor` is the function; the module is found by its full name.
 doctor = importlib.import_module("mas_lab.doctor")
 
@@ -25,20 +28,20 @@ def test_versions_are_those_that_are_installed():
 
 
 def test_a_device_that_fails_at_its_first_operation_is_named_as_failing():
-    assert doctor.probe("cpu") == "works"
-    assert doctor.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
+    assert devices.probe("cpu") == "works"
+    assert devices.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
 
 
 def test_wrong_results_are_not_called_working(monkeypatch):
     import torch
 
     monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self * 2)
-    assert doctor.probe("cpu").startswith("WRONG results")
+    assert devices.probe("cpu").startswith("WRONG results")
 
 
 def test_a_torch_that_cannot_be_imported_does_not_end_the_report(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert doctor.devices().startswith("torch cannot be imported: ModuleNotFoundError")
+    assert devices.devices().startswith("torch cannot be imported: ModuleNotFoundError")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the probed features are Linux's")
@@ -72,5 +75,5 @@ def test_front_end(monkeypatch, modules, environment, expected):
         monkeypatch.setitem(sys.modules, name, sys)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert doctor.front_end() == expected
-    assert expected in doctor.FRONT_ENDS
+    assert progress.front_end() == expected
+    assert expected in progress.FRONT_ENDS

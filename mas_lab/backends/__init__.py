@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mas_lab.backends.torch.threads import probe_threads, set_threads
 from mas_lab.policy import Policy, PolicyError
+from mas_lab.runs.checkpoint import restore_with
 
 __all__ = ["load_base", "load_policy", "probe_threads", "restore_policies", "restore_policy", "set_threads"]
 BACKENDS = ("torch", "unsloth", "vllm")
@@ -80,3 +81,6 @@ def _model_of(backend: str):
 
         return VllmModel
     raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")
+
+
+restore_with(restore_policies)

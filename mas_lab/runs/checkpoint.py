@@ -5,12 +5,23 @@ Leaves out: when one is made and which are kept (`run`).
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mas_lab.policy import Policy
 from mas_lab.runs.disk import RunError, differences, flush, hashes, read_json, write_json
 from mas_lab.team import Sampling, Team
+
+Restore = Callable[[dict[str, Path]], dict[str, Policy]]
+"""Makes policies anew from the folders that `policy.save` wrote, by their names."""
+_restore: list[Restore] = []
+
+
+def restore_with(restore: Restore) -> None:
+    """Hand in what makes saved policies anew: where weights live is the back ends' matter, which stand above."""
+    _restore[:] = [restore]
 
 
 class Checkpoint:
@@ -78,10 +89,9 @@ class Checkpoint:
 
     def team(self) -> Team:
         """The team rebuilt from the folder (and, for adapters, the base model that it names)."""
-        from mas_lab.backends import restore_policies
-
         names = self.state["team"]["policies"]
-        policies = restore_policies({name: self.folder / "policies" / str(i) for i, name in enumerate(names)})
+        [restore] = _restore
+        policies = restore({name: self.folder / "policies" / str(i) for i, name in enumerate(names)})
         data = self.state["team"]
         sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
         return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
-from mas_lab.doctor import front_end
 from mas_lab.env import Env
 from mas_lab.explain.spike_rule import spike_scores
+from mas_lab.progress import front_end
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.runs.scores import CURVE, run_curve
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 LIVE = ("jupyter", "vscode")
-"""Front ends (`doctor.front_end`) whose widgets live on when a cell has returned."""
+"""Front ends (`progress.front_end`) whose widgets live on when a cell has returned."""
 DRAWING, PAUSES = 0.1, (1.0, 5.0)
 """Share of the time that may go into drawing; seconds between two drawings, at least and at most."""
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"

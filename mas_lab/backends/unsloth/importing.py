@@ -7,6 +7,7 @@ before a policy is made. Leaves out: what is done with it (`model`).
 import sys
 import warnings
 
+from mas_lab.backends.devices import probe
 from mas_lab.policy import PolicyError
 
 LATER = ("trl", "transformers", "peft")
@@ -47,8 +48,6 @@ def import_unsloth():
 def refuse_broken_gpu() -> None:
     """Raises PolicyError for a GPU that is visible and fails at its first product (a P100 under a recent torch)."""
     import torch
-
-    from mas_lab.doctor import probe
 
     if not torch.cuda.is_available():
         return

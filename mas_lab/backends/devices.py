@@ -1,0 +1,44 @@
+"""Which devices work here: tried, not asked.
+
+Leaves out: which of them a policy takes (its options, `placement`).
+"""
+
+
+def devices() -> str:
+    """Every device that torch names, each with the outcome of a real matrix product."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return f"torch cannot be imported: {_first_line(error)}"
+    names = {"cpu": "cpu"}
+    for i in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(i)
+        memory = about.total_memory / 2**30
+        names[f"cuda:{i}"] = f"cuda:{i} {about.name}, {memory:.0f} GiB, compute {about.major}.{about.minor}"
+    if torch.backends.mps.is_available():
+        names["mps"] = "mps"
+    return "; ".join(f"{name}: {probe(device)}" for device, name in names.items())
+
+
+def probe(device: str) -> str:
+    """ "works", or why not: a product and its gradient on `device` against the same in float64 on the CPU.
+
+    A P100 under a recent torch reports itself available and fails at this, its first operation.
+    """
+    import torch
+
+    draw = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(64, 64, generator=draw) for _ in range(2))
+    try:
+        on_device = a.to(device).requires_grad_()
+        product = on_device @ b.to(device)
+        product.sum().backward()
+        wrong = (product.detach().cpu().double() - a.double() @ b.double()).abs().max().item()
+        wrong = max(wrong, (on_device.grad.cpu().double() - b.double().sum(1)).abs().max().item())
+    except Exception as error:  # whatever a driver throws is the finding
+        return f"FAILS at the first operation ({_first_line(error)})"
+    return "works" if wrong < 0.1 else f"WRONG results (off by {wrong:.2g})"
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"

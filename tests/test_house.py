@@ -1,0 +1,99 @@
+"""Imports of the package run downwards only, and in no circle."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import mas_lab
+
+ROOT = Path(mas_lab.__file__).parent
+FLOORS = (
+    ("paths", "progress"),
+    ("table", "env", "check", "policy", "team"),
+    ("cells",),
+    ("explain", "recipes"),
+    ("runs",),
+    ("backends", "tasks"),
+    ("train",),
+    ("study",),
+    ("widgets",),
+    ("pocket", "__main__", "demo", "doctor", "hosted", "__init__"),
+)
+"""From the ground up. Rooms of one floor may use each other; what stands in a room is free within it."""
+FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name below `mas_lab` -> file; a package by its folder's name."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if not parts[0].startswith("_data"):
+            found[".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)] = path
+    return found
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str, list[str]]]:
+    """(line, module, names) of every import that runs: within functions too, but not for types alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom):
+            yield node.lineno, node.module or "", [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, []) for alias in node.names)
+        yield from imports(node)
+
+
+def used(path: Path, known: dict[str, Path]) -> Iterator[tuple[int, str]]:
+    """(line, dotted name below `mas_lab`) of what a file imports of the package."""
+    for line, module, names in imports(ast.parse(path.read_text(encoding="utf-8"))):
+        if module.partition(".")[0] != "mas_lab":
+            continue
+        within = module.partition(".")[2]
+        inner = [f"{within}.{name}".strip(".") for name in names]
+        parts = [name for name in inner if name in known]
+        yield from ((line, part) for part in parts)
+        if len(parts) < max(1, len(names)):
+            yield line, within or "__init__"
+
+
+def test_every_room_is_on_a_floor():
+    assert {name.partition(".")[0] for name in modules()} == set(FLOOR_OF)
+
+
+def test_imports_run_downwards_only():
+    known, wrong = modules(), []
+    for name, path in known.items():
+        room = name.partition(".")[0]
+        for line, other in used(path, known):
+            above = other.partition(".")[0]
+            if above != room and FLOOR_OF[above] > FLOOR_OF[room]:
+                wrong.append(f"{path.relative_to(ROOT.parent)}, line {line}: {room} imports {other}, a floor above it")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_circle_of_imports():
+    """Lazy imports count: two files that need each other are one file, or want a third."""
+    known = modules()
+    below = {name: {other for _, other in used(path, known)} - {name} for name, path in known.items()}
+    done: set[str] = set()
+
+    def walk(name: str, trail: list[str]) -> None:
+        assert name not in trail, " -> ".join([*trail[trail.index(name) :], name])
+        if name in done:
+            return
+        for other in sorted(below[name]):
+            walk(other, [*trail, name])
+        done.add(name)
+
+    for name in known:
+        walk(name, [])
+
+
+def test_the_walk_sees_what_it_should():
+    source = (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mas_lab.train import loop\n"
+        "def f():\n    from mas_lab.table import place\n"
+    )
+    assert [(line, module) for line, module, _ in imports(ast.parse(source))] == [(1, "typing"), (5, "mas_lab.table")]
