@@ -163,10 +163,28 @@ def test_commands_of_the_readme_are_targets_of_the_makefile():
     assert {"demo", "test"} <= named <= targets
 
 
-def test_the_layout_in_the_readme_names_every_module():
-    tree = (ROOT / "README.md").read_text().split("## What is where")[1]
-    named = set(re.findall(r"^ +(\w+\.py) ", tree, re.MULTILINE))
-    modules = {path.name for path in (ROOT / "mas_lab").rglob("*.py")}
-    assert named <= modules, "the README names modules that are gone"
-    kept = {path.name for path in tracked("mas_lab") if path.suffix == ".py"} - {"__init__.py"}
-    assert kept <= named, "add a line to the README for each new module"
+def listed(tree: str) -> set[str]:
+    """The files that an indented listing names, as paths below its first line."""
+    found, folders = set(), []
+    for line in tree.splitlines():
+        if named := re.match(r"( +)([\w]+\.py|\w+/)(?: |$)", line):
+            depth = len(named[1]) // 4 - 1
+            folders[depth:] = [named[2]] if named[2].endswith("/") else []
+            found |= {"".join([*folders[:depth], named[2]])} if named[2].endswith(".py") else set()
+    return found
+
+
+def test_the_layout_names_every_module():
+    tree = (ROOT / "CONTRIBUTING.md").read_text().split("\nmas_lab/\n")[1].split("```")[0]
+    kept = {path.relative_to("mas_lab").as_posix() for path in tracked("mas_lab") if path.suffix == ".py"}
+    kept = {path for path in kept if not path.endswith("__init__.py")}
+    assert listed(tree) - kept == set(), "CONTRIBUTING.md names modules that are gone"
+    assert kept - listed(tree) == set(), "add a line to CONTRIBUTING.md for each new module"
+
+
+def test_the_readme_fits_five_screens_and_its_first_holds_the_demo():
+    """A screen: fifty lines of text as a page shows them; a picture takes twelve of them."""
+    text = (ROOT / "README.md").read_text()
+    tall = len(text.splitlines()) + 12 * text.count("![")
+    assert tall <= 5 * 50
+    assert "make demo" in "\n".join(text.splitlines()[:50])
