@@ -7,17 +7,15 @@ answers in `\boxed{}`. Leaves out: how two answers are compared (`grading`), how
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.grading import last_boxed, same_answer
-from mas_lab.tasks.shared.rows import Row, check_split, content_id, draw, generated, sample_rows
+from mas_lab.tasks.shared.rows import Row, check_split, content_id, generated, sample_rows
 
-CHAIN = 5
-"""Digits in a pocket problem."""
-OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 VERDICTS = {"approve": True, "reject": False}
 FORMAT, MATCH = 0.2, 0.8
 """What a solver earns locally for an answer that can be read, and for one that is right."""
@@ -62,15 +60,6 @@ class State:
     def rejected(self) -> list[str | None]:
         """The answers that a verifier sent back, oldest first."""
         return [self.said[i - 1].answer for i, turn in enumerate(self.said) if turn.approved is False]
-
-
-def value(chain: str) -> int:
-    """The value of a pocket problem, read from left to right, mod 10: `3 + 4 * 2` gives 4."""
-    first, *rest = chain.split()
-    total = int(first)
-    for operation, digit in zip(rest[::2], rest[1::2], strict=True):
-        total = OPERATIONS[operation](total, int(digit)) % 10
-    return total
 
 
 def problem_and_answer(row: Row) -> tuple[str, str]:
@@ -121,10 +110,6 @@ class Math:
     """What Dr. MAS subtracts from the return of an invalid output."""
     hasty = {"solver": 0.5, "verifier": 0.75, "fixer": 1.0, "solo": 0.5}
     """How often `demonstrate` leaves out the running values, by role, at `mistakes` = 1."""
-    slips = 0.04
-    """How often one of those values is wrong, at `mistakes` = 1."""
-    guesses = 0.1
-    """How often an answer without working is right, beyond chance."""
     trusts = 0.85
     """How often a verdict without working approves."""
 
@@ -165,30 +150,24 @@ class Math:
 
     @property
     def digits(self) -> int:
-        return self.size if type(self.size) is int else CHAIN
+        return self.size if type(self.size) is int else chains.CHAIN
 
     @property
     def words(self) -> tuple[str, ...]:
         """Every word of a pocket prompt or answer."""
-        return (*"0123456789", *OPERATIONS, "solve", "check", "fix", "others", "tried", "answer", "none", *VERDICTS)
+        return (*chains.WORDS, "solve", "check", "fix", "others", "tried", "answer", "none", *VERDICTS)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """`n` different problems; the first ones of a longer list are those of a shorter one."""
         check_split(split, "math")
         if self.size != "full":
-            rng = random.Random(f"math {self.digits} {split} {seed}")
-            pairs = [(text, str(value(text))) for text in draw(self._chains(rng), n, split, "math")]
+            pairs = chains.draw_chains(n, split, seed, "math", self.digits)
         elif (self.data or "reasoning_gym:").startswith("reasoning_gym:"):
             pairs = generated((self.data or "").partition(":")[2] or "gsm_symbolic", n, split, seed, env="math")
         else:
             rows = sample_rows(self.data, n, split, seed, key=lambda row: problem_and_answer(row)[0], env="math")
             pairs = [problem_and_answer(row) for row in rows]
         return [Task(f"math-{content_id(problem)}", {"problem": problem, "gold": gold}) for problem, gold in pairs]
-
-    def _chains(self, rng: random.Random) -> Iterator[str]:
-        while True:
-            digits = [str(rng.randrange(10)) for _ in range(self.digits)]
-            yield " ".join([digits[0], *(f"{rng.choice([*OPERATIONS])} {digit}" for digit in digits[1:])])
 
     def start(self, task: Task) -> State:
         return State(task.data["problem"], task.data["gold"])
@@ -232,15 +211,14 @@ class Math:
         r"""The answer, or None if it cannot be read. Pocket: running values if any, then `answer 7`, and no more."""
         if self.size == "full":
             return last_boxed(text)
-        *working, mark, digit = text.split() if len(text.split()) > 1 else ("", "", "")
-        return digit if mark == "answer" and all(map(_is_digit, [*working, digit])) else None
+        return chains.read_answer(text)
 
     def read_verdict(self, text: str) -> bool | None:
         """True: approved, False: sent back, None: unreadable. Pocket: running values if any, then one verdict."""
         if self.size == "full":
             found = re.findall(r"<verdict>\s*(approve|reject)\s*</verdict>", text)
         else:
-            found = [word for word in text.split() if not _is_digit(word)]
+            found = [word for word in text.split() if not chains.is_digit(word)]
             found = found if self.rewards == "published" or text.split()[-1:] == found else []
         if self.rewards == "published":
             return True if "approve" in found else False if "reject" in found else None
@@ -280,27 +258,12 @@ class Math:
             answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
             verdict = f"<verdict>{'approve' if approve else 'reject'}</verdict>"
             return verdict if role == "verifier" else f"\\boxed{{{answer}}}"
-        values, working = self._working(state.problem, rng), rng.random() >= self.hasty[role] * self.mistakes
-        if not working and rng.random() >= self.guesses:
-            values[-1] = rng.randrange(10)
-        shown = " ".join(map(str, values)) + " " if working else ""
+        values, working = chains.attempt(state.problem, rng, self.hasty[role], self.mistakes)
+        shown = chains.told(values, working)
         if role != "verifier":
             return f"{shown}answer {values[-1]}"
         approve = str(values[-1]) == state.answers[-1] if working else rng.random() < self.trusts
         return shown + ("approve" if approve else "reject")
-
-    def _working(self, problem: str, rng: random.Random) -> list[int]:
-        """The running values, with slips that the later values carry on."""
-        first, *rest = problem.split()
-        values = [int(first)]
-        for operation, digit in zip(rest[::2], rest[1::2], strict=True):
-            right = OPERATIONS[operation](values[-1], int(digit)) % 10
-            values.append(rng.randrange(10) if rng.random() < self.slips * self.mistakes else right)
-        return values[1:]
-
-
-def _is_digit(word: str) -> bool:
-    return len(word) == 1 and word in "0123456789"
 
 
 @lru_cache(maxsize=8192)

@@ -14,8 +14,9 @@ from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
-from mas_lab.tasks.math import Math, problem_and_answer, value
+from mas_lab.tasks.math import Math, problem_and_answer
 from mas_lab.tasks.shared import grading
+from mas_lab.tasks.shared.chains import value
 from mas_lab.tasks.shared.rows import SPLITS
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5

@@ -1,0 +1,75 @@
+"""Chains of digits with + - *, read from left to right, mod 10: the arithmetic that several pocket tasks pose.
+
+Drawing them, solving them, reading an answer, and answering imperfectly on purpose. Leaves out: who is asked, and what
+an answer earns.
+"""
+
+import random
+from collections.abc import Iterator
+
+from mas_lab.tasks.shared.rows import draw
+
+CHAIN = 5
+"""Digits of a chain where nobody says otherwise."""
+OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
+WORDS = (*"0123456789", *OPERATIONS)
+"""The words of a chain."""
+
+SLIPS = 0.04
+"""How often a running value of `attempt` is wrong, at `mistakes` = 1."""
+GUESSES = 0.1
+"""How often its answer without working is right, beyond chance."""
+
+
+def value(chain: str) -> int:
+    """The value of a chain, read from left to right, mod 10: `3 + 4 * 2` gives 4."""
+    first, *rest = chain.split()
+    total = int(first)
+    for operation, digit in zip(rest[::2], rest[1::2], strict=True):
+        total = OPERATIONS[operation](total, int(digit)) % 10
+    return total
+
+
+def chains(rng: random.Random, digits: int = CHAIN) -> Iterator[str]:
+    """Random chains without end."""
+    while True:
+        drawn = [str(rng.randrange(10)) for _ in range(digits)]
+        yield " ".join([drawn[0], *(f"{rng.choice([*OPERATIONS])} {digit}" for digit in drawn[1:])])
+
+
+def draw_chains(n: int, split: str, seed: int, env: str, digits: int = CHAIN) -> list[tuple[str, str]]:
+    """`n` different chains of `split` with their values; the first ones of a longer list are those of a shorter one."""
+    rng = random.Random(f"{env} {digits} {split} {seed}")
+    return [(chain, str(value(chain))) for chain in draw(chains(rng, digits), n, split, env)]
+
+
+def is_digit(word: str) -> bool:
+    return len(word) == 1 and word in "0123456789"
+
+
+def read_answer(text: str) -> str | None:
+    """The digit of `2 0 7 5 answer 5`: running values if any, the answer, and no more. None if it cannot be read."""
+    *working, mark, digit = text.split() if len(text.split()) > 1 else ("", "", "")
+    return digit if mark == "answer" and all(map(is_digit, [*working, digit])) else None
+
+
+def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0) -> tuple[list[int], bool]:
+    """An imperfect solution: the running values, the answer last, and whether they are written out.
+
+    Written out, they slip now and then, and later values carry the slip on; in haste (a share `hasty` of the time) the
+    answer is mostly a guess. Both shares are multiplied by `mistakes`, 0 to 1.
+    """
+    first, *rest = chain.split()
+    values = [int(first)]
+    for operation, digit in zip(rest[::2], rest[1::2], strict=True):
+        right = OPERATIONS[operation](values[-1], int(digit)) % 10
+        values.append(rng.randrange(10) if rng.random() < SLIPS * mistakes else right)
+    working = rng.random() >= hasty * mistakes
+    if not working and rng.random() >= GUESSES:
+        values[-1] = rng.randrange(10)
+    return values[1:], working
+
+
+def told(values: list[int], working: bool) -> str:
+    """`2 0 7 5 ` before what is concluded from them, or nothing."""
+    return " ".join(map(str, values)) + " " if working else ""
