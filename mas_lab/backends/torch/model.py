@@ -135,6 +135,13 @@ def pick_device() -> str:
     return "cpu"
 
 
+def own_memory(net) -> None:
+    """Weights that were read lie in the mapped file, where its header happened to put them, and products over other
+    alignments differ in their last bits. Copied, they compute the same wherever they came from."""
+    for parameter in net.parameters():
+        parameter.data = parameter.data.clone()
+
+
 class TorchModel:
     """`net` is the transformers model; `peft` wraps the same one where adapters are trained.
 
@@ -200,6 +207,8 @@ class TorchModel:
         # A padding_idx would drop the gradient of that token wherever it is really read (pad == eos in a chat).
         net.get_input_embeddings().padding_idx = None
         net = net.to(self.device).eval()
+        if self.device.type == "cpu":
+            own_memory(net)
         lean_norms(net)
         return net
 

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from mas_lab.backends import load_base, load_policy, restore_policies, restore_policy
@@ -50,6 +51,18 @@ def make(kind, model_dirs):
         base.adapter("first")
         return base.adapter("second")
     return load_policy(model_dirs[kind], lr=1e-2)
+
+
+@pytest.mark.parametrize("longer", [8, 24])
+def test_where_a_file_put_the_weights_does_not_show(model_dirs, tmp_path, longer):
+    """The same numbers behind a longer header: mapped into memory, they would begin elsewhere."""
+    moved = shutil.copytree(model_dirs["qwen3"], tmp_path / "moved")
+    save_file(load_file(moved / "model.safetensors"), moved / "model.safetensors", {"format": "pt", "x": "x" * longer})
+    one, other = load_policy(model_dirs["qwen3"], lr=1e-2), load_policy(moved, lr=1e-2)
+    for seed in range(3):
+        assert step(one, seed) == step(other, seed)
+        assert same(state(one), state(other))
+    assert {parameter.data_ptr() % 64 for parameter in other.parameters.values()} == {0}
 
 
 @pytest.mark.parametrize("how", ["load", "restore"])
