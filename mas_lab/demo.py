@@ -142,8 +142,8 @@ def _report(path: Path, runs: list[Trained], scores: pd.DataFrame) -> None:
         f"each; seconds are training alone.</p>",
         table_html(scores, "Every run"),
         "<h2>How each recipe learned</h2><p>at_grpo compares the candidates of one agent at one turn, and rewards each "
-        "for its own moves; grpo compares whole episodes by their return; grpo_mixed gives grpo at_grpo's reward and "
-        "keeps its comparison.</p>",
+        "for its own moves; grpo compares whole episodes by their return; grpo_mixed is grpo "
+        "with each call's own reward beside the team's return.</p>",
         figures["curves"],
         f"<h2>What each agent earned in the last step of {escape(best.recipe)}</h2>",
         table_html(reward_table(turns), NOTE),

@@ -72,8 +72,9 @@ RECIPES = _by_name(
     Recipe("dr_mas_episodes", episodes(8), TASK_AGENT, episode_return(), once_per="episode"),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
     Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
-    # AT-GRPO's reward under GRPO's grouping: separates what shaping does from what grouping does.
-    Recipe("grpo_mixed", episodes(8), TASK, episode_return(of=mixed()), once_per="episode"),
+    # A reward of each row's own, as in AT-GRPO, under GRPO's grouping and without a tree: what is the reward's doing.
+    # Its rows differ, so each counts.
+    Recipe("grpo_mixed", episodes(8), TASK, episode_return(own=1.0)),
     # MAGRPO, arXiv 2508.04652: joint actions of one node are compared by their joint return; and its siblings.
     Recipe("magrpo", **JOINT),
     Recipe("mareinforce", **JOINT, center="none"),
@@ -95,6 +96,13 @@ PARTS = {
     part.__name__: part
     for part in (episodes, tree, joint, episode_return, mixed, return_to_go, counterfactual, clipped, reinforce)
 }
+
+
+GONE = {
+    ("episode_return", "of"): "it summed local rewards over a trajectory, so that dawdling paid; "
+    "episode_return(own=1.0) adds each row its own"
+}
+"""(part, argument) -> what became of it, for runs that were recorded when there was one."""
 
 
 def to_data(part: Any) -> Any:
@@ -130,4 +138,11 @@ def from_data(data: Any) -> Any:
             f"the recipe holds {data['is']!r}, which is not part of mas_lab and cannot be made from data; "
             "build it in your own code and pass it to train()"
         )
-    return known[data["is"]](**{name: from_data(value) for name, value in data.items() if name != "is"})
+    fields = {name: from_data(value) for name, value in data.items() if name != "is"}
+    for name in [name for name in fields if (data["is"], name) in GONE]:
+        if fields.pop(name) is not None:
+            raise ValueError(
+                f"the recipe holds {data['is']}({name}=...), which mas_lab no longer has: {GONE[data['is'], name]}; "
+                "the version that recorded it stands in the run's run.json"
+            )
+    return known[data["is"]](**fields)

@@ -28,8 +28,8 @@ def z_score(value, center, scale, ddof=0):
 # What an episode earned
 
 
-def returns(rows, alpha=1.0, local=False):
-    """Episode -> the team's rewards, an environment step once; with `local`, alpha * team + every agent's own."""
+def returns(rows):
+    """Episode -> the team's rewards, an environment step once."""
     total, steps = {}, set()
     for row in rows:
         total.setdefault(row["episode"], 0.0)
@@ -37,16 +37,14 @@ def returns(rows, alpha=1.0, local=False):
             continue
         if (row["episode"], row["depth"]) not in steps:
             steps.add((row["episode"], row["depth"]))
-            total[row["episode"]] += alpha * row["team_reward"]
-        if local:
-            total[row["episode"]] += row["local_reward"]
+            total[row["episode"]] += row["team_reward"]
     return total
 
 
-def row_credits(rows, invalid=0.0):
-    """R of the row's episode, less the penalty for what this very row got wrong."""
+def row_credits(rows, invalid=0.0, own=0.0):
+    """R of the row's episode, less the penalty for what this very row got wrong, plus what it earned its own agent."""
     total = returns(rows)
-    return [total[row["episode"]] - (0.0 if row["valid"] else invalid) for row in rows]
+    return [total[row["episode"]] - (0.0 if row["valid"] else invalid) + own * row["local_reward"] for row in rows]
 
 
 def units(rows, credits, key, once_per=None):
@@ -126,14 +124,9 @@ def at_grpo(rows, alpha=1.0):
     return compare(rows, credits, key, key)
 
 
-def grpo_mixed(rows, alpha=1.0):
-    """AT-GRPO's reward summed over a trajectory, GRPO's groups."""
-    total, task_of = returns(rows, alpha, local=True), {row["episode"]: row["task"] for row in rows}
-    answer = []
-    for row in rows:
-        group = [total[other] for other in total if task_of[other] == row["task"]]
-        answer.append(z_score(total[row["episode"]], group, group))
-    return answer
+def grpo_mixed(rows):
+    """The trajectory's reward and the row's own, every row of a task in one group."""
+    return compare(rows, row_credits(rows, own=1.0), ("task",), ("task",))
 
 
 def siblings(rows, credits):

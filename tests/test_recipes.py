@@ -23,7 +23,7 @@ TABLE = {
     "dr_mas_std": (PLAYED, ROLE, RETURN, ("episode", None), TASK, ROLE, CLIPPED, "token"),
     "dr_mas_episodes": (PLAYED, ROLE, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
     "at_grpo": (SIBLINGS, TURN, lab.mixed(1.0), (None, None), None, None, CLIPPED, "token"),
-    "grpo_mixed": (PLAYED, TASK, lab.episode_return(of=lab.mixed(1.0)), ("episode",) * 2, None, None, CLIPPED, "token"),
+    "grpo_mixed": (PLAYED, TASK, lab.episode_return(own=1.0), (None, None), None, None, CLIPPED, "token"),
     "magrpo": (TOGETHER, NODE, TO_GO, (None, None), None, "none", PLAIN, "sum"),
     "mareinforce": (TOGETHER, NODE, TO_GO, (None, None), "none", "none", PLAIN, "sum"),
     "marloo": (TOGETHER, NODE, TO_GO, (None, None), "loo", "none", PLAIN, "sum"),
@@ -62,7 +62,7 @@ def test_every_recipe_reads_back_from_json(name):
     [
         {"plan": lab.tree(3, pick=lab.counterfactual(), follow=2), "credit": lab.counterfactual()},
         {"plan": lab.joint(2, mode="cross", limit=17)},
-        {"credit": lab.episode_return(invalid=0.1, of=lab.mixed(0.5))},
+        {"credit": lab.episode_return(invalid=0.1, own=0.5)},
         {"loss": lab.clipped(0.2, high=0.28, dual=3.0, kl=0.01, entropy=0.001)},
         {"loss": lab.reinforce(kl=0.1)},
         {"once_per": {"center": "episode", "scale": None}, "center": ("task", "turn"), "scale": "none"},
@@ -126,3 +126,14 @@ def test_a_part_of_ones_own_is_named_when_it_cannot_be_read_back(part, name):
     assert name in data["plan"]["is"] and data["plan"]["is"] != "episodes"
     with pytest.raises(ValueError, match=f"{name}.*not part of mas_lab.*your own code"):
         from_data(data)
+
+
+def test_a_recipe_recorded_with_an_argument_that_is_gone_reads_back_where_it_was_not_used():
+    data = to_data(lab.RECIPES["grpo"])
+    recorded = data | {"credit": {"is": "episode_return", "invalid": 0.1, "of": None}}
+    assert from_data(recorded) == lab.RECIPES["grpo"].replace(credit=lab.episode_return(invalid=0.1))
+    recorded = data | {"credit": {"is": "episode_return", "invalid": 0.0, "of": {"is": "mixed", "alpha": 1.0}}}
+    with pytest.raises(
+        ValueError, match=r"episode_return\(of=\.\.\.\), which mas_lab no longer has.*dawdling.*run\.json"
+    ):
+        from_data(recorded)

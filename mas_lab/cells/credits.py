@@ -16,39 +16,40 @@ Credit = Callable[[pd.DataFrame], pd.Series]
 
 @dataclass(frozen=True)
 class mixed:
-    """R = alpha * r_team + r_local of the row itself (AT-GRPO, arXiv 2510.11062, section 4.2)."""
+    """R = alpha * r_team + local * r_local of the row itself (AT-GRPO, arXiv 2510.11062, section 4.2).
+
+    `local=0.0` leaves the team's reward alone, the paper's outcome-only ablation; the local reward is then not read.
+    """
 
     alpha: float = 1.0
+    local: float = 1.0
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        require(turns, ["team_reward"], "mixed", optional=["local_reward"])
-        return self.alpha * turns["team_reward"] + column(turns, "local_reward")
+        require(turns, ["team_reward"], "mixed", optional=["local_reward"] if self.local else [])
+        return self.alpha * turns["team_reward"] + (self.local * column(turns, "local_reward") if self.local else 0.0)
 
 
 @dataclass(frozen=True)
 class episode_return:
-    """The sum of `team_reward` over the kept steps of the row's episode, a joint step once.
+    """R = the sum of `team_reward` over the kept steps of the row's episode, a joint step once, + own * r_local.
 
-    `invalid` is subtracted from a row that the environment did not understand, and from no other row of its episode
-    (Dr. MAS, arXiv 2602.08847: 0.1 for math, 0.01 for search). `of=mixed(alpha)` sums alpha * r_team + r_local instead.
+    `own` times the row's own local reward is added to that row alone. It is never summed over an episode, where many
+    turns would earn more than few, so that dawdling pays. `invalid` is subtracted from a row that the environment did
+    not understand, and from no other row of its episode (Dr. MAS, arXiv 2602.08847: 0.1 for math, 0.01 for search).
     """
 
     invalid: float = 0.0
-    of: mixed | None = None
+    own: float = 0.0
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        local = ["local_reward"] if self.of is not None else []
+        local = ["local_reward"] if self.own else []
         require(turns, ["episode", "team_reward"], "episode_return", optional=["depth", "kept", "valid", *local])
-        names = ("episode", "depth", "kept", "local_reward", "valid")
+        names = ("episode", "depth", "kept", "valid", *local)
         rows = turns.assign(**{name: column(turns, name) for name in names})
-        kept = rows[rows["kept"].astype(bool)]
-        steps = _joint_steps(kept)
+        steps = _joint_steps(rows[rows["kept"].astype(bool)])
         total = steps.groupby("episode")["team_reward"].sum()
-        if self.of is not None:
-            local = kept.sort_values("local_reward").groupby("episode")["local_reward"].sum()
-            total = self.of.alpha * total + local
-        earned = rows["episode"].map(total).fillna(0.0).astype(float)
-        return earned - self.invalid * ~rows["valid"].astype(bool)
+        earned = rows["episode"].map(total).fillna(0.0).astype(float) - self.invalid * ~rows["valid"].astype(bool)
+        return earned + self.own * rows["local_reward"] if self.own else earned
 
 
 def _joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:

@@ -45,7 +45,7 @@ class Run:
         self.folder = folder
 
     def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}, {self.config['recipe'].get('name')}, {self.steps} steps)"
+        return f"Run({str(self.folder)!r}, {self.recipe_name}, {self.steps} steps)"
 
     @property
     def config(self) -> dict[str, Any]:
@@ -53,7 +53,13 @@ class Run:
 
     @property
     def recipe(self) -> "recipes.Recipe":
+        """The recipe anew. `ValueError` names a part of one's own in it, which only its own code can make."""
         return recipes.from_data(self.config["recipe"])
+
+    @property
+    def recipe_name(self) -> str:
+        """What the recipe was called, whatever it was made of."""
+        return str(self.config["recipe"].get("name"))
 
     @property
     def steps(self) -> int:

@@ -32,7 +32,7 @@ class Source:
     def title(self) -> str:
         if self.run is None:
             return "turns in memory" if self._turns is not None else "statistics in memory"
-        return f"run {Path(str(self.run.folder)).name}, {self.run.recipe.name}"
+        return f"run {Path(str(self.run.folder)).name}, {self.run.recipe_name}"
 
     @property
     def steps(self) -> list[int]:

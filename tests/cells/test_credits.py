@@ -24,7 +24,15 @@ def table(**columns):
 def test_mixed_by_hand():
     turns = table(team_reward=[1.0, 0.0], local_reward=[0.25, -1.0])
     assert mixed(2.0)(turns).tolist() == [2.25, -1.0]
+    assert mixed(2.0, local=4.0)(turns).tolist() == [3.0, -4.0]
     assert mixed()(turns[["team_reward"]]).tolist() == [1.0, 0.0]
+
+
+def test_mixed_may_leave_out_the_local_reward_and_then_never_reads_it():
+    turns = table(team_reward=[1.0, 0.5], local_reward=["not", "a number"])
+    assert mixed(2.0, local=0.0)(turns).tolist() == [2.0, 1.0]
+    with pytest.raises(TableError, match="mixed: column 'local_reward' is not a finite number"):
+        mixed()(turns)
 
 
 # episode_return
@@ -38,7 +46,6 @@ def test_an_episode_earns_its_kept_steps_and_a_joint_step_once():
         local_reward=[9.0] * 5,
     )  # fmt: skip
     assert episode_return()(turns).tolist() == [7.0] * 5
-    assert episode_return(of=mixed(0.5))(turns).tolist() == [3.5 + 4 * 9.0] * 5
 
 
 def test_the_penalty_is_the_rows_own():
@@ -46,10 +53,29 @@ def test_the_penalty_is_the_rows_own():
     assert episode_return(invalid=0.1)(turns).tolist() == [1.0, 0.9, 1.0]
 
 
-def test_the_local_reward_is_never_read():
+def test_a_rows_own_local_reward_is_added_to_it_alone():
+    turns = table(
+        episode=list("eef"), turn=[0, 1, 0], agent="s", team_reward=[0.0, 1.0, 2.0], valid=[False, True, True]
+    )
+    turns["local_reward"] = [0.5, 0.25, -1.0]
+    assert episode_return(own=1.0)(turns).tolist() == [1.5, 1.25, 1.0]
+    assert episode_return(0.1, own=2.0)(turns).tolist() == [1.9, 1.5, 0.0]
+
+
+def test_dawdling_does_not_pay():
+    """The same goal in one turn and in four, a local reward at each: no turn of the long way earns more."""
+    turns = table(
+        episode=list("abbbb"), turn=[0, 0, 1, 2, 3], agent="s", team_reward=[3, 0, 0, 0, 3], local_reward=0.75
+    )
+    assert set(episode_return(own=1.0)(turns)) == {3.75}
+
+
+def test_the_local_reward_is_not_read_where_it_does_not_count():
     turns = table(episode="e", turn=[0, 1], agent="s", team_reward=[0.0, 1.0])
     noisy = turns.assign(local_reward=["not", "a number"])
     assert episode_return()(noisy).tolist() == episode_return()(turns).tolist() == [1.0, 1.0]
+    with pytest.raises(TableError, match="episode_return: column 'local_reward' is not a finite number"):
+        episode_return(own=1.0)(noisy)
 
 
 @pytest.mark.parametrize("name, value", [("depth", [0, 0]), ("node", ["n", "n"])])
@@ -65,9 +91,8 @@ def test_episode_return_on_random_tables(seed):
     turns = episodes_table(seed)
     rows = turns.to_dict("records")
     assert episode_return(0.3)(turns).tolist() == pytest.approx(reference.row_credits(rows, 0.3), abs=1e-12)
-    mixed_returns = reference.returns(rows, alpha=0.5, local=True)
-    expected = [mixed_returns[row["episode"]] for row in rows]
-    assert episode_return(of=mixed(0.5))(turns).tolist() == pytest.approx(expected, abs=1e-12)
+    expected = reference.row_credits(rows, 0.3, own=0.5)
+    assert episode_return(0.3, own=0.5)(turns).tolist() == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_branching_episode_has_no_return():
@@ -176,7 +201,7 @@ def test_counterfactual_wants_continuations():
 
 
 def test_credits_print_as_the_code_that_made_them_and_compare():
-    parts = [mixed(0.5), episode_return(0.1, of=mixed()), return_to_go(0.9), counterfactual()]
+    parts = [mixed(0.5), episode_return(0.1, own=1.0), return_to_go(0.9), counterfactual()]
     assert all(eval(repr(part)) == part for part in parts)
     assert mixed(1.0) != mixed(0.5) and hash(mixed(1.0)) == hash(mixed())
 

@@ -603,6 +603,8 @@ def test_a_recipe_with_a_part_of_ones_own_trains_and_resumes_but_cannot_be_made_
     assert run.steps == 2 and len(run.turns)
     with pytest.raises(ValueError, match=rf"{type(credit).__name__}' *, which is not part of mas_lab"):
         run.recipe  # noqa: B018
+    for instrument in (lab.RewardInspector, lab.SpikeInspector, lab.RolloutViewer):
+        assert "run run, mine" in instrument(run).to_html(tmp_path / "shown.html").read_text()
     changed = recipe.replace(credit=type(credit)(bonus=1.0))
     with pytest.raises(lab.RunError, match=r"recipe\.credit\.bonus differs"):
         play(lab.train(small.Relay(), small.make_team("shared", models), changed, 3, run=run.folder, **small.SETTINGS))
