@@ -19,7 +19,7 @@ from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import Files, RunError, dumps, read_json, read_table, read_tables
 from mas_lab.team import Team
 
-KEEPING = ("save_every", "workers", "check")
+KEEPING = ("save_every", "workers", "check", "score_every", "score_tasks", "score_episodes")
 """Settings that a resumed run may change."""
 TABLES = ("turns", "stats")
 SCORES = "scores"

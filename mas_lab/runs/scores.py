@@ -98,7 +98,11 @@ def _told_apart(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
-    """Keep a table of `evaluate` with the run, as what the team scored after `step` steps; `export` takes it along."""
+    """Keep a table of `evaluate` with the run, as what the team scored after `step` steps; `export` takes it along.
+
+    `keep_scores(run, 0, scores)` is what the team scored before training, and `run.steps` what it scores in the end.
+    `train(..., run=run, score_every=10)` keeps such scores by itself.
+    """
     missing = [name for name in ("task", "success", "return") if name not in scores.columns]
     if missing:
         raise TableError(f"keep_scores: column {missing[0]!r} is missing; pass what evaluate() returned")
@@ -111,16 +115,29 @@ def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
     write_table(folder / f"{step:06d}.parquet", scores.assign(step=step))
 
 
+def scored_steps(run: Run) -> list[int]:
+    """After which steps somebody kept a score, in order. What a killed run scored beyond its newest checkpoint is made
+    again with those steps, and counts from then on."""
+    kept = [int(part.name.partition(".")[0]) for part in run.parts(SCORES)]
+    return [step for step in kept if step <= run.steps]
+
+
+def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row per `step` of `evaluate`'s tables: mean `success` and `return` over the tasks, each counted once."""
+    by_task = scores.drop_duplicates(["step", "task"])
+    return by_task.groupby("step")[["success", "return"]].mean().reset_index()
+
+
 def kept_scores(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
     """A row per step that was scored, with mean `success` and `return` over the tasks; empty if none was.
 
     `tokens` are those sampled in training until then, by the run's `curve` (read from the run if it is not given).
     """
-    parts = run.parts(SCORES)
-    if not parts:
+    steps = scored_steps(run)
+    if not steps:
         return pd.DataFrame(columns=CURVE)
-    tables = read_tables(parts, ["step", "task", "success", "return"])
-    means = tables.drop_duplicates(["step", "task"]).groupby("step")[["success", "return"]].mean().reset_index()
+    tables = read_tables(run.parts(SCORES)[: len(steps)], ["step", "task", "success", "return"])
+    means = mean_scores(tables)
     curve = run_curve(run) if curve is None else curve
     until = np.concatenate([[0], curve["tokens"]])
     return means.assign(tokens=until[means["step"]])[CURVE]

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mas_lab.runs.run import load_run, run_folder
+from mas_lab.runs.scores import mean_scores
 from mas_lab.train.config import Config
 from mas_lab.train.loop import Report, train
 
@@ -58,11 +59,14 @@ def _train(config: Config) -> int:
 
 
 def line(report: Report, steps: int) -> str:
-    """One step: share of episodes that reached the goal, then per agent its mean credit and gradient norm."""
+    """One step: share of episodes that reached the goal, then per agent its mean credit and gradient norm, and what the
+    team scored on held-out tasks, where it was scored."""
     norms = report.stats.groupby("agent", sort=False)["grad_norm"].max()
     credits = report.turns.groupby("agent", sort=False)["credit"].mean()
     agents = [f"{agent} {credits[agent]:.3f} (norm {norms.get(agent, 0.0):.2g})" for agent in credits.index]
     parts = [f"step {report.step + 1:>{len(str(steps))}}/{steps}", f"success {report.success:.3f}", *agents]
+    if report.held_out is not None:
+        parts.append(f"held out {mean_scores(report.held_out)['success'].iloc[-1]:.3f}")
     parts += [f"{report.tokens} tokens", f"{sum(report.profile.values()):.1f} s", *report.notes]
     return "  ".join(parts)
 

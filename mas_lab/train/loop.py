@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,6 +28,7 @@ from mas_lab.runs.run import RunError, run_folder
 from mas_lab.runs.scores import KEPT, episode_success, step_scores
 from mas_lab.table import TableError
 from mas_lab.team import Team
+from mas_lab.train.held_out import HeldOut
 from mas_lab.train.settings import Settings
 
 LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
@@ -42,6 +43,9 @@ class Report:
     stats: pd.DataFrame
     profile: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    held_out: pd.DataFrame | None = None
+    """What was scored on held-out tasks since the report before, where `score_every` asks for it: rows of `evaluate`,
+    with `step`, the training steps that were made until then (0 in the first report: before training)."""
 
     @cached_property
     def scored(self) -> dict[str, float]:
@@ -140,18 +144,21 @@ def _steps(
 ) -> Iterator[Report]:
     done = recorder.begin(describe(env, recipe, seed, chosen), team, watch) if recorder else 0
     try:
+        held_out = HeldOut(env, team, seed, chosen, recorder)
         if ranks:
             ranks.assemble(team, watch)
         for step in range(done, steps):
             if recorder and recorder.is_superseded():
                 raise RunError(f"{recorder.folder}: a later train() went on with this run; use that one")
+            scores = [held_out.after(step)]
             report = _step(env, team, recipe, step, seed, watch, chosen, ranks)
             done = step + 1
             if recorder:
                 recorder.tables(step, report.turns, report.stats, _notes(report))
-                if done % chosen.save_every == 0 or done == steps:
-                    recorder.save(done, team, watch)
-            yield report
+            scores.append(held_out.after(done, last=done == steps))
+            if recorder and (done % chosen.save_every == 0 or done == steps):
+                recorder.save(done, team, watch)
+            yield _with_scores(report, scores)
     except (GeneratorExit, RolloutError) as ended:
         # While a team plays nothing is learned: its weights are still those after `done` steps.
         if recorder and not recorder.is_superseded():
@@ -161,6 +168,11 @@ def _steps(
     finally:
         if recorder:
             recorder.end()
+
+
+def _with_scores(report: Report, scores: list[pd.DataFrame | None]) -> Report:
+    made = [table for table in scores if table is not None]
+    return replace(report, held_out=pd.concat(made, ignore_index=True)) if made else report
 
 
 def _notes(report: Report) -> dict[str, Any]:

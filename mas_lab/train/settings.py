@@ -18,7 +18,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 @dataclass(frozen=True)
 class Settings:
     """What a training step is made of, beside the recipe. Recorded with a run; a resumed run must ask for the same,
-    but for `save_every`, `workers` and `check`, which do not change its results."""
+    but for `save_every`, `workers`, `check` and the three of held-out scores, which do not change its training."""
 
     tasks: int = 32
     """Tasks per step, drawn afresh by (seed, step)."""
@@ -42,6 +42,12 @@ class Settings:
     """Steps between checkpoints; one more is made wherever the training stops."""
     check: bool = True
     """Play a few tasks through `check_env` first."""
+    score_every: int | None = None
+    """Steps between scores on held-out tasks; also before the first step and after the last. None: no scores."""
+    score_tasks: int = 64
+    """Held-out tasks (split "test") that are played for a score, drawn once by the run's seed."""
+    score_episodes: int = 4
+    """Episodes of each of them."""
 
     def __post_init__(self):
         if self.schedule not in SCHEDULES:
@@ -50,7 +56,8 @@ class Settings:
             raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
         if self.nonfinite not in ("raise", "skip"):
             raise ValueError(f"train: nonfinite={self.nonfinite!r}; known are raise, skip")
-        for name in ("tasks", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers"):
+        for name in ("tasks", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers", "score_every",
+                     "score_tasks", "score_episodes"):  # fmt: skip
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"train: {name}={getattr(self, name)} must be 1 or more")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mas_lab.runs.run import runs_dir
+from mas_lab.runs.scores import mean_scores
 from mas_lab.train import Report
 
 OF_AGENT = ("reward_mean", "reward_std", "advantage_rms", "grad_norm", "grad_norm_clipped", "entropy", "kl",
@@ -55,9 +56,13 @@ def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any]) ->
 
 
 def numbers(report: Report) -> dict[str, float]:
-    """One step as a flat mapping: `team/success`, `team/return`, `team/tokens`; `agent/<name>/grad_norm` and the like,
-    means over the step's optimizer steps; `policy/<name>/policy_norm`; seconds as `seconds/rollout` and so on."""
+    """One step as a flat mapping: `team/success`, `team/return`, `team/tokens`; `held_out/success` and `held_out/return`
+    where it was scored; `agent/<name>/grad_norm` and the like, means over the step's optimizer steps;
+    `policy/<name>/policy_norm`; seconds as `seconds/rollout` and so on."""
     found = {f"team/{name}": value for name, value in report.scored.items()}
+    if report.held_out is not None:
+        newest = mean_scores(report.held_out).iloc[-1]
+        found |= {f"held_out/{name}": newest[name] for name in ("success", "return")}
     for by, names in (("agent", OF_AGENT), ("policy", OF_POLICY)):
         means = report.stats.groupby(by)[list(names)].mean()
         found |= {f"{by}/{who}/{name}": value for who, row in means.iterrows() for name, value in row.dropna().items()}

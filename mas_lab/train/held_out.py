@@ -1,0 +1,40 @@
+"""Scores on held-out tasks while training: what the team can do, beside what its training episodes show of it.
+
+They have a random stream of their own, so that the training is the same, bit for bit, with and without them. Leaves
+out: how a team is scored (`evaluate`) and the files of scores (`runs.scores`).
+"""
+
+import pandas as pd
+
+from mas_lab.env import Env
+from mas_lab.runs.recorder import Recorder
+from mas_lab.runs.scores import keep_scores, scored_steps
+from mas_lab.team import Team
+from mas_lab.train.evaluate import evaluate
+from mas_lab.train.settings import Settings
+
+SPLIT = "test"
+
+
+class HeldOut:
+    """Scores `team` before its first step, after every `score_every` steps and after the last, and keeps that with
+    the run.
+
+    Tasks and draws hang on the run's `seed`, the same at every scored step: two runs of one seed play the same tasks.
+    """
+
+    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None):
+        self.env, self.team, self.seed, self.chosen, self.recorder = env, team, seed, chosen, recorder
+        self._scored = set(scored_steps(recorder)) if recorder else set()
+
+    def after(self, done: int, last: bool = False) -> pd.DataFrame | None:
+        """The table of `evaluate` after `done` steps, with the column `step`; None where none is due, or it is kept."""
+        every = self.chosen.score_every
+        if every is None or done in self._scored or (done % every and not last):
+            return None
+        tasks = self.env.tasks(self.chosen.score_tasks, SPLIT, seed=self.seed)
+        scores = evaluate(self.env, self.team, tasks, k=self.chosen.score_episodes, seed=self.seed)
+        self._scored.add(done)
+        if self.recorder:
+            keep_scores(self.recorder, done, scores)
+        return scores.assign(step=done)
