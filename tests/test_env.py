@@ -8,6 +8,13 @@ from mas_lab.tasks import ENVS, make_env
 
 @pytest.mark.parametrize("name", sorted(ENVS))
 def test_every_env_keeps_the_contract_and_round_trips_as_data(name):
+    env = make_env(name)
+    assert isinstance(env, Env)
+    assert make_env(**spec(env)) == env
+
+
+@pytest.mark.parametrize("name", ["plan_path", "math", "tldr"])
+def test_a_published_task_has_its_published_rewards_and_a_single_agent(name):
     env = make_env(name, rewards="published", single_agent=True)
     assert isinstance(env, Env) and env.agents == ("solo",)
     assert spec(env)["rewards"] == "published" and make_env(**spec(env)) == env

@@ -4,11 +4,13 @@ from dataclasses import fields
 from typing import Any
 
 from mas_lab.env import Env
+from mas_lab.tasks.ladder import Ladder
 from mas_lab.tasks.math import Math
+from mas_lab.tasks.paid_help import PaidHelp
 from mas_lab.tasks.plan_path import PlanPath
 from mas_lab.tasks.tldr import TLDR
 
-ENVS: dict[str, type] = {env.name: env for env in (PlanPath, Math, TLDR)}
+ENVS: dict[str, type] = {env.name: env for env in (PlanPath, Math, TLDR, Ladder, PaidHelp)}
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

@@ -1,0 +1,89 @@
+"""Ladder: a teaching task in which each agent is reached only if those before it were right.
+
+Under one global baseline, more agents with weights of their own are worse: whoever stands high is reached only in
+episodes that went well, all its rewards lie above everybody's mean, and it is praised for whatever it says. Under its
+own baseline it learns. Where one set of weights plays all stages, what stage 1 learns serves stage 8, and both do well.
+Pocket only. Leaves out: what a chain is, and how an answer to one is read (`chains`).
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from mas_lab.env import Message, Step, Task
+from mas_lab.tasks.shared import chains
+from mas_lab.tasks.shared.rows import check_split, content_id
+
+AGENTS = 8
+
+
+@dataclass(frozen=True)
+class State:
+    problems: tuple[str, ...]
+    """A chain for each stage."""
+    passed: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """`stage_1`, `stage_2`, … answer a chain of digits each, one after the other, until one of them is wrong or all
+    were right.
+
+    `team_reward` arrives once, when it ends: the share of stages that were passed, so `max_return` = 1. Success is all
+    of them. `local_reward`: 1 for a right answer. An answer that cannot be read is invalid, and wrong.
+    """
+
+    n_agents: int | None = None
+    """2 to 8 stages; `None`: 8."""
+
+    name = "ladder"
+    pocket = "math"
+    max_turns = 1
+    max_return = 1.0
+    max_tokens = chains.CHAIN + 3
+
+    def __post_init__(self):
+        if self.n_agents is not None and not (type(self.n_agents) is int and 2 <= self.n_agents <= AGENTS):
+            raise ValueError(f"ladder: n_agents={self.n_agents!r}; use 2 to {AGENTS}")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(f"stage_{number + 1}" for number in range(self.n_agents or AGENTS))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a prompt or answer."""
+        return (*chains.WORDS, "solve", "answer")
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` ladders of as many chains as there are stages, all of them different; no chain stands in two splits."""
+        check_split(split, self.name)
+        stages = len(self.agents)
+        drawn = [chain for chain, _ in chains.draw_chains(n * stages, split, seed, self.name)]
+        ladders = [drawn[first : first + stages] for first in range(0, len(drawn), stages)]
+        return [Task(f"ladder-{content_id(', '.join(own))}", {"problems": own}) for own in ladders]
+
+    def start(self, task: Task) -> State:
+        return State(tuple(task.data["problems"]))
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return () if state.done else (self.agents[state.passed],)
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        return [{"role": "user", "content": f"solve {state.problems[state.passed]}"}]
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        (agent,) = self.acting(state)
+        answer = chains.read_answer(actions[agent])
+        right = answer == str(chains.value(state.problems[state.passed]))
+        passed = state.passed + right
+        success = passed == len(state.problems)
+        after = replace(state, passed=passed, done=success or not right)
+        team = passed / len(state.problems) if after.done else 0.0
+        return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer that is right about half the time."""
+        values, working = chains.attempt(state.problems[state.passed], rng, hasty=0.5)
+        return f"{chains.told(values, working)}answer {values[-1]}"
