@@ -254,7 +254,10 @@ class _Driver:
                     f"{_where(game.task, say.at, say.agent)}: {type(error).__name__}: {error}"
                 ) from error
             text = "\n".join(f"{message['role']}: {message['content']}" for message in messages)
-            self.prompts[key] = text, tuple(self.team[say.agent].encode(messages))
+            try:
+                self.prompts[key] = text, tuple(self.team[say.agent].encode(messages))
+            except PolicyError as error:
+                raise RolloutError(f"rollout: {_where(game.task, say.at, say.agent)}: {error}") from error
         return self.prompts[key]
 
 

@@ -11,6 +11,7 @@ import torch
 from scripted import Duet, Ladder, Scripted, says, team_of
 from small import KINDS, Relay, make_team
 
+import mas_lab
 import mas_lab.cells.plans
 from mas_lab.cells.credits import counterfactual, episode_return, mixed
 from mas_lab.cells.plans import Act, Say, episodes, joint, tree
@@ -390,6 +391,18 @@ def test_a_prompt_beyond_the_context_names_its_place():
         rollout(env, team, env.tasks(1, "train", 0), episodes(1))
 
 
+def test_a_prompt_that_its_policy_refuses_names_its_place():
+    class Illiterate(Scripted):
+        def encode(self, messages):
+            if "executor" in messages[-1]["content"]:
+                raise PolicyError("policy 'scripted': 4 of the 5 tokens of a prompt are unknown")
+            return super().encode(messages)
+
+    env = Ladder()
+    with pytest.raises(RolloutError, match=r"task 't0', agent 'executor', turn 0: policy 'scripted': 4 of the 5"):
+        rollout(env, Team.shared(Illiterate(by_nth), env.agents), env.tasks(1, "train", 0), episodes(1))
+
+
 def test_an_agent_without_a_policy_and_a_task_that_stands_twice():
     env = Ladder()
     with pytest.raises(ValueError, match=r"agent 'executor' has no policy; .* the team has \['planner'\]"):
@@ -527,5 +540,5 @@ def test_continuations_are_never_trained_on(models):
     turns = rollout(RELAY, team, TASKS, tree(3, follow=2, pick=mixed()))
     turns = RECIPES["at_grpo"].replace(credit=counterfactual()).advantages(turns)
     assert (turns.loc[turns["probe"], "advantage"] == 0).all() and turns.loc[~turns["probe"], "advantage"].any()
-    stats = mas_lab.cells.update(team, turns)
+    stats = mas_lab.update(team, turns)
     assert stats["turns"].sum() == (~turns["probe"]).sum()

@@ -14,6 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from mas_lab.backends.torch import state as torch_state
+from mas_lab.backends.torch.encoding import encode
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.packing import MicroBatch, Tree, micro_batches, plant, token_logprobs
 from mas_lab.cells.losses import Loss
@@ -46,13 +47,16 @@ class TorchPolicy:
     device = property(lambda self: self.shared.device)
     context = property(lambda self: self.shared.context)
 
+    def __repr__(self) -> str:
+        learns = {"adapter": self.name} if self.adapter else {}
+        said = {"model": self.shared.source.name, **learns, "lr": self.lr, "device": str(self.device)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+
     # Speaking
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Token ids of the chat so far, up to where the assistant is to speak."""
-        return self.tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, tokenize=True, return_dict=False, **self.shared.template
-        )
+        """Token ids of the chat so far, up to where it is to speak; refuses what the model could not read."""
+        return encode(self.tokenizer, messages, self.shared.template, self.name)
 
     def decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)

@@ -1,0 +1,62 @@
+"""From chat messages to the token ids of a prompt, as the tokenizer's own chat template has them.
+
+A prompt that the model could not read is refused: without a chat template nobody knows where a turn ends, and of words
+that a tokenizer does not know the model sees only that there was one. Leaves out: answers, which are sampled as ids.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mas_lab.env import Message
+from mas_lab.policy import PolicyError
+
+UNKNOWN_SHARE, UNKNOWN_LEAST = 0.1, 3
+"""A prompt is refused where more than this share of its tokens, and at least so many, are the unknown one."""
+NAMED = 12
+"""Unknown words that a refusal names."""
+
+
+def encode(tokenizer, messages: Sequence[Message], template: Mapping[str, Any], policy: str) -> list[int]:
+    """Token ids of the chat so far, up to where the assistant is to speak.
+
+    `template`: keyword arguments for the chat template. Raises PolicyError, which names the policy and the words, where
+    there is no chat template, or where more than a tenth of the tokens, and at least three, are unknown.
+    """
+    if not (tokenizer.chat_template or template.get("chat_template")):
+        raise PolicyError(
+            f"policy {policy!r}: its tokenizer has no chat template, so a prompt cannot be written; take the model's "
+            "instruction-tuned form, or pass load_policy(..., template={'chat_template': ...})"
+        )
+    chat = {"add_generation_prompt": True, **template}
+    ids = tokenizer.apply_chat_template(list(messages), tokenize=True, return_dict=False, **chat)
+    mark = unknown_mark(tokenizer)
+    if mark is not None and _too_many(ids.count(mark[1]), ids):
+        text = tokenizer.apply_chat_template(list(messages), tokenize=False, **chat)
+        _refuse_unknown(tokenizer, text.replace(mark[0], " "), mark[1], ids, policy)
+    return ids
+
+
+def unknown_mark(tokenizer) -> tuple[str, int] | None:
+    """The token that stands for every unknown word, and its id; `None` for a tokenizer that can spell any text."""
+    token = tokenizer.unk_token
+    if token is None and tokenizer.is_fast:
+        token = getattr(tokenizer.backend_tokenizer.model, "unk_token", None)
+    return None if token is None else (token, tokenizer.convert_tokens_to_ids(token))
+
+
+def _too_many(unknown: int, ids: Sequence[int]) -> bool:
+    return unknown >= UNKNOWN_LEAST and unknown > UNKNOWN_SHARE * len(ids)
+
+
+def _refuse_unknown(tokenizer, text: str, mark: int, ids: Sequence[int], policy: str) -> None:
+    """`text` is the prompt without the words that are spelled like the mark: some tokenizers' is a word like others."""
+    words = text.split() or [""]
+    counts = [tokens.count(mark) for tokens in tokenizer(words, add_special_tokens=False)["input_ids"]]
+    if _too_many(sum(counts), ids):
+        unknown = list(dict.fromkeys(word for word, count in zip(words, counts, strict=True) if count))
+        more = f" and {len(unknown) - NAMED} more" if len(unknown) > NAMED else ""
+        raise PolicyError(
+            f"policy {policy!r}: {sum(counts)} of the {len(ids)} tokens of a prompt are unknown to its tokenizer: "
+            f"{' '.join(map(repr, unknown[:NAMED]))}{more}; a pocket model knows the words of the env that it was made "
+            "for: make one for this env with lab.make_pocket(env, out), or load a model that can spell any text"
+        )
