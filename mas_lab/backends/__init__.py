@@ -19,10 +19,11 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
                 seed=0, **options) -> Policy:  # fmt: skip
     """A policy from a pocket model's family name, a directory in Hugging Face format, or a hub id.
 
-    `lora`: rank of one adapter to train instead of the full weights. `lr` defaults to 1e-3 (pocket), 1e-6 (full),
-    5e-3 (pocket with LoRA) or 2e-5 (LoRA). `template`: keyword arguments for the chat template, such as
-    `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch.model.Options` and, for vLLM,
-    `mas_lab.backends.vllm.model.VllmOptions`.
+    `lora`: rank of one adapter to train instead of the full weights. `lr` defaults to what the folder's
+    `provenance.json` says, which is what makes it a pocket model, shipped or your own (`lab.make_pocket`): 1e-3, and
+    5e-3 with LoRA; to 1e-6, and 2e-5 with LoRA, for any other model. `template`: keyword arguments for the chat
+    template, such as `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch.model.Options` and, for
+    vLLM, `mas_lab.backends.vllm.model.VllmOptions`.
     """
     if lora is not None:
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)

@@ -84,9 +84,8 @@ class TorchBase:
 def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
     """See `mas_lab.backends.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
     source = Source.find(name)
-    shared = make(source, make.Options.of(options), template)
-    default = 1e-3 if source.kind == "pocket" else 1e-6
-    return TorchPolicy(shared, default if lr is None else lr)
+    lr = source.default_lr(lora=False) if lr is None else lr
+    return TorchPolicy(make(source, make.Options.of(options), template), lr)
 
 
 def load_base(
@@ -94,9 +93,8 @@ def load_base(
 ) -> TorchBase:
     """See `mas_lab.backends.load_base`."""
     source = Source.find(name)
-    shared = make(source, make.Options.of(options), template, lora=(adapters, rank))
-    default = 5e-3 if source.kind == "pocket" else 2e-5
-    return TorchBase(shared, adapters, rank, default if lr is None else lr, seed)
+    lr = source.default_lr(lora=True) if lr is None else lr
+    return TorchBase(make(source, make.Options.of(options), template, lora=(adapters, rank)), adapters, rank, lr, seed)
 
 
 def restore(directories: dict[str, str | Path], model_of: Callable[[str], type[TorchModel]]) -> dict[str, TorchPolicy]:

@@ -4,6 +4,7 @@ Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
 """
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,10 @@ from mas_lab.backends.torch.packing import PACKINGS, Cost
 from mas_lab.backends.torch.tree_attention import follows_trees
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
+
+PROVENANCE = "provenance.json"
+"""The file that makes a folder a pocket model: how it was made, and the learning rates that suit it."""
+LARGE_LR = {"full": 1e-6, "lora": 2e-5}
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,24 @@ class Source:
             f"no model {str(name)!r}: neither a directory with a config.json, nor a hub id (owner/name), nor a pocket "
             f"model; pocket models: {', '.join(families) or 'none here'}"
         )
+
+    def default_lr(self, lora: bool) -> float:
+        """What its `provenance.json` says: a pocket model names the rates that it learns at, of all its weights and of
+        an adapter. Without one, the usual ones of large models. Raises PolicyError where a pocket model names none.
+        """
+        path, which = Path(self.location()) / PROVENANCE, "lora" if lora else "full"
+        if self.kind == "hub" or not path.is_file():
+            return LARGE_LR[which]
+        try:
+            rate = json.loads(path.read_text())["learning_rate"][which]
+        except (ValueError, KeyError, TypeError):
+            rate = None
+        if not isinstance(rate, (int, float)) or not 0 < rate < 1:
+            raise PolicyError(
+                f'{path} names no learning rate; write "learning_rate": {{"full": 1e-3, "lora": 5e-3}} into it, '
+                "or pass lr="
+            )
+        return rate
 
     def location(self) -> str:
         return str(data_dir() / "pocket" / self.name) if self.kind == "pocket" else self.name

@@ -46,7 +46,7 @@ def test_a_word_that_is_spelled_like_the_mark_is_known(qwen3):
     policy = load_policy(qwen3)
     assert unknown_mark(policy.tokenizer) == ("w1", 5)
     assert policy.encode(said("w1 w1 w1 w1")) == [4, 5, 5, 5, 5, 3]
-    with pytest.raises(PolicyError, match="3 of the 7 tokens .* 'x' 'y';"):
+    with pytest.raises(PolicyError, match=r"3 of the 7 tokens .* 'x' 'y';"):
         policy.encode(said("w1 w1 x y x"))
 
 

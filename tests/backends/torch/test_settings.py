@@ -1,10 +1,16 @@
-"""Each agent's own settings: rank and learning rate of its adapter, kept with it."""
+"""Each agent's own settings: rank and learning rate of its adapter, kept with it; and the rate of a model
+for which none is named.
+"""
+
+import json
+import shutil
 
 import pytest
 import torch
 
 import mas_lab as lab
-from mas_lab.backends import load_base, restore_policies
+from mas_lab.backends import load_base, load_policy, restore_policies
+from mas_lab.backends.torch.model import Source
 from mas_lab.policy import PolicyError, Request, Sample
 
 ASKED = [Request((4, 9, 6), 6, 1.0, seed) for seed in range(8)]
@@ -87,3 +93,43 @@ def test_ranks_that_cannot_be_had_are_refused(qwen3):
     base.adapter("solver", rank=2)
     with pytest.raises(PolicyError, match=r"agent 'solver' asks for rank 3; its adapter was made before"):
         base.adapter("solver", rank=3)
+
+
+RATES = {"full": 4e-4, "lora": 3e-3}
+
+
+@pytest.fixture
+def of_ones_own(qwen3, tmp_path):
+    """A folder of one's own that is a pocket model by its provenance."""
+    folder = tmp_path / "own"
+    shutil.copytree(qwen3, folder)
+    (folder / "provenance.json").write_text(json.dumps({"learning_rate": RATES}))
+    return folder
+
+
+def test_a_folder_s_learning_rates_are_those_of_its_provenance(of_ones_own):
+    assert load_policy(of_ones_own).lr == 4e-4 and load_policy(of_ones_own, lora=2).lr == 3e-3
+    assert load_base(of_ones_own, rank=2).adapter("solver").lr == 3e-3
+
+
+def test_an_explicit_learning_rate_wins(of_ones_own):
+    assert load_policy(of_ones_own, lr=0.5).lr == 0.5 and load_policy(of_ones_own, lora=2, lr=0.25).lr == 0.25
+
+
+def test_a_model_that_is_no_pocket_model_learns_as_slowly_as_large_ones_do(qwen3):
+    assert load_policy(qwen3).lr == 1e-6 and load_policy(qwen3, lora=2).lr == 2e-5
+
+
+@pytest.mark.parametrize("name", ["plan_path", "math", "math_small", "tldr"])
+def test_the_shipped_models_name_their_rates(name):
+    source = Source.find(name)
+    assert (source.default_lr(lora=False), source.default_lr(lora=True)) == (1e-3, 5e-3)
+
+
+@pytest.mark.parametrize("broken", ["{}", "[1]", "not json", '{"learning_rate": {"full": "fast"}}',
+                                    '{"learning_rate": {"full": 0}}'])  # fmt: skip
+def test_a_pocket_model_that_names_no_rate_is_refused_unless_one_is_passed(of_ones_own, broken):
+    (of_ones_own / "provenance.json").write_text(broken)
+    with pytest.raises(PolicyError, match=r"own/provenance.json names no learning rate; write .* or pass lr="):
+        load_policy(of_ones_own)
+    assert load_policy(of_ones_own, lr=0.5).lr == 0.5
