@@ -4,7 +4,7 @@ from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.backends.placement import Placement, PlacementError, Wish
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, return_to_go
 from mas_lab.cells.grouping import group
-from mas_lab.cells.losses import Loss, clipped, reinforce
+from mas_lab.cells.losses import Loss, clipped, reinforce, row_mean, row_sum
 from mas_lab.cells.normalization import group_stats, normalize
 from mas_lab.cells.plans import episodes, joint, tree
 from mas_lab.cells.rollout import RolloutError, rollout
@@ -90,6 +90,8 @@ __all__ = [
     "reinforce",
     "return_to_go",
     "rollout",
+    "row_mean",
+    "row_sum",
     "runs_dir",
     "schema",
     "set_threads",

@@ -57,8 +57,15 @@ def clipped_loss(logprobs, old, advantages, low=0.2, high=0.2, dual=None):
     return -gain
 
 
+def row_ratios(rows, logprobs, old, ratio):
+    """Log-ratios (N,) as if each token had its row's: the mean of the row's own ("sequence"), or their sum."""
+    lengths = [len(row["completion_ids"]) for row in rows]
+    of_rows = [own.mean() if ratio == "sequence" else own.sum() for own in (logprobs - old).split(lengths)]
+    return torch.cat([own.expand(length) for own, length in zip(of_rows, lengths, strict=True)])
+
+
 def token_losses(model, rows, loss, reference=None):
-    """(N,) losses with gradient; `loss` is a dict: its `kind`, and what that takes, `kl`, `entropy`, `tis`."""
+    """(N,) losses with gradient; `loss` is a dict: its `kind`, and what that takes, `ratio`, `kl`, `entropy`, `tis`."""
     settings = dict(loss)
     kind, kl, bonus = settings.pop("kind"), settings.pop("kl", 0.0), settings.pop("entropy", 0.0)
     tis, trust = settings.pop("tis", None), 1.0
@@ -69,6 +76,8 @@ def token_losses(model, rows, loss, reference=None):
         with torch.no_grad():
             start = token_logprobs(reference, rows)[0]
         old, trust = start, torch.clamp(torch.exp(start - old), max=tis)
+    if (ratio := settings.pop("ratio", "token")) != "token":
+        old = logprobs - row_ratios(rows, logprobs, old, ratio)
     losses = clipped_loss(logprobs, old, advantages, **settings) if kind == "clipped" else -advantages * logprobs
     losses = trust * losses
     if kl:

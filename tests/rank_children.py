@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import small
@@ -36,6 +37,14 @@ class Counted(small.Relay):
         return super().step(state, actions)
 
 
+@dataclass(frozen=True)
+class Long(lab.Loss):
+    """A loss of one's own that goes wild where a row is cut: a token counts by the length of its row."""
+
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        return -advantages_N * logprobs_N * lab.row_sum(row_N.new_ones(row_N.shape), row_N)
+
+
 class Curious(small.Memory):
     """A watch that also asks what a step would be without its first row: passes that all ranks must make."""
 
@@ -49,12 +58,19 @@ class Curious(small.Memory):
     calls, dies_at = 0, None
 
 
+RECIPES = {
+    "per_agent": {"loss": Long()},
+    "unlike": {"loss": lab.clipped(0.2, ratio="sequence"), "aggregate": "turn"},
+}
+
+
 def start(kind: str, models: Path, run: Path, steps: int, watched: bool = True, **changes):
     """The training of these tests, as a generator, and its team. Small steps: Adam turns noise into whole ones."""
     team = small.make_team(kind, models, lr=1e-3)
     settings = small.SETTINGS | CHANGES | changes
+    recipe = small.RECIPE.replace(**RECIPES.get(kind, {}))
     watch = Curious() if watched else None
-    return lab.train(Counted(), team, small.RECIPE, steps, run=run, watch=watch, **settings), team
+    return lab.train(Counted(), team, recipe, steps, run=run, watch=watch, **settings), team
 
 
 def shard(models: Path, runs: Path, *kinds: str) -> None:

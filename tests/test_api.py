@@ -31,6 +31,8 @@ SIGNATURES = {
     "counterfactual": "",
     "clipped": "low=0.2",
     "reinforce": "",
+    "row_mean": "values_N row_N",
+    "row_sum": "values_N row_N",
     "update": "team turns loss=... aggregate='token' watch=None",
     "train": "env team recipe steps seed=... run=None",
     "load_run": "path",
@@ -76,6 +78,7 @@ def test_the_names_and_arguments_that_outside_checks_call(path):
 
 def test_defaults_that_print_otherwise():
     assert inspect.signature(lab.update).parameters["loss"].default == lab.clipped(0.2)
+    assert lab.clipped(0.2).ratio == "token"
     assert lab.tree(2).pick == lab.mixed(1.0)
     assert lab.joint(2).mode == "aligned"
     assert lab.return_to_go().gamma == 1.0

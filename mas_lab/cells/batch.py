@@ -40,6 +40,8 @@ class Batch:
     norms: dict[str, float] = field(default_factory=dict)
     tokens: dict[str, Tokens] = field(default_factory=dict)
     samples: dict[str, list[Sample]] = field(default_factory=dict)
+    used: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """The rows behind each agent's samples, in the same order."""
     broken: list[int] = field(default_factory=list)
     weights: pd.Series = field(init=False)
     """Of the loss of each token of a row."""
@@ -53,10 +55,8 @@ class Batch:
                 "token, or was drawn at temperature 0: there is nothing to learn from"
             )
         self.weights = _token_weights(self.rows["agent"], lengths, self.aggregate)
-        inert = not (self.loss.needs_reference or self.loss.needs_entropy)
         for agent, own in self.rows.assign(weight=self.weights).groupby("agent", sort=False):
-            # A row with advantage 0 adds exactly nothing to the gradient: it needs no pass through the model.
-            used = own[own["advantage"] != 0] if inert else own
+            used = self.used[agent] = own[own["advantage"] != 0] if self.loss.still_at_0 else own
             if self.loss.tis is not None and len(used):
                 used = _importance_weighted(used, self.loss.tis)
             self.samples[agent] = [
@@ -89,7 +89,7 @@ class Batch:
                 np.arange(len(self.samples[agent])), [len(s.completion_ids) for s in self.samples[agent]]
             )
             culprits = np.unique(owner_N[~finite_N]) if not finite_N.all() else np.arange(len(self.samples[agent]))
-            self.broken += self._used(agent).index[culprits].tolist()
+            self.broken += self.used[agent].index[culprits].tolist()
         if self.broken:
             self.policy.clear_gradients()
         if self.broken and nonfinite == "raise":
@@ -101,7 +101,7 @@ class Batch:
             )
 
     def attribute(self) -> pd.DataFrame:
-        """Each token's share of the policy's gradient G before clipping, <grad of its loss, G> / |G|^2: exact.
+        """Each token's share of the policy's gradient G before clipping, <what it adds to G, G> / |G|^2: exact.
 
         Columns: `row` (of the table that `update` got, from 0), `agent`, `token` (position), `share`; the shares may be
         negative and sum to 1; there are none where G is 0. One forward-mode derivative, about the cost of one forward
@@ -114,7 +114,7 @@ class Batch:
             if samples and square:
                 lengths = [len(sample.completion_ids) for sample in samples]
                 slopes_N = self.policy.slopes(samples, self.loss, gradient).double().cpu().numpy()
-                row_N = np.repeat(self._used(agent).index, lengths)
+                row_N = np.repeat(self.used[agent].index, lengths)
                 token_N = np.concatenate([np.arange(length) for length in lengths])
                 parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": slopes_N / square}))
         return pd.concat(parts[1:] or parts, ignore_index=True)
@@ -129,7 +129,7 @@ class Batch:
     def norm_without(self, row: int) -> float:
         """What `norm` would be had this row's loss been left out of the sum; denominators stay. One pass of one row."""
         agent = self.rows.loc[row, "agent"]
-        used = self._used(agent).index
+        used = self.used[agent].index
         if row not in used:
             return self.norm
         whole = [gradient.clone() for _, gradient in self.policy.gradients()]
@@ -140,7 +140,8 @@ class Batch:
 
     def norms_with(self, advantages: pd.Series) -> tuple[float, dict[str, float]]:
         """The policy's and the agents' norms under other advantages (indexed as `table`). Costs one `accumulate`."""
-        other = replace(self, rows=self.rows.assign(advantage=advantages), norms={}, tokens={}, samples={}, broken=[])
+        rows = self.rows.assign(advantage=advantages)
+        other = replace(self, rows=rows, norms={}, tokens={}, samples={}, used={}, broken=[])
         with self.gradients_kept():
             other.accumulate()
             return other.norm, other.norms
@@ -156,11 +157,6 @@ class Batch:
             self.policy.clear_gradients()
             if any(gradient.any() for gradient in before):
                 self.policy.set_gradients(before)
-
-    def _used(self, agent: str) -> pd.DataFrame:
-        """The rows behind `samples[agent]`, in the same order."""
-        own = self.rows[self.rows["agent"] == agent]
-        return own if len(own) == len(self.samples[agent]) else own[own["advantage"] != 0]
 
     def step(self, number: int, max_norm: float | None, lr_scale: float) -> list[dict[str, Any]]:
         """Clip, step, and report a row per agent."""
@@ -193,16 +189,17 @@ class Batch:
         tokens, samples = self.tokens[agent], self.samples[agent]
         new_N = tokens.logprobs_N
         old_N = new_N.new_tensor([logprob for sample in samples for logprob in sample.logprobs])
-        sampled_N = new_N.new_tensor([logprob for row in self._used(agent)["logprobs"] for logprob in row])
+        sampled_N = new_N.new_tensor([logprob for row in self.used[agent]["logprobs"] for logprob in row])
         advantages_N = new_N.new_tensor(
             np.concatenate([np.broadcast_to(sample.advantage, len(sample.completion_ids)) for sample in samples])
         )
-        ratio_N = (new_N - old_N).exp()
+        lengths = [len(sample.completion_ids) for sample in samples]
+        row_N = new_N.new_tensor(np.repeat(np.arange(len(samples)), lengths)).long()
         tokens_of_agent = self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum()
         return {
             "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
-            "clip_fraction": self.loss.clips(new_N, old_N, advantages_N).sum().item() / tokens_of_agent,
-            "max_ratio": ratio_N.max().item(),
+            "clip_fraction": self.loss.clips(new_N, old_N, advantages_N, row_N).sum().item() / tokens_of_agent,
+            "max_ratio": self.loss.ratios(new_N, old_N, row_N).max().item(),
             "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item() if first else np.nan,
         }
 

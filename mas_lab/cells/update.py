@@ -13,15 +13,12 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.cells.batch import ROW, Batch, UpdateError
-from mas_lab.cells.losses import Loss, clipped
+from mas_lab.cells.losses import AGGREGATES, Loss, clipped, require_loss
 from mas_lab.policy import Sample
 from mas_lab.table import column, require, trained
 from mas_lab.team import Team
 
 __all__ = ["AGGREGATES", "UpdateError", "Watch", "update", "whole_batches"]
-
-AGGREGATES = ("token", "turn", "agent", "sum")
-
 
 Watch = Callable[[str, dict[str, float], Batch], None]
 
@@ -43,7 +40,8 @@ def update(
 
     `aggregate` averages the per-token losses of a policy's rows: "token", over all tokens; "turn", over rows, each the
     mean of its tokens; "agent", 1/|Y_k| within each agent, then over agents (the papers' formula); "sum", the sum of a
-    row's tokens, over rows (MAGRPO). Rows with advantage 0 stay in the denominators.
+    row's tokens, over rows (MAGRPO). Rows with advantage 0 stay in the denominators. A loss with one ratio per row goes
+    with "turn" and "agent".
     `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
     `max_norm` clips each policy's gradient. `nonfinite`: "raise", or "skip" the step and record it (`skipped`).
     `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
@@ -52,9 +50,10 @@ def update(
     Columns: `turns`, `tokens`; mean and std of `credit` as `reward_mean`, `reward_std`; `advantage_rms`; the norm of
     the agent's gradient before clipping and what clipping left of it, `grad_norm`, `grad_norm_clipped`, and the same of
     its policy, `policy_norm`, `policy_norm_clipped`; `entropy` per token in nats, the mean -log p of the sampled
-    tokens; `kl` to the reference (NaN if off); `clip_fraction`, `max_ratio`; `truncated`, the share of completions that
-    ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| before the first step (NaN after it); `lr`; whether
-    the step was `skipped`, and the rows that caused it, `culprits`.
+    tokens; `kl` to the reference (NaN if off); `clip_fraction`, of tokens, and `max_ratio`, by the ratio that the loss
+    uses; `truncated`, the share of completions that ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| of a
+    token before the first step (NaN after it); `lr`; whether the step was `skipped`, and the rows that caused it,
+    `culprits`.
     """
     rows = _learnable(team, turns, loss, aggregate)
     if nonfinite not in ("raise", "skip"):
@@ -109,12 +108,7 @@ def whole_batches(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -
 def _learnable(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
     """The rows that are trained on, numbered from 0 by their place in `turns`."""
     require(turns, ROW, "update")
-    if aggregate not in AGGREGATES:
-        raise ValueError(f"update: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
-    if not isinstance(loss, Loss):
-        raise TypeError(
-            f"update: loss={loss!r} is no mas_lab.cells.losses.Loss; make it a frozen dataclass of that kind"
-        )
+    require_loss(loss, aggregate, "update")
     rows = turns.reset_index(drop=True)
     rows = rows[trained(rows)]
     for agent in rows["agent"].unique():

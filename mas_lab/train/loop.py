@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells.losses import require_loss
 from mas_lab.cells.normalization import refuse_lone_groups
 from mas_lab.cells.rollout import RolloutError, rollout
-from mas_lab.cells.update import AGGREGATES, Watch, update
+from mas_lab.cells.update import Watch, update
 from mas_lab.check import check_env
 from mas_lab.env import Env, spec
 from mas_lab.recipes import Recipe, find, to_data
@@ -95,8 +96,7 @@ def train(
     after such a training they are whole in its run alone, `load_run(run).team()`.
     """
     recipe, chosen = find(recipe), Settings.of(settings)
-    if recipe.aggregate not in AGGREGATES:
-        raise ValueError(f"train: the recipe's aggregate={recipe.aggregate!r}; known are {', '.join(AGGREGATES)}")
+    require_loss(recipe.loss, recipe.aggregate, "train")
     for name, number in (("steps", steps), ("seed", seed)):
         if number < 0:
             raise ValueError(f"train: {name}={number} is negative")

@@ -202,8 +202,8 @@ def test_max_turns_and_max_norm(team):
 class broken_loss(lab.clipped):
     """Not a number for the first token of every batch."""
 
-    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None):
-        losses_N = super().__call__(logprobs_N, old_N, advantages_N, entropy_N, reference_N)
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        losses_N = super().__call__(logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)
         return torch.cat([losses_N[:1] * math.nan, losses_N[1:]])
 
 

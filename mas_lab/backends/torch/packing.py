@@ -128,8 +128,9 @@ def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
 
 
 class MicroBatch:
-    """Trees as tensors. `token_N` says which of all tokens these are: token n was predicted by row `row_N[n]` of the
-    U distinct predicting positions, whose distributions have `temperature_U`."""
+    """Trees as tensors. `token_N` says which of all tokens these are, `row_N` to which sample each belongs, numbered
+    from 0 within the micro-batch: a tree holds whole samples, so none is cut. Token n was predicted at place
+    `from_N[n]` of the U distinct predicting positions, whose distributions have `temperature_U`."""
 
     def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device, by_tree: bool):
         self.trees, self.by_tree, self.device = trees, by_tree, device
@@ -137,10 +138,12 @@ class MicroBatch:
         starts = np.cumsum([0] + [len(t) for t in trees])
         offset = starts if by_tree else longest * np.arange(len(trees))
         nodes = [offset[i] + np.array(path) for i, t in enumerate(trees) for path in t.predictors]
-        keep_U, row_N = np.unique(np.concatenate(nodes), return_inverse=True)
+        keep_U, from_N = np.unique(np.concatenate(nodes), return_inverse=True)
         tree_U = np.searchsorted(offset[: len(trees)], keep_U, side="right") - 1
-        self.token_N = np.concatenate([token for t in trees for token in t.tokens])
-        self.keep_U, self.row_N = self._put(keep_U), self._put(row_N)
+        samples = [token for t in trees for token in t.tokens]
+        self.token_N = np.concatenate(samples)
+        self.row_N = self._put(np.repeat(np.arange(len(samples)), [len(token) for token in samples]))
+        self.keep_U, self.from_N = self._put(keep_U), self._put(from_N)
         self.id_N = self._put(ids_of_all[self.token_N])
         self.temperature_U = self._put(np.array([t.temperature for t in trees], np.float32)[tree_U])
         at_PQ, ids_PQ = np.zeros((2, len(trees), longest), np.int64)
@@ -200,18 +203,18 @@ def token_logprobs(net, batch: MicroBatch, entropy_grad: bool, call=None) -> tup
     large = len(batch.keep_U) * vocabulary > LARGE_LOGITS
     forward_mode = forward_ad._current_level >= 0
     if (batch.by_tree and not large) or forward_mode or not bare_head(net):
-        return _pick(batch.logits(net, call or net), batch.temperature_U, batch.row_N, batch.id_N, entropy_grad)
+        return _pick(batch.logits(net, call or net), batch.temperature_U, batch.from_N, batch.id_N, entropy_grad)
     hidden_Uh, head = batch.hidden(net), net.get_output_embeddings()
     if not large:
-        return _pick(head(hidden_Uh), batch.temperature_U, batch.row_N, batch.id_N, entropy_grad)
-    order_N = torch.argsort(batch.row_N)
+        return _pick(head(hidden_Uh), batch.temperature_U, batch.from_N, batch.id_N, entropy_grad)
+    order_N = torch.argsort(batch.from_N)
     step = max(1, LARGE_LOGITS // vocabulary)
     parts = []
     for start in range(0, len(hidden_Uh), step):
         rows = slice(start, start + step)
-        first, last = torch.searchsorted(batch.row_N[order_N], torch.tensor([start, start + step]).to(order_N))
+        first, last = torch.searchsorted(batch.from_N[order_N], torch.tensor([start, start + step]).to(order_N))
         part_N = order_N[first:last]
-        arguments = batch.temperature_U[rows], batch.row_N[part_N] - start, batch.id_N[part_N], entropy_grad
+        arguments = batch.temperature_U[rows], batch.from_N[part_N] - start, batch.id_N[part_N], entropy_grad
         parts.append(
             checkpoint(lambda h, *rest: _pick(head(h), *rest), hidden_Uh[rows], *arguments, use_reentrant=False)
         )
@@ -219,8 +222,8 @@ def token_logprobs(net, batch: MicroBatch, entropy_grad: bool, call=None) -> tup
     return logprobs, entropy
 
 
-def _pick(logits_UV, temperature_U, row_N, id_N, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _pick(logits_UV, temperature_U, from_N, id_N, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
     logprobs_UV = torch.log_softmax(logits_UV.float() / temperature_U[:, None], -1)
     known_UV = logprobs_UV if entropy_grad else logprobs_UV.detach()
     entropy_U = -(known_UV.exp() * known_UV).sum(-1)
-    return logprobs_UV[row_N, id_N], entropy_U[row_N]
+    return logprobs_UV[from_N, id_N], entropy_U[from_N]

@@ -17,7 +17,7 @@ from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import encode
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.packing import MicroBatch, Tree, micro_batches, plant, token_logprobs
-from mas_lab.cells.losses import Loss
+from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.env import Message
 from mas_lab.policy import Completion, PolicyError, Request, Sample, Tokens
 
@@ -109,7 +109,7 @@ class TorchPolicy:
         with self.shared.computing():
             logprobs_N, entropy_N = forward(batch, loss.needs_entropy)
         reference_N = self._reference_logprobs(batch) if loss.needs_reference else None
-        losses_N = loss(logprobs_N, old_N, advantages_N, entropy_N, reference_N)
+        losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
         (losses_N * weights_N).sum().backward()
         rest = torch.zeros_like(old_N) if reference_N is None else reference_N
         found_4N[:, token_N] = torch.stack([logprobs_N.detach(), entropy_N.detach(), losses_N.detach(), rest])
@@ -170,10 +170,13 @@ class TorchPolicy:
             self.shared.net.eval()
 
     def slopes(self, samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]) -> torch.Tensor:
-        """How fast each token's weighted loss changes along `direction` (one tensor per gradient): (N,), exact.
+        """How fast the weighted loss changes along `direction` (one tensor per gradient) through each token's
+        log-probability, and its entropy where the loss asks for it: (N,), exact.
 
-        With the policy's gradient G as direction, token t gets <grad of its loss, G>; they add up to |G|^2. One
-        forward-mode derivative (Baydin et al. 2018, arXiv 1502.05767), about the cost of one forward and backward.
+        With the policy's gradient G as direction, token t gets <what it adds to G, G>; they add up to |G|^2. Where the
+        loss of a token reads that token alone, that is <grad of its loss, G>; where it reads its whole row, each token
+        gets what it moves of it. One forward-mode derivative (Baydin et al. 2018, arXiv 1502.05767) of the network, and
+        a backward pass through the loss alone: about the cost of one forward and backward.
         Raises PolicyError where the back end's kernels have none.
         """
         self.shared.refuse_slopes(self.name)
@@ -193,10 +196,12 @@ class TorchPolicy:
                 with self.shared.computing():
                     logprobs_N, entropy_N = token_logprobs(self.shared.net, batch, loss.needs_entropy, call)
                 reference_N = self._reference_logprobs(batch) if loss.needs_reference else None
-                losses_N = loss(logprobs_N, old_N, advantages_N, entropy_N, reference_N) * weights_N
-                tangent_N = forward_ad.unpack_dual(losses_N).tangent
-                if tangent_N is not None:
-                    slopes_N[token_N] = tangent_N
+                along_N = [forward_ad.unpack_dual(values_N) for values_N in (logprobs_N, entropy_N)]
+                known = old_N, advantages_N, batch.row_N, reference_N
+                pulls_N = _pulls(loss, [dual_N.primal for dual_N in along_N], known, weights_N)
+                for pull_N, (_, tangent_N) in zip(pulls_N, along_N, strict=True):
+                    if pull_N is not None and tangent_N is not None:
+                        slopes_N[token_N] += pull_N * tangent_N
         return slopes_N
 
     # Gradients and steps
@@ -261,3 +266,12 @@ class TorchPolicy:
         """Weights and AdamW's state from `save`, bit for bit. The policy must be of the same make."""
         torch_state.load(self, Path(directory))
         self.version += 1
+
+
+@torch.enable_grad()
+def _pulls(loss: Loss, read_2N: Sequence[torch.Tensor], known: Sequence[Any], weights_N: torch.Tensor) -> tuple:
+    """The derivative of the weighted loss by each token's log-probability and by its entropy, (N,) or None each."""
+    logprobs_N, entropy_N = (values_N.detach().requires_grad_() for values_N in read_2N)
+    old_N, advantages_N, row_N, reference_N = known
+    losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)
+    return torch.autograd.grad((losses_N * weights_N).sum(), (logprobs_N, entropy_N), allow_unused=True)

@@ -17,7 +17,7 @@ class Reinforce:
     needs_entropy = False
     needs_reference = False
 
-    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N, reference_N):
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N):
         return -advantages_N * logprobs_N
 
 

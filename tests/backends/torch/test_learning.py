@@ -19,7 +19,7 @@ class Clipped:
     def __init__(self, needs_entropy=False, needs_reference=False):
         self.needs_entropy, self.needs_reference = needs_entropy, needs_reference
 
-    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N, reference_N):
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N):
         ratio_N = torch.exp(logprobs_N - old_N)
         losses_N = -torch.minimum(ratio_N * advantages_N, ratio_N.clamp(0.8, 1.2) * advantages_N)
         if self.needs_entropy:
@@ -30,7 +30,7 @@ class Clipped:
         return losses_N
 
 
-def reinforce(logprobs_N, old_N, advantages_N, entropy_N, reference_N):
+def reinforce(logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N):
     return -advantages_N * logprobs_N
 
 

@@ -1,0 +1,387 @@
+"""What a loss is given, what it may give, and ratios of whole rows: by hand, against autograd, and in training."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import plain_torch
+import pytest
+import small
+import torch
+from small import Relay, make_team
+
+import mas_lab as lab
+from mas_lab.policy import Sample
+
+RELAY = Relay()
+ROWS = torch.tensor([0, 0, 1])
+RATIOS = ("sequence", "action")
+
+
+@pytest.fixture(scope="module")
+def drawn(models):
+    """Candidates of both agents as they were sampled: every ratio is 1."""
+    turns = lab.rollout(RELAY, make_team("shared", models), RELAY.tasks(4, "train", 0), lab.tree(4))
+    return lab.RECIPES["at_grpo"].advantages(turns)
+
+
+@pytest.fixture(scope="module")
+def off(drawn):
+    """The same with log-probabilities off by some noise, so that rows have ratios of their own."""
+    rng = np.random.default_rng(0)
+    return drawn.assign(logprobs=[(np.array(row) + rng.normal(0, 0.3, len(row))).tolist() for row in drawn["logprobs"]])
+
+
+def tensors(*columns):
+    return [torch.tensor(column, dtype=torch.float64) for column in columns]
+
+
+# By hand
+
+
+def test_sums_and_means_of_rows_by_hand():
+    values = torch.tensor([1.0, 2.0, 5.0], requires_grad=True)
+    assert lab.row_sum(values, ROWS).tolist() == [3.0, 3.0, 5.0]
+    mean = lab.row_mean(values, ROWS)
+    assert mean.tolist() == [1.5, 1.5, 5.0]
+    (mean * torch.tensor([1.0, 3.0, 1.0])).sum().backward()
+    assert values.grad.tolist() == [2.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("ratio, ratios, losses, clips", [
+    ("token", [1.5, 0.5, 1.1], [-1.2, -0.5, 1.1], [True, False, False]),
+    ("sequence", [math.sqrt(0.75)] * 2 + [1.1], [-math.sqrt(0.75)] * 2 + [1.1], [False] * 3),
+    ("action", [0.75, 0.75, 1.1], [-0.75, -0.75, 1.1], [False] * 3),
+])  # fmt: skip
+def test_ratios_by_hand(ratio, ratios, losses, clips):
+    """A row of tokens with ratios 1.5 and 0.5 under A = 1, and one of a single token with 1.1 under A = -1."""
+    logprobs, old, advantages = tensors([math.log(r) - 1 for r in (1.5, 0.5, 1.1)], [-1.0] * 3, [1.0, 1.0, -1.0])
+    loss = lab.clipped(0.2, ratio=ratio)
+    assert loss.ratios(logprobs, old, ROWS).tolist() == pytest.approx(ratios)
+    assert loss(logprobs, old, advantages, ROWS).tolist() == pytest.approx(losses)
+    assert loss.clips(logprobs, old, advantages, ROWS).tolist() == clips
+    turned = loss.clips(logprobs, old, -advantages, ROWS).tolist()  # 0.75 is below 0.8, sqrt(0.75) is not
+    assert turned == {"token": [False, True, False], "sequence": [False] * 3, "action": [True, True, False]}[ratio]
+
+
+@pytest.mark.parametrize("ratio, slopes", [
+    ("token", [-1 / 3] * 3 + [0.5]),
+    ("sequence", [-1 / 3] * 3 + [0.5]),
+    ("action", [-1.0] * 3 + [0.5]),
+])  # fmt: skip
+def test_gradients_at_ratio_1_by_hand(ratio, slopes):
+    """Rows of 3 and 1 tokens under A = 2 and A = -1, means of tokens over 2 rows: -A / (2 * 3), or -A / 2."""
+    logprobs = torch.tensor([-1.0, -2.0, -3.0, -1.0], requires_grad=True)
+    weights = torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 2])
+    row = torch.tensor([0, 0, 0, 1])
+    losses = lab.clipped(0.2, ratio=ratio)(logprobs, logprobs.detach(), torch.tensor([2.0, 2.0, 2.0, -1.0]), row)
+    (losses * weights).sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx(slopes)
+
+
+@pytest.mark.parametrize("ratio, length", [("sequence", 1), ("action", 2)])
+def test_each_advantage_of_a_row_acts_on_its_own_token(ratio, length):
+    """GSPO-token: the row's ratio 1.21 or 1.1 times the token's advantage; 1.21 is clipped where that is positive."""
+    step = math.log(1.21) / 2 * (1 if ratio == "action" else 2)
+    logprobs = torch.tensor([step, 0.0], dtype=torch.float64, requires_grad=True)
+    [advantages] = tensors([-3.0, 1.0])
+    loss, row = lab.clipped(0.2 if ratio == "action" else 0.05, ratio=ratio), torch.tensor([0, 0])
+    loss(logprobs, torch.zeros(2).double(), advantages, row).sum().backward()
+    held = 1.1 * length
+    assert loss.ratios(logprobs, torch.zeros(2).double(), row).tolist() == pytest.approx([1.1] * 2)
+    assert logprobs.grad.tolist() == pytest.approx([3 * held, -held if ratio == "action" else 0.0])
+
+
+@pytest.mark.parametrize("dual", [None, 1.5])
+@pytest.mark.parametrize("ratio", RATIOS)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rows_mean_loss_has_the_gradient_of_one_ratio(ratio, seed, dual):
+    """Against autograd through exp(mean) or exp(sum) of a row's log-ratios."""
+    rng = np.random.default_rng(seed)
+    lengths = [1, 4, 2, 7]
+    row = torch.from_numpy(np.repeat(np.arange(4), lengths))
+    old, noise = rng.normal(-2, 1, 14), rng.normal(0, 0.3, 14)
+    logprobs = torch.tensor(old + noise, requires_grad=True)
+    advantages_R = torch.from_numpy(rng.normal(0, 1, 4))
+    weights = 1 / torch.tensor(lengths).double()[row]
+    loss = lab.clipped(0.2, high=0.3, dual=dual, ratio=ratio)
+    losses = loss(logprobs, torch.from_numpy(old), advantages_R[row], row)
+    (losses * weights).sum().backward()
+
+    plain = torch.tensor(old + noise, requires_grad=True)
+    log_R = [own.mean() if ratio == "sequence" else own.sum() for own in (plain - torch.from_numpy(old)).split(lengths)]
+    expected_R = plain_torch.clipped_loss(torch.stack(log_R), torch.zeros(4), advantages_R, 0.2, 0.3, dual)
+    expected_R.sum().backward()
+    torch.testing.assert_close(losses, expected_R[row])
+    torch.testing.assert_close(logprobs.grad, plain.grad)
+
+
+# In an update
+
+
+@pytest.mark.parametrize("aggregate", ["turn", "agent"])
+@pytest.mark.parametrize("ratio", RATIOS)
+def test_a_step_is_the_textbooks_step(ratio, aggregate, off, models):
+    team, seen = make_team("shared", models, lr=1e-4), []
+
+    def watch(name, norms, batch):
+        seen.append({key: gradient.clone() for key, gradient in team.policies[name].gradients()})
+
+    loss = lab.clipped(0.2, ratio=ratio, kl=0.5, entropy=0.1)
+    stats = lab.update(team, off, loss=loss, aggregate=aggregate, epochs=2, max_norm=None, watch=watch)
+    model, frozen = (plain_torch_model(models) for _ in range(2))
+    optimizer, rows = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0), off.to_dict("records")
+    for number in range(2):
+        described = {"kind": "clipped", "ratio": ratio, "kl": 0.5, "entropy": 0.1}
+        found = plain_torch.gradients(model, rows, described, aggregate, reference=frozen)
+        before = plain_torch.norm(found)
+        for key, gradient in found.items():
+            torch.testing.assert_close(seen[number][key], gradient, rtol=1e-4, atol=1e-6 * before)
+        assert stats["policy_norm"][stats["optimizer_step"] == number].tolist() == pytest.approx([before] * 2, rel=1e-4)
+        optimizer.step()
+
+
+def plain_torch_model(models):
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(models / "a").eval()
+    model.get_input_embeddings().padding_idx = None
+    return model
+
+
+@pytest.mark.parametrize("ratio, aggregate", [("sequence", "turn"), ("action", "sum")])
+def test_on_policy_a_row_ratio_is_another_aggregate(ratio, aggregate, drawn, models):
+    """At ratio 1 under "turn": "sequence" is the token mean of a row, "action" the sum of its tokens."""
+    found = [
+        lab.update(make_team("shared", models), drawn, loss=loss, aggregate=under)["grad_norm"].tolist()
+        for loss, under in ((lab.clipped(0.2, ratio=ratio), "turn"), (lab.clipped(0.2), aggregate))
+    ]
+    assert found[0] == pytest.approx(found[1], rel=1e-4) and min(found[0]) > 0
+
+
+@pytest.mark.parametrize("ratio", RATIOS)
+def test_statistics_report_the_ratio_of_the_loss(ratio, off, models):
+    """The weights have not moved: a row's log-ratios are what was added to its log-probabilities, turned round."""
+    team = make_team("shared", models)
+    stats = lab.update(team, off, loss=lab.clipped(0.2, ratio=ratio), aggregate="turn").set_index("agent")
+    samples = [
+        Sample(*row, 1.0, 0.0)
+        for row in off[["prompt_ids", "completion_ids", "logprobs", "temperature"]].itertuples(index=False, name=None)
+    ]
+    now = make_team("shared", models)["asker"].logprobs(samples).detach()
+    lengths = off["completion_ids"].map(len).tolist()
+    gaps = [part.double().numpy() - old for part, old in zip(now.split(lengths), off["logprobs"], strict=True)]
+    ratios = np.exp([gap.mean() if ratio == "sequence" else gap.sum() for gap in gaps])
+    for agent in small.AGENTS:
+        own = (off["agent"] == agent).to_numpy()
+        live = own & (off["advantage"] != 0).to_numpy()
+        over = (off["advantage"].to_numpy() > 0) & (ratios > 1.2) | (off["advantage"].to_numpy() < 0) & (ratios < 0.8)
+        assert stats.loc[agent, "max_ratio"] == pytest.approx(ratios[live].max(), rel=1e-4)
+        clipped = (np.array(lengths) * over)[own].sum() / np.array(lengths)[own].sum()
+        assert 0 < stats.loc[agent, "clip_fraction"] == pytest.approx(clipped)
+
+
+# Micro-batches
+
+
+@dataclass(frozen=True)
+class Listening(lab.Loss):
+    """Keeps what it was called with."""
+
+    heard = []
+
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        self.heard.append((old_N.tolist(), row_N.tolist()))
+        return -advantages_N * logprobs_N
+
+
+@pytest.mark.parametrize("packing", ["packed", "padded"])
+def test_micro_batches_never_cut_a_row(packing, off, models):
+    """Whatever is passed at a time, rows come whole, side by side, their tokens in order, and each once."""
+    team = lab.Team.shared(lab.load_policy(models / "a", packing=packing, train_tokens=8), small.AGENTS)
+    Listening.heard.clear()
+    lab.update(team, off.assign(advantage=1.0), loss=Listening())
+    heard = []
+    for old, row in Listening.heard:
+        assert row[0] == 0 and set(np.diff(row)) <= {0, 1}
+        heard += [[o for o, r in zip(old, row, strict=True) if r == number] for number in range(row[-1] + 1)]
+    assert len(Listening.heard) > 8 and max(map(len, heard)) > 1
+    said = [np.float32(row).tolist() for row in off["logprobs"]]
+    assert sorted(heard) == sorted(said)
+
+
+@pytest.mark.parametrize("ratio", RATIOS)
+def test_a_step_does_not_depend_on_how_it_is_cut(ratio, off, models):
+    norms = []
+    for options in ({}, {"packing": "packed", "train_tokens": 8}, {"packing": "padded", "train_tokens": 8}):
+        team = lab.Team.shared(lab.load_policy(models / "a", **options), small.AGENTS)
+        stats = lab.update(team, off, loss=lab.clipped(0.2, ratio=ratio), aggregate="turn")
+        norms.append(stats["grad_norm"].tolist())
+    assert norms[1] == pytest.approx(norms[0], rel=1e-4) and norms[2] == pytest.approx(norms[0], rel=1e-4)
+
+
+# Shares
+
+
+@dataclass(frozen=True)
+class Rowwise(lab.Loss):
+    """A loss whose every token reads its whole row, with a gradient: a mean of log-ratios, squared."""
+
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        return -advantages_N * lab.row_mean(logprobs_N - old_N + 1, row_N) ** 2
+
+
+@pytest.mark.parametrize("kind", ["shared", "lora"])
+@pytest.mark.parametrize("loss", [*(lab.clipped(0.2, ratio=r, entropy=0.1) for r in RATIOS), Rowwise()], ids=str)
+def test_shares_of_losses_that_read_rows_are_exact(loss, kind, off, models):
+    """They sum to 1, and a row's is the projection of its own gradient, made by a pass of that row alone."""
+    found = []
+
+    def watch(name, norms, batch):
+        shares = batch()
+        assert shares["share"].sum() == pytest.approx(1.0, abs=1e-4)
+        whole = [gradient.clone() for _, gradient in batch.policy.gradients()]
+        square = sum(part.double().square().sum().item() for part in whole)
+        for agent, samples in batch.samples.items():
+            row = batch.used[agent].index[0]
+            with batch.gradients_kept():
+                batch.policy.accumulate(samples[:1], batch.loss)
+                alone = [gradient for _, gradient in batch.policy.gradients()]
+                share = sum((a.double() * b.double()).sum().item() for a, b in zip(whole, alone, strict=True)) / square
+            assert shares.loc[shares["row"] == row, "share"].sum() == pytest.approx(share, rel=1e-3, abs=1e-6)
+            found.append(share)
+
+    lab.update(make_team(kind, models), off, loss=loss, aggregate="turn", watch=watch)
+    assert len(found) == 2 and all(found)
+
+
+# A loss of one's own
+
+
+@dataclass(frozen=True)
+class cispo(lab.Loss):
+    """MiniMax-M1 (arXiv 2506.13585): the clipped importance weight, its gradient stopped, times A log p."""
+
+    high: float = 0.2
+
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        weight_N = self.ratios(logprobs_N, old_N, row_N).clamp(max=1 + self.high).detach()
+        return -weight_N * advantages_N * logprobs_N
+
+
+def test_cispo_by_hand():
+    """Ratios 1.5 and 0.5 under A = 2: weights 1.2 and 0.5; no token loses its gradient."""
+    logprobs = torch.tensor([math.log(1.5), math.log(0.5)], requires_grad=True)
+    losses = cispo()(logprobs, torch.zeros(2), torch.tensor([2.0, 2.0]), torch.tensor([0, 0]))
+    assert losses.tolist() == pytest.approx([-2.4 * math.log(1.5), -math.log(0.5)])
+    losses.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([-2.4, -1.0])
+
+
+@pytest.mark.parametrize("loss, aggregate", [(cispo(0.1), "token"), (lab.clipped(0.2, ratio="sequence"), "turn")])
+def test_a_run_with_such_a_loss_trains_resumes_and_exports(loss, aggregate, models, tmp_path):
+    recipe = small.RECIPE.replace(name="mine", loss=loss, aggregate=aggregate)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for run, totals in ((whole, [3]), (cut, [1, 3])):
+        for steps in totals:
+            team = make_team("shared", models)
+            reports = list(lab.train(RELAY, team, recipe, steps, run=run, watch=lab.SpikeWatch(), **small.SETTINGS))
+        assert reports[-1].step == 2 and (reports[-1].stats["grad_norm"] > 0).any()
+    assert small.bits(whole) == small.bits(cut)
+    kept = lab.load_run(lab.export(cut, tmp_path / "mine.zip"))
+    assert kept.steps == 3 and kept.stats["max_ratio"].notna().any()
+    with pytest.raises(lab.RunError, match="loss"):
+        lab.train(RELAY, team, small.RECIPE.replace(name="mine"), 4, run=cut, **small.SETTINGS).__next__()
+
+
+@dataclass(frozen=True)
+class Timid(lab.Loss):
+    """A loss that asks something of every token, whatever its advantage."""
+
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        return logprobs_N**2 - advantages_N * logprobs_N
+
+
+@dataclass(frozen=True)
+class TimidToo(lab.reinforce):
+    def __call__(self, *tensors):
+        return tensors[0] ** 2 + super().__call__(*tensors)
+
+
+def test_rows_without_advantage_are_passed_over_only_where_they_add_nothing(drawn, models):
+    still, seen = drawn.assign(advantage=0.0), {}
+    for loss in (Timid(), TimidToo(), lab.clipped(0.2), lab.reinforce(), lab.clipped(0.2, kl=0.1)):
+        stats = lab.update(make_team("shared", models), still, loss=loss)
+        seen[type(loss).__name__, loss.kl] = (stats["grad_norm"].min() > 0, bool(stats["max_ratio"].notna().all()))
+    assert seen.pop(("clipped", 0.0)) == seen.pop(("reinforce", 0.0)) == (False, False)
+    assert seen.pop(("Timid", 0.0)) == seen.pop(("TimidToo", 0.0)) == (True, True)
+    assert seen["clipped", 0.1][1]  # the reference pulls at every token, though not before the first step
+
+
+# What is refused
+
+
+@dataclass(frozen=True)
+class Giving(lab.Loss):
+    """Gives whatever it was told to make of the losses that are right."""
+
+    make: object = None
+
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        return self.make(-advantages_N * logprobs_N)
+
+
+@pytest.mark.parametrize("make, words", [
+    (torch.sum, r"loss Giving gave a Tensor of shape \(\) for \d+ tokens; wanted is a tensor of shape \(\d+,\)"),
+    (lambda losses_N: losses_N[:-1], r"gave a Tensor of shape \(\d+,\) for \d+ tokens"),
+    (lambda losses_N: losses_N[:, None], r"gave a Tensor of shape \(\d+, 1\) for \d+ tokens"),
+    (lambda losses_N: losses_N.detach().numpy(), r"gave a ndarray of shape \(\d+,\)"),
+    (lambda losses_N: None, r"gave a NoneType for \d+ tokens; .* a loss per token"),
+    (lambda losses_N: losses_N.detach(), "gave losses without a gradient: nothing would be learned"),
+])  # fmt: skip
+def test_what_is_no_loss_per_token_is_named(make, words, drawn, models):
+    team = make_team("shared", models)
+    before = [parameter.detach().clone() for parameter in team["asker"].parameters.values()]
+    with pytest.raises(TypeError, match=words):
+        lab.update(team, drawn, loss=Giving(make=make))
+    assert all(torch.equal(a, b) for a, b in zip(before, team["asker"].parameters.values(), strict=True))
+
+
+@dataclass(frozen=True)
+class WithoutRows(lab.Loss):
+    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None):
+        return -advantages_N * logprobs_N
+
+
+@dataclass(frozen=True)
+class ClipsWithoutRows(lab.clipped):
+    def clips(self, logprobs_N, old_N, advantages_N):
+        return advantages_N > 0
+
+
+def refused():
+    cases, old = [], r"loss WithoutRows takes \(logprobs_N, old_N, advantages_N, entropy_N=None.* fourth argument"
+    for ratio in RATIOS:
+        for aggregate in ("token", "sum"):
+            words = rf"clipped\(.*ratio='{ratio}'\).*aggregate='{aggregate}'.*weigh twice.*pass aggregate='turn'"
+            cases.append((lab.clipped(0.2, ratio=ratio), aggregate, ValueError, words))
+    return [
+        *cases,
+        (WithoutRows(), "token", TypeError, old),
+        (ClipsWithoutRows(), "token", TypeError, "clips of loss ClipsWithoutRows takes .*row_N.*last argument"),
+        ("clipped", "token", TypeError, r"loss='clipped' is no mas_lab\.Loss"),
+    ]
+
+
+@pytest.mark.parametrize("loss, aggregate, error, words", refused())
+def test_what_cannot_be_averaged_is_refused_before_anything_is_played(loss, aggregate, error, words, drawn, models):
+    team = make_team("shared", models)
+    with pytest.raises(error, match="update: .*" + words):
+        lab.update(team, drawn, loss=loss, aggregate=aggregate)
+    with pytest.raises(error, match="train: .*" + words):
+        lab.train(RELAY, team, small.RECIPE.replace(loss=loss, aggregate=aggregate), 1)
+
+
+def test_an_unknown_ratio_is_refused():
+    with pytest.raises(ValueError, match="clipped: ratio='turn'; known are token, sequence, action"):
+        lab.clipped(0.2, ratio="turn")
