@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, return_to_go
+from mas_lab.cells.game import Plan
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.normalization import Center, Scale, normalize
-from mas_lab.cells.plans import Plan, episodes, joint, tree
+from mas_lab.cells.plans import episodes, joint, tree
 from mas_lab.table import plain
 
 

@@ -2,8 +2,8 @@
 
 It yields a list of things to be done together, each a `Say` (an agent speaks), an `Act` (the world steps), a `Score`
 (a credit judges rows) or another plan's generator (a branch that goes its own way), and gets back their answers in the
-same order: a `Said`, a `mas_lab.env.Step`, an array of credits, or what the generator returned. The driver in `rollout`
-batches what all live plans ask for.
+same order: a `Said`, a `mas_lab.env.Step`, an array of credits, or what the generator returned. The driver of `rollout`
+batches what all live plans ask for. Leaves out: what may be asked, and the rows (`game`).
 
     @dataclass(frozen=True)
     class greedy_two:                                    # a plan of your own
@@ -18,138 +18,12 @@ batches what all live plans ask for.
 """
 
 import itertools
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mas_lab.cells.credits import Credit, mixed
-from mas_lab.env import Env, EnvError, Step, Task
-
-
-@dataclass(frozen=True)
-class Node:
-    """A decision point: the state, its name, the action that led to it, and how far it is from the start."""
-
-    state: Any
-    name: str
-    parent: str
-    depth: int
-    turns: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Say:
-    """Ask `agent` for a completion at a node; `candidate` tells its draws at this node apart."""
-
-    at: Node
-    agent: str
-    candidate: int = 0
-
-
-@dataclass(frozen=True)
-class Said:
-    """The answer to a `Say`, with what the table needs of it in `columns`."""
-
-    agent: str
-    candidate: int
-    text: str
-    columns: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Act:
-    """Step the world at a node by what the acting agents said."""
-
-    at: Node
-    said: Sequence[Said]
-
-
-@dataclass(frozen=True)
-class Score:
-    """The credits of some rows; all plans' rows are judged as one table, which is pure in them."""
-
-    rows: Sequence[Mapping[str, Any]]
-    credit: Credit
-
-
-Plan = Callable[["Game"], Generator]
-
-
-@dataclass
-class Game:
-    """One environment instance in play: its tree of nodes and the rows recorded so far."""
-
-    env: Env
-    task: Task
-    episode: str
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    probe: bool = False
-    root: Node | None = None
-
-    def start(self) -> Node:
-        if self.root is not None:
-            return self.root
-        return Node(self.env.start(self.task), f"{self.episode}/0", "", 0, dict.fromkeys(self.env.agents, 0))
-
-    def acting(self, at: Node) -> tuple[str, ...]:
-        agents = tuple(self.env.acting(at.state))
-        strangers = [agent for agent in agents if agent not in self.env.agents]
-        if strangers or not agents:
-            raise EnvError(
-                f"{type(self.env).__name__}.acting returned {agents} in task {self.task.id!r} at {at.name!r}; "
-                f"it must name one or more of {self.env.agents}"
-            )
-        return agents
-
-    def action(self, at: Node, said: Sequence[Said]) -> str:
-        return f"{at.name}.{'-'.join(str(one.candidate) for one in said)}"
-
-    def next(self, at: Node, said: Sequence[Said], step: Step, branch: int | None = None) -> Node | None:
-        """The node that a joint action leads to, or None where the episode ends.
-
-        `branch` numbers the joint actions of a node whose branches are all followed.
-        """
-        if step.done:
-            return None
-        turns = {**at.turns, **{one.agent: at.turns[one.agent] + 1 for one in said}}
-        path = at.name.partition("~")[2] if branch is not None else ""
-        trail = "" if branch is None else f"~{path}{'.' if path else ''}{branch}"
-        node = Node(step.state, f"{self.episode}/{at.depth + 1}{trail}", self.action(at, said), at.depth + 1, turns)
-        over = any(turns[agent] >= self.env.max_turns for agent in self.acting(node))
-        return None if over else node
-
-    def record(self, at: Node, said: Sequence[Said], step: Step) -> None:
-        """Add the rows of a joint action that the state moved on through."""
-        self.rows.extend(self.row(at, one, self.action(at, said), [step], kept=True) for one in said)
-
-    def row(self, at: Node, one: Said, action: str, steps: Sequence[Step], kept: bool) -> dict[str, Any]:
-        """One model call; `steps` are those of the joint actions that it took part in."""
-        mean = 1.0 / len(steps)
-        return {
-            "task": self.task.id,
-            "episode": self.episode,
-            "node": at.name,
-            "parent": at.parent,
-            "turn": at.turns[one.agent],
-            "depth": at.depth,
-            "agent": one.agent,
-            "candidate": one.candidate,
-            "kept": kept,
-            "action": action,
-            "probe": self.probe,
-            **one.columns,
-            "valid": all(step.valid[one.agent] for step in steps),
-            "team_reward": mean * sum(step.team_reward for step in steps),
-            "local_reward": mean * sum(step.local_rewards[one.agent] for step in steps),
-            "success": any(step.success for step in steps),
-            "done": all(step.done for step in steps),
-        }
-
-    def continuation(self, node: Node, number: int) -> "Game":
-        """A game of its own, from `node` to the end, that only values the action that led there."""
-        episode = f"{node.parent}+{number}"
-        root = Node(node.state, f"{episode}/{node.depth}", node.parent, node.depth, node.turns)
-        return Game(self.env, self.task, episode, self.rows, probe=True, root=root)
+from mas_lab.cells.game import Act, Game, Node, Say, Score
+from mas_lab.env import Step
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from small import KINDS, Relay, make_team
 import mas_lab
 import mas_lab.cells.plans
 from mas_lab.cells.credits import counterfactual, episode_return, mixed
-from mas_lab.cells.plans import Act, Say, episodes, joint, tree
+from mas_lab.cells.game import Act, Say
+from mas_lab.cells.plans import episodes, joint, tree
 from mas_lab.cells.rollout import RolloutError, rollout
 from mas_lab.env import EnvError, Step
 from mas_lab.policy import PolicyError

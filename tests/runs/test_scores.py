@@ -8,7 +8,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.cells.plans import Act, Say
+from mas_lab.cells.game import Act, Say
 from mas_lab.runs.disk import read_note
 from mas_lab.runs.scores import KEPT, episode_returns, kept_scores, run_curve, step_scores, training_curve
 from mas_lab.table import TableError

@@ -1,0 +1,213 @@
+"""The driver of a rollout: advances every live plan until it waits, and lets engines and environment answer.
+
+What plans ask to be said goes to their policies' engines, which batch what is pending; what they ask to be done goes
+to the environment, in threads if asked. Leaves out: how an instance is explored (`plans`).
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.cells.game import Act, Game, Said, Say, Score
+from mas_lab.cells.steps import RolloutError, checked, where
+from mas_lab.env import Env
+from mas_lab.policy import Completion, Engine, PolicyError, Request
+from mas_lab.table import TableError, place
+from mas_lab.team import Team
+
+MOMENT = 0.001
+"""Seconds in which a quick step of an environment ends, so that its episode need not sit out the engine's next step."""
+
+
+@dataclass(eq=False)
+class _Play:
+    """A plan's generator in flight, and the answers it waits for."""
+
+    game: Game
+    generator: Generator
+    parent: "_Play | None" = None
+    slot: int = 0
+    answers: Sequence[Any] = ()
+    missing: int = 0
+    started: bool = False
+
+
+class Driver:
+    """Advances every plan until it waits, then lets engines and environment answer, until nothing is left."""
+
+    def __init__(self, env: Env, team: Team, pool: ThreadPoolExecutor | None, seed: int, step: int, bar):
+        self.env, self.team, self.pool, self.seed, self.step, self.bar = env, team, pool, seed, step, bar
+        self.engines = list({id(policy.engine): policy.engine for policy in team.policies.values()}.values())
+        self.prompts: dict[tuple[str, str], tuple[str, tuple[int, ...]]] = {}
+        self.speaking: dict[tuple[int, int], tuple[_Play, int, Say, dict[str, Any]]] = {}
+        self.acting: dict[Future, tuple[_Play, int, Act]] = {}
+        self.scoring: list[tuple[_Play, int, Score]] = []
+        self.ready: deque[_Play] = deque()
+
+    def play(self, plans: Sequence[tuple[Game, Generator]]) -> None:
+        self.ready.extend(_Play(game, generator) for game, generator in plans)
+        try:
+            self._play()
+        finally:  # where something broke, nobody waits for what is still being said
+            for engine in self.engines if self.speaking else ():
+                engine.cancel([ticket for key, ticket in self.speaking if key == id(engine)])
+
+    def _play(self) -> None:
+        streams = all(engine.streams for engine in self.engines)
+        while self.ready or self.speaking or self.acting or self.scoring:
+            asked: dict[int, list[tuple[_Play, int, Say]]] = {}
+            while self.ready:
+                self._advance(self.ready.popleft(), asked)
+            for says in asked.values():
+                self._submit(says)
+            if self.acting:
+                self._collect_steps(in_waves=not streams)
+            if self.scoring and not self.ready:
+                self._score()
+            if self.speaking and (streams or not self.ready):
+                self._collect_completions()
+
+    def _advance(self, play: _Play, asked: dict[int, list]) -> None:
+        try:
+            wants = play.generator.send(list(play.answers) if play.started else None)
+        except StopIteration as stop:
+            if play.parent is not None:
+                self._answer(play.parent, play.slot, stop.value)
+            else:
+                self.bar.update()
+            return
+        play.started, play.answers, play.missing = True, [None] * len(wants), len(wants)
+        if not wants:
+            self.ready.append(play)
+        for slot, want in enumerate(wants):
+            if isinstance(want, Say):
+                asked.setdefault(id(self.team[want.agent]), []).append((play, slot, want))
+            elif isinstance(want, Act):
+                self._act(play, slot, want)
+            elif isinstance(want, Score):
+                self.scoring.append((play, slot, want))
+            else:
+                self.ready.append(_Play(play.game, want, play, slot))
+
+    def _answer(self, play: _Play, slot: int, answer: Any) -> None:
+        play.answers[slot] = answer
+        play.missing -= 1
+        if play.missing == 0:
+            self.ready.append(play)
+
+    def _act(self, play: _Play, slot: int, act: Act) -> None:
+        actions = {one.agent: one.text for one in act.said}
+        if self.pool is None:
+            self._answer(
+                play, slot, checked(self.env, play.game.task, act, lambda: self.env.step(act.at.state, actions))
+            )
+        else:
+            self.acting[self.pool.submit(self.env.step, act.at.state, actions)] = (play, slot, act)
+
+    def _collect_steps(self, in_waves: bool) -> None:
+        """All steps, for engines that answer in waves; else those that are done after a moment, or, if nobody speaks,
+        as soon as there is one."""
+        if in_waves or self.speaking:
+            done, _ = wait(self.acting, timeout=None if in_waves else MOMENT)
+        else:
+            done, _ = wait(self.acting, return_when=FIRST_COMPLETED)
+        for future in [future for future in self.acting if future in done]:
+            play, slot, act = self.acting.pop(future)
+            self._answer(play, slot, checked(self.env, play.game.task, act, future.result))
+
+    def _score(self) -> None:
+        scores, self.scoring = self.scoring, []
+        for credit in dict.fromkeys(score.credit for _, _, score in scores):
+            own = [one for one in scores if one[2].credit == credit]
+            rows = pd.DataFrame([{"step": self.step, **row} for _, _, score in own for row in score.rows])
+            values = np.asarray(credit(rows), float)
+            if not np.isfinite(values).all():
+                bad = int(np.flatnonzero(~np.isfinite(values))[0])
+                raise TableError(f"rollout: the pick {credit} is {values[bad]} at {place(rows.iloc[bad])}")
+            cuts = np.cumsum([len(score.rows) for _, _, score in own])[:-1]
+            for (play, slot, _), part in zip(own, np.split(values, cuts), strict=True):
+                self._answer(play, slot, part)
+
+    def _submit(self, says: Sequence[tuple[_Play, int, Say]]) -> None:
+        policy = self.team[says[0][2].agent]
+        requests, contexts = [], []
+        for play, _, say in says:
+            sampling = self.team.sampling[say.agent]
+            text, ids = self._prompt(play.game, say)
+            limit = sampling.max_tokens or _max_tokens(self.env, say.agent)
+            if len(ids) + limit > policy.context:
+                raise RolloutError(
+                    f"rollout: the prompt of {where(play.game.task, say.at, say.agent)} has {len(ids)} tokens; with "
+                    f"max_tokens={limit} it exceeds the context of its policy ({policy.context} tokens)"
+                )
+            drawn = _seed(self.seed, self.step, say.at.name, say.agent, say.candidate)
+            requests.append(Request(ids, limit, sampling.temperature, drawn))
+            said_to = {"policy": self.team.name_of(say.agent), "prompt": text, "prompt_ids": list(ids)}
+            contexts.append({**said_to, "temperature": sampling.temperature})
+        try:
+            tickets = policy.engine.submit(policy, requests)
+        except PolicyError as error:
+            raise RolloutError(
+                f"rollout: {where(says[0][0].game.task, says[0][2].at, says[0][2].agent)}: {error}"
+            ) from error
+        for ticket, (play, slot, say), columns in zip(tickets, says, contexts, strict=True):
+            self.speaking[id(policy.engine), ticket] = (play, slot, say, columns)
+
+    def _collect_completions(self) -> None:
+        for engine in self.engines:
+            try:
+                answers = engine.ready()
+            except PolicyError as error:
+                raise RolloutError(f"rollout: {self._waiting(engine, error)}: {error}") from error
+            for ticket, completion in answers:
+                play, slot, say, columns = self.speaking.pop((id(engine), ticket))
+                self._answer(play, slot, _said(say, columns, completion))
+
+    def _waiting(self, engine: Engine, error: PolicyError) -> str:
+        """Whose answer failed: the one with the error's `ticket`, or the first that waits for this engine."""
+        waiting = {ticket: entry for (key, ticket), entry in self.speaking.items() if key == id(engine)}
+        play, _, say, _ = waiting.get(getattr(error, "ticket", None)) or next(iter(waiting.values()))
+        return where(play.game.task, say.at, say.agent)
+
+    def _prompt(self, game: Game, say: Say) -> tuple[str, tuple[int, ...]]:
+        key = (say.at.name, say.agent)
+        if key not in self.prompts:
+            try:
+                messages = self.env.observe(say.at.state, say.agent)
+            except Exception as error:
+                raise RolloutError(
+                    f"rollout: {type(self.env).__name__}.observe failed for "
+                    f"{where(game.task, say.at, say.agent)}: {type(error).__name__}: {error}"
+                ) from error
+            text = "\n".join(f"{message['role']}: {message['content']}" for message in messages)
+            try:
+                self.prompts[key] = text, tuple(self.team[say.agent].encode(messages))
+            except PolicyError as error:
+                raise RolloutError(f"rollout: {where(game.task, say.at, say.agent)}: {error}") from error
+        return self.prompts[key]
+
+
+def _said(say: Say, columns: Mapping[str, Any], completion: Completion) -> Said:
+    spoken = {
+        **columns,
+        "completion": completion.text,
+        "completion_ids": list(completion.ids),
+        "logprobs": list(completion.logprobs),
+        "finish": completion.finish,
+    }
+    return Said(say.agent, say.candidate, completion.text, spoken)
+
+
+def _max_tokens(env: Env, agent: str) -> int:
+    return env.max_tokens[agent] if isinstance(env.max_tokens, Mapping) else env.max_tokens
+
+
+def _seed(*key: Any) -> int:
+    """64 bits from (seed, step, node, agent, candidate)."""
+    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big")
