@@ -68,7 +68,7 @@ def schema(args: argparse.Namespace) -> None:
 
 
 def pocket(args: argparse.Namespace) -> None:
-    from mas_lab.pocket import FAMILIES, build
+    from mas_lab.pocket.build import FAMILIES, build
 
     for family in args.families or sorted(FAMILIES):
         build(family)

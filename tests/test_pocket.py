@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from mas_lab import pocket
+from mas_lab.pocket import build as pocket
 from mas_lab.paths import data_dir
-from mas_lab.pocket import FAMILIES, UNKNOWN, Family, Stage, build, demonstrations, make_tokenizer
+from mas_lab.pocket.build import FAMILIES, UNKNOWN, Family, Stage, build, demonstrations, make_tokenizer
 from mas_lab.tasks import make_env
 
 SHIPPED = [pytest.param(data_dir() / "pocket" / name, recipe, id=name) for name, recipe in FAMILIES.items()]
