@@ -19,6 +19,8 @@ from mas_lab.env import Env, EnvError, Step, Task
 ROLES = ("system", "user", "assistant")
 GARBAGE = "\x00 }{ <moves> 0/0 -1e999 \\boxed{ ```python\n] None"
 UNICODE = "Ünïcode \u202e\u0301 \ud55c\uae00 \U0001f9ed \u2212\u00bd \ufeff\u2028 \u0660"
+HOSTILE = ("nothing", "garbage", "cut", "long", "unicode")
+"""Players whose texts an env must stand."""
 EPSILON = 1e-9
 
 
@@ -29,6 +31,14 @@ def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> 
     a very long text, unicode. Raises `EnvError` naming the env, the task, the agent, its turn, and what to do.
     """
     return _Check(env).run(tasks, split, seed)
+
+
+def hostile(player: str, prompt: str, rng: random.Random) -> str:
+    """What `player`, one of `HOSTILE`, answers to a prompt."""
+    words = prompt.split() or ["x"]
+    if player == "cut":
+        return " ".join(rng.choices(words, k=rng.randint(1, 6)))
+    return {"nothing": "", "garbage": GARBAGE, "long": " ".join(words * 2000)[:20000], "unicode": UNICODE}[player]
 
 
 class _Check:
@@ -111,15 +121,10 @@ class _Check:
 
     def players(self) -> list[str]:
         own = ["demonstrate"] if hasattr(self.env, "demonstrate") else []
-        return [*own, "nothing", "garbage", "cut", "long", "unicode"]
+        return [*own, *HOSTILE]
 
     def text(self, player: str, state: Any, agent: str, prompt: str, rng: random.Random) -> str:
-        words = prompt.split() or ["x"]
-        if player == "demonstrate":
-            return self.env.demonstrate(state, agent, rng)
-        if player == "cut":
-            return " ".join(rng.choices(words, k=rng.randint(1, 6)))
-        return {"nothing": "", "garbage": GARBAGE, "long": " ".join(words * 2000)[:20000], "unicode": UNICODE}[player]
+        return self.env.demonstrate(state, agent, rng) if player == "demonstrate" else hostile(player, prompt, rng)
 
     def episode(self, task: Task, player: str, rng: random.Random) -> None:
         state = self.pure("start", task, lambda: self.env.start(task), task=task.id)
