@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from mas_lab.pocket import build as pocket
 from mas_lab.paths import data_dir
+from mas_lab.pocket import build as pocket
 from mas_lab.pocket.build import FAMILIES, UNKNOWN, Family, Stage, build, demonstrations, make_tokenizer
 from mas_lab.tasks import make_env
 
