@@ -13,7 +13,8 @@ from mas_lab.check import check_env
 from mas_lab.doctor import doctor
 from mas_lab.env import Env, EnvError, Step, Task
 from mas_lab.explain.controlled import controlled, controlled_inflation
-from mas_lab.explain.diagnostics import attribute, baseline_ratio, inflation, norms_without, shares_by
+from mas_lab.explain.diagnostics import attribute, baseline_ratio, norms_without, shares_by
+from mas_lab.explain.moments import inflation
 from mas_lab.explain.paired_watch import PairedWatch
 from mas_lab.explain.spike_rule import SpikeWatch, spike_scores, spikes
 from mas_lab.policy import PolicyError

@@ -149,11 +149,12 @@ def _warn_if_unlike_its_name(center: Center, scale: Scale) -> None:
 def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     """A row per (group, agent): `size`, `mean`, `std` (population) of its credits, and whether it is `lone` or `flat`.
 
-    Where a group holds one agent, lone or flat means that its rows have advantage 0 and teach nothing in this step.
-    Without an `agent` column a row is a group.
+    In a table of several steps, a row per (`step`, group, agent): a task that was drawn again is compared anew. Where a
+    group holds one agent, lone or flat means that its rows have advantage 0 and teach nothing in this step. Without an
+    `agent` column a row is a group.
     """
     require(turns, ["credit", "group"], "group_stats")
-    by = ["group", *(["agent"] if "agent" in turns.columns else [])]
+    by = [*(["step"] if "step" in turns.columns else []), "group", *(["agent"] if "agent" in turns.columns else [])]
     credits = turns[trained(turns)].groupby(by, sort=False, observed=True)["credit"]
     stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
     stats["lone"] = stats["size"] == 1

@@ -13,7 +13,8 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import clipped
 from mas_lab.cells.normalization import normalize
 from mas_lab.cells.update import whole_batches
-from mas_lab.explain.diagnostics import COMPARED, both_baselines, inflation, squared_scores
+from mas_lab.explain.diagnostics import squared_scores
+from mas_lab.explain.moments import COMPARED, both_baselines, inflation
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
 

@@ -1,8 +1,6 @@
-"""What a baseline does to each agent's gradient: moments per agent, shares of the gradient, counterfactual norms.
+"""What a baseline does to each agent's gradient: shares of the gradient, counterfactual norms, the lemma on a batch.
 
-With g = ((R - mu) / sigma) z, z = grad log pi with the loss weight in it, Dr. MAS (arXiv 2602.08847) shows
-E|g_global|^2 = E|z|^2 F_k + Delta_k, where agent-wise statistics put 1 in the place of F_k. Leaves out: when a norm is
-a spike (`spike_rule`) and pictures (`widgets`).
+Leaves out: what the rewards alone say (`moments`), when a norm is a spike (`spike_rule`) and pictures (`widgets`).
 """
 
 from collections.abc import Sequence
@@ -12,81 +10,15 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.batch import Batch
-from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
-from mas_lab.cells.normalization import is_flat, normalize
 from mas_lab.cells.update import whole_batches
+from mas_lab.explain.moments import both_baselines
 from mas_lab.policy import PolicyError, Sample
-from mas_lab.table import TableError, require, trained
+from mas_lab.table import require
 from mas_lab.team import Team
 
 LEVELS = {"agent": ["agent"], "group": ["agent", "group"], "sample": ["agent", "group", "row"]}
 SHARES = ["policy", "agent", "group", "row", "token", "share", "exact"]
-COMPARED = ["credit", "group", "center", "scale", "advantage"]
-
-
-def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataFrame:
-    """How a global baseline scales each agent's advantages: a row per (task, agent), and per `step` if there is one.
-
-    The task's N trajectories have mean `mu` and population standard deviation `sigma` of their credits; each counts
-    once, with its mean credit (`once_per=None`: every row counts, for trees, where a task is one episode). Agent k's
-    `n_k` rows have `mu_k` and `sigma_k`. Then `b_k` = (mu_k - mu) / sigma, `v_k` = sigma_k^2 / sigma^2 and
-    `F_k` = v_k + b_k^2, the mean of the global advantage squared over the agent's rows; F_k <= N - 1 where the rows of
-    a trajectory have one credit. `flat`: the task's credits are all alike or N = 1, so b_k, v_k and F_k are NaN;
-    `flat_k`: the agent's own are, so that its own baseline gives it no gradient.
-    """
-    require(turns, ["task", "agent", "credit", *([once_per] if once_per else [])], "inflation")
-    rows = turns[trained(turns)]
-    task = [*(["step"] if "step" in rows.columns else []), "task"]
-    trajectories = _means(rows, [*task, once_per]).reset_index() if once_per else rows
-    if once_per and len(trajectories) and (trajectories.groupby(task, observed=True).size() < 2).all():
-        raise TableError(
-            f"inflation: every task has a single {once_per}, so a global baseline over them compares nothing; "
-            "pass once_per=None to count every row (trees), or sample more episodes per task"
-        )
-    every = _moments(trajectories, task).rename(columns={"n": "N"})
-    own = _moments(rows, [*task, "agent"]).rename(columns=lambda name: f"{name}_k")
-    table = own.reset_index().merge(every.reset_index(), on=task, how="left")
-    sigma = table["sigma"].mask(table["flat"])
-    table["b_k"] = (table["mu_k"] - table["mu"]) / sigma
-    table["v_k"] = (table["sigma_k"] / sigma) ** 2
-    table["F_k"] = table["v_k"] + table["b_k"] ** 2
-    statistics = ["n_k", "b_k", "v_k", "F_k", "N", "mu", "sigma", "mu_k", "sigma_k", "flat", "flat_k"]
-    return table[[*task, "agent", *statistics]]
-
-
-def _means(rows: pd.DataFrame, by: Sequence[str]) -> pd.Series:
-    """Mean credit per key, measured from the minimum, so that equal credits have exactly their value as mean."""
-    credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
-    above = (rows["credit"] - credits.transform("min")).groupby([rows[name] for name in by], sort=False, observed=True)
-    return (credits.min() + above.mean()).rename("credit")
-
-
-def _moments(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Size, mean, population standard deviation, and whether nothing varies, per key."""
-    credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
-    flat = is_flat(credits.min(), credits.max())
-    return pd.DataFrame({
-        "n": credits.size(), "mu": _means(rows, by), "sigma": credits.std(ddof=0).mask(flat, 0.0), "flat": flat,
-    })  # fmt: skip
-
-
-def baseline_unit(turns: pd.DataFrame) -> str | None:
-    """What a global baseline counts: "episode", or None (every row) where no task has two episodes, as in a tree."""
-    by = [name for name in ("step", "task") if name in turns.columns]
-    return "episode" if (turns.groupby(by, observed=True)["episode"].nunique() > 1).any() else None
-
-
-def both_baselines(turns: pd.DataFrame) -> dict[str, pd.Series]:
-    """The advantages of the same credits under GRPO's baseline, `global`, and under Dr. MAS's, `agent`."""
-    require(turns, ["task", "episode", "agent", "credit"], "both_baselines")
-    bare, credit = turns.drop(columns=[name for name in COMPARED if name in turns.columns]), turns["credit"]
-    together = group(bare, by=("task",), credit=lambda _: credit)
-    apart = group(bare, by=("task", "agent"), credit=lambda _: credit)
-    return {
-        "global": normalize(together, once_per=baseline_unit(turns))["advantage"],
-        "agent": normalize(apart)["advantage"],
-    }
 
 
 def attribute(
@@ -186,11 +118,10 @@ def baseline_ratio(
     theory's moments predict for it.
 
     `measured` = |G_global|^2 / |G_agent|^2, the squared norms of the agent's whole batch gradient (columns
-    `norm_global`, `norm_agent`). `predicted` = (E|z|^2 F + delta_global) / (E|z|^2 V + delta_agent), with F and V the
-    means over all of the agent's rows of the squared global and agent-wise advantages (V is the share of rows in groups
-    that are not flat). |z|^2 costs a pass of one row, so its mean and its covariances with the squared advantages, the
-    deltas, are those of `rows` of the agent's rows, drawn by `seed` (`sampled`). The measurement costs two `update`s.
-    No step is made.
+    `norm_global`, `norm_agent`). `predicted` = (E|z|^2 F + delta_global) / (E|z|^2 V + delta_agent), F and V over all
+    of the agent's rows (see `moments`). |z|^2 costs a pass of one row, so its mean and its covariances with the squared
+    advantages, the deltas, are those of `rows` of the agent's rows, drawn by `seed` (`sampled`). The measurement costs
+    two `update`s. No step is made.
     """
     require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
     found = []

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.cells.batch import Batch
-from mas_lab.explain.diagnostics import both_baselines
+from mas_lab.explain.moments import both_baselines
 from mas_lab.explain.spike_rule import SpikeWatch
 
 COLUMNS = ["call", "policy", "agent", "rows", "F", "V", "norm_global", "norm_agent"]
@@ -19,9 +19,8 @@ class PairedWatch(SpikeWatch):
     """A `SpikeWatch` that also measures, at every step, each agent's gradient norm under both baselines.
 
     `pairs` holds a row per optimizer step and agent: `call`, the steps of its policy that were watched before; `rows`
-    of the agent; `F` and `V`, the means over them of the squared global and agent-wise advantages (see
-    `diagnostics`; V is the share of rows in groups that are not flat); `norm_global` and `norm_agent`, the norm
-    before clipping under either. The step itself is taken as the recipe says. Costs about two more passes a step.
+    of the agent; their `F` and `V` (see `moments`); `norm_global` and `norm_agent`, the norm before clipping under
+    either. The step itself is taken as the recipe says. Costs about two more passes a step.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):

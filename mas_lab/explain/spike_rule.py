@@ -15,7 +15,8 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.cells.batch import Batch
-from mas_lab.explain.diagnostics import both_baselines, shares_by, shares_of
+from mas_lab.explain.diagnostics import shares_by, shares_of
+from mas_lab.explain.moments import both_baselines
 from mas_lab.table import TableError, require
 
 NORMS = ["policy_norm", "grad_norm"]

@@ -56,7 +56,7 @@ def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any]) ->
 
 
 def numbers(report: Report) -> dict[str, float]:
-    """One step as a flat mapping: `team/success`, `team/return`, `team/tokens`; `held_out/success` and `held_out/return`
+    """One step as a flat mapping: `team/success`, `team/return`, `team/tokens`; `held_out/success`, `held_out/return`
     where it was scored; `agent/<name>/grad_norm` and the like, means over the step's optimizer steps;
     `policy/<name>/policy_norm`; seconds as `seconds/rollout` and so on."""
     found = {f"team/{name}": value for name, value in report.scored.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mas_lab.cells.normalization import is_flat
-from mas_lab.explain.diagnostics import baseline_unit, both_baselines, inflation
+from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, pooled_inflation
 from mas_lab.table import require, trained
 from mas_lab.widgets.document import document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
@@ -30,16 +30,17 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
 
     `rows`; `spoke`, the share of episodes in which it did; `mean`, `std` (population), quartiles of its credits;
     `valid`; `lone`, `flat`: share of its rows whose comparison group holds one row, or only equal credits; `b`, `v`,
-    `F`: row-weighted means of `inflation` over the tasks that are not flat.
+    `F`, `signal` over all of its rows, see `pooled_inflation`. Groups and episodes of two steps are never one.
     """
     require(turns, ["task", "episode", "credit", "group", "valid", *by], "RewardInspector")
     rows = turns[trained(turns)]
-    groups = rows.groupby("group", observed=True)["credit"].agg(["size", "min", "max"])
+    step = ["step"] if "step" in rows.columns else []
+    groups = rows.groupby([*step, "group"], sort=False, observed=True)["credit"]
+    size, flat = groups.transform("size"), is_flat(groups.transform("min"), groups.transform("max"))
     rows = rows.assign(
-        lone=rows["group"].map(groups["size"] == 1).astype(float),
-        flat=rows["group"].map((groups["size"] > 1) & is_flat(groups["min"], groups["max"])).astype(float),
-        valid=rows["valid"].astype(float),
-    )
+        lone=(size == 1).astype(float), flat=((size > 1) & flat).astype(float), valid=rows["valid"].astype(float),
+        episode=rows.groupby([*step, "episode"], sort=False, observed=True).ngroup(),
+    )  # fmt: skip
     split = rows.groupby(list(by), sort=False, observed=True)
     quartiles = split["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
     told = split.agg(
@@ -49,15 +50,10 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     )  # fmt: skip
     told["spoke"] /= rows["episode"].nunique()
     told = told.join(quartiles).reset_index()
-    return told.merge(_pooled_inflation(rows), on="agent", how="left") if tuple(by) == ("agent",) else told
-
-
-def _pooled_inflation(rows: pd.DataFrame) -> pd.DataFrame:
-    found = inflation(rows, once_per=baseline_unit(rows))
-    found = found[~found["flat"]]
-    weighted = found[["b_k", "v_k", "F_k"]].mul(found["n_k"], axis=0).groupby(found["agent"], sort=False).sum()
-    means = weighted.div(found.groupby("agent", sort=False)["n_k"].sum(), axis=0)
-    return means.set_axis(["b", "v", "F"], axis=1).reset_index()
+    if tuple(by) != ("agent",):
+        return told
+    pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)))
+    return told.merge(pooled.drop(columns="n"), on="agent", how="left")
 
 
 def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -177,8 +173,10 @@ class RewardInspector:
 
 
 NOTE = (
-    "F above 1: the global baseline gives this agent larger squared advantages than its own would; b: how far its mean "
-    "lies from the global one, in global standard deviations; v: its variance over the global one; F = v + b². "
+    "b: how far the agent's mean lies from the global one, in global standard deviations; v: its variance over the "
+    "global one; F = v + b² in each task, the mean square of its global advantages, where rows of a flat task count "
+    "as 0. signal: the part of it that is information, its variance over variance and squared offset; far below 1, the "
+    "global baseline teaches this agent mostly an offset, whatever F says. "
     "lone, flat: shares of rows whose comparison says nothing."
 )
 

@@ -322,6 +322,14 @@ def test_group_stats_by_hand():
     assert stats["flat"].tolist() == [False, True, True, True]
 
 
+def test_group_stats_keep_the_steps_of_a_recurring_task_apart():
+    turns = table(step=[0, 0, 1, 1], group=["g"] * 4, agent=list("xxxx"), credit=[1.0, 1.0, 0.0, 1.0])
+    stats = group_stats(turns)
+    assert stats[["step", "group", "agent", "size", "mean", "flat"]].to_numpy().tolist() == [
+        [0, "g", "x", 2, 1.0, True], [1, "g", "x", 2, 0.5, False]
+    ]  # fmt: skip
+
+
 def test_a_table_without_one_comparison_is_refused():
     with pytest.raises(TableError, match=r"every group has a single row \(K = 1\)"):
         refuse_lone_groups(by_task([1.0, 2.0], "ab"), "train")

@@ -1,86 +1,15 @@
-"""The moments of Dr. MAS's lemma, and shares and norms of gradients against gradients made again."""
+"""Shares and norms of gradients against gradients made again, and the lemma on a batch."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from small import AGENTS, Relay, make_team
-from tables import episodes_table
 
 import mas_lab as lab
-from mas_lab.explain.diagnostics import both_baselines
-from mas_lab.table import TableError
+from mas_lab.explain.moments import both_baselines
 
 RELAY = Relay()
-
-
-def table(*rows):
-    return pd.DataFrame(rows, columns=["task", "episode", "agent", "credit"])
-
-
-BY_HAND = table(
-    ("t", "e0", "solver", 1.0), ("t", "e1", "solver", 0.0), ("t", "e2", "solver", 1.0), ("t", "e3", "solver", 0.0),
-    ("t", "e1", "fixer", 0.0), ("t", "e3", "fixer", 0.0), ("t", "e3", "fixer", 0.0),
-)  # fmt: skip
-
-
-def test_moments_by_hand():
-    """mu = sigma = 0.5; the fixer is called only where the team fails: b = -1, v = 0, F = 1."""
-    found = lab.inflation(BY_HAND).set_index("agent")
-    assert found.loc["solver", ["n_k", "b_k", "v_k", "F_k", "N"]].tolist() == [4, 0, 1, 1, 4]
-    assert found.loc["fixer", ["n_k", "b_k", "v_k", "F_k", "N"]].tolist() == [3, -1, 0, 1, 4]
-    assert found["flat_k"].to_dict() == {"solver": False, "fixer": True} and not found["flat"].any()
-
-
-def test_one_success_in_eight_reaches_the_bound():
-    """An agent that speaks only in the one success of N = 8: F = N - 1 = 7, and no more."""
-    rows = [("t", f"e{i}", "solver", float(i == 0)) for i in range(8)] + [("t", "e0", "closer", 1.0)]
-    found = lab.inflation(table(*rows)).set_index("agent")
-    assert found.loc["closer", "F_k"] == pytest.approx(7) and found.loc["solver", "F_k"] == pytest.approx(1)
-
-
-def test_a_flat_task_has_no_inflation_and_says_so():
-    flat = table(*(("t", f"e{i}", agent, 0.1) for i in range(3) for agent in ("a", "b", "b", "b")))
-    found = lab.inflation(flat)
-    assert found["flat"].all() and found[["b_k", "v_k", "F_k"]].isna().all(axis=None)
-    lone = lab.inflation(pd.concat([BY_HAND, table(("alone", "x", "solver", 1.0))])).set_index(["task", "agent"])
-    assert lone.loc[("alone", "solver"), "flat"] and lone.loc[("alone", "solver"), "N"] == 1
-
-
-def test_a_tree_wants_every_row_counted():
-    tree = table(*(("t", "t", "a", credit) for credit in (0.0, 1.0, 1.0)))
-    with pytest.raises(TableError, match="once_per=None"):
-        lab.inflation(tree)
-    assert lab.inflation(tree, once_per=None)["F_k"].tolist() == pytest.approx([1.0])
-
-
-def test_steps_are_kept_apart_and_bad_tables_are_named():
-    twice = pd.concat([BY_HAND.assign(step=0), BY_HAND.assign(step=1, credit=0.0)])
-    assert lab.inflation(twice)[["step", "flat"]].drop_duplicates().to_numpy().tolist() == [[0, False], [1, True]]
-    with pytest.raises(TableError, match="inflation: column 'credit' is missing"):
-        lab.inflation(BY_HAND.drop(columns="credit"))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**31))
-def test_f_is_the_mean_squared_global_advantage_and_at_most_n_minus_1(seed):
-    turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
-    means = turns.groupby("task").apply(lambda own: own.groupby("episode")["credit"].first(), include_groups=False)
-    means = means.stack() if isinstance(means, pd.DataFrame) else means
-    try:
-        found = lab.inflation(turns)
-    except TableError:
-        assert (turns.groupby("task")["episode"].nunique() == 1).all()
-        return
-    for row in found[~found["flat"]].itertuples():
-        own = turns[(turns["task"] == row.task) & (turns["agent"] == row.agent)]
-        mu, sigma = means[row.task].mean(), means[row.task].std(ddof=0)
-        assert row.F_k == pytest.approx((((own["credit"] - mu) / sigma) ** 2).mean(), rel=1e-9, abs=1e-12)
-        assert row.F_k <= (row.N - 1) * (1 + 1e-9)
-        if sorted(own["episode"]) == sorted(means[row.task].index):  # speaks exactly once per trajectory
-            assert row.F_k == pytest.approx(1)
 
 
 @pytest.fixture(scope="module")

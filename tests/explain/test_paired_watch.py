@@ -4,7 +4,7 @@ import pytest
 from small import Relay, make_team
 
 import mas_lab as lab
-from mas_lab.explain.diagnostics import both_baselines
+from mas_lab.explain.moments import both_baselines
 
 SETTINGS = {"seed": 3, "tasks": 3, "check": False}
 GRPO = lab.RECIPES["grpo"].replace(plan=lab.episodes(4))

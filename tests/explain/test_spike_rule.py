@@ -9,7 +9,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.explain.diagnostics import both_baselines
+from mas_lab.explain.moments import both_baselines
 from mas_lab.explain.spike_rule import SpikeRule, spike_steps
 from mas_lab.table import TableError
 

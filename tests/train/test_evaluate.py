@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import mas_lab as lab
 from mas_lab.env import Step, Task
 
+TIMES = ["latency", "throughput"]
 GREEDY = lab.Sampling(temperature=0.0)
 
 
@@ -83,7 +84,7 @@ def replay(env, team, tasks, k, **options) -> pd.DataFrame:
 def test_every_number_is_that_of_the_episodes_counted_by_hand(team, together):
     env = small.Relay(together=together)
     tasks, k = env.tasks(5, "test", 0), 3
-    price = {"asker": 0.5, "doer": 2.0}
+    price = {"asker": (0.125, 0.5), "doer": (0.25, 2.0)}
     scores = lab.evaluate(env, team, tasks, k=k, seed=4, price=price)
     turns = replay(env, team, tasks, k, seed=4)
     assert list(zip(scores["task"], scores["agent"], strict=True)) == [(t.id, a) for t in tasks for a in env.agents]
@@ -102,8 +103,10 @@ def test_every_number_is_that_of_the_episodes_counted_by_hand(team, together):
         assert score["turns"] == pytest.approx(len(mine) / k)
         assert score["tokens"] == pytest.approx(sum(map(len, mine["completion_ids"])) / k)
         assert score["invalid"] == pytest.approx((~mine["valid"].astype(bool)).sum() / k)
-        assert score["cost"] == pytest.approx(score["tokens"] * price[score["agent"]])
-    assert scores["seconds"].nunique() == 1 and scores["seconds"].iloc[0] > 0
+        assert score["prompt_tokens"] == pytest.approx(sum(map(len, mine["prompt_ids"])) / k)
+        of_prompt, of_completion = price[score["agent"]]
+        assert score["cost"] == pytest.approx(score["prompt_tokens"] * of_prompt + score["tokens"] * of_completion)
+    assert scores["throughput"].nunique() == 1 and scores["throughput"].iloc[0] > 0
 
 
 def test_which_pass_at_columns_there_are(team):
@@ -145,7 +148,7 @@ class Script:
 def test_a_scripted_world_by_hand(models):
     policy = lab.load_policy(models / "a")
     team = lab.Team.shared(policy, Script.agents, sampling=dict.fromkeys(Script.agents, lab.Sampling(max_tokens=1)))
-    scores = lab.evaluate(Script(), team, Script().tasks(3, "test", 0), k=2, price={"fixer": 10.0})
+    scores = lab.evaluate(Script(), team, Script().tasks(3, "test", 0), k=2, price={"fixer": (3.0, 10.0)})
     solver = scores[scores["agent"] == "solver"].set_index("task")
     fixer = scores[scores["agent"] == "fixer"].set_index("task")
     assert solver["success"].tolist() == fixer["success"].tolist() == [1.0, 0.0, 1.0]
@@ -154,7 +157,31 @@ def test_a_scripted_world_by_hand(models):
     assert (solver["turns"].tolist(), fixer["turns"].tolist()) == ([2.0, 1.0, 1.0], [0.0, 1.0, 0.0])
     assert (solver["tokens"].tolist(), fixer["tokens"].tolist()) == ([2.0, 1.0, 1.0], [0.0, 1.0, 0.0])
     assert (solver["invalid"].tolist(), fixer["invalid"].tolist()) == ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])
-    assert (solver["cost"].tolist(), fixer["cost"].tolist()) == ([0.0] * 3, [0.0, 10.0, 0.0])
+    assert (solver["cost"].tolist(), fixer["cost"].tolist()) == ([0.0] * 3, [0.0, 3.0 * 4 + 10.0, 0.0])
+
+
+def test_latency_is_from_an_episodes_start_to_its_end_and_throughput_of_them_all(models, monkeypatch):
+    """A clock that moves by a second whenever the world makes a step; all episodes start at once.
+
+    The torch engine answers in waves. The first, of all three, is over at second 3, where task 2 ends; the second at 5.
+    """
+    clock = [0.0]
+
+    class Slow(Script):
+        def step(self, state, actions):
+            clock[0] += 1.0
+            return super().step(state, actions)
+
+    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"].time, "perf_counter", lambda: clock[0])
+    env, policy = Slow(), lab.load_policy(models / "a")
+    team = lab.Team.shared(policy, env.agents, sampling=dict.fromkeys(env.agents, lab.Sampling(max_tokens=1)))
+    scores = lab.evaluate(env, team, env.tasks(3, "test", 0))
+    assert scores[scores["agent"] == "solver"]["latency"].tolist() == [5.0, 5.0, 3.0]
+    assert scores["throughput"].tolist() == [3 / 5] * 6
+    told = lab.summary(scores)
+    assert told["throughput"].tolist() == [3 / 5] * 2 and told["latency"].tolist() == pytest.approx([13 / 3] * 2)
+    assert "throughput_ci" not in told
+    assert told["latency_ci"].tolist() == pytest.approx([1.96 * math.sqrt(4 / 3) / math.sqrt(3)] * 2)
 
 
 def test_without_a_price_there_is_no_cost(team):
@@ -170,7 +197,7 @@ def test_swap_exchanges_the_policies(team):
     tasks = env.tasks(8, "test", 0)
     swapped = lab.evaluate(env, team, tasks, k=2, swap=("asker", "doer"))
     by_hand = lab.Team({"asker": team["doer"], "doer": team["asker"]})
-    numbers = [name for name in swapped.columns if name != "seconds"]
+    numbers = [name for name in swapped.columns if name not in TIMES]
     pd.testing.assert_frame_equal(swapped[numbers], lab.evaluate(env, by_hand, tasks, k=2)[numbers])
     assert not swapped[numbers].equals(lab.evaluate(env, team, tasks, k=2)[numbers])
 
@@ -193,14 +220,14 @@ def test_swapping_roles_of_one_policy_changes_nothing(models):
     env, team = small.Relay(), small.make_team("shared", models)
     tasks = env.tasks(4, "test", 0)
     plain, swapped = (lab.evaluate(env, team, tasks, swap=swap) for swap in (None, ("asker", "doer")))
-    pd.testing.assert_frame_equal(plain.drop(columns="seconds"), swapped.drop(columns="seconds"))
+    pd.testing.assert_frame_equal(plain.drop(columns=TIMES), swapped.drop(columns=TIMES))
 
 
 def test_greedy_evaluation_takes_the_likeliest_token_whatever_the_seed(team):
     env = small.Relay()
     tasks = env.tasks(4, "test", 0)
     first, second = (
-        lab.evaluate(env, team, tasks, k=2, sampling=GREEDY, seed=seed).drop(columns="seconds") for seed in (0, 1)
+        lab.evaluate(env, team, tasks, k=2, sampling=GREEDY, seed=seed).drop(columns=TIMES) for seed in (0, 1)
     )
     pd.testing.assert_frame_equal(first, second)
     assert set(first["success"]) <= {0.0, 1.0}
@@ -226,7 +253,7 @@ def test_sampling_may_be_given_to_one_agent(team):
 def test_seeds_draw_other_episodes(team):
     env = small.Relay()
     tasks = env.tasks(4, "test", 0)
-    same, again, other = (lab.evaluate(env, team, tasks, k=4, seed=seed).drop(columns="seconds") for seed in (0, 0, 1))
+    same, again, other = (lab.evaluate(env, team, tasks, k=4, seed=seed).drop(columns=TIMES) for seed in (0, 0, 1))
     pd.testing.assert_frame_equal(same, again)
     assert not same.equals(other)
 
@@ -319,7 +346,10 @@ def test_what_evaluate_refuses(team):
         ({"k": 0}, r"k=0; a task is played at least once"),
         ({"swap": ("asker", "boss")}, r"unknown agent 'boss'; the env plays asker, doer"),
         ({"swap": ("asker",)}, r"name the two roles"),
-        ({"price": {"boss": 1.0}}, r"unknown agent 'boss'; the env plays asker, doer"),
+        ({"price": {"boss": (1.0, 1.0)}}, r"unknown agent 'boss'; the env plays asker, doer"),
+        ({"price": {"doer": 1.0}}, r"the price of agent 'doer' is 1.0; give two numbers .* of a prompt token"),
+        ({"price": {"doer": (1.0, -1.0)}}, r"of agent 'doer' is \(1.0, -1.0\); give two numbers of 0 or more"),
+        ({"price": {"doer": ("a", 1.0)}}, r"the price of agent 'doer' is \('a', 1.0\)"),
         ({"sampling": {"boss": GREEDY}}, r"sampling names agent 'boss'; the team has \['asker', 'doer'\]"),
     ]:
         with pytest.raises(ValueError, match=match):

@@ -32,8 +32,17 @@ def test_the_table_by_hand(turns):
     assert found.loc["fixer", ["rows", "spoke", "mean", "valid"]].tolist() == pytest.approx([3, 3 / 6, 1 / 3, 2 / 3])
     assert found.loc["fixer", ["lone", "flat"]].tolist() == pytest.approx([1 / 3, 2 / 3])
     assert found.loc["solver", ["lone", "flat", "50 %"]].tolist() == pytest.approx([0, 2 / 6, 1.0])
-    assert found.loc["fixer", ["b", "v", "F"]].tolist() == pytest.approx([-1, 0, 1])  # the flat task says nothing
+    counted = [-2 / 3, 0, 2 / 3, 0]  # of three rows, one is the flat task's
+    assert found.loc["fixer", ["b", "v", "F", "signal"]].tolist() == pytest.approx(counted)
+    assert found.loc["solver", ["b", "v", "F", "signal"]].tolist() == pytest.approx([0, 4 / 6, 4 / 6, 1])
     assert reward_table(turns, ("agent", "turn"))["rows"].tolist() == [6, 3]
+
+
+def test_groups_and_episodes_of_two_steps_are_not_one(turns):
+    """The fixer is alone in task u; in the same task of another step it earns something else."""
+    twice = pd.concat([turns.assign(step=0), turns.assign(step=1, credit=turns["credit"] + 1)])
+    for name in ("lone", "flat", "spoke", "F", "signal"):
+        assert reward_table(twice)[name].tolist() == pytest.approx(reward_table(turns)[name].tolist())
 
 
 def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
