@@ -1,4 +1,4 @@
-"""A run stops anywhere and goes on bit for bit (DESIGN §8); a damaged or foreign folder says what is wrong with it."""
+"""A run stops anywhere and goes on bit for bit; a damaged or foreign folder says what is wrong with it."""
 
 import json
 import os
