@@ -3,6 +3,7 @@
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.backends.placement import Placement, PlacementError, Wish
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, return_to_go
+from mas_lab.cells.game import Act, Said, Say, Score
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce, row_mean, row_sum
 from mas_lab.cells.normalization import group_stats, normalize
@@ -38,6 +39,7 @@ __all__ = [
     "RECIPES",
     "SCHEMA",
     "AblationBoard",
+    "Act",
     "Env",
     "EnvError",
     "LiveDashboard",
@@ -52,7 +54,10 @@ __all__ = [
     "RolloutError",
     "RolloutViewer",
     "RunError",
+    "Said",
     "Sampling",
+    "Say",
+    "Score",
     "Settings",
     "SpikeInspector",
     "SpikeWatch",

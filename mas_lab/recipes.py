@@ -34,6 +34,9 @@ class Recipe:
     loss: Loss = clipped(0.2)  # noqa: RUF009 - a frozen value
     aggregate: str = "token"
     same_prompt: bool = False
+    ddof: int = 0
+    eps: float = 1e-6
+    flat: str = "zero"
 
     def replace(self, **changes: Any) -> "Recipe":
         return dataclasses.replace(self, **changes)
@@ -41,7 +44,12 @@ class Recipe:
     def advantages(self, turns):
         """Cells 2 and 3: the table with credit, group, center, scale and advantage added."""
         grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt)
-        return normalize(grouped, center=self.center, scale=self.scale, once_per=self.once_per)
+        return normalize(grouped, **self.normalization)
+
+    @property
+    def normalization(self) -> dict[str, Any]:
+        """The arguments of cell 3."""
+        return {name: getattr(self, name) for name in ("center", "scale", "once_per", "ddof", "eps", "flat")}
 
 
 def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
@@ -68,6 +76,7 @@ RECIPES = _by_name(
     # Their penalty for an unreadable output is a switch of its own: credit=episode_return(invalid=0.1).
     Recipe("dr_mas", episodes(8), TASK_AGENT, episode_return()),
     Recipe("dr_mas_mean", episodes(8), TASK_AGENT, episode_return(), TASK_AGENT, TASK, SCALE_ONCE),
+    # The std alone is biased where the agent's own rewards do not vary: see `normalize`.
     Recipe("dr_mas_std", episodes(8), TASK_AGENT, episode_return(), TASK, TASK_AGENT, CENTER_ONCE),
     # Per agent, but a trajectory counts once however often the agent spoke in it.
     Recipe("dr_mas_episodes", episodes(8), TASK_AGENT, episode_return(), once_per="episode"),
@@ -147,3 +156,17 @@ def from_data(data: Any) -> Any:
                 "the version that recorded it stands in the run's run.json"
             )
     return known[data["is"]](**fields)
+
+
+def completed(data: Any) -> Any:
+    """Recorded data with the arguments that the kit's parts have got since, at their defaults: what an earlier version
+    recorded then equals what this one records of the same."""
+    if not isinstance(data, dict):
+        return [completed(one) for one in data] if isinstance(data, list) else data
+    part = data.get("is")
+    told = {key: completed(value) for key, value in data.items() if value is not None or (part, key) not in GONE}
+    known = {**PARTS, "Recipe": Recipe}.get(part)
+    if known is None:
+        return told
+    defaults = {field.name: field.default for field in dataclasses.fields(known)}
+    return {name: to_data(value) for name, value in defaults.items() if value is not dataclasses.MISSING} | told

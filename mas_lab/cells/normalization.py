@@ -7,6 +7,7 @@ The center and the scale may come from different groups, which is the whole of t
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from numbers import Real
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from mas_lab.table import TableError, forbid, require, trained
 
 Center = Sequence[str] | str | None
 Scale = Sequence[str] | str | None
+FLAT = ("zero", "center")
+"""What `normalize` may do where a scale group does not vary."""
 Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
 
 
@@ -25,6 +28,7 @@ def normalize(
     once_per: str | Mapping[str, str | None] | None = None,
     ddof: int = 0,
     eps: float = 1e-6,
+    flat: str = "zero",
 ) -> pd.DataFrame:
     """The table with `center`, `scale` and `advantage` added.
 
@@ -34,27 +38,69 @@ def normalize(
     `once_per`: a column, or {"center": column, "scale": column}: each of its values enters the statistics of a group
     once, with its mean credit ("episode" makes GRPO count a trajectory once, however many turns it has).
     `ddof`: 0 divides by n (population), 1 by n - 1.
+    `flat`: what a row gets whose scale group is lone or flat (max == min, to rounding): "zero", advantage 0; "center",
+    the deviation of its center group in the place of its own, where that one is neither.
 
-    A row gets advantage 0 if its center group is lone, or its scale group is lone or flat (max == min, to rounding);
-    never the raw reward. GRPO: arXiv 2402.03300, equation 3; Dr. MAS: arXiv 2602.08847, equations 4-6;
+    A row gets advantage 0 if its center group is lone, or its scale group is lone or flat; never the raw reward.
+    Where the center is another group than the scale, this rule is biased. An agent that is called in four of a task's
+    eight episodes, which earn 0.2, 0, 0, 0 while the other four earn 1, has under `dr_mas_std` (center over the task's
+    episodes, scale over its own rows) the advantages -3.75, -6.06, -6.06, -6.06, and 0, 0, 0, 0 in a task where its
+    four earn nothing at all: only groups that hold a success of its are learned from, and there all is discouraged.
+    `flat="center"` gives the second task -1, -1, -1, -1. The agent's own center is what removes the bias.
+
+    GRPO: arXiv 2402.03300, equation 3; Dr. MAS: arXiv 2602.08847, equations 4-6;
     RLOO: arXiv 2402.14740.
     """
     require(turns, ["credit", "group"], "normalize")
     forbid(turns, ["center", "scale", "advantage"], "normalize")
-    if ddof not in (0, 1):
-        raise ValueError(f"normalize: ddof is 0 (population) or 1 (sample), not {ddof!r}")
+    refuse_nonsense(center, scale, once_per, ddof, eps, flat)
     _warn_if_unlike_its_name(center, scale)
     units = once_per if isinstance(once_per, Mapping) else {"center": once_per, "scale": once_per}
-    unknown = set(units) - {"center", "scale"}
-    if unknown:
-        raise ValueError(f"normalize: once_per has keys {sorted(unknown)}; known are 'center' and 'scale'")
 
-    statistics = cache(lambda by, once: _statistics(turns, by, once))
-    baseline, lone = _center(turns, center, lambda by: statistics(by, units.get("center")))
+    statistics = cache(lambda by, once: statistics_of(turns, by, once))
     divisor, still = _scale(turns, scale, lambda by: statistics(by, units.get("scale")), ddof, eps)
+    if flat == "center":
+        of_center = statistics(_columns(center, ("loo", "max"), "center"), units.get("center"))
+        divisor, still = _lent(divisor, still, of_center, ddof, eps)
+    baseline, lone = _center(turns, center, lambda by: statistics(by, units.get("center")))
     dead = lone | still | ~trained(turns)
     advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
+
+
+def refuse_nonsense(
+    center: Center,
+    scale: Scale,
+    once_per: str | Mapping[str, str | None] | None,
+    ddof: int,
+    eps: float,
+    flat: str,
+) -> None:
+    """Raises `ValueError` naming the argument of `normalize` that cannot be meant, before there is a table."""
+    if ddof not in (0, 1):
+        raise ValueError(f"normalize: ddof is 0 (population) or 1 (sample), not {ddof!r}")
+    if not (isinstance(eps, Real) and 0 <= eps < float("inf")):
+        raise ValueError(f"normalize: eps={eps!r} must be a number of 0 or more; it is added to the scale")
+    if flat not in FLAT:
+        raise ValueError(f"normalize: flat={flat!r}; known are {', '.join(FLAT)}")
+    if isinstance(once_per, Mapping) and set(once_per) - {"center", "scale"}:
+        unknown = sorted(set(once_per) - {"center", "scale"})
+        raise ValueError(f"normalize: once_per has keys {unknown}; known are 'center' and 'scale'")
+    if center != "none" and not callable(center):
+        _columns(center, ("loo", "max"), "center")
+    if scale != "none":
+        _columns(scale, (), "scale")
+    once = once_per.get("center") if isinstance(once_per, Mapping) else once_per
+    if callable(center) and once is not None:
+        raise ValueError(
+            f"normalize: once_per={once!r} counts units of a center group, and {center!r} has none; say once_per="
+            '{"scale": ...} for the scale alone, and let the center count as it will'
+        )
+    if flat == "center" and (center == "none" or callable(center) or scale == "none"):
+        raise ValueError(
+            f"normalize: flat='center' takes a center group's scale, which center={center!r}, scale={scale!r} leaves "
+            "without one; name columns for both, or pass flat='zero'"
+        )
 
 
 def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tuple[pd.Series, pd.Series]:
@@ -80,8 +126,19 @@ def _scale(
         return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
     stats = statistics(_columns(scale, (), "scale"))
     still = (stats["n"] < 2) | is_flat(stats["min"], stats["max"])
-    std = np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
-    return std.mask(still, 0.0) + eps, still
+    return _deviation(stats, ddof).mask(still, 0.0) + eps, still
+
+
+def _deviation(stats: pd.DataFrame, ddof: int) -> pd.Series:
+    return np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
+
+
+def _lent(
+    divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int, eps: float
+) -> tuple[pd.Series, pd.Series]:
+    """`_scale`, with the center group's deviation where the scale group has none."""
+    lends = still & (of_center["n"] > 1) & ~is_flat(of_center["min"], of_center["max"])
+    return divisor.mask(lends, _deviation(of_center, ddof) + eps), still & ~lends
 
 
 def is_flat(low: pd.Series, high: pd.Series) -> pd.Series:
@@ -98,7 +155,7 @@ def _columns(choice: Center, words: tuple[str, ...], what: str) -> tuple[str, ..
     return tuple(choice)
 
 
-def _statistics(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None) -> pd.DataFrame:
+def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None) -> pd.DataFrame:
     """Per row: n, mean, min, max, sum of squared deviations of its group's units, and the mean of its `own` unit.
 
     Values are sorted first, so that the order of the rows cannot change a bit of the result. A group that holds no row

@@ -19,6 +19,8 @@ from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import Files, RunError, dumps, read_json, read_table, read_tables
 from mas_lab.team import Team
 
+FORMAT = 2
+"""Of run.json. In 1, recipes could not say `ddof`, `eps`, `flat` or `select`, and `episode_return` took `of`."""
 KEEPING = ("save_every", "workers", "check", "score_every", "score_tasks", "score_episodes")
 """Settings that a resumed run may change."""
 TABLES = ("turns", "stats")
@@ -50,6 +52,12 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         return read_json(self.folder / "run.json")
+
+    @property
+    def made_by(self) -> str:
+        """Which version wrote the run, in words."""
+        version = self.config.get("versions", {}).get("mas-lab", "of an unknown version")
+        return f"mas-lab {version} (format {self.config.get('format', 1)})"
 
     @property
     def recipe(self) -> "recipes.Recipe":
@@ -154,14 +162,21 @@ def load_run(path: str | Path) -> Run:
     and, where the folder is there, `.team()`."""
     for folder in (run_folder(path), Path(path)):
         if (folder / "run.json").is_file():
-            return Run(folder)
+            return _readable(Run(folder))
         if folder.is_file():
-            return Run(_open_zip(folder))
+            return _readable(Run(_open_zip(folder)))
     known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
     raise RunError(
         f"no run at {path} or {run_folder(path)}: there is no run.json; runs in {runs_dir()}: "
         f"{', '.join(known) or 'none'}"
     )
+
+
+def _readable(run: Run) -> Run:
+    """Runs of earlier versions open; of a later one nobody here knows what its files mean."""
+    if run.config.get("format", 1) > FORMAT:
+        raise RunError(f"{run.folder} was made by {run.made_by}; this version reads up to format {FORMAT}: update it")
+    return run
 
 
 def run_folder(run: str | Path) -> Path:

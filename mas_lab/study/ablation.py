@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError
 from mas_lab.runs.run import KEEPING, Run, load_run
 from mas_lab.runs.scores import kept_scores, run_curve
@@ -90,7 +91,7 @@ def _of_run(run: Run) -> Entry:
     if len(curve) != run.steps:
         raise RunError(f"{run.folder}: {run.steps} steps of statistics, {len(curve)} of turns; export it again")
     path = Path(str(run.folder).rstrip("/"))
-    asked = {"env": config["env"], "recipe": config["recipe"], "settings": config.get("settings", {})}
+    asked = {"env": config["env"], "recipe": completed(config["recipe"]), "settings": config.get("settings", {})}
     name = str((config["env"] or {}).get("name", "env"))
     scores = kept_scores(run, curve)
     return Entry(path.name, name, str(config["recipe"]["name"]), int(config["seed"]), curve, scores, asked)

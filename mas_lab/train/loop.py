@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.losses import require_loss
-from mas_lab.cells.normalization import refuse_lone_groups
+from mas_lab.cells.normalization import refuse_lone_groups, refuse_nonsense
 from mas_lab.cells.rollout import RolloutError, rollout
 from mas_lab.cells.update import Watch, update
 from mas_lab.check import check_env
 from mas_lab.env import Env, spec
 from mas_lab.recipes import Recipe, find, to_data
 from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.run import RunError, run_folder
+from mas_lab.runs.run import FORMAT, RunError, run_folder
 from mas_lab.runs.scores import KEPT, episode_success, step_scores
 from mas_lab.table import TableError
 from mas_lab.team import Team
@@ -97,6 +97,7 @@ def train(
     """
     recipe, chosen = find(recipe), Settings.of(settings)
     require_loss(recipe.loss, recipe.aggregate, "train")
+    refuse_nonsense(**recipe.normalization)
     for name, number in (("steps", steps), ("seed", seed)):
         if number < 0:
             raise ValueError(f"train: {name}={number} is negative")
@@ -238,7 +239,7 @@ def describe(env: Env, recipe: Recipe, seed: int, settings: Settings) -> dict[st
         told = repr(env) if type(env).__repr__ is not object.__repr__ else None  # that one is an address in memory
         plain_env = {"name": type(env).__name__, "repr": told}
     return {
-        "format": 1,
+        "format": FORMAT,
         "env": plain_env,
         "recipe": to_data(recipe),
         "seed": seed,

@@ -360,3 +360,49 @@ def test_credits_that_differ_by_rounding_alone_are_flat():
     assert (rows.loc[:3, "advantage"] == 0).all()
     assert (rows.loc[4:, "advantage"] != 0).all()
     assert group_stats(turns)["flat"].all()
+
+
+# What dr_mas_std does to an agent that is called where the team fails
+
+
+def called_helper():
+    """Eight episodes a task, a helper called in four of them: once it helps, for 0.2, and in the other task never."""
+    helped = table(task="t", episode=range(4), agent="helper", team_reward=[0.2, 0.0, 0.0, 0.0])
+    failed = table(task="u", episode=range(10, 14), agent="helper", team_reward=0.0)
+    alone = table(task=list("ttttuuuu"), episode=[*range(4, 8), *range(14, 18)], agent="solver", team_reward=1.0)
+    return pd.concat([helped, failed, alone], ignore_index=True).assign(turn=0)
+
+
+def test_the_std_alone_is_biased_where_an_agents_own_rewards_do_not_vary():
+    turns = RECIPES["dr_mas_std"].advantages(called_helper())
+    assert turns["advantage"][:8].round(2).tolist() == [-3.75, -6.06, -6.06, -6.06, 0, 0, 0, 0]
+    own = RECIPES["dr_mas"].advantages(called_helper())["advantage"]
+    assert own[:8].round(2).tolist() == [1.73, -0.58, -0.58, -0.58, 0, 0, 0, 0]
+
+
+def test_a_flat_group_may_take_the_scale_of_its_center_group():
+    turns = RECIPES["dr_mas_std"].replace(flat="center", eps=0.0).advantages(called_helper())
+    assert turns["advantage"][:8].round(2).tolist() == [-3.75, -6.06, -6.06, -6.06, -1, -1, -1, -1]
+    assert turns["scale"][4:8].tolist() == [0.5] * 4
+    everyone_alike = called_helper().assign(team_reward=1.0)
+    assert (RECIPES["dr_mas_std"].replace(flat="center").advantages(everyone_alike)["advantage"] == 0).all()
+    lone = by_task([1.0, 2.0]).assign(agent=["x", "y"])
+    lent = normalize(lone, center=("task",), scale=("agent",), flat="center", eps=0.0)
+    assert lent["advantage"].tolist() == [-1.0, 1.0]
+
+
+def test_nonsense_is_refused_by_its_name():
+    turns = by_task([0.0, 1.0])
+    with pytest.raises(ValueError, match="flat='centre'; known are zero, center"):
+        normalize(turns, flat="centre")
+    with pytest.raises(ValueError, match=r"eps=-1\.0 must be a number of 0 or more"):
+        normalize(turns, eps=-1.0)
+    for changes in ({"center": "none", "scale": ("task",)}, {"scale": "none"}):
+        with pytest.raises(ValueError, match=r"flat='center' takes a center group's scale.*or pass flat='zero'"):
+            normalize(turns, flat="center", **changes)
+
+
+def test_a_recipe_says_how_it_normalizes():
+    turns = by_task([0.0, 2.0]).drop(columns=["group", "credit"]).assign(team_reward=[0.0, 2.0])
+    recipe = RECIPES["dr_mas"].replace(by=("task",), credit=mixed(), ddof=1, eps=0.5)
+    assert recipe.advantages(turns)["scale"].tolist() == pytest.approx([2**0.5 + 0.5] * 2)
