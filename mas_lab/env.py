@@ -5,12 +5,19 @@ steps may run in threads. One env is one file: roles, prompts and rewards of one
 (`rollout`), who learns (`policy`, `update`).
 """
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
-Message = dict[str, str]
-"""`{"role": "system" | "user" | "assistant", "content": text}`, the chat format of the field."""
+Message = dict[str, Any]
+"""`{"role": "system" | "user" | "assistant" | "tool", "content": text}`, the chat format of the field, and what chat
+templates take besides: `name`, `reasoning_content`, `tool_call_id`, and `tool_calls`, beside which `content` may be
+None."""
+ROLES = ("system", "user", "assistant", "tool")
+TOLD = {"name": str, "reasoning_content": str, "tool_call_id": str, "tool_calls": list}
+"""The further keys of a message, and what stands there."""
 
 
 class EnvError(ValueError):
@@ -27,7 +34,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Step:
-    """What one joint action did. The mappings have one entry per agent that acted."""
+    """What one joint action did. `valid` has one entry per agent that acted, `local_rewards` at least one.
+
+    A reward for an agent that did not act belongs to its last call before; whole episodes alone (`episodes(n)`) can
+    pay it. `info` is plain data (JSON types) for credits and instruments: the column `info`.
+    """
 
     state: Any
     team_reward: float
@@ -41,14 +52,25 @@ class Step:
 @runtime_checkable
 class Env(Protocol):
     """The contract. `agents` in acting order; `max_turns` counts the turns of one agent; `max_return` bounds the sum
-    of `team_reward` over an episode; `pocket` names the pocket model that plays it; `max_tokens` bounds a completion.
+    of `team_reward` over an episode; `pocket` names the pocket model that plays it; `max_tokens` bounds a completion,
+    one number or one per agent.
+
+    An env may also have
+    - `demonstrate(state, agent, rng) -> str`: imperfect play, which `check_env` and pocket models learn the form from;
+    - `splits_meet = True`: it has few tasks, and `train` and `test` share some. Scores on `test` then say nothing
+      about tasks that were not trained on;
+    - `competitive = True`: its agents play against each other. `team_reward` is then 0 throughout and what an agent
+      earns is its `local_rewards` (`own_return()` is the credit for it; they need not add up to 0); `max_return` bounds
+      each agent's own sum; `success` says at the end whether the first of `agents` has earned more than any other, so
+      that `evaluate` counts its wins, and with `swap` those of the other seat; a draw is nobody's success;
+    - `enough`: a team reward at which `joint` follows a branch no further.
     """
 
     agents: tuple[str, ...]
     max_turns: int
     max_return: float
     pocket: str
-    max_tokens: int
+    max_tokens: int | Mapping[str, int]
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]: ...
     def start(self, task: Task) -> Any: ...
@@ -60,3 +82,48 @@ class Env(Protocol):
 def spec(env: Env) -> dict[str, Any]:
     """An env as plain data: `{"name": ..., **options}`; `make_env(**spec(env))` makes an equal one."""
     return {"name": env.name, **{f.name: getattr(env, f.name) for f in fields(env) if f.init}}
+
+
+def transcript(messages: Sequence[Message]) -> str:
+    """Chat messages as one text, for people: `user: ...`, a line each; tool calls as JSON."""
+    return "\n".join(map(_line, messages))
+
+
+def _line(message: Message) -> str:
+    about = [str(message[key]) for key in ("name", "tool_call_id") if key in message]
+    said = [message.get("reasoning_content"), message["content"], _calls(message.get("tool_calls"))]
+    return f"{' '.join([message['role'], *about])}: {' '.join(part for part in said if part is not None)}"
+
+
+def _calls(calls: Any) -> str | None:
+    return None if calls is None else json.dumps(calls, ensure_ascii=False)
+
+
+def no_message(message: Any) -> str:
+    """Why `message` is no chat message, in words; empty if it is one."""
+    if not isinstance(message, dict) or message.get("role") not in ROLES:
+        return f"{message!r} has no role; give {{'role': {' | '.join(map(repr, ROLES))}, 'content': text}}"
+    unknown = sorted(map(str, set(message) - {"role", "content"} - set(TOLD)))
+    if unknown:
+        return f"a message has the key {unknown[0]!r}; chat templates take role, content, {', '.join(TOLD)}"
+    silent = message.get("content", "") is None and message.get("tool_calls")
+    if not silent and not isinstance(message.get("content"), str):
+        return f"a message's content is {message.get('content')!r}; give text (None only beside tool_calls)"
+    for key, kind in TOLD.items():
+        if key in message and not isinstance(message[key], kind):
+            return f"a message's {key} is {message[key]!r}; give a {kind.__name__}"
+    return not_plain(message.get("tool_calls", []), "tool_calls")
+
+
+def not_plain(value: Any, name: str) -> str:
+    """What in `value`, which is called `name`, is not plain data (JSON types), in words; empty if nothing."""
+    if isinstance(value, Mapping):
+        strange = [key for key in value if not isinstance(key, str)]
+        inner = (not_plain(part, f"{name}[{key!r}]") for key, part in value.items())
+        return f"{name} has the key {strange[0]!r}; keys are text" if strange else next(filter(None, inner), "")
+    if isinstance(value, list):
+        return next(filter(None, (not_plain(part, f"{name}[{i}]") for i, part in enumerate(value))), "")
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return ""
+    kinds = "text, finite numbers, True, False, None, lists and dicts"
+    return f"{name} is {value!r} ({type(value).__name__}); use JSON types: {kinds}"

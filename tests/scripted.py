@@ -66,6 +66,37 @@ class Duet(Ladder):
         return Step((*state, "+".join(actions.values())), 10 * first + second, local, valid, False, done)
 
 
+@dataclass(frozen=True)
+class Duel:
+    """A game: `left` says a digit, then `right`; the higher wins 1 from the other, and both hear of it at the end."""
+
+    name, agents, max_turns, max_return, max_tokens, pocket = "duel", ("left", "right"), 1, 1.0, 1, "none"
+    competitive = True
+
+    def tasks(self, n, split, seed):
+        return [Task(f"{split}{seed}-{i}", {"split": split}) for i in range(n)]
+
+    def start(self, task):
+        return ()
+
+    def acting(self, state):
+        return (self.agents[len(state)],)
+
+    def observe(self, state, agent):
+        return [{"role": "user", "content": f"{agent}: say a digit"}]
+
+    def step(self, state, actions):
+        ((agent, text),) = actions.items()
+        said, valid = (*state, int(text) if text in tuple("0123456789") else -1), {agent: text in tuple("0123456789")}
+        if agent == "left":
+            return Step(said, 0.0, {"left": 0.0}, valid, False, False)
+        won = float((said[0] > said[1]) - (said[0] < said[1]))
+        return Step(said, 0.0, {"left": won, "right": -won}, valid, won > 0, True, {"said": list(said)})
+
+    def demonstrate(self, state, agent, rng):
+        return str(rng.randrange(10))
+
+
 class Scripted:
     """`reply(prompt, nth, seed)` is what it says to a prompt that it was asked `nth` times before.
 

@@ -1,12 +1,14 @@
 """The conformance check must catch an env that is broken in one way, and name the place."""
 
+import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
+from scripted import Duel
 
-from mas_lab.check import check_env
-from mas_lab.env import EnvError, Step, Task
+from mas_lab.check import LONG, check_env
+from mas_lab.env import EnvError, Step, Task, transcript
 
 
 @dataclass(frozen=True)
@@ -19,18 +21,28 @@ class Count:
     max_turns = 2
     max_return = 4.0
     pocket = "none"
-    max_tokens = 4
     calls: list = field(default_factory=list, init=False, compare=False)
 
+    @property
+    def max_tokens(self):
+        return 0 if self.broken == "wordless" else 4
+
+    def breaks(self, where):
+        if self.broken == where:
+            raise ZeroDivisionError("division by zero")
+
     def tasks(self, n, split, seed):
+        self.breaks("tasks raises")
         first = 0 if self.broken == "leak" else {"train": 0, "test": 10_000}[split]
         numbers = [first + 100 * seed + i for i in range(n)]
         return [Task(f"{split}{numbers[0] if self.broken == 'ids' else i}", {"goal": i}) for i in numbers]
 
     def start(self, task):
+        self.breaks("start raises")
         return {"said": ()} if self.broken != "list" else {"said": []}
 
     def acting(self, state):
+        self.breaks("acting raises")
         if self.broken == "stranger":
             return ("three",)
         if self.broken == "mute" and len(state["said"]) == 3:
@@ -38,12 +50,19 @@ class Count:
         return (self.agents[len(state["said"]) % 2],)
 
     def observe(self, state, agent):
+        self.breaks("observe raises")
+        if self.broken in MESSAGES:
+            return [MESSAGES[self.broken]]
         if self.broken == "moody":
             return [{"role": "user", "content": str(random.random())}]
         return "say" if self.broken == "chat" else [{"role": "user", "content": f"{agent}: say a number"}]
 
     def step(self, state, actions):
-        (agent,) = actions
+        ((agent, text),) = actions.items()
+        if "\x00" in text:
+            self.breaks("step raises")
+        if self.broken == "bare":
+            return {"reward": 1.0}
         if self.broken == "impure":
             state["said"] += (agent,)
             said = state["said"]
@@ -57,10 +76,18 @@ class Count:
         if self.broken == "counter":
             reward = float(len(self.calls))
         done = len(said) == 4 and self.broken != "endless"
-        local = {} if self.broken == "nobody" else {agent: 0.0}
+        local = {"nobody": {}, "idle": {"one": 0.0, "two": 1.0}}.get(self.broken, {agent: 0.0})
         success = False if self.broken == "lost" else done
         valid = {agent: 1 if self.broken == "flag" else True}
-        return Step({"said": said}, reward, local, valid, success, done)
+        info = {"seen": (1, 2)} if self.broken == "tuple" else {}
+        return Step({"said": said}, reward, local, valid, success, done, info)
+
+
+MESSAGES = {
+    "role": {"role": "judge", "content": "say"},
+    "key": {"role": "user", "content": "say", "names": "x"},
+    "silence": {"role": "user", "content": None},
+}
 
 
 def test_a_good_env_passes_and_the_report_counts():
@@ -70,9 +97,9 @@ def test_a_good_env_passes_and_the_report_counts():
 
 
 BROKEN = {
-    "impure": "agent 'one', turn 0: step changed what it was given",
-    "list": "agent 'one', turn 0: step changed what it was given",
-    "counter": "agent 'one', turn 0: step gave two answers",
+    "impure": r"agent 'one', turn 0, text '': step changed .* state = copy.deepcopy\(state\)",
+    "list": r"agent 'one', turn 0, text '': step changed .* state = copy.deepcopy\(state\)",
+    "counter": "agent 'one', turn 0, text '': step gave two answers",
     "moody": "agent 'one', turn 0: observe gave two answers",
     "endless": "agent 'one', turn 2: acts again after max_turns=2",
     "mute": "nobody acts after turns",
@@ -85,8 +112,20 @@ BROKEN = {
     "flag": r"step.valid\[one\] is 1; give a bool",
     "stranger": "agent 'three', turn 0: not in agents",
     "chat": "agent 'one', turn 0: observe gave 'say'; give a list",
-    "ids": "has id 'train0' twice",
-    "leak": "in both splits",
+    "ids": "split 'train', seed 0: tasks\\(2\\) has id 'train0' twice",
+    "leak": "in both splits; .*splits_meet = True",
+    "wordless": "max_tokens=0; give an int from 1, or one per agent",
+    "bare": "agent 'one', turn 0: step gave dict; give mas_lab.Step",
+    "idle": r"step.local_rewards has \['one', 'two'\], but \['one'\] acted, and \['one'\] may be named",
+    "tuple": r"turn 0: info\['seen'\] is \(1, 2\) \(tuple\); use JSON types",
+    "role": "observe gave {'role': 'judge', 'content': 'say'} has no role",
+    "key": "a message has the key 'names'; chat templates take role, content, name",
+    "silence": "a message's content is None; give text",
+    "tasks raises": "split 'train', seed 0: tasks failed: ZeroDivisionError: division by zero",
+    "start raises": "task 'train0': start failed: ZeroDivisionError",
+    "acting raises": r"task 'train0', turns {}: acting failed: ZeroDivisionError",
+    "observe raises": "agent 'one', turn 0: observe failed: ZeroDivisionError",
+    "step raises": r"agent 'one', turn 0, text '.x00 .*: step failed: ZeroDivisionError: .*; an env answers whatever",
 }
 
 
@@ -96,12 +135,101 @@ def test_a_broken_env_is_caught_with_its_place(broken):
         check_env(Count(broken), tasks=2)
 
 
+def test_few_tasks_may_stand_in_both_splits_where_the_env_says_so():
+    class Few(Count):
+        splits_meet = True
+
+    assert "train and test are disjoint" not in set(check_env(Few("leak"), tasks=2)["check"])
+
+
+def test_tool_messages_pass():
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+
+    class Tools(Count):
+        def observe(self, state, agent):
+            asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+            return [asked, {"role": "tool", "name": "add", "tool_call_id": "7", "content": "3"}]
+
+    assert check_env(Tools(), tasks=1).set_index("check")["times"]["observe gives chat messages"] == 5 * 4
+    assert transcript(Tools().observe({}, "one")) == f"assistant: [{json.dumps(call)}]\ntool add 7: 3"
+
+
+GAMES = {
+    "shared": "team_reward is 1.0 in a competitive env; what an agent earns there is its local reward",
+    "poor": "agent 'left': earned 1.0, above max_return=0.5",
+    "sore": "success is False at the end, but the agents earned {'left': 1.0, 'right': -1.0}; .*'left' earned the most",
+}
+
+
+def test_a_game_is_judged_by_laws_of_its_own():
+    report = check_env(Duel(), tasks=2).set_index("check")["times"]
+    assert report["success is the first agent's win"] == 2 * 6 and "success pays" not in report
+
+
+@pytest.mark.parametrize("broken", GAMES)
+def test_a_broken_game_is_caught(broken):
+    class Broken(Duel):
+        max_return = 0.5 if broken == "poor" else 1.0
+
+        def step(self, state, actions):
+            step = super().step(state, actions)
+            changes = {"shared": {"team_reward": 1.0}, "sore": {"success": False}}
+            return replace(step, **changes.get(broken, {}))
+
+    with pytest.raises(EnvError, match=GAMES[broken]):
+        check_env(Broken(), tasks=4)
+
+
+def test_a_purity_that_breaks_late_is_found():
+    class Late(Long):
+        def step(self, state, actions):
+            if len(state) == 24:
+                state.append("x")
+            return super().step(state, actions)
+
+    check_env(Long(), tasks=1)
+    with pytest.raises(EnvError, match="turn 24, text '': step changed what it was given"):
+        check_env(Late(), tasks=1)
+
+
+def test_a_very_long_text_is_said_once_by_each():
+    class Remembers(Long):
+        def observe(self, state, agent):
+            return [{"role": "user", "content": "say " + " ".join(state)}]
+
+    heard = []
+
+    class Hears(Remembers):
+        def step(self, state, actions):
+            heard.append(len(actions["one"]))
+            return super().step(state, actions)
+
+    check_env(Hears(), tasks=1)
+    assert max(heard) == LONG and sum(heard) < 4 * LONG
+
+
 def test_a_missing_part_is_named():
     class Half:
         agents, max_turns, max_return = ("one",), 1, 1.0
 
     with pytest.raises(EnvError, match="env 'Half': `tasks` is missing"):
         check_env(Half())
+
+
+class Long(Count):
+    """One agent that speaks thirty times; the state is a list."""
+
+    agents, max_turns, max_return, max_tokens = ("one",), 30, 1.0, 4
+
+    def start(self, task):
+        return []
+
+    def acting(self, state):
+        return ("one",)
+
+    def step(self, state, actions):
+        done = len(state) == 29
+        return Step([*state, actions["one"]], float(done), {"one": 0.0}, {"one": True}, done, done)
 
 
 class Opaque:
