@@ -63,8 +63,11 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, first: bool = False) -> str:
+def figure_html(
+    figure: Any, described: str, data: pd.DataFrame | None = None, first: bool = False, least: int = 0
+) -> str:
     """A plotly figure with its alternative text and, folded, the numbers behind it, unless the page shows them anyway.
+    On a screen narrower than `least` pixels it scrolls.
 
     plotly.js comes with the `first` figure of a page: its bundle for Cartesian axes, a third of the size of the whole
     that plotly carries, and drawn in half the time.
@@ -75,7 +78,8 @@ def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, f
         held = f"<details><summary>The numbers behind this figure</summary>{table_html(data, described)}</details>"
     library = f"<script>{PLOTLY.read_text(encoding='utf-8')}</script>" if first else ""
     return (
-        f'{library}<figure role="img" aria-label="{escape(described)}">{drawn}</figure>'
+        f'{library}<figure role="img" aria-label="{escape(described)}" style="overflow-x:auto">'
+        f'<div style="min-width:{least}px">{drawn}</div></figure>'
         f'<p class="described">{escape(described)}</p>{held}'
     )
 

@@ -8,9 +8,11 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
+from mas_lab.paths import data_dir
 from mas_lab.runs.scores import run_curve
-from mas_lab.study import ablation
-from mas_lab.study.ablation import METRICS
+from mas_lab.study.budget import METRICS, run_scores
+from mas_lab.study.comparison import cautions, compared, compared_pairs, over_envs, paired
+from mas_lab.study.entries import entries
 from mas_lab.table import TableError
 
 
@@ -35,7 +37,7 @@ FLAT = [(0, 0.2), (10, 0.2), (40, 0.2)]
 
 
 def scores(table, last=0.1):
-    return ablation.run_scores(ablation.entries(table), "success", "tokens", False, last)
+    return run_scores(entries(table), "success", "tokens", False, last)
 
 
 def test_final_and_area_within_the_budget_that_all_reached():
@@ -51,6 +53,54 @@ def test_final_and_area_within_the_budget_that_all_reached():
     assert scores(curves(("a", 0, [(7, 0.3)])))[list(METRICS)].to_numpy().tolist() == [[0.3, 0.3]]
 
 
+def test_no_interval_is_made_of_four_seeds_however_many_runs_they_are():
+    runs = scores(curves(*(level("a", s % 4, s / 10, "", str(s)) for s in range(8))))
+    [row] = compared(runs).itertuples()
+    assert (row.runs, row.seeds, row.middle) == (8, 4, "IQM") and np.isnan([row.final_low, row.area_high]).all()
+    assert "Fewest seeds of a recipe: 4" in said(curves(*(level("a", s % 4, s / 10, "", str(s)) for s in range(8))))
+
+
+def test_a_score_beyond_the_common_budget_does_not_count_in_silence():
+    """Budget 100. One run was scored at it, one at 104 (near enough), one at 50 and then at 150: the mean of both."""
+    table = curves(
+        ("a", 0, [(0, 0.0), (100, 0.4)]), ("a", 1, [(0, 0.0), (104, 0.4)]), ("b", 0, [(0, 0.0), (50, 0.2), (150, 0.8)])
+    )
+    runs = scores(table)
+    assert runs["beyond"].tolist() == pytest.approx([0, 0.04, 0.5])
+    assert runs["final"].iloc[2] == pytest.approx(0.5)
+    told = said(table)
+    assert "1 of 3 runs were not scored at the budget of 100: their curves end on the line to a score" in told
+    assert "up to 50% beyond it (b, seed 0)" in told
+    assert "not scored at the budget" not in said(table[table["recipe"] == "a"])
+
+
+def test_the_recorded_quickstart_says_whose_scores_lie_beyond_the_budget():
+    recorded = pd.read_csv(data_dir() / "results" / "quickstart" / "curves.csv")
+    assert "4 of 9 runs were not scored at the budget" in " ".join(lab.AblationBoard(recorded).cautions)
+
+
+def shown(table):
+    """What is told of the diamonds: in the key, and where the mouse is."""
+    figure = lab.AblationBoard(table).figure()
+    marks = [trace for trace in figure.data if trace.marker.symbol == "diamond"]
+    [key] = [trace.name for trace in marks if trace.showlegend]
+    return key, [trace for trace in marks if not trace.showlegend]
+
+
+def test_a_diamond_says_what_it_is():
+    few = curves(*(level(r, s, h + s / 10) for r, h in (("a", 0.1), ("b", 0.4)) for s in range(3)))
+    key, marks = shown(few)
+    assert key == "the mean; no interval below 5 seeds"
+    assert marks[0].text == ("mean of 3 runs: 0.200, no interval below 5 seeds",)
+    assert marks[-1].text == ("mean of 3 pairs: 0.300, no interval below 5 seeds",)
+    assert all(mark.error_x.array is None for mark in marks)
+    key, marks = shown(curves(*(level("a", s, s / 10) for s in range(5))))
+    assert key == "the interquartile mean (IQM), with its 95 % interval"
+    assert marks[0].text[0].startswith("IQM of 5 runs: 0.200, 95 % interval 0.") and len(marks[0].error_x.array) == 1
+    key, _ = shown(curves(*(level("a", s, s / 10) for s in range(5)), *(level("b", s, s / 10) for s in range(2))))
+    assert key == ("the interquartile mean (IQM), below four runs the mean, with its 95 % interval from 5 seeds on")
+
+
 def level(recipe, seed, height, *more):
     return recipe, seed, [(0, height), (10, height)], *more
 
@@ -60,33 +110,41 @@ def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
         level("a", 0, 0.1), level("a", 1, 0.2), level("a", 2, 0.9), level("b", 0, 0.3), level("b", 1, 0.5),
         level("b", 7, 1.0), level("b", 1, 0.7, "", "bob"),
     )  # fmt: skip
-    pairs = ablation.paired(scores(table.fillna("")), "a")
+    pairs = paired(scores(table.fillna("")), "a")
     assert pairs[["seed", "final"]].to_numpy().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.4)]]
-    [row] = ablation.compared_pairs(pairs).itertuples()
+    [row] = compared_pairs(pairs).itertuples()
     assert (row.recipe, row.pairs, row.final) == ("b", 2, pytest.approx(0.3))
-    assert (row.final_low, row.final_high) == pytest.approx((0.2, 0.4))
+    assert row.middle == "mean" and np.isnan([row.final_low, row.final_high]).all()  # two seeds make no interval
 
 
 def test_recipes_are_compared_per_env_and_over_all():
-    table = curves(*(level(r, s, h + s / 10, e) for r, h in (("a", 0.1), ("b", 0.5)) for s in range(4) for e in "xy"))
+    table = curves(*(level(r, s, h + s / 10, e) for r, h in (("a", 0.1), ("b", 0.5)) for s in range(5) for e in "xy"))
     runs = scores(table)
-    told = ablation.compared(runs).set_index(["env", "recipe"])
-    assert told.loc[("x", "a"), ["runs", "seeds", "final"]].tolist() == [4, 4, pytest.approx(0.25)]
-    assert told.loc[("y", "b"), "final_low"] < 0.65 < told.loc[("y", "b"), "final_high"]
-    over = ablation.over_envs(runs).set_index("recipe")
-    assert over.loc["b", ["runs", "envs", "final"]].tolist() == [8, 2, pytest.approx(0.65)]
-    only = ablation.over_envs(runs[~((runs["recipe"] == "b") & (runs["env"] == "y"))])
+    told = compared(runs).set_index(["env", "recipe"])
+    assert told.loc[("x", "a"), ["runs", "seeds", "middle", "final"]].tolist() == [5, 5, "IQM", pytest.approx(0.3)]
+    assert told.loc[("y", "b"), "final_low"] < 0.7 < told.loc[("y", "b"), "final_high"]
+    over = over_envs(runs).set_index("recipe")
+    assert over.loc["b", ["runs", "envs", "seeds", "final"]].tolist() == [10, 2, 5, pytest.approx(0.7)]
+    assert over.loc["b", "final_low"] < 0.7 < over.loc["b", "final_high"]
+    only = over_envs(runs[~((runs["recipe"] == "b") & (runs["env"] == "y"))])
     assert only["recipe"].tolist() == ["a"]  # b was not run on both
 
 
 def said(table):
-    found, runs = ablation.entries(table), scores(table)
-    return " ".join(ablation.cautions(found, runs, ablation.paired(runs, "a"), "a"))
+    found, runs = entries(table), scores(table)
+    return " ".join(cautions(found, runs, paired(runs, "a"), "a"))
 
 
 def test_what_cannot_be_said_is_said():
     few = said(curves(level("a", 0, 0.1), level("a", 1, 0.2), level("b", 0, 0.3), level("b", 1, 0.1)))
-    assert "Fewest runs of a recipe: 2" in few and "these 2 seeds do not tell b from a" in few
+    assert "Fewest seeds of a recipe: 2" in few and "seeds under both b and a: 2, too few for an interval" in few
+    assert "their differences lie on both sides." in few
+    one_side = said(curves(*(level(r, s, h + s / 10) for r, h in (("a", 0.1), ("b", 0.4)) for s in range(3))))
+    assert "lie on one side, which happens by chance once in 4 times" in one_side
+    heights = {"a": (0.1, 0.5, 0.2, 0.6, 0.3), "b": (0.5, 0.1, 0.3, 0.4, 0.4)}
+    assert "these 5 seeds do not tell b from a" in said(
+        curves(*(level(r, s, h) for r, own in heights.items() for s, h in enumerate(own)))
+    )
     assert "no seed was run under both a and b" in said(curves(level("a", 0, 0.1), level("b", 1, 0.1)))
     copied = said(curves(level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")))
     assert "Seed 0 of a stands for 2 runs (alice, bob)" in copied and "They hold the same numbers." in copied
@@ -121,10 +179,7 @@ def handed_in(models, tmp_path_factory):
 
 def test_a_folder_of_exported_zips(handed_in):
     board = lab.AblationBoard(handed_in, score="return", over="step")
-    names = [
-        "at_grpo (plan=tree(k=3, pick=mixed(alpha=1.0), follow=0))",
-        "at_grpo (plan=tree(k=2, pick=mixed(alpha=1.0), follow=0))",
-    ]
+    names = [f"at_grpo (plan=tree(k={k}, pick={lab.mixed(1.0)!r}, follow=0))" for k in (3, 2)]
     assert board.table["recipe"].tolist() == names
     assert board.table[["runs", "seeds"]].to_numpy().tolist() == [[3, 2], [3, 2]]
     assert len(board.runs) == 6 and board.pairs["seed"].tolist() == [1, 2]

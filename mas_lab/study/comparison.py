@@ -1,0 +1,141 @@
+"""Recipes over seeds, side by side and by paired differences, and what these runs cannot say.
+
+Leaves out: what a run scored (`budget`), the statistics (`intervals`) and pictures (`widgets.ablation`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.runs.run import KEEPING
+from mas_lab.study.budget import METRICS, NEAR
+from mas_lab.study.entries import Entry
+from mas_lab.study.intervals import bootstrap_interval, drops_some, iqm
+
+FEW = 5
+"""Seeds below which no interval is made of them, see `bootstrap_interval`."""
+
+
+def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """A row per env and recipe: its `runs` and `seeds`, and per metric its IQM with a 95 % interval (`low`, `high`).
+
+    `middle` says what the IQM is here: below four runs the "mean", since nothing is dropped. The interval is NaN below
+    `FEW` seeds.
+    """
+    rows = []
+    for (env, recipe), own in runs.groupby(["env", "recipe"], sort=False):
+        row: dict[str, Any] = {"env": env, "recipe": recipe, "runs": len(own), "seeds": own["seed"].nunique()}
+        rows.append(row | _measured({metric: own[metric] for metric in METRICS}, row["seeds"], seed))
+    return pd.DataFrame(rows)
+
+
+def over_envs(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """A row per recipe that was run on every env: the IQM over all its runs, envs being the strata; `seeds` are those
+    of the env with the fewest."""
+    rows = []
+    for recipe, own in runs.groupby("recipe", sort=False):
+        if own["env"].nunique() == runs["env"].nunique():
+            seeds = int(own.groupby("env")["seed"].nunique().min())
+            row = {"recipe": recipe, "runs": len(own), "envs": own["env"].nunique(), "seeds": seeds}
+            strata = {metric: [part for _, part in own.groupby("env")[metric]] for metric in METRICS}
+            rows.append(row | _measured(strata, seeds, seed))
+    return pd.DataFrame(rows)
+
+
+def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """A row per env, recipe and seed that was also run under `baseline`: the differences of their scores.
+
+    Runs of one seed share tasks and first weights, so they are averaged first: a seed is one pair.
+    """
+    by_seed = runs.groupby(["env", "recipe", "seed"], sort=False)[list(METRICS)].mean().reset_index()
+    base = by_seed[by_seed["recipe"] == baseline].drop(columns="recipe")
+    both = by_seed[by_seed["recipe"] != baseline].merge(base, on=["env", "seed"], suffixes=("", "_base"))
+    differences = {metric: both[metric] - both[f"{metric}_base"] for metric in METRICS}
+    return both[["env", "recipe", "seed"]].assign(**differences)
+
+
+def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """A row per env and recipe: how many pairs, and the IQM of their differences with a 95 % interval over pairs."""
+    columns = ["env", "recipe", "pairs", "middle", *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high"))]
+    rows = [
+        {"env": env, "recipe": recipe, "pairs": len(own)}
+        | _measured({metric: own[metric] for metric in METRICS}, len(own), seed)
+        for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False)
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _measured(values: Mapping[str, Any], seeds: int, seed: int) -> dict[str, Any]:
+    """`values`: per metric the scores of the runs, or a list of them, a stratum each; `seeds`: how many they are of."""
+    row: dict[str, Any] = {}
+    for metric, scores in values.items():
+        strata = scores if isinstance(scores, list) else [scores]
+        every = np.concatenate(strata)
+        low, high = bootstrap_interval(strata, seed=seed) if seeds >= FEW else (np.nan, np.nan)
+        row |= {"middle": "IQM" if drops_some(len(every)) else "mean"}
+        row |= {metric: float(iqm(every)), f"{metric}_low": low, f"{metric}_high": high}
+    return row
+
+
+def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, baseline: str) -> list[str]:
+    """What these runs cannot say, in sentences."""
+    told = []
+    smallest = runs.groupby(["env", "recipe"])["seed"].nunique().min()
+    if smallest < FEW:
+        told.append(f"Fewest seeds of a recipe: {smallest}. Below {FEW} there is no interval: made of so few it would "
+                    "be too narrow, since it cannot reach beyond the runs seen. Look at the dots.")  # fmt: skip
+    told += _beyond_budget(runs) + _untold(pairs, baseline)
+    for env, own in runs.groupby("env", sort=False):
+        unpaired = sorted(set(own["recipe"]) - {baseline} - set(pairs.loc[pairs["env"] == env, "recipe"]))
+        if unpaired and len(set(own["recipe"])) > 1:
+            told.append(f"{env or 'Here'}: no seed was run under both {baseline} and {', '.join(unpaired)}.")
+    for (_, recipe, seed), own in runs.groupby(["env", "recipe", "seed"], sort=False):
+        if len(own) > 1:
+            files = ", ".join(own["file"])
+            same = " They hold the same numbers." if len(own[list(METRICS)].drop_duplicates()) == 1 else ""
+            told.append(f"Seed {seed} of {recipe} stands for {len(own)} runs ({files}): every one is a dot, but they "
+                        f"share their tasks, and count as one pair.{same}")  # fmt: skip
+    return told + _unlike_settings(found)
+
+
+def _beyond_budget(runs: pd.DataFrame) -> list[str]:
+    """A score beyond the budget counts where a run was not scored at it."""
+    told = []
+    for env, own in runs.groupby("env", sort=False):
+        late = own[own["beyond"] > NEAR]
+        if len(late):
+            told.append(f"{env or 'Here'}: {len(late)} of {len(own)} runs were not scored at the budget of "
+                        f"{own['budget'].iloc[0]:,.0f}: their curves end on the line to a score up to "
+                        f"{late['beyond'].max():.0%} beyond it ({'; '.join(late['file'])}).")  # fmt: skip
+    return told
+
+
+def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
+    """Recipes that their seeds do not tell from the baseline."""
+    told = []
+    for row in compared_pairs(pairs).itertuples():
+        where, own = row.env or "Here", pairs.loc[(pairs["env"] == row.env) & (pairs["recipe"] == row.recipe), "final"]
+        one_side = (own > 0).all() or (own < 0).all()
+        if row.pairs < FEW:
+            sides = (
+                f"one side, which happens by chance once in {2 ** (row.pairs - 1)} times" if one_side else "both sides"
+            )
+            told.append(f"{where}: seeds under both {row.recipe} and {baseline}: {row.pairs}, too few for an interval; "
+                        f"their differences lie on {sides}.")  # fmt: skip
+        elif not (row.final_low > 0 or row.final_high < 0):
+            told.append(f"{where}: these {row.pairs} seeds do not tell {row.recipe} from {baseline} "
+                        "by the final score.")  # fmt: skip
+    return told
+
+
+def _unlike_settings(found: Sequence[Entry]) -> list[str]:
+    told = []
+    for env in dict.fromkeys(entry.env for entry in found):
+        settings = [dict(entry.asked.get("settings", {})) for entry in found if entry.env == env]
+        decisive = {name for one in settings for name in one} - set(KEEPING)
+        unlike = sorted(name for name in decisive if len({repr(one.get(name)) for one in settings}) > 1)
+        if unlike:
+            told.append(f"The runs of {env} differ in more than the recipe: {', '.join(unlike)}.")
+    return told

@@ -1,0 +1,134 @@
+"""Runs to be compared, read from wherever they are: folders, exported zips, or a table of curves.
+
+Leaves out: what they score within a common budget (`budget`) and recipes side by side (`comparison`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.recipes import completed
+from mas_lab.runs.disk import RunError
+from mas_lab.runs.run import Run, load_run
+from mas_lab.runs.scores import kept_scores, run_curve
+from mas_lab.table import TableError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run: `curve` has a row per scored step, with `step`, `tokens` sampled until then, `success` and `return`."""
+
+    file: str
+    env: str
+    recipe: str
+    seed: int
+    curve: pd.DataFrame
+    held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """The same of held-out tasks, where they were kept."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """Env, recipe and settings, as run.json has them."""
+
+
+def entries(x: Any) -> list[Entry]:
+    """A folder of runs or exported zips, one run, a list of either, `{label: runs}`, or a table of curves.
+
+    A table has a row per run and scored step: `recipe`, `seed`, `step` or `tokens`, scores, and maybe `env`, `file`.
+    """
+    return _told_apart(list(_read(x)))
+
+
+def _read(x: Any) -> Iterator[Entry]:
+    if isinstance(x, pd.DataFrame):
+        yield from _of_table(x)
+    elif isinstance(x, Mapping) and x:
+        for label, runs in x.items():
+            for entry in _read(runs):
+                asked = {key: value for key, value in entry.asked.items() if key != "recipe"}
+                yield replace(entry, recipe=str(label), asked=asked)
+    elif isinstance(x, Run):
+        yield _of_run(x)
+    elif isinstance(x, str | Path):
+        yield from (_of_run(load_run(path)) for path in _paths(Path(x)))
+    elif isinstance(x, Sequence) and x:
+        for one in x:
+            yield from _read(one)
+    else:
+        raise TypeError(f"AblationBoard: wants a folder, runs, zips or a table of curves; got {x!r:.200}")
+
+
+def _paths(path: Path) -> list[Path]:
+    """The runs of a folder; anything else in it is refused by name, but for hidden files."""
+    if not path.is_dir() or (path / "run.json").is_file():
+        return [path]
+    found = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+    for entry in found:
+        if not (entry / "run.json").is_file() and entry.suffix != ".zip":
+            raise RunError(
+                f"{entry} is neither a run's folder nor a zip made by export(); move it out of {path}, or pass a list "
+                "of the runs to compare"
+            )
+    if not found:
+        raise RunError(f"{path} is empty; put the folders or exported zips of runs there")
+    return found
+
+
+def _of_run(run: Run) -> Entry:
+    config, curve = run.config, run_curve(run)
+    missing = [name for name in ("env", "recipe", "seed") if name not in config]
+    if missing or not isinstance(config["recipe"], dict) or "name" not in config["recipe"]:
+        raise RunError(
+            f"{run.folder}: run.json does not say {missing[0] if missing else 'the recipe'}; export it again"
+        )
+    if len(curve) != run.steps:
+        raise RunError(f"{run.folder}: {run.steps} steps of statistics, {len(curve)} of turns; export it again")
+    path = Path(str(run.folder).rstrip("/"))
+    asked = {"env": config["env"], "recipe": completed(config["recipe"]), "settings": config.get("settings", {})}
+    name = str((config["env"] or {}).get("name", "env"))
+    scores = kept_scores(run, curve)
+    return Entry(path.name, name, str(config["recipe"]["name"]), int(config["seed"]), curve, scores, asked)
+
+
+def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
+    missing = [name for name in ("recipe", "seed") if name not in table.columns]
+    if missing or not {"step", "tokens"} & set(table.columns):
+        raise TableError(
+            f"AblationBoard: column '{missing[0] if missing else 'tokens'}' is missing; a table of curves has recipe, "
+            "seed, step or tokens, and scores such as success, a row per run and scored step"
+        )
+    told = table.assign(**{name: "" for name in ("env", "file") if name not in table.columns})
+    for (env, recipe, seed, file), curve in told.groupby(["env", "recipe", "seed", "file"], sort=False):
+        order = "tokens" if "tokens" in curve else "step"
+        if curve[order].duplicated().any():
+            raise TableError(
+                f"AblationBoard: two rows of {recipe!r}, seed {seed} have the same {order}; a column 'file' tells runs "
+                "of one seed apart"
+            )
+        yield Entry(file or f"{recipe}, seed {seed}", str(env), str(recipe), int(seed), curve.sort_values(order))
+
+
+def _told_apart(found: list[Entry]) -> list[Entry]:
+    """Envs and recipes that share a name and differ in an option get it into their names."""
+    labels = {kind: _labels([(getattr(e, kind), e.asked.get(kind, {})) for e in found]) for kind in ("env", "recipe")}
+    told = zip(found, labels["env"], labels["recipe"], strict=True)
+    return [replace(entry, env=env, recipe=recipe) for entry, env, recipe in told]
+
+
+def _labels(named: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    labels = []
+    for name, options in named:
+        others = [other for its_name, other in named if its_name == name]
+        differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
+        told = ", ".join(f"{key}={_told(options[key])}" for key in differ)
+        labels.append(f"{name} ({told})" if differ else name)
+    return labels
+
+
+def _told(option: Any) -> str:
+    """An option as one would type it."""
+    if isinstance(option, Mapping) and "is" in option:
+        arguments = ", ".join(f"{name}={_told(value)}" for name, value in option.items() if name != "is")
+        return f"{option['is']}({arguments})"
+    return repr(option)
