@@ -2,6 +2,7 @@
 
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.backends.placement import Placement, PlacementError, Wish
+from mas_lab.cells.centers import running_mean
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, return_to_go
 from mas_lab.cells.game import Act, Said, Say, Score
 from mas_lab.cells.grouping import group
@@ -9,6 +10,7 @@ from mas_lab.cells.losses import Loss, clipped, reinforce, row_mean, row_sum
 from mas_lab.cells.normalization import group_stats, normalize
 from mas_lab.cells.plans import episodes, joint, tree
 from mas_lab.cells.rollout import RolloutError, rollout
+from mas_lab.cells.selection import not_flat, select
 from mas_lab.cells.update import UpdateError, update
 from mas_lab.check import check_env
 from mas_lab.doctor import doctor
@@ -91,6 +93,7 @@ __all__ = [
     "mixed",
     "normalize",
     "norms_without",
+    "not_flat",
     "pass_at",
     "probe_threads",
     "reinforce",
@@ -98,8 +101,10 @@ __all__ = [
     "rollout",
     "row_mean",
     "row_sum",
+    "running_mean",
     "runs_dir",
     "schema",
+    "select",
     "set_threads",
     "shares_by",
     "spike_scores",

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mas_lab.cells.centers import running_mean
 from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, return_to_go
 from mas_lab.cells.game import Plan
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.normalization import Center, Scale, normalize
 from mas_lab.cells.plans import episodes, joint, tree
+from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.table import plain
 
 
@@ -37,14 +39,16 @@ class Recipe:
     ddof: int = 0
     eps: float = 1e-6
     flat: str = "zero"
+    select: Selector | None = None
 
     def replace(self, **changes: Any) -> "Recipe":
         return dataclasses.replace(self, **changes)
 
     def advantages(self, turns):
-        """Cells 2 and 3: the table with credit, group, center, scale and advantage added."""
+        """Cells 2 and 3: the table with credit, group, center, scale and advantage, and, if asked, selected added."""
         grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt)
-        return normalize(grouped, **self.normalization)
+        compared = normalize(grouped, **self.normalization)
+        return compared if self.select is None else select(compared, self.select)
 
     @property
     def normalization(self) -> dict[str, Any]:
@@ -102,10 +106,12 @@ def find(recipe: str | Recipe) -> Recipe:
     return RECIPES[recipe]
 
 
-PARTS = {
-    part.__name__: part
-    for part in (episodes, tree, joint, episode_return, mixed, return_to_go, counterfactual, clipped, reinforce)
-}
+KNOWN = (
+    *(episodes, tree, joint),
+    *(episode_return, mixed, return_to_go, counterfactual),
+    *(running_mean, not_flat, clipped, reinforce),
+)
+PARTS = {part.__name__: part for part in KNOWN}
 
 
 GONE = {
@@ -119,7 +125,8 @@ def to_data(part: Any) -> Any:
     """A recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple)."""
     part = plain(part)
     if dataclasses.is_dataclass(part):
-        fields = {field.name: to_data(getattr(part, field.name)) for field in dataclasses.fields(part)}
+        given = [field.name for field in dataclasses.fields(part) if field.init]  # the others are memory
+        fields = {name: to_data(getattr(part, name)) for name in given}
         return {"is": _name(type(part)), **fields}
     if isinstance(part, tuple | list):
         return [to_data(one) for one in part]

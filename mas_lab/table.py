@@ -81,11 +81,13 @@ NORMALIZATION = {
     "scale": _number("the divisor"),
     "advantage": _number("(credit - center) / scale; 0 where the group is lone or flat"),
 }
-SCHEMA = {**ROLLOUT, **GROUPING, **NORMALIZATION}
+SELECTION = {"selected": _flag("does `update` train on the row; without the column, on every row", optional=True)}
+SCHEMA = {**ROLLOUT, **GROUPING, **NORMALIZATION, **SELECTION}
 ADDED_BY = {
     **dict.fromkeys(ROLLOUT, "rollout"),
     **dict.fromkeys(GROUPING, "group"),
     **dict.fromkeys(NORMALIZATION, "normalize"),
+    **dict.fromkeys(SELECTION, "select"),
 }
 DEFAULTS = {
     "kept": True,
@@ -93,6 +95,7 @@ DEFAULTS = {
     "valid": True,
     "local_reward": 0.0,
     "probe": False,
+    "selected": True,
     "done": False,
     "parent": "",
 }
@@ -205,3 +208,8 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
 def trained(turns: pd.DataFrame) -> pd.Series:
     """Which rows belong to the batch: all but the continuations played only to value a candidate."""
     return ~column(turns, "probe").astype(bool)
+
+
+def selected(turns: pd.DataFrame) -> pd.Series:
+    """Which rows `update` trains on: those of the batch that `select` marked, or all of them."""
+    return trained(turns) & column(turns, "selected").astype(bool)

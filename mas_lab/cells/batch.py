@@ -36,7 +36,7 @@ class Batch:
     loss: Loss
     aggregate: str
     table: pd.DataFrame
-    """All rows that are trained on, of every policy and minibatch: what statistics of groups need."""
+    """All rows of the batch, of every policy and minibatch, selected or not: what statistics of groups need."""
     norms: dict[str, float] = field(default_factory=dict)
     tokens: dict[str, Tokens] = field(default_factory=dict)
     samples: dict[str, list[Sample]] = field(default_factory=dict)

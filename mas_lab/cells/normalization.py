@@ -14,7 +14,7 @@ import pandas as pd
 
 from mas_lab.table import TableError, forbid, require, trained
 
-Center = Sequence[str] | str | None
+Center = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
 Scale = Sequence[str] | str | None
 FLAT = ("zero", "center")
 """What `normalize` may do where a scale group does not vary."""
@@ -33,7 +33,7 @@ def normalize(
     """The table with `center`, `scale` and `advantage` added.
 
     `center`: the mean credit over the row's `group` (default) or over another tuple of columns; "loo": the mean of the
-    others in the group; "max": the group's maximum; "none": 0.
+    others in the group; "max": the group's maximum; "none": 0; or any callable `table -> Series`, see `centers`.
     `scale`: the standard deviation plus `eps`, over the `group` (default) or another tuple of columns; "none": 1.
     `once_per`: a column, or {"center": column, "scale": column}: each of its values enters the statistics of a group
     once, with its mean credit ("episode" makes GRPO count a trajectory once, however many turns it has).
@@ -105,6 +105,8 @@ def refuse_nonsense(
 
 def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tuple[pd.Series, pd.Series]:
     """The baseline of each row, and whether its group is lone."""
+    if callable(center):
+        return _asked(center, turns), pd.Series(False, turns.index)
     if center == "none":
         return pd.Series(0.0, turns.index), pd.Series(False, turns.index)
     stats = statistics(_columns(center, ("loo", "max"), "center"))
@@ -116,6 +118,17 @@ def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tupl
         others = stats["mean"] + (stats["mean"] - own) / (stats["n"] - 1).clip(lower=1)
         return others.mask(lone, own), lone
     return stats["mean"], lone
+
+
+def _asked(center: Callable[[pd.DataFrame], pd.Series], turns: pd.DataFrame) -> pd.Series:
+    """What a center of one's own says, a finite number for each row."""
+    baseline = center(turns)
+    if not isinstance(baseline, pd.Series) or not baseline.index.equals(turns.index):
+        raise TableError(
+            f"normalize: center {center!r} gave {type(baseline).__name__}; it must give a Series on the table's index"
+        )
+    require(turns.assign(center=baseline), ["center"], f"normalize, center={center!r}")
+    return baseline.astype(float)
 
 
 def _scale(

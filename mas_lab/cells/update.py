@@ -15,11 +15,16 @@ import pandas as pd
 from mas_lab.cells.batch import ROW, Batch, UpdateError
 from mas_lab.cells.losses import AGGREGATES, Loss, clipped, require_loss
 from mas_lab.policy import Sample
-from mas_lab.table import column, require, trained
+from mas_lab.table import column, require, selected, trained
 from mas_lab.team import Team
 
 __all__ = ["AGGREGATES", "UpdateError", "Watch", "update", "whole_batches"]
 
+STATS = (
+    "policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms entropy truncated grad_norm "
+    "grad_norm_clipped policy_norm policy_norm_clipped kl clip_fraction max_ratio mismatch lr skipped culprits"
+)
+"""The columns of what `update` returns, also where no row was selected."""
 Watch = Callable[[str, dict[str, float], Batch], None]
 
 
@@ -40,8 +45,9 @@ def update(
 
     `aggregate` averages the per-token losses of a policy's rows: "token", over all tokens; "turn", over rows, each the
     mean of its tokens; "agent", 1/|Y_k| within each agent, then over agents (the papers' formula); "sum", the sum of a
-    row's tokens, over rows (MAGRPO). Rows with advantage 0 stay in the denominators. A loss with one ratio per row goes
-    with "turn" and "agent".
+    row's tokens, over rows (MAGRPO). Only rows that `select` marked are trained on and counted in these denominators,
+    as in DAPO; without `selected` all are. Rows with advantage 0 stay in the denominators. A loss with one ratio per
+    row goes with "turn" and "agent".
     `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
     `max_norm` clips each policy's gradient. `nonfinite`: "raise", or "skip" the step and record it (`skipped`).
     `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
@@ -76,7 +82,7 @@ def update(
     for name, policy in team.policies.items():
         if team.learners(name):
             policy.publish()
-    return pd.DataFrame(stats)
+    return pd.DataFrame(stats, columns=None if stats else STATS.split())
 
 
 def _accumulate(batches: Sequence[Batch]) -> None:
@@ -101,19 +107,24 @@ def _accumulate(batches: Sequence[Batch]) -> None:
 def whole_batches(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> list[Batch]:
     """The table as one optimizer step: a batch per policy that would learn from it, nothing accumulated yet."""
     rows = _learnable(team, turns, loss, aggregate)
-    own = {name: rows[rows["agent"].isin(team.learners(name))] for name in team.policies}
+    own = {name: _own(team, rows, name) for name in team.policies}
     return [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in own.items() if len(part)]
 
 
 def _learnable(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
-    """The rows that are trained on, numbered from 0 by their place in `turns`."""
-    require(turns, ROW, "update")
+    """The rows of the batch, numbered from 0 by their place in `turns`: what statistics of groups count."""
+    require(turns, ROW, "update", optional=["selected"])
     require_loss(loss, aggregate, "update")
     rows = turns.reset_index(drop=True)
     rows = rows[trained(rows)]
     for agent in rows["agent"].unique():
         team[agent]  # raises where an agent has no policy
     return rows if loss.tis is None else rows.assign(before=_logprobs_before(team, rows))
+
+
+def _own(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """What one policy learns from."""
+    return rows[rows["agent"].isin(team.learners(name)) & selected(rows)]
 
 
 def _logprobs_before(team: Team, rows: pd.DataFrame) -> pd.Series:
@@ -123,7 +134,7 @@ def _logprobs_before(team: Team, rows: pd.DataFrame) -> pd.Series:
     found = pd.Series(None, rows.index, dtype=object)
     with torch.no_grad():
         for name, policy in team.policies.items():
-            own = rows[rows["agent"].isin(team.learners(name)) & (rows["completion_ids"].map(len) > 0)]
+            own = _own(team, rows[rows["completion_ids"].map(len) > 0], name)
             if len(own):
                 samples = [Sample(*row, weight=0.0) for row in own[ROW[1:]].itertuples(index=False, name=None)]
                 lengths = own["completion_ids"].map(len).tolist()
@@ -135,7 +146,7 @@ def _minibatches(
     team: Team, rows: pd.DataFrame, epochs: int, minibatches: int, seed: int
 ) -> Iterator[dict[str, pd.DataFrame]]:
     """Per optimizer step, the rows of each policy. The candidates of one node share a prompt and stay together."""
-    learning = {name: rows[rows["agent"].isin(team.learners(name))] for name in team.policies}
+    learning = {name: _own(team, rows, name) for name in team.policies}
     for epoch in range(epochs):
         parts: list[dict[str, pd.DataFrame]] = [{} for _ in range(minibatches)]
         for name, own in learning.items():
