@@ -20,6 +20,7 @@ from mas_lab.explain.diagnostics import attribute, baseline_ratio, norms_without
 from mas_lab.explain.moments import inflation
 from mas_lab.explain.paired_watch import PairedWatch
 from mas_lab.explain.spike_rule import SpikeWatch, spike_scores, spikes
+from mas_lab.pocket.own import make_pocket
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
 from mas_lab.runs.run import RunError, export, load_run, runs_dir
@@ -90,6 +91,7 @@ __all__ = [
     "load_policy",
     "load_run",
     "make_env",
+    "make_pocket",
     "mixed",
     "normalize",
     "norms_without",

@@ -68,10 +68,13 @@ def schema(args: argparse.Namespace) -> None:
 
 
 def pocket(args: argparse.Namespace) -> None:
-    from mas_lab.pocket.build import FAMILIES, build
+    from mas_lab.pocket.build import build
+    from mas_lab.pocket.families import FAMILIES
 
+    if args.out is not None and len(args.families) != 1:
+        raise SystemExit("mas_lab pocket: --out is the folder of one FAMILY; name it")
     for family in args.families or sorted(FAMILIES):
-        build(family)
+        build(family, args.out, args.seed)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -104,6 +107,8 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command(pocket, "rebuild pocket models from their fixed seeds")
     sub.add_argument("families", nargs="*", metavar="FAMILY", help="which (default: all)")
+    sub.add_argument("--out", type=Path, default=None, help="folder, for one (default: data/pocket/FAMILY)")
+    sub.add_argument("--seed", type=int, default=0)
     return root
 
 

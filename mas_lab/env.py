@@ -56,7 +56,7 @@ class Env(Protocol):
     one number or one per agent.
 
     An env may also have
-    - `demonstrate(state, agent, rng) -> str`: imperfect play, which `check_env` and pocket models learn the form from;
+    - `demonstrate(state, agent, rng) -> str`: imperfect play: `check_env` tries it, and `make_pocket` teaches it;
     - `splits_meet = True`: it has few tasks, and `train` and `test` share some. Scores on `test` then say nothing
       about tasks that were not trained on;
     - `competitive = True`: its agents play against each other. `team_reward` is then 0 throughout and what an agent

@@ -6,6 +6,8 @@ Silent in threads too: `LiveDashboard` trains in one, and shows how far it is by
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tqdm.auto import tqdm
 
@@ -41,7 +43,21 @@ def in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
+_hidden = 0
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """No bar appears within: somebody else shows how far it is."""
+    global _hidden
+    _hidden += 1
+    try:
+        yield
+    finally:
+        _hidden -= 1
+
+
 def progress_bar(total: int, description: str, unit: str) -> tqdm:
     """A bar that appears after half a second and leaves nothing behind."""
     watched = (in_notebook() or sys.stderr.isatty()) and threading.current_thread() is threading.main_thread()
-    return tqdm(total=total, desc=description, unit=unit, disable=not watched, leave=False, delay=0.5)
+    return tqdm(total=total, desc=description, unit=unit, disable=bool(_hidden) or not watched, leave=False, delay=0.5)

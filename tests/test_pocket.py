@@ -1,12 +1,21 @@
 """The shipped pocket models load by plain transformers and speak their env's words; a tiny one is really built."""
 
 import json
+import random
+import sys
 
 import pytest
+from own_envs import Agree, Change
 
+import mas_lab as lab
+from mas_lab.env import EnvError
 from mas_lab.paths import data_dir
-from mas_lab.pocket import build as pocket
-from mas_lab.pocket.build import FAMILIES, UNKNOWN, Family, Stage, build, demonstrations, make_tokenizer
+from mas_lab.pocket import own
+from mas_lab.pocket.build import build
+from mas_lab.pocket.families import FAMILIES, Family, Stage
+from mas_lab.pocket.play import as_rows, demonstrations, hostile_play
+from mas_lab.pocket.words import UNKNOWN, different, make_tokenizer
+from mas_lab.policy import PolicyError
 from mas_lab.tasks import make_env
 
 SHIPPED = [pytest.param(data_dir() / "pocket" / name, recipe, id=name) for name, recipe in FAMILIES.items()]
@@ -35,7 +44,7 @@ def test_a_shipped_model_is_small_whole_and_loads_by_plain_transformers(folder, 
 def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
     from transformers import AutoTokenizer
 
-    shipped, fresh = AutoTokenizer.from_pretrained(folder), make_tokenizer(make_env(recipe.env), recipe.marks)
+    shipped, fresh = AutoTokenizer.from_pretrained(folder), make_tokenizer(make_env(recipe.env).words, recipe.marks)
     assert shipped.get_vocab() == fresh.get_vocab()
     for _, options in recipe.forms:
         env = make_env(recipe.env, **options)
@@ -58,7 +67,7 @@ def test_a_shipped_model_leaves_room_to_learn(folder, recipe):
 
 
 def test_the_template_drops_the_system_prompt_and_closes_an_answer():
-    tokenizer = make_tokenizer(make_env("plan_path"))
+    tokenizer = make_tokenizer(make_env("plan_path").words)
     chat = [
         {"role": "system", "content": "be brief"},
         {"role": "user", "content": "goal a1"},
@@ -72,43 +81,49 @@ def test_the_template_drops_the_system_prompt_and_closes_an_answer():
 
 
 def test_a_mark_that_a_model_writes_is_not_hidden_by_the_decoder():
-    tokenizer = make_tokenizer(make_env("plan_path"))
+    tokenizer = make_tokenizer(make_env("plan_path").words)
     ids = tokenizer("a1 <user> a2")["input_ids"]
     assert tokenizer.decode([*ids, tokenizer.eos_token_id], skip_special_tokens=True) == "a1 <user> a2"
 
 
 def test_other_marks_make_another_tokenizer():
-    one, two = (make_tokenizer(make_env("math"), marks).get_vocab() for marks in (("<a>", "<b>"), ("<c>", "<d>")))
+    one, two = (make_tokenizer(make_env("math").words, marks).get_vocab() for marks in (("<a>", "<b>"), ("<c>", "<d>")))
     shared = set(one) & set(two) - {"<pad>", "<eos>", "<unk>"}
     assert len(shared) > 10 and sum(one[word] != two[word] for word in shared) > len(shared) / 2
 
 
 TINY = Family(
-    "plan_path",
+    env="plan_path",
     forms=((0.75, {"size": 3}), (0.25, {"size": 3, "single_agent": True})),
     stages=(Stage(30, 3e-3, {"mistakes": 0.0}, batch=16),),
     layers=1,
     hidden=16,
     heads=2,
+    held_out=4,
 )
 
 
+def rows_of(family, tokenizer):
+    forms = [(share, make_env(family.env, **options)) for share, options in family.forms]
+    return as_rows(demonstrations(forms, family.stages[0], family.episodes, seed=0), tokenizer, family.env)
+
+
 def test_demonstrations_are_masked_prompts_and_answers_in_their_shares():
-    tokenizer = make_tokenizer(make_env("plan_path"))
-    rows = demonstrations(TINY, TINY.stages[0], tokenizer, seed=0)
+    tokenizer = make_tokenizer(make_env("plan_path").words)
+    rows = rows_of(TINY, tokenizer)
     assert len(rows) == 30 * 16
     said = ["".join(tokenizer.decode([i for i, m in zip(r["input_ids"], r["completion_mask"], strict=True) if m]))
             for r in rows]  # fmt: skip
     assert all(text.endswith("<eos>") and "<assistant>" not in text for text in said)
     prompts = [tokenizer.decode(row["input_ids"]).split() for row in rows]
     assert sum("solo" in words for words in prompts) == 120
-    assert rows == demonstrations(TINY, TINY.stages[0], tokenizer, seed=0)
+    assert rows == rows_of(TINY, tokenizer)
 
 
 def test_a_word_that_the_env_leaves_out_is_an_error():
-    tokenizer = make_tokenizer(make_env("math"))
-    with pytest.raises(ValueError, match=r"env 'plan_path': .* that `words` leaves out"):
-        demonstrations(TINY, TINY.stages[0], tokenizer, seed=0)
+    tokenizer = make_tokenizer(make_env("math").words)
+    with pytest.raises(EnvError, match=r"env 'plan_path': .* that `words` leaves out"):
+        rows_of(TINY, tokenizer)
 
 
 def test_an_unknown_family_lists_the_known_ones():
@@ -119,8 +134,139 @@ def test_an_unknown_family_lists_the_known_ones():
 @pytest.mark.slow
 def test_building_is_real_and_the_same_seed_gives_the_same_weights(tmp_path, monkeypatch):
     monkeypatch.setitem(FAMILIES, "tiny", TINY)
-    monkeypatch.setattr(pocket, "HELD_OUT", 4)
     one, two, other = (build("tiny", tmp_path / name, seed) for name, seed in (("1", 0), ("2", 0), ("3", 1)))
     weights = [(folder / "model.safetensors").read_bytes() for folder in (one, two, other)]
     assert weights[0] == weights[1] != weights[2]
     assert json.loads((one / "provenance.json").read_text())["recipe"]["layers"] == 1
+
+
+# One's own
+
+
+@pytest.fixture(scope="module")
+def agreeing(tmp_path_factory):
+    """A model for an env that nothing is known of, hardly taught: the folder, and what was printed."""
+    return lab.make_pocket(Agree(), tmp_path_factory.mktemp("own") / "agree", steps=3, tasks=10)
+
+
+def test_an_env_of_ones_own_gets_a_model_that_plays_it(agreeing):
+    env, policy = Agree(), lab.load_policy(agreeing)
+    assert policy.lr == 1e-3 and lab.load_policy(agreeing, lora=2).lr == 5e-3
+    turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(4, "test", 0), lab.episodes(2))
+    assert set(turns["agent"]) == set(env.agents) and turns["completion_ids"].map(len).max() <= 2
+
+
+def test_its_words_are_those_of_demonstrated_and_hostile_play_on_both_splits(agreeing):
+    tokenizer = lab.load_policy(agreeing).tokenizer
+    words = set(tokenizer.get_vocab())
+    assert {"you", "are", "left", "right", "play", "round-0", "round-19", "other", "said", *Agree.colours} <= words
+    assert {"<user>", "<assistant>", "<system>", "<tool>", "}{", "<moves>"} - words == {"<moves>"}  # two words at most
+    chat = Agree().observe(("round-3", "red|blue"), "right")
+    ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    assert tokenizer.decode(ids) == (
+        "<system> you are right <user> play round-3 <assistant> blue <eos> <user> other said red <assistant>"
+    )
+
+
+def test_its_provenance_says_how_to_make_it_again(agreeing):
+    record = json.loads((agreeing / "provenance.json").read_text())
+    assert record["command"] == "lab.make_pocket(Agree(), out, steps=3, seed=0, tasks=10)"
+    assert record["recipe"]["stages"] == [{"steps": 3, "lr": 0.003, "options": {}, "batch": 64}]
+    assert set(record["held_out"]) == {"{}"} and set(record["held_out"]["{}"]) == {"success", "return"}
+
+
+def test_the_same_seed_makes_the_same_model_in_its_place(tmp_path, capsys):
+    one, two = tmp_path / "1", tmp_path / "2"
+    for out, seed in ((one, 0), (two, 1), (two, 0)):
+        assert lab.make_pocket(Change(), out, steps=2, seed=seed, tasks=4) == out
+    files = ("model.safetensors", "tokenizer.json", "config.json", "chat_template.jinja")
+    assert all((one / name).read_bytes() == (two / name).read_bytes() for name in files)
+    shown = capsys.readouterr()
+    assert shown.out.count("\n") == 3 and shown.out.startswith("pocket change: made in ")
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_starts_with_room_and_learns(tmp_path):
+    env = Change()
+    team = lab.Team.shared(lab.load_policy(lab.make_pocket(env, tmp_path / "own", steps=300)), env.agents)
+    held_out = env.tasks(64, "test", 5)
+    before = lab.evaluate(env, team, held_out, k=4)["success"].mean()
+    assert 0.2 <= before <= 0.6
+    for _ in lab.train(env, team, lab.RECIPES["at_grpo"], 10, seed=0, tasks=32):
+        pass
+    assert lab.evaluate(env, team, held_out, k=4)["success"].mean() > before + 0.1
+
+
+def test_hostile_play_answers_no_longer_than_the_env_allows():
+    env = Change()
+    said = list(hostile_play(env, env.tasks(3, "train", 0), seed=0))
+    lengths = [len(text.split()) for _, text in said]
+    assert max(lengths) == env.max_tokens and min(lengths) == 0 and {chat[0]["role"] for chat, _ in said} == {"user"}
+
+
+def shows(answer, base=Change, **changes):
+    """An env whose demonstrations are what `answer(state, agent, rng)` gives."""
+    return type("Mine", (base,), {"demonstrate": staticmethod(answer), **changes})()
+
+
+@pytest.mark.parametrize("answer, why", [
+    (lambda *_: 7, r"demonstrate gave 7; give a str of words"),
+    (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str of words with one space between"),
+    (lambda *_: "1 1 1 1 1 1", r"demonstrate gave 6 words, above max_tokens=5"),
+    (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
+])  # fmt: skip
+def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
+    env = shows(answer)
+    with pytest.raises(EnvError, match=rf"env 'change', task '.* of .*', agent 'giver', turn 0: {why}"):
+        demonstrations([(1.0, env)], Stage(1, 1e-3), 4, seed=0)
+
+
+def test_messages_that_a_pocket_model_would_not_see_are_refused():
+    calls = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]},
+    ]
+    env = shows(lambda *_: "1", observe=lambda *_: calls)
+    with pytest.raises(EnvError, match=r"agent 'giver', turn 0: a message has 'tool_calls', and a pocket model reads"):
+        demonstrations([(1.0, env)], Stage(1, 1e-3), 4, seed=0)
+
+
+def test_an_env_that_shows_nothing_is_told_what_to_write(tmp_path):
+    env = type("Mute", (), {name: getattr(Agree, name) for name in vars(Agree) if name != "demonstrate"})()
+    with pytest.raises(EnvError, match=r"Mute has no `demonstrate\(self, state, agent, rng\) -> str`; write one"):
+        lab.make_pocket(env, tmp_path / "own")
+
+
+@pytest.mark.parametrize("arguments, why", [
+    ({"steps": 0}, "steps=0; give a count from 1"),
+    ({"steps": 2.5}, "steps=2.5; give a count"),
+    ({"tasks": True}, "tasks=True; give a count"),
+    ({"tasks": 32}, r"tasks\(32, 'train', 0\) gave 10; pass tasks=10"),
+])  # fmt: skip
+def test_arguments_that_make_no_model_are_refused(tmp_path, arguments, why):
+    with pytest.raises(ValueError, match=why):
+        lab.make_pocket(Agree(), tmp_path / "own", **arguments)
+    assert not (tmp_path / "own").exists()
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("chapter 1")
+    with pytest.raises(FileExistsError, match="holds something that is no pocket model; name another folder"):
+        lab.make_pocket(Agree(), tmp_path)
+
+
+def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trl", None)
+    with pytest.raises(PolicyError, match=r"needs TRL .*: pip install 'mas-lab\[cpu\]'"):
+        lab.make_pocket(Agree(), tmp_path / "own")
+
+
+def test_an_env_of_prose_is_told_to_say_less():
+    letters = random.Random(0)
+    prose = [([{"role": "user", "content": " ".join(str(letters.random()) for _ in range(9000))}], "yes")]
+    with pytest.raises(
+        EnvError, match=r"env 'novel' says 900\d different words, .* at most 8192; the last ones are '0"
+    ):
+        different(prose, ("yes", "no"), "novel")
+    with pytest.raises(EnvError, match=r"'change' showed 9007 words in one chat, answer included; .* at most 1024"):
+        own._context(Change(), prose, "change")

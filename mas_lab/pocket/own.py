@@ -1,0 +1,105 @@
+"""A pocket model for an env of one's own: `lab.make_pocket(env, out)`.
+
+Nothing is registered and no word is listed: the env's `demonstrate` shows how it is played, and the words are those
+that it says in demonstrated and in hostile play. Leaves out: how a model is made (`build`).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+
+from mas_lab.check import check_env
+from mas_lab.env import Env, EnvError, Task
+from mas_lab.pocket.build import Order, make
+from mas_lab.pocket.families import Design, Stage
+from mas_lab.pocket.play import Said, hostile_play, longest_answer, name_of
+from mas_lab.pocket.warm_start import require_trl
+from mas_lab.pocket.words import different
+
+LR = 3e-3
+MARKS = ("<user>", "<assistant>", "<system>", "<tool>")
+"""Every message is shown: a role of one's own may be told apart by its system prompt alone."""
+CONTEXTS = (256, 512, 1024, 2048)
+"""Tokens; the first one that is twice the longest chat seen."""
+REPEATS = 4
+"""Episodes on each held-out task."""
+
+
+def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, tasks: int = 32) -> Path:
+    """Make a pocket model that plays `env`, and return its folder, which `lab.load_policy` opens.
+
+    >>> lab.make_pocket(MyEnv(), "my_model")
+    >>> team = lab.Team.shared(lab.load_policy("my_model"), MyEnv.agents)
+
+    A Qwen3 of about 0.3 M weights whose tokens are the words of the env, taught by `steps` batches of 64 answers that
+    `env.demonstrate(state, agent, rng) -> str` gave. Demonstrate imperfectly, so that the team starts at 20 to 60 % and
+    can still learn: right moves with a random one now and then, drawn by `rng` alone. Where it starts too low, take
+    more steps; too high, more mistakes. Prompts and answers are words with spaces between them (other white space is
+    one space to the model); the fewer different words and the shorter the prompts, the sooner it can read. An optional
+    `env.words` adds words that play never shows.
+
+    `tasks`: tasks drawn at a time for demonstrations (`train`), and held-out ones (`test`) that it is scored on. The
+    same seed gives the same weights. Writes `provenance.json`: what it was made of, how the team scores, and the
+    learning rates that `load_policy` takes. Raises EnvError, with task, agent and turn, where the env breaks its
+    contract (`check_env`), shows nothing or says too many words; PolicyError where TRL is missing.
+    """
+    out = Path(out)
+    _refuse(env, out, steps, tasks)
+    require_trl()
+    check_env(env, tasks=min(2, tasks), seed=seed)
+    name = name_of(env)
+    design = Design(
+        stages=(Stage(steps, LR),), spread=0.08, marks=MARKS, episodes=tasks, held_out=tasks, repeats=REPEATS
+    )
+    command = f"lab.make_pocket({_said(env)}, out, steps={steps}, seed={seed}, tasks={tasks})"
+    order = Order(name, design, {json.dumps({}): (1.0, env)}, (), seed, command)
+    badly = _hostile(env, tasks, seed)
+    shown = order.demonstrated()
+    played = [*shown[0], *badly]
+    words = different(played, getattr(env, "words", ()), name)
+    return make(replace(order, words=words, design=replace(design, context=_context(env, played, name))), shown, out)
+
+
+def _refuse(env: Env, out: Path, steps: int, tasks: int) -> None:
+    if not callable(getattr(env, "demonstrate", None)):
+        raise EnvError(
+            f"make_pocket: {type(env).__name__} has no `demonstrate(self, state, agent, rng) -> str`; write one that "
+            "says what `agent` could well answer in `state`: mostly right, and wrong now and then by rng.random()"
+        )
+    for argument, value in (("steps", steps), ("tasks", tasks)):
+        if type(value) is not int or value < 1:
+            raise ValueError(f"make_pocket: {argument}={value!r}; give a count from 1")
+    if out.exists() and not (out / "provenance.json").is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"make_pocket: {out} holds something that is no pocket model; name another folder")
+
+
+def _hostile(env: Env, tasks: int, seed: int) -> list[Said]:
+    """What the env says when it is answered badly, on tasks of both splits."""
+    return [said for split in ("train", "test") for said in hostile_play(env, _drawn(env, tasks, split, seed), seed)]
+
+
+def _drawn(env: Env, tasks: int, split: str, seed: int) -> list[Task]:
+    found = env.tasks(tasks, split, seed)
+    if len(found) != tasks:
+        raise EnvError(f"make_pocket: tasks({tasks}, {split!r}, {seed}) gave {len(found)}; pass tasks={len(found)}")
+    return found
+
+
+def _context(env: Env, played: Sequence[Said], name: str) -> int:
+    """Room for twice the longest chat that was seen. Raises EnvError where that is too long to be learned here."""
+    marks = 2
+    chats = ([message["content"] for message in messages] for messages, _ in played)
+    longest = max(sum(marks + len(text.split()) for text in texts) for texts in chats)
+    longest += max(longest_answer(env, agent) for agent in env.agents)
+    for context in CONTEXTS:
+        if 2 * longest <= context:
+            return context
+    raise EnvError(
+        f"make_pocket: {name!r} showed {longest} words in one chat, answer included; a pocket model reads at most "
+        f"{CONTEXTS[-1] // 2}: show less of what was said before, or lower max_tokens"
+    )
+
+
+def _said(env: Env) -> str:
+    return repr(env) if is_dataclass(env) else f"{type(env).__qualname__}()"

@@ -1,0 +1,131 @@
+"""Episodes that a pocket model learns its words and its first moves from: demonstrated play, and hostile play.
+
+Leaves out: what is learned from it (`warm_start`).
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, islice
+from typing import Any
+
+from mas_lab.check import HOSTILE, hostile
+from mas_lab.env import Env, EnvError, Message, Task
+from mas_lab.pocket.families import Stage
+from mas_lab.pocket.words import UNKNOWN, Said
+
+Speaker = Callable[[Any, str, list[Message], str], str]
+"""(state, agent, messages, place) -> an answer."""
+Forms = Sequence[tuple[float, Env]]
+"""(share of the demonstrations, env) for each form that a model is to play."""
+
+
+def demonstrations(forms: Forms, stage: Stage, episodes: int, seed: int) -> list[Said]:
+    """Enough demonstrated answers for the stage to see each once, form by form. `episodes`: tasks drawn at a time."""
+    said = []
+    for number, (share, env) in enumerate(forms):
+        env = replace(env, **stage.options) if stage.options else env
+        said += islice(_demonstrated(env, episodes, seed, number), round(share * stage.steps * stage.batch))
+    return said
+
+
+def _demonstrated(env: Env, episodes: int, seed: int, number: int) -> Iterator[Said]:
+    """One demonstrated episode after the other, without end."""
+    rng = random.Random(f"{seed} {number}")
+    for part in count(1000 * seed):
+        for task in env.tasks(episodes, "train", part):
+            yield from play(env, task, demonstrator(env, rng))
+
+
+def demonstrator(env: Env, rng: random.Random) -> Speaker:
+    """The env's own `demonstrate`. Raises EnvError, which names task, agent and turn, where that gave no words."""
+
+    def speak(state: Any, agent: str, messages: list[Message], place: str) -> str:
+        try:
+            text = env.demonstrate(state, agent, rng)
+        except Exception as error:
+            raise EnvError(f"{place}: demonstrate failed: {type(error).__name__}: {error}") from error
+        if not isinstance(text, str) or text != " ".join(text.split()):
+            raise EnvError(
+                f"{place}: demonstrate gave {text!r}; give a str of words with one space between them, since a pocket "
+                "model writes nothing else"
+            )
+        if len(text.split()) > (most := longest_answer(env, agent)):
+            raise EnvError(
+                f"{place}: demonstrate gave {len(text.split())} words, above max_tokens={most}: an answer would be cut "
+                "there; raise max_tokens of the env, or say less"
+            )
+        return text
+
+    return speak
+
+
+def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Said]:
+    """Every task with each of the hostile texts that `check_env` plays, as far as an answer can be long."""
+    for task in tasks:
+        for player in HOSTILE:
+            rng = random.Random(f"{seed} {task.id} {player}")
+
+            def speak(state: Any, agent: str, messages: list[Message], place: str, player=player, rng=rng) -> str:
+                prompt = " ".join(message["content"] for message in messages)
+                return " ".join(hostile(player, prompt, rng).split()[: longest_answer(env, agent)])
+
+            yield from play(env, task, speak)
+
+
+def play(env: Env, task: Task, speak: Speaker) -> Iterator[Said]:
+    """What is shown and said at every turn of one episode."""
+    state, done, turns = env.start(task), False, Counter()
+    while not done:
+        actions = {}
+        for agent in env.acting(state):
+            if turns[agent] == env.max_turns:
+                raise EnvError(f"env {name_of(env)!r}, task {task.id!r}, agent {agent!r}: acts again after "
+                               f"max_turns={env.max_turns}; lab.check_env(env) says more")  # fmt: skip
+            messages = env.observe(state, agent)
+            place = f"env {name_of(env)!r}, task {task.id!r}, agent {agent!r}, turn {turns[agent]}"
+            _refuse_more_than_text(messages, place)
+            actions[agent] = speak(state, agent, messages, place)
+            turns[agent] += 1
+            yield messages, actions[agent]
+        step = env.step(state, actions)
+        state, done = step.state, step.done
+
+
+def _refuse_more_than_text(messages: Sequence[Message], place: str) -> None:
+    for message in messages:
+        more = [key for key in message if key not in ("role", "content")]
+        if more or message["content"] is None:
+            raise EnvError(
+                f"{place}: a message has {more[0] if more else 'no content'!r}, and a pocket model reads role and "
+                "content alone; say it there, in words"
+            )
+
+
+def name_of(env: Env) -> str:
+    return getattr(env, "name", type(env).__name__)
+
+
+def longest_answer(env: Env, agent: str) -> int:
+    """Tokens of one answer."""
+    return env.max_tokens[agent] if isinstance(env.max_tokens, Mapping) else env.max_tokens
+
+
+def as_rows(said: Sequence[Said], tokenizer, name: str) -> list[dict[str, list[int]]]:
+    """Demonstrated answers to learn from: `input_ids` (prompt, answer, eos) and their `completion_mask`, which is 1 on
+    the answer and its eos."""
+    prompts = [tokenizer.apply_chat_template(m, add_generation_prompt=True, tokenize=False) for m, _ in said]
+    both = [tokenizer(texts)["input_ids"] for texts in (prompts, [text for _, text in said])]
+    rows, unknown, context = [], tokenizer.convert_tokens_to_ids(UNKNOWN), tokenizer.model_max_length
+    for prompt, answer in zip(*both, strict=True):
+        answer = [*answer, tokenizer.eos_token_id]
+        rows.append({"input_ids": prompt + answer, "completion_mask": [0] * len(prompt) + [1] * len(answer)})
+        if unknown in rows[-1]["input_ids"]:
+            raise EnvError(f"env {name!r}: a prompt or demonstration has a word that `words` leaves out")
+        if len(prompt) + len(answer) > context:
+            raise EnvError(
+                f"env {name!r}: a prompt and its answer have {len(prompt) + len(answer)} words, above the context of "
+                f"{context}"
+            )
+    return rows

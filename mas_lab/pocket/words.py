@@ -1,0 +1,74 @@
+"""A pocket model's words: its tokenizer, one token per word, and finding out which words an env says.
+
+Leaves out: languages. Words are parted by spaces, and what is written is words with one space between them.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+
+from mas_lab.env import EnvError, Message
+
+Said = tuple[list[Message], str]
+"""What an agent was shown, and its answer."""
+PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
+MARKED = ("user", "assistant", "system", "tool")
+"""Who speaks in a chat, in the order of a design's marks."""
+MOST_WORDS = 8192
+
+
+def make_tokenizer(words: Iterable[str], marks: Sequence[str] = ("<user>", "<assistant>"), context: int = 256):
+    """A word-level fast tokenizer over `words`, with pad, eos and a chat template.
+
+    The template shows the messages of the roles that have a mark, by default those of user and assistant, and drops the
+    others. The marks are plain words, so that a model that writes one is not silently corrected by the decoder.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = (PAD, EOS, UNKNOWN)
+    words = [word for word in dict.fromkeys((*marks, *words)) if word not in special]
+    random.Random(" ".join(marks)).shuffle(words)
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate((*special, *words))}, unk_token=UNKNOWN))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token=PAD,
+        eos_token=EOS,
+        model_max_length=context,
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = _template(marks)
+    return tokenizer
+
+
+def _template(marks: Sequence[str]) -> str:
+    """Each message after its role's mark; an assistant's is closed by eos."""
+    shown = ""
+    for role, mark in zip(MARKED, marks, strict=False):
+        end = "' + eos_token + ' '" if role == "assistant" else "'"
+        shown += (
+            f"{{%- {'elif' if shown else 'if'} message['role'] == '{role}' %}}"
+            f"{{{{ '{mark} ' + message['content'] + ' {end} }}}}"
+        )
+    return (
+        "{%- for message in messages %}"
+        + shown
+        + "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{ '"
+        + marks[1]
+        + "' }}{%- endif %}"
+    )
+
+
+def different(played: Iterable[Said], more: Iterable[str], name: str) -> list[str]:
+    """The different words of what env `name` said and was answered, and `more`. Raises EnvError where they are many."""
+    found = dict.fromkeys(more)
+    for messages, answer in played:
+        for text in (*(message["content"] for message in messages), answer):
+            found.update(dict.fromkeys(text.split()))
+    if len(found) > MOST_WORDS:
+        last = " ".join(map(repr, list(found)[-8:]))
+        raise EnvError(
+            f"env {name!r} says {len(found)} different words, and a pocket model learns at most {MOST_WORDS}; the last "
+            f"ones are {last}. Say numbers as digits with spaces between them, and nothing that is new in every task"
+        )
+    return list(found)
