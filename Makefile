@@ -1,7 +1,7 @@
 # Every target works alone on a fresh machine with Python 3.11-3.14, make and the package index.
 # On Windows, or without make, the README has the same in three typed lines.
 #
-#   make demo            a planner and an executor learn on this CPU; writes runs/quickstart/report.html
+#   make demo            two teams learn on this CPU, one under two baselines; writes runs/quickstart/report.html
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
 #   make test            the tests; `make test-all` adds the slow ones and the browser
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth

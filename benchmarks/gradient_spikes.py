@@ -109,7 +109,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--every", type=int, default=10)
     args = parser.parse_args()
-    lab.set_threads(lab.probe_threads())
     asked = [(form, recipe, seed) for form in args.forms for seed in range(args.seeds) for recipe in RECIPES]
     runs = [learn(*one, args.steps, args.every) for one in asked]
     args.out.mkdir(parents=True, exist_ok=True)

@@ -135,7 +135,7 @@ def curves() -> None:
 def maze() -> None:
     """One maze before and after, with the dialogue."""
     env = lab.make_env(demo.ENV)
-    task, before, after = demo.before_and_after(env, demo.learn(demo.METHOD, seed=SEED, steps=demo.STEPS).team)
+    task, before, after = demo.before_and_after(env, demo.learn(demo.maze(demo.METHOD, SEED, demo.STEPS)).team)
     figure = mazes(env, task, {"before": before, "after": after})
     figure.update_layout(margin={"l": 30, "r": 10, "t": 40, "b": 30})
     with tempfile.TemporaryDirectory() as scratch:

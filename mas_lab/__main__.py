@@ -15,11 +15,16 @@ from pathlib import Path
 QUICKSTART = "00_quickstart.ipynb"
 
 
-def demo(args: argparse.Namespace) -> None:
+def demo(args: argparse.Namespace) -> int:
     from mas_lab import demo
 
     chosen = {"out": args.out, "seeds": args.seeds, "steps": args.steps}
-    demo.main(**{name: value for name, value in chosen.items() if value is not None})
+    try:
+        (demo.compare if args.compare else demo.main)(**{k: value for k, value in chosen.items() if value is not None})
+    except KeyboardInterrupt:
+        print("mas_lab demo: stopped", file=sys.stderr)
+        return 130
+    return 0
 
 
 def lab(args: argparse.Namespace) -> int:
@@ -87,10 +92,11 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(run_command=run)
         return sub
 
-    sub = command(demo, "train a planner and an executor on this CPU and write a report")
-    sub.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/quickstart)")
-    sub.add_argument("--seeds", type=int, default=None, help="how many seeds (default: 3)")
-    sub.add_argument("--steps", type=int, default=None, help="training steps per seed")
+    sub = command(demo, "train two teams on this CPU, one of them under two baselines, and write a report")
+    sub.add_argument("--compare", action="store_true", help="three recipes in the maze instead, at equal tokens")
+    sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart, or runs/compare)")
+    sub.add_argument("--seeds", type=int, default=None, help="how many seeds of each comparison (default: 3)")
+    sub.add_argument("--steps", type=int, default=None, help="steps of every training, in place of the usual")
 
     sub = command(lab, "open JupyterLab on a copy of the notebooks")
     sub.add_argument("--folder", type=Path, default=Path("runs/notebooks"), help="where the copies go")

@@ -1,6 +1,10 @@
 """Tiny random models, and a run of one, that the files of this folder share, made once per session."""
 
+import os
+
 import pytest
+
+os.environ.setdefault("MAS_LAB_THREADS", "1")  # also in the processes that tests start: nothing hangs on the load
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
 
     design = order.design
     steps = sum(stage.steps for stage in design.stages)
-    with one_thread(), progress_bar(steps, f"pocket {order.name}", "step") as bar, no_bars(), quiet():
+    with one_thread(), progress_bar(steps, f"pocket {order.name}", "step", even=True) as bar, no_bars(), quiet():
         set_seed(order.seed)
         tokenizer = make_tokenizer(order.words, design.marks, design.context)
         model = make_model(design, tokenizer)

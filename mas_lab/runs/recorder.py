@@ -46,6 +46,11 @@ class Recorder(Run):
                 self.end()
                 raise
 
+    def recorded_threads(self) -> int | None:
+        """Of the run that is already here; None where there is none."""
+        threads = self.config.get("threads") if (self.folder / "run.json").is_file() else None
+        return threads if type(threads) is int and threads > 0 else None
+
     def _claim(self) -> None:
         from filelock import FileLock, Timeout
 

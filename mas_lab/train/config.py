@@ -37,7 +37,7 @@ class Config:
     seed: int = 0
     run: str | None = None
     threads: int | None = None
-    """Torch's threads; a resumed run must have as many. `None`: as the machine has them."""
+    """Torch's threads. `None`: what the first policy on a CPU finds best; a resumed run goes on with those it had."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The fields of `Settings`."""
     path: Path = Path()

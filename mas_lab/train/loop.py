@@ -143,7 +143,7 @@ def _steps(
     chosen: Settings,
     ranks=None,
 ) -> Iterator[Report]:
-    done = recorder.begin(describe(env, recipe, seed, chosen), team, watch) if recorder else 0
+    done = _begin(recorder, describe(env, recipe, seed, chosen), team, watch, ranks) if recorder else 0
     try:
         held_out = HeldOut(env, team, seed, chosen, recorder)
         if ranks:
@@ -169,6 +169,19 @@ def _steps(
     finally:
         if recorder:
             recorder.end()
+
+
+def _begin(recorder: Recorder, asked: dict[str, Any], team: Team, watch, ranks) -> int:
+    """Steps that are done. A run goes on with as many torch threads as it was made with; several ranks have theirs from
+    their launcher."""
+    from mas_lab.backends.torch.threads import take_threads
+
+    if not ranks:
+        asked["threads"] = recorder.recorded_threads() or asked["threads"]
+    done = recorder.begin(asked, team, watch)
+    if not ranks:
+        take_threads(asked["threads"], str(recorder.folder))
+    return done
 
 
 def _with_scores(report: Report, scores: list[pd.DataFrame | None]) -> Report:

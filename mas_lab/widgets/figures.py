@@ -34,22 +34,40 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
 
     `scores`: columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.
     """
-    import plotly.graph_objects as go
-
-    figure, shades = go.Figure(), colors(scores["recipe"])
-    for recipe, runs in scores.groupby("recipe", sort=False):
-        for _, run in runs.groupby("seed"):
-            _line(figure, run["tokens"], run[y], shades[recipe], 1, recipe, shown=False)
-        grid = np.linspace(0, runs.groupby("seed")["tokens"].max().min(), 60)
-        each = [np.interp(grid, run["tokens"], run[y]) for _, run in runs.groupby("seed")]
-        _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, recipe, shown=True)
-    figure.update_layout(**LAYOUT, xaxis_title="sampled tokens", yaxis_title=y_title, yaxis_range=[0, 1])
+    figure = _recipe_lines(scores, "tokens", y)
+    figure.update_layout(xaxis_title="sampled tokens", yaxis_title=y_title, yaxis_range=[0, 1])
     figure.update_xaxes(rangemode="nonnegative")
     return figure
 
 
-def _line(figure: "Figure", x, y, color: str, width: int, name: str, shown: bool) -> None:
-    mode, opacity, hover = ("lines", 1.0, "all") if shown else ("lines+markers", 0.35, "skip")
+def norm_lines(norms: pd.DataFrame, y: str = "policy_norm"):
+    """Every run's gradient norm over training steps a thin line; the mean of a recipe's runs a thick one.
+
+    `norms`: columns `recipe`, `seed`, `step`, and `y`, one row per step; a norm of 0 leaves a gap.
+    """
+    figure = _recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, dots=False)
+    figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
+    figure.update_yaxes(type="log")
+    return figure
+
+
+def _recipe_lines(table: pd.DataFrame, x: str, y: str, dots: bool = True) -> "Figure":
+    import plotly.graph_objects as go
+
+    figure, shades = go.Figure(), colors(table["recipe"])
+    for recipe, runs in table.groupby("recipe", sort=False):
+        for _, run in runs.groupby("seed"):
+            _line(figure, run[x], run[y], shades[recipe], 1, recipe, shown=False, dots=dots)
+        grid = np.linspace(runs[x].min(), runs.groupby("seed")[x].max().min(), 60)
+        each = [np.interp(grid, run[x], run[y]) for _, run in runs.groupby("seed")]
+        _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, recipe, shown=True)
+    figure.update_layout(**LAYOUT)
+    return figure
+
+
+def _line(figure: "Figure", x, y, color: str, width: int, name: str, shown: bool, dots: bool = True) -> None:
+    opacity, hover = (1.0, "all") if shown else (0.35, "skip")
+    mode = "lines+markers" if dots and not shown else "lines"
     figure.add_scatter(
         x=x, y=y, mode=mode, line={"color": color, "width": width}, marker={"size": 5}, opacity=opacity,
         cliponaxis=False, name=name, legendgroup=name, showlegend=shown, hoverinfo=hover,

@@ -96,7 +96,7 @@ class Bar:
     def __init__(self, steps: int):
         from mas_lab.progress import progress_bar
 
-        self._bar = progress_bar(steps, "training", "step")
+        self._bar = progress_bar(steps, "training", "step", even=True)
 
     def repeat(self) -> None:
         """A terminal shows nothing twice."""

@@ -389,14 +389,16 @@ def test_another_run_is_refused_and_told_what_differs(run, models, what):
         assert torch.equal(value, weights[name])
 
 
-def test_another_number_of_threads_is_refused(run, models):
-    generator = small.start("shared", models, run, STEPS)
+def test_a_run_goes_on_with_as_many_threads_as_it_was_made_with(run, models, capfd):
+    generator = small.start("shared", models, run, STEPS + 1)
     torch.set_num_threads(2)
     try:
-        with refused(run, "threads differs: the run has 1, asked is 2"):
-            next(generator)
+        play(generator)
+        assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(1)
+    assert f"torch now uses 1 thread, as {run} did" in capfd.readouterr().err
+    assert lab.load_run(run).config["threads"] == 1
 
 
 def test_another_micro_batch_size_is_refused(run, models):

@@ -20,6 +20,7 @@ from transformers.utils import logging
 from mas_lab.backends.torch.engine import TorchEngine
 from mas_lab.backends.torch.lean_norm import lean_norms
 from mas_lab.backends.torch.packing import PACKINGS, Cost
+from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.backends.torch.tree_attention import follows_trees
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
@@ -186,6 +187,8 @@ class TorchModel:
         self.source, self.options, self.template, self.peft = source.pinned(), options, dict(template or {}), None
         self.lora = lora
         self.device = torch.device(options.device or pick_device())
+        if self.device.type == "cpu":
+            settle_threads()
         self.dtype = self._dtype()
         self.weights = str(weights or source.location())
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)

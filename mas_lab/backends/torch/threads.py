@@ -1,24 +1,78 @@
 """How many torch threads to use: measured under the present load, not guessed.
 
-On shared CPUs one thread often beats two. `MAS_LAB_THREADS` overrides the probe. Leaves out: threads of environments.
+On shared CPUs one thread often beats two. The first policy on a CPU decides, for the process: `settle_threads`.
+`MAS_LAB_THREADS` overrides the probe. Leaves out: threads of environments.
 """
 
 import os
+import sys
 import time
 
 from mas_lab.policy import PolicyError
+from mas_lab.progress import in_notebook
 
 VARIABLE = "MAS_LAB_THREADS"
+OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE")
+"""Who sets one of these has decided: torch reads the first two, and a launcher of several processes sets the last."""
+_settled = False
 
 
 def set_threads(n: int) -> int:
-    """Use `n` torch threads from now on; returns n."""
+    """Use `n` torch threads from now on; returns n. No policy that is loaded later changes it."""
+    global _settled
     import torch
 
     if n < 1:
         raise PolicyError(f"set_threads: {n} threads; at least 1 is needed")
     torch.set_num_threads(n)
+    _settled = True
     return n
+
+
+def settle_threads() -> None:
+    """Once in a process, when its first policy is loaded on a CPU: as many threads as `MAS_LAB_THREADS` says or
+    `probe_threads` finds, and a line that says so.
+
+    Not where somebody has decided: `set_threads` was called, one of `OTHERS` is set, or torch has another number than
+    it starts with (all cores, or half of them where each counts twice). Only `set_threads` is noticed for sure.
+    """
+    global _settled
+    if _settled:
+        return
+    _settled = True
+    import torch
+
+    cores = usable_cores()
+    if VARIABLE not in os.environ:
+        usual = torch.get_num_threads() in (cores, max(1, cores // 2)) and torch.get_num_threads() > 1
+        if not usual or any(name in os.environ for name in OTHERS):
+            return
+    torch.set_num_threads(probe_threads())
+    why = VARIABLE if VARIABLE in os.environ else "measured"
+    tell_threads(f"torch uses {_counted(torch.get_num_threads())} of {cores} cores ({why})")
+
+
+def take_threads(n: int, run: str) -> None:
+    """As many threads as a run was made with, so that it goes on bit for bit; says so where that is a change."""
+    import torch
+
+    if n != torch.get_num_threads():
+        tell_threads(f"torch now uses {_counted(n)}, as {run} did")
+    set_threads(n)
+
+
+def tell_threads(line: str) -> None:
+    """In a notebook as ordinary output, elsewhere beside it."""
+    print(f"mas_lab: {line}; lab.set_threads(n) sets another number", file=None if in_notebook() else sys.stderr)
+
+
+def _counted(n: int) -> str:
+    return f"{n} thread{'s' if n > 1 else ''}"
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def probe_threads(seconds: float = 0.5) -> int:
@@ -31,7 +85,7 @@ def probe_threads(seconds: float = 0.5) -> int:
 
     if VARIABLE in os.environ:
         return _from_environment(os.environ[VARIABLE])
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     counts = [2**i for i in range(cores.bit_length()) if 2**i <= cores]
     if len(counts) == 1:
         return 1

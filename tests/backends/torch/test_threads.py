@@ -1,6 +1,8 @@
-"""The thread probe measures, honours the override, and leaves the setting alone."""
+"""The thread probe measures and leaves the setting alone; the first policy on a CPU settles it, once, for a process."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -61,3 +63,59 @@ def test_set_threads_sets_them():
         set_threads(before)
     with pytest.raises(PolicyError, match="at least 1"):
         set_threads(0)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """A process in which nobody has decided: eight cores, of which torch takes all, and a probe that finds 3."""
+    before = torch.get_num_threads()
+    for name in (threads.VARIABLE, *threads.OTHERS):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads, "_settled", False)
+    monkeypatch.setattr(threads, "usable_cores", lambda: 8)
+    monkeypatch.setattr(threads, "probe_threads", lambda: int(os.environ.get(threads.VARIABLE, 3)))
+    torch.set_num_threads(8)
+    yield monkeypatch
+    torch.set_num_threads(before)
+
+
+def test_the_first_policy_settles_the_threads_and_says_so_once(fresh, models, capfd):
+    import mas_lab as lab
+
+    lab.load_policy(models / "a")
+    assert torch.get_num_threads() == 3
+    told = "mas_lab: torch uses 3 threads of 8 cores (measured); lab.set_threads(n) sets another number\n"
+    assert capfd.readouterr().err.endswith(told)
+    torch.set_num_threads(5)
+    lab.load_base(models / "a", adapters=1, rank=2)
+    assert torch.get_num_threads() == 5 and "cores" not in capfd.readouterr().err
+
+
+def test_the_variable_is_heard_wherever_threads_are_settled(fresh, capfd):
+    fresh.setenv(threads.VARIABLE, "2")
+    fresh.setenv("OMP_NUM_THREADS", "1")
+    threads.settle_threads()
+    assert torch.get_num_threads() == 2 and "2 threads of 8 cores (MAS_LAB_THREADS)" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["set_threads", "torch", *threads.OTHERS])
+def test_who_has_decided_keeps_what_he_has(fresh, how, capfd):
+    kept = 6
+    if how == "set_threads":
+        set_threads(kept)
+    elif how == "torch":
+        torch.set_num_threads(kept)
+    else:
+        fresh.setenv(how, "2")
+        kept = 8
+    threads.settle_threads()
+    assert torch.get_num_threads() == kept and capfd.readouterr().err == ""
+
+
+def test_a_new_process_is_settled_by_its_first_policy(models):
+    """The real thing: nothing set but the variable."""
+    code = f"import mas_lab as lab, torch; lab.load_policy({str(models / 'a')!r}); print(torch.get_num_threads())"
+    environment = {name: value for name, value in os.environ.items() if name not in threads.OTHERS}
+    environment |= {threads.VARIABLE: "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n" and "torch uses 1 thread of" in done.stderr

@@ -1,0 +1,106 @@
+"""The command: what is trained in which order, and the lines it ends with.
+
+Leaves out: how a training goes (`trials`), and the page (`report`).
+"""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from mas_lab.demo.processes import side_by_side
+from mas_lab.demo.report import write_report
+from mas_lab.demo.trials import (
+    LADDER_RECIPES,
+    LADDER_STEPS,
+    METHOD,
+    SEEDS,
+    STAGES,
+    STEPS,
+    Trained,
+    Trial,
+    ladder,
+    learn_alike,
+    learn_apart,
+    maze,
+)
+from mas_lab.runs.run import runs_dir
+
+KEPT = "ladder-grpo-0"
+"""The run on the ladder that is kept, for its spikes."""
+
+
+def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None) -> list[Trained]:
+    """A team learns in a maze; then two baselines on the ladder, over `seeds`. Prints a line of results for each.
+
+    `steps`: of every training, in place of the usual. The page is there as soon as the maze is learned.
+    """
+    out = Path(out) if out else runs_dir() / "quickstart"
+    shutil.rmtree(out / KEPT, ignore_errors=True)
+    jobs = [maze(METHOD, 0, steps or STEPS), *ladder_trials(seeds, steps or LADDER_STEPS, out / KEPT)]
+    runs: list[Trained] = []
+    for (run,) in side_by_side([(learn_apart, trial) for trial in jobs]):
+        runs.append(run)
+        if run.trial.recipe == METHOD:
+            print(f"first curve: {write_report(out, [run], waiting=len(jobs) > 1)}", flush=True)
+    runs.sort(key=lambda run: jobs.index(run.trial))
+    _end(out, runs, [[run for run in runs if is_maze(run)], [run for run in runs if not is_maze(run)]])
+    return runs
+
+
+def ladder_trials(seeds: int, steps: int, kept: Path) -> list[Trial]:
+    """Both baselines on each seed; that of GRPO is kept once."""
+    asked = [(recipe, seed) for seed in range(seeds) for recipe in LADDER_RECIPES]
+    return [ladder(*one, steps, kept if one == ("grpo", 0) else None) for one in asked]
+
+
+def compare(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None) -> list[Trained]:
+    """Three recipes in the maze, over `seeds`: `steps` of the method, and its baselines for as many tokens."""
+    out = Path(out) if out else runs_dir() / "compare"
+    found = list(side_by_side([(learn_alike, seed, steps or STEPS) for seed in range(seeds)]))
+    runs = [run for seed in sorted(found, key=lambda runs: runs[0].trial.seed) for run in seed]
+    _end(out, runs, [runs])
+    return runs
+
+
+def _end(out: Path, runs: list[Trained], lines: Iterable[list[Trained]]) -> None:
+    print(f"report: {write_report(out, runs)}")
+    results(runs).to_json(out / "results.json", orient="records", indent=1)
+    pd.concat([run.curve for run in runs]).to_csv(out / "curves.csv", index=False)
+    pd.concat([run.norms for run in runs]).to_csv(out / "norms.csv", index=False, float_format="%.5g")
+    for told in lines:
+        if told:
+            print(headline(told))
+
+
+def is_maze(run: Trained) -> bool:
+    return run.trial.env["name"] != "ladder"
+
+
+def results(runs: list[Trained]) -> pd.DataFrame:
+    """A row per run."""
+    rows = [{
+        "env": run.trial.env["name"], "recipe": run.trial.recipe, "seed": run.trial.seed, "before": run.before,
+        "after": run.after, "seconds": run.seconds, "steps": int(run.curve["step"].iloc[-1]),
+        "tokens": int(run.curve["tokens"].iloc[-1]), "largest_norm": run.norms["policy_norm"].max(),
+    } for run in runs]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def headline(runs: list[Trained]) -> str:
+    """`plan_path: at_grpo 0.48 -> 0.94, 40 s`: means over seeds, and seconds from the first start to the last end.
+
+    On the ladder with each recipe's largest gradient norm of all runs: `dr_mas 0.00 -> 0.51 (largest norm 2.7)`.
+    """
+    table, mazes = results(runs), is_maze(runs[0])
+    told = []
+    for name, own in table.groupby("recipe", sort=False):
+        norm = f"{own['largest_norm'].max():.1f}"
+        noted = "" if mazes else f" (largest norm {norm})" if not told else f" ({norm})"
+        told.append(f"{name} {own['before'].mean():.2f} -> {own['after'].mean():.2f}{noted}")
+    count = table["seed"].nunique()
+    over = f", {count} seeds" if count > 1 else ""
+    seconds = max(run.ended for run in runs) - min(run.began for run in runs)
+    what = runs[0].trial.env["name"] if mazes else f"ladder of {STAGES}"
+    return f"{what}: {', '.join(told)}{over}, {seconds:.0f} s"

@@ -1,0 +1,40 @@
+"""Jobs that the tests of `processes` hand to other processes, and a program that runs endless ones."""
+
+import os
+import sys
+import time
+
+from mas_lab.demo.processes import side_by_side
+
+
+def count(name, total, tell):
+    """Counts to `total`; returns its name, and the process in which it did."""
+    for done in range(total + 1):
+        tell(name, done, total)
+    return name, os.getpid()
+
+
+def fail(tell):
+    raise ValueError("planned")
+
+
+def endless(name, tell):
+    """Says who it is, and goes on until it is stopped."""
+    print(os.getpid(), flush=True)
+    for done in range(10**9):
+        tell(name, done, 10**9)
+        time.sleep(0.02)
+
+
+def hushed(tell):
+    """Would a bar within a job be drawn?"""
+    from mas_lab.progress import progress_bar
+
+    return progress_bar(1, "rollout", "episode").disable
+
+
+if __name__ == "__main__":
+    try:
+        list(side_by_side([(endless, "first"), (endless, "second")], workers=2))
+    except KeyboardInterrupt:
+        sys.exit(130)
