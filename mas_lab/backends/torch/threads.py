@@ -36,18 +36,16 @@ def settle_threads() -> None:
     Not where somebody has decided: `set_threads` was called, one of `OTHERS` is set, or torch has another number than
     it starts with (all cores, or half of them where each counts twice). Only `set_threads` is noticed for sure.
     """
-    global _settled
     if _settled:
         return
-    _settled = True
     import torch
 
     cores = usable_cores()
     if VARIABLE not in os.environ:
-        usual = torch.get_num_threads() in (cores, max(1, cores // 2)) and torch.get_num_threads() > 1
+        usual = torch.get_num_threads() in (cores, cores // 2) and torch.get_num_threads() > 1
         if not usual or any(name in os.environ for name in OTHERS):
             return
-    torch.set_num_threads(probe_threads())
+    set_threads(probe_threads())
     why = VARIABLE if VARIABLE in os.environ else "measured"
     tell_threads(f"torch uses {_counted(torch.get_num_threads())} of {cores} cores ({why})")
 

@@ -1,0 +1,104 @@
+"""Writes `data/results/ladder/` and `data/results/paid_help/`: agents called on a condition, under two baselines.
+
+    MAS_LAB_THREADS=1 .venv/bin/python benchmarks/own_baseline.py
+
+Each arm changes one thing: the number of agents, one set of weights in place of separate ones, the learning rate, what
+help pays. A run that is done is kept under `runs_dir()`; called again, the command makes those that are missing.
+Leaves out: what the records say (`data/results/README.md`).
+"""
+
+import argparse
+import json
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+
+import mas_lab as lab
+from mas_lab import demo
+from mas_lab.demo.processes import side_by_side
+from mas_lab.demo.trials import REPEATS
+from mas_lab.train.evaluate import STREAM
+
+RECIPES = ("dr_mas", "grpo")
+SETTINGS = {"tasks": 16}
+STEPS, LR, HELD_OUT = 30, 3e-4, 64
+LADDER, HELP = {"name": "ladder", "n_agents": 8}, {"name": "paid_help", "pay": 0.2}
+SEPARATE = {"lr": LR, "per_agent": True}
+ARMS = {
+    "8 agents": {"env": LADDER, **SEPARATE},
+    "8 agents, lr 1e-4": {"env": LADDER, **SEPARATE, "lr": 1e-4},
+    "8 agents, lr 1e-3": {"env": LADDER, **SEPARATE, "lr": 1e-3},
+    "8 agents, one set of weights": {"env": LADDER, "lr": LR},
+    "4 agents": {"env": LADDER | {"n_agents": 4}, **SEPARATE},
+    "pay 0.2": {"env": HELP, **SEPARATE, "frozen": ("solver",)},
+    "pay 0.2, lr 1e-4": {"env": HELP, **SEPARATE, "lr": 1e-4, "frozen": ("solver",)},
+    "pay 0.2, lr 1e-3": {"env": HELP, **SEPARATE, "lr": 1e-3, "frozen": ("solver",)},
+    "pay 1.0": {"env": HELP | {"pay": 1.0}, **SEPARATE, "frozen": ("solver",)},
+}
+
+
+def learn(arm: str, recipe: str, seed: int, tell) -> dict[str, pd.DataFrame]:
+    """The tables of one run, kept beside one another; those of a run that is done are only read."""
+    folder = lab.runs_dir() / "own_baseline" / f"{arm}-{recipe}-{seed}".replace(" ", "_").replace(",", "")
+    kept = {name: folder / f"{name}.parquet" for name in ("results", "curves", "norms")}
+    if not all(path.is_file() for path in kept.values()):
+        trial = demo.Trial(recipe=recipe, seed=seed, settings=SETTINGS, steps=STEPS, held_out=HELD_OUT, **ARMS[arm])
+        run = demo.learn(trial, tell)
+        curve = run.curve
+        told = {"before": run.before, "after": run.after, "helper": helped(run), "tokens": curve["tokens"].iloc[-1],
+                "largest_norm": run.norms["policy_norm"].max(), "seconds": run.seconds}  # fmt: skip
+        named = {"arm": arm, "recipe": recipe, "seed": seed}
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in {"results": pd.DataFrame([told]), "curves": curve, "norms": run.norms}.items():
+            table.assign(**named).to_parquet(kept[name], index=False)
+    return {name: pd.read_parquet(path) for name, path in kept.items()}
+
+
+def helped(run: demo.Trained) -> float | None:
+    """How often the helper was right in the end, on held-out tasks; None where there is none."""
+    env = lab.make_env(**run.trial.env)
+    if "helper" not in env.agents:
+        return None
+    tasks = env.tasks(HELD_OUT, "test", seed=0)
+    turns = lab.rollout(env, run.team, tasks, lab.episodes(REPEATS), seed=0, step=STREAM)
+    return turns.loc[turns["agent"] == "helper", "local_reward"].mean()
+
+
+def ship(out: Path, runs: list[dict[str, pd.DataFrame]], command: str) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("results", "curves", "norms"):
+        table = pd.concat([run[name] for run in runs], ignore_index=True).dropna(axis=1, how="all")
+        table.to_csv(out / f"{name}.csv", index=False, float_format="%.5g")
+    libraries = {name: version(name) for name in ("torch", "transformers", "pandas", "numpy")}
+    provenance = {
+        "command": command,
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "settings": {**SETTINGS, "steps": STEPS, "episodes": 8, "optimizer": "AdamW", "max_norm": 1.0},
+        "arms": {arm: ARMS[arm] for arm in dict.fromkeys(run["results"]["arm"].iloc[0] for run in runs)},
+        "held_out": {"tasks": HELD_OUT, "episodes": REPEATS},
+        "versions": libraries | {"python": platform.python_version()},
+    }
+    (out / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("data/results"))
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=None, help="processes at a time (default: one per core)")
+    args = parser.parse_args()
+    jobs = [(learn, arm, recipe, seed) for arm in args.arms for seed in range(args.seeds) for recipe in RECIPES]
+    runs = list(side_by_side(jobs, args.workers))
+    runs.sort(key=lambda run: jobs.index((learn, *run["results"][["arm", "recipe", "seed"]].iloc[0])))
+    for name in ("ladder", "paid_help"):
+        own = [run for run in runs if ARMS[run["results"]["arm"].iloc[0]]["env"]["name"] == name]
+        if own:
+            ship(args.out / name, own, f"python benchmarks/own_baseline.py --seeds {args.seeds}")
+
+
+if __name__ == "__main__":
+    main()
