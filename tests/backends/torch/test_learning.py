@@ -70,7 +70,8 @@ def by_hand(policy, samples, loss):
         picked_T = logprobs_TV.gather(1, torch.tensor(s.completion_ids)[:, None])[:, 0]
         entropy_T = -(logprobs_TV.exp() * logprobs_TV).sum(-1)
         old_T = torch.tensor(s.logprobs)
-        loss_T = loss(picked_T, old_T, torch.full_like(old_T, s.advantage), entropy_T, picked_T.detach())
+        same_T = torch.zeros_like(old_T, dtype=torch.long)
+        loss_T = loss(picked_T, old_T, torch.full_like(old_T, s.advantage), same_T, entropy_T, picked_T.detach())
         (s.weight * loss_T).sum().backward()
         losses.append(loss_T.detach())
     return torch.cat(losses), gradients(policy)
