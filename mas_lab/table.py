@@ -5,9 +5,12 @@ Every cell calls `require` on the columns it reads, so that a bad value is repor
 before any arithmetic is done with it. Leaves out: how rows are made (`rollout`) and what is computed from them.
 """
 
+import math
+import reprlib
 from collections.abc import Sequence
 from numbers import Real
 
+import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 from pandera.errors import SchemaErrors
@@ -26,6 +29,21 @@ def _finite(values: pd.Series) -> pd.Series:
     return numbers.notna() & (numbers.abs() != float("inf"))
 
 
+def _finite_or_listed(values: pd.Series) -> pd.Series:
+    """A finite number, or a list or array of them."""
+    if pd.api.types.is_numeric_dtype(values):
+        return _finite(values)
+    return values.map(lambda value: math.isfinite(value) if isinstance(value, Real) else _is_list(value)).astype(bool)
+
+
+def _is_list(value: object) -> bool:
+    try:
+        numbers = np.asarray(value)
+    except ValueError:  # lists of unlike length
+        return False
+    return numbers.ndim == 1 and numbers.dtype.kind in "iuf" and bool(np.isfinite(numbers).all())
+
+
 def _identity(meaning: str, optional=False) -> pa.Column:
     return pa.Column(nullable=False, required=not optional, description=meaning)
 
@@ -33,6 +51,11 @@ def _identity(meaning: str, optional=False) -> pa.Column:
 def _number(meaning: str, optional=False) -> pa.Column:
     finite = pa.Check(_finite, error="not a finite number")
     return pa.Column(nullable=False, required=not optional, checks=finite, description=meaning)
+
+
+def _numbers(meaning: str) -> pa.Column:
+    finite = pa.Check(_finite_or_listed, error="neither a finite number nor a list of them, one per token")
+    return pa.Column(nullable=False, checks=finite, description=meaning)
 
 
 def _flag(meaning: str, optional=False) -> pa.Column:
@@ -79,7 +102,10 @@ GROUPING = {
 NORMALIZATION = {
     "center": _number("the baseline"),
     "scale": _number("the divisor"),
-    "advantage": _number("(credit - center) / scale; 0 where the group is lone or flat"),
+    "advantage": _numbers(
+        "(credit - center) / scale, 0 where the group is lone or flat; before `update` anybody may "
+        "put a list in its place, one number per token of the completion"
+    ),
 }
 SELECTION = {"selected": _flag("does `update` train on the row; without the column, on every row", optional=True)}
 SCHEMA = {**ROLLOUT, **GROUPING, **NORMALIZATION, **SELECTION}
@@ -113,7 +139,9 @@ def place(row: pd.Series) -> str:
 
 
 def plain(value):
-    """A NumPy scalar as the Python value it stands for."""
+    """A NumPy scalar as the Python value it stands for, an array as a list."""
+    if getattr(value, "ndim", 0):
+        return value.tolist()
     return value.item() if hasattr(value, "item") else value
 
 
@@ -141,9 +169,9 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
         failure = error.failure_cases.dropna(subset=["index"]).sort_values("index").iloc[0]
         row = turns.iloc[int(failure["index"])]
         why = "empty" if failure["check"] == "not_nullable" else failure["check"]
-        raise TableError(
-            f"{cell}: column '{failure['column']}' is {why} ({plain(row[failure['column']])!r}) at {place(row)}"
-        ) from None
+        value = plain(row[failure["column"]])
+        shown = reprlib.repr(value) if isinstance(value, list) else repr(value)
+        raise TableError(f"{cell}: column '{failure['column']}' is {why} ({shown}) at {place(row)}") from None
 
 
 def forbid(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.losses import Loss, k3
+from mas_lab.cells.advantages import importance_weighted, live
+from mas_lab.cells.losses import Loss
+from mas_lab.cells.statistics import UNSEEN, compared, described
 from mas_lab.policy import Policy, Sample, Tokens
 from mas_lab.table import place
 
@@ -56,9 +58,9 @@ class Batch:
             )
         self.weights = _token_weights(self.rows["agent"], lengths, self.aggregate)
         for agent, own in self.rows.assign(weight=self.weights).groupby("agent", sort=False):
-            used = self.used[agent] = own[own["advantage"] != 0] if self.loss.still_at_0 else own
+            used = self.used[agent] = own[live(own["advantage"])] if self.loss.still_at_0 else own
             if self.loss.tis is not None and len(used):
-                used = _importance_weighted(used, self.loss.tis)
+                used = importance_weighted(used, self.loss.tis)
             self.samples[agent] = [
                 Sample(*row) for row in used[[*ROW[1:], "weight"]].itertuples(index=False, name=None)
             ]
@@ -169,7 +171,7 @@ class Batch:
                 "policy": self.name,
                 "agent": agent,
                 "optimizer_step": number,
-                **_describe(self.rows[self.rows["agent"] == agent]),
+                **described(self.rows[self.rows["agent"] == agent]),
                 "grad_norm": self.norms[agent],
                 "grad_norm_clipped": self.norms[agent] * left,
                 "policy_norm": before,
@@ -183,32 +185,11 @@ class Batch:
         ]
 
     def _compared(self, agent: str, first: bool) -> dict[str, float]:
-        """What the weights now say of the tokens that were sampled."""
         if agent not in self.tokens:
-            return {"kl": np.nan, "clip_fraction": 0.0, "max_ratio": np.nan, "mismatch": np.nan}
-        tokens, samples = self.tokens[agent], self.samples[agent]
-        new_N = tokens.logprobs_N
-        old_N = new_N.new_tensor([logprob for sample in samples for logprob in sample.logprobs])
-        sampled_N = new_N.new_tensor([logprob for row in self.used[agent]["logprobs"] for logprob in row])
-        advantages_N = new_N.new_tensor(
-            np.concatenate([np.broadcast_to(sample.advantage, len(sample.completion_ids)) for sample in samples])
-        )
-        lengths = [len(sample.completion_ids) for sample in samples]
-        row_N = new_N.new_tensor(np.repeat(np.arange(len(samples)), lengths)).long()
-        tokens_of_agent = self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum()
-        return {
-            "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
-            "clip_fraction": self.loss.clips(new_N, old_N, advantages_N, row_N).sum().item() / tokens_of_agent,
-            "max_ratio": self.loss.ratios(new_N, old_N, row_N).max().item(),
-            "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item() if first else np.nan,
-        }
-
-
-def _importance_weighted(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
-    """Ratios are taken to `before`, and each token's advantage is weighted by min(p_before / p_sampled, bound)."""
-    ratios = [np.exp(np.subtract(*pair)) for pair in zip(rows["before"], rows["logprobs"], strict=True)]
-    advantages = [a * np.minimum(ratio_T, bound) for a, ratio_T in zip(rows["advantage"], ratios, strict=True)]
-    return rows.assign(logprobs=rows["before"], advantage=pd.Series(advantages, rows.index))
+            return UNSEEN
+        said = int(self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum())
+        sampled = self.used[agent]["logprobs"]
+        return compared(self.loss, self.tokens[agent], self.samples[agent], sampled, said, first)
 
 
 def _token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.Series:
@@ -221,22 +202,6 @@ def _token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.
         return 1.0 / (len(agents) * lengths)
     spoke = agents.groupby(agents).transform("size")
     return 1.0 / (agents.nunique() * spoke * lengths)
-
-
-def _describe(rows: pd.DataFrame) -> dict[str, Any]:
-    """What an agent's rows hold, whether or not they reached the model."""
-    tokens = rows["completion_ids"].map(len).sum()
-    credit = rows["credit"] if "credit" in rows.columns else pd.Series(np.nan, index=rows.index)
-    finish = rows["finish"] if "finish" in rows.columns else pd.Series("", index=rows.index)
-    return {
-        "turns": len(rows),
-        "tokens": int(tokens),
-        "reward_mean": credit.mean(),
-        "reward_std": credit.std(ddof=0),
-        "advantage_rms": np.sqrt((rows["advantage"] ** 2).mean()),
-        "entropy": -sum(map(sum, rows["logprobs"])) / tokens,
-        "truncated": (finish == "length").mean(),
-    }
 
 
 def _norm(gradients: list["Tensor"]) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.cells.advantages import require_one_per_token
 from mas_lab.cells.batch import ROW, Batch, UpdateError
 from mas_lab.cells.losses import AGGREGATES, Loss, clipped, require_loss
 from mas_lab.policy import Sample
@@ -42,6 +43,8 @@ def update(
     seed: int = 0,
 ) -> pd.DataFrame:
     """Train every policy of `team` on the `advantage` of its rows; a row per (policy, agent, optimizer step).
+
+    A row's advantage is one number, or a list of one per token of its completion (`mas_lab.cells.advantages`).
 
     `aggregate` averages the per-token losses of a policy's rows: "token", over all tokens; "turn", over rows, each the
     mean of its tokens; "agent", 1/|Y_k| within each agent, then over agents (the papers' formula); "sum", the sum of a
@@ -117,6 +120,7 @@ def _learnable(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> p
     require_loss(loss, aggregate, "update")
     rows = turns.reset_index(drop=True)
     rows = rows[trained(rows)]
+    require_one_per_token(rows, "update")
     for agent in rows["agent"].unique():
         team[agent]  # raises where an agent has no policy
     return rows if loss.tis is None else rows.assign(before=_logprobs_before(team, rows))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells.advantages import live, per_token
 from mas_lab.cells.batch import Batch
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.update import whole_batches
@@ -63,12 +64,13 @@ def proxy_shares(batch: Batch) -> pd.DataFrame:
     gradient. Columns as in `Batch.attribute`.
     """
     parts = []
-    for agent, own in batch.rows[batch.rows["advantage"] != 0].groupby("agent", sort=False):
+    for agent, own in batch.rows[live(batch.rows["advantage"])].groupby("agent", sort=False):
         lengths = own["completion_ids"].map(len).to_numpy()
-        size = (own["advantage"].abs() * batch.weights.loc[own.index]).to_numpy(float)
+        weight = np.repeat(batch.weights.loc[own.index].to_numpy(float), lengths)
+        advantage = np.concatenate([per_token(a, n) for a, n in zip(own["advantage"], lengths, strict=True)])
         surprise = 1 - np.exp(np.concatenate([np.asarray(logprobs, float) for logprobs in own["logprobs"]]))
         token = np.concatenate([np.arange(length) for length in lengths])
-        share = np.repeat(size, lengths) * surprise
+        share = np.abs(advantage) * weight * surprise
         parts.append(pd.DataFrame({"row": own.index.repeat(lengths), "agent": agent, "token": token, "share": share}))
     empty = pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})
     found = pd.concat(parts or [empty], ignore_index=True)

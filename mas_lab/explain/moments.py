@@ -105,7 +105,10 @@ def baseline_unit(turns: pd.DataFrame) -> str | None:
 
 
 def both_baselines(turns: pd.DataFrame) -> dict[str, pd.Series]:
-    """The advantages of the same credits under GRPO's baseline, `global`, and under Dr. MAS's, `agent`."""
+    """The advantages of the same credits under GRPO's baseline, `global`, and under Dr. MAS's, `agent`.
+
+    A number per row: where the table's own advantages are lists, one number per token, they are no part of it.
+    """
     require(turns, ["task", "episode", "agent", "credit"], "both_baselines")
     bare, credit = turns.drop(columns=[name for name in COMPARED if name in turns.columns]), turns["credit"]
     task = [name for name in ("step", "task") if name in bare.columns]

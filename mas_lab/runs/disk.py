@@ -49,9 +49,23 @@ def read_tables(paths: Sequence[Files], columns: list[str] | None = None) -> pd.
             parts.append(held.read(columns, use_threads=False))
         except DAMAGED as error:
             raise _torn(path, error) from None
+    if _unlike([part.schema for part in parts]):
+        return pd.concat([_lists(part.to_pandas()) for part in parts], ignore_index=True)
     parquet.write_table(pyarrow.concat_tables(parts, promote_options="permissive"), whole, compression="none")
     whole.seek(0)
     return _lists(pd.read_parquet(whole))
+
+
+def _unlike(schemas: Sequence[Any]) -> bool:
+    """Does a column hold lists in one part and numbers in another, as an advantage may?"""
+    from pyarrow import types
+
+    seen: dict[str, set[bool]] = {}
+    for schema in schemas:
+        for field in schema:
+            if not types.is_null(field.type):
+                seen.setdefault(field.name, set()).add(types.is_list(field.type))
+    return any(len(kinds) > 1 for kinds in seen.values())
 
 
 def _lists(table: pd.DataFrame) -> pd.DataFrame:

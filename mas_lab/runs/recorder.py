@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from mas_lab.cells.advantages import in_lists
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, differences, dumps, write_json, write_table
 from mas_lab.runs.run import KEEPING, TABLES, Run
@@ -155,7 +156,7 @@ class Recorder(Run):
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame, notes: Mapping[str, Any] | None = None):
         """The tables of one step; `notes` about its turns go into their file."""
-        write_table(self.folder / "turns" / f"{step:06d}.parquet", turns, notes)
+        write_table(self.folder / "turns" / f"{step:06d}.parquet", in_lists(turns), notes)
         write_table(self.folder / "stats" / f"{step:06d}.parquet", stats)
 
     def save(self, step: int, team: Team, watch: Any = None) -> None:

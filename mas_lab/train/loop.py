@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells.advantages import live
 from mas_lab.cells.losses import require_loss
 from mas_lab.cells.normalization import refuse_lone_groups, refuse_nonsense
 from mas_lab.cells.rollout import RolloutError, rollout
@@ -221,7 +222,7 @@ def _step(env: Env, team: Team, recipe: Recipe, step: int, seed: int, watch, cho
     with _timed(profile, "update"), ranks.updating(turns, options) if ranks else nullcontext():
         stats = update(team, turns, watch=watch, **options)
     stats.insert(0, "step", step)
-    flat = bool((turns["advantage"] == 0).all())
+    flat = not live(turns["advantage"]).any()
     notes = ("all groups are flat: every advantage is 0, nothing was learned",) if flat else ()
     return Report(step, turns, stats, profile, notes)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mas_lab.cells.advantages import in_words, listed
 from mas_lab.table import TableError, column, require, trained
 from mas_lab.widgets.document import document, escape, frame, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
@@ -48,12 +49,17 @@ def _candidate(row: dict[str, Any], source: Source) -> dict[str, Any]:
         "index": int(row.get("candidate", 0)), "action": visible(row["action"]), "kept": bool(row.get("kept", True)),
         "valid": bool(row.get("valid", True)), "finish": visible(row.get("finish", "")),
         "said": visible(row["completion"]),
-        "numbers": {name: round(float(row[name]), 4) for name in NUMBERS if row.get(name) == row.get(name, "")},
+        "numbers": {name: in_words(row[name]) for name in NUMBERS if not _is_missing(row.get(name))},
         "group": visible(row.get("group", "")),
         "tokens": source.token_texts(row.get("policy", ""), ids),
         "ids": [int(number) for number in ids],
         "logprobs": [round(float(logprob), 4) for logprob in row.get("logprobs", ())],
+        "advantages": listed(row.get("advantage")),
     }  # fmt: skip
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
 
 
 def _success(rows: pd.DataFrame) -> bool | None:
@@ -145,6 +151,7 @@ class RolloutViewer:
         step, turns = self._episodes[0]
         kept = turns[column(turns, "kept").astype(bool)]
         shown = [name for name in ("agent", "turn", "prompt", "completion", *NUMBERS[:2], "advantage") if name in kept]
+        kept = kept.assign(advantage=kept["advantage"].map(in_words)) if "advantage" in kept else kept
         return table_html(kept[shown], f"Episode {turns['episode'].iloc[0]} of step {step}, as it was played")
 
     def to_html(self, path: str | Path) -> Path:
@@ -157,5 +164,6 @@ class RolloutViewer:
 
 NOTE = (
     "Choose a step and an episode. A node lists all candidates that were drawn for one prompt; the state moved on "
-    "through the kept one. A token's shade is its surprise, -log p, when it was sampled."
+    "through the kept one. A token's shade is its surprise, -log p, when it was sampled; where each token has an "
+    "advantage of its own, that: orange above 0, blue below."
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells.advantages import in_words, listed
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.table import TableError, require
 from mas_lab.widgets.document import document, escape, frame, table_html, write
@@ -124,12 +125,13 @@ def _sample(
     record: Mapping[str, Any], row: str, share: float, spike: Mapping[str, Any], source: Source
 ) -> dict[str, Any]:
     names = [name for name in ("credit", "center", "scale", "advantage") if name in record]
-    numbers = {name: round(float(record[name]), 4) for name in names}
+    numbers = {name: in_words(record[name]) for name in names}
     sample = {"row": int(row), "share": share, "turn": int(record.get("turn", 0)), "numbers": numbers}
     if row in spike["tokens"]:
         sample["heard"], sample["said"] = visible(record.get("prompt", "")), visible(record["completion"])
         sample["tokens"] = source.token_texts(record.get("policy", ""), record["completion_ids"])
         sample["shares"] = [round(one, 6) for one in spike["tokens"][row]]
+        sample["advantages"] = listed(record.get("advantage"))
         judged = {name: advantages.get(row) for name, advantages in spike.get("judged", {}).items()}
         sample["judged"] = {name: round(value, 4) for name, value in judged.items() if value is not None}
     return sample

@@ -17,6 +17,7 @@ from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import encode
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.packing import MicroBatch, Tree, micro_batches, plant, token_logprobs
+from mas_lab.cells.advantages import per_token
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.env import Message
 from mas_lab.policy import Completion, PolicyError, Request, Sample, Tokens
@@ -136,9 +137,14 @@ class TorchPolicy:
                     f"policy {self.name!r}: sample {i} has {len(sample.completion_ids)} tokens and "
                     f"{len(sample.logprobs)} log-probabilities"
                 )
+            if np.size(sample.advantage) not in (1, len(sample.completion_ids)):
+                raise PolicyError(
+                    f"policy {self.name!r}: sample {i} has {len(sample.completion_ids)} tokens and "
+                    f"{np.size(sample.advantage)} advantages; give one, or one per token"
+                )
         counts = [len(sample.completion_ids) for sample in samples]
         old_N = np.concatenate([np.asarray(sample.logprobs, np.float32) for sample in samples])
-        advantages_N = np.concatenate([np.broadcast_to(s.advantage, len(s.completion_ids)) for s in samples])
+        advantages_N = np.concatenate([per_token(s.advantage, len(s.completion_ids)) for s in samples])
         weights_N = np.repeat([s.weight for s in samples], counts)
         known_3N = np.stack([old_N, advantages_N, weights_N]).astype(np.float32)
         return torch.from_numpy(known_3N).to(self.shared.device)

@@ -15,7 +15,8 @@
     return made;
   }
 
-  const shade = (part) => `rgb(255, ${Math.round(255 - 96 * part)}, ${Math.round(255 - 255 * part)})`;
+  const toward = (full, part) => `rgb(${full.map((channel) => Math.round(255 - (255 - channel) * part)).join(",")})`;
+  const shade = (part) => toward([255, 159, 0], part);
   const outcome = (episode) => (episode.success === null ? "" : episode.success ? " ✓ reached the goal" : " ✗ missed the goal");
   const steps = [...new Set(data.episodes.map((episode) => episode.step))];
 
@@ -42,10 +43,13 @@
 
   function strip(candidate) {
     const surprise = candidate.logprobs.map((logprob) => Math.min(1, -logprob / 4));
+    const most = Math.max(...candidate.advantages.map(Math.abs), 0);
     return element("div", { class: "strip", role: "list", "aria-label": "tokens" }, ...candidate.tokens.map((text, t) => {
-      const told = `id ${candidate.ids[t]}, log p ${candidate.logprobs[t]}, advantage ${candidate.numbers.advantage ?? "–"}`;
+      const own = candidate.advantages[t] ?? candidate.numbers.advantage ?? "–";
+      const told = `id ${candidate.ids[t]}, log p ${candidate.logprobs[t]}, advantage ${own}`;
       const token = element("span", { class: "token", role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text);
-      token.style.background = shade(surprise[t] || 0);
+      token.style.background = candidate.advantages.length
+        ? toward(own < 0 ? [86, 180, 233] : [230, 159, 0], most ? Math.abs(own) / most : 0) : shade(surprise[t] || 0);
       return token;
     }));
   }

@@ -157,7 +157,8 @@
     const most = Math.max(...sample.shares.map(Math.abs)) || 1;
     return element("div", { class: "strip", role: "list", "aria-label": "tokens and their shares" }, ...sample.tokens.map((text, t) => {
       const part = Math.abs(sample.shares[t]) / most;
-      const told = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy");
+      const judged = t in sample.advantages ? `, advantage ${sample.advantages[t]}` : "";
+      const told = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy") + judged;
       const token = element("span", { class: "token", role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text);
       const full = sample.shares[t] < 0 ? [86, 180, 233] : [230, 159, 0];
       token.style.background = `rgb(${full.map((channel) => Math.round(255 - (255 - channel) * part)).join(",")})`;
