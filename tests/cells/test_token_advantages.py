@@ -278,7 +278,7 @@ def test_the_pages_show_each_tokens_advantage(kept):
     assert lists[0]["advantages"] == pytest.approx(row["advantage"], abs=1e-4)
     low, high = sorted(row["advantage"])[0], sorted(row["advantage"])[-1]
     assert lists[0]["numbers"]["advantage"] == f"per token, {low:.4g} to {high:.4g}"
-    assert "per token, " in viewer.static() and "advantage of its own" in viewer.page()
+    assert "per token, " in lab.RolloutViewer(reports[1]).static() and "advantage of its own" in viewer.page()
 
     spikes = lab.SpikeInspector(reports, watch=watch, team=team).data()["spikes"]
     samples = [
