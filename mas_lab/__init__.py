@@ -3,7 +3,7 @@
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.backends.placement import Placement, PlacementError, Wish
 from mas_lab.cells.centers import running_mean
-from mas_lab.cells.credits import counterfactual, episode_return, mixed, return_to_go
+from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.game import Act, Said, Say, Score
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce, row_mean, row_sum
@@ -96,6 +96,7 @@ __all__ = [
     "normalize",
     "norms_without",
     "not_flat",
+    "own_return",
     "pass_at",
     "probe_threads",
     "reinforce",

@@ -23,12 +23,23 @@ class PolicyError(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """One completion asked for. `seed` (64 bit) alone decides the draw, whatever else is in the batch."""
+    """One completion asked for. `seed` (64 bit) alone decides the draw, whatever else is in the batch.
+
+    It ends with the token after which one of `stop` stands in its text. `top_p` and `top_k` leave out unlikely tokens.
+    """
 
     prompt_ids: tuple[int, ...]
     max_tokens: int
     temperature: float
     seed: int
+    stop: tuple[str, ...] = ()
+    top_p: float = 1.0
+    top_k: int | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Is it drawn from less than the full distribution?"""
+        return self.top_p < 1 or self.top_k is not None
 
 
 def check_fit(policy: "Policy", request: Request) -> None:
@@ -46,7 +57,8 @@ def check_fit(policy: "Policy", request: Request) -> None:
 @dataclass(frozen=True)
 class Completion:
     """What was sampled: `ids` with their `logprobs` under the distribution they were drawn from (temperature
-    included), EOS included when it was sampled, nothing after it; `finish` is "eos" or "length"."""
+    included), EOS included when it was sampled, nothing after it; `finish` is "eos", "stop" (one of the request's stop
+    strings stands in the text, which holds it) or "length"."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]

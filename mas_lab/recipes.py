@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mas_lab.cells.centers import running_mean
-from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, return_to_go
+from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.game import Plan
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
@@ -108,7 +108,7 @@ def find(recipe: str | Recipe) -> Recipe:
 
 KNOWN = (
     *(episodes, tree, joint),
-    *(episode_return, mixed, return_to_go, counterfactual),
+    *(episode_return, own_return, mixed, return_to_go, counterfactual),
     *(running_mean, not_flat, clipped, reinforce),
 )
 PARTS = {part.__name__: part for part in KNOWN}

@@ -87,13 +87,15 @@ ROLLOUT = {
     "completion_ids": _sampled("token ids as sampled, EOS included when it was sampled, nothing after it"),
     "logprobs": _sampled("log-probability of each sampled id under the distribution it was sampled from"),
     "temperature": _number("temperature of that distribution"),
-    "finish": pa.Column(checks=pa.Check.isin(["eos", "length"], error="neither 'eos' nor 'length'"),
-                        description="why the completion ended: 'eos' or 'length'"),
+    "finish": pa.Column(checks=pa.Check.isin(["eos", "stop", "length"], error="none of 'eos', 'stop', 'length'"),
+                        description="why the completion ended: 'eos', 'stop' (one of Sampling.stop) or 'length'"),
     "valid": _flag("did the environment understand the completion"),
     "team_reward": _number("what this action earned the team; 0 for an action that does not move the world"),
     "local_reward": _number("what this action earned its own agent"),
     "success": _flag("does the episode's goal stand after this action"),
     "done": _flag("did this action end the episode"),
+    "info": pa.Column(required=False, description="plain data that the environment told of the step, where it told any "
+                      "(joint(mode='cross'): a list, one per joint action)"),
 }  # fmt: skip
 GROUPING = {
     "credit": _number("the number that is compared"),
@@ -194,6 +196,8 @@ def column(turns: pd.DataFrame, name: str) -> pd.Series:
     if name in turns.columns:
         values = turns[name]
         return values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
+    if name == "info":
+        return pd.Series([{} for _ in range(len(turns))], index=turns.index, name=name, dtype=object)
     if name in DEFAULTS:
         return pd.Series(DEFAULTS[name], index=turns.index, name=name)
     if name == "depth":

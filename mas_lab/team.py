@@ -11,13 +11,26 @@ from mas_lab.policy import Policy
 
 @dataclass(frozen=True)
 class Sampling:
-    """How an agent draws its tokens while training: top-p 1 and top-k off, at any temperature above 0."""
+    """How an agent draws its tokens; for training at any temperature above 0, with top-p 1 and top-k off."""
 
     temperature: float = 1.0
     max_tokens: int | None = None
     """`None`: what the environment allows."""
+    stop: tuple[str, ...] = ()
+    """A completion ends with the token after which one of these stands in its text, `finish` is then "stop"."""
+    top_p: float = 1.0
+    """Only the likeliest tokens that together have this probability. For `evaluate` alone."""
+    top_k: int | None = None
+    """Only so many of the likeliest tokens. For `evaluate` alone."""
 
     def __post_init__(self):
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        if not all(isinstance(text, str) and text for text in self.stop):
+            raise ValueError(f"Sampling: stop={self.stop!r}; give texts that are not empty")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"Sampling: top_p={self.top_p!r}; give a share above 0, at most 1 (which is off)")
+        if self.top_k is not None and not (isinstance(self.top_k, int) and self.top_k >= 1):
+            raise ValueError(f"Sampling: top_k={self.top_k!r}; give a number of tokens from 1, or None")
         if self.temperature < 0:
             raise ValueError(f"Sampling: temperature {self.temperature} is negative")
         if self.max_tokens is not None and self.max_tokens < 1:

@@ -36,6 +36,7 @@ SIGNATURES = {
     "mixed": "alpha=... local=1.0",
     "return_to_go": "gamma=...",
     "counterfactual": "",
+    "own_return": "",
     "clipped": "low=0.2",
     "reinforce": "",
     "row_mean": "values_N row_N",

@@ -52,6 +52,26 @@ class episode_return:
         return earned + self.own * rows["local_reward"] if self.own else earned
 
 
+@dataclass(frozen=True)
+class own_return:
+    """R = the sum of `local_reward` over the kept calls of the row's own agent in its episode: what a player of a game
+    (an env that says `competitive`) has won or lost. Wants plain chains, as episodes(n) makes them."""
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        require(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
+        rows = turns.assign(**{name: column(turns, name) for name in ("episode", "agent", "depth", "kept")})
+        kept = rows[rows["kept"].astype(bool)]
+        twice = kept.duplicated(["episode", "depth", "agent"])
+        if twice.any():
+            raise TableError(
+                f"own_return: several kept actions at {place(kept[twice].iloc[0])}: the episode branches there, so an "
+                "agent has no single sum; roll out with episodes(n)"
+            )
+        own = kept.groupby(["episode", "agent"])["local_reward"].sum()
+        found = pd.MultiIndex.from_frame(rows[["episode", "agent"]])
+        return pd.Series(own.reindex(found, fill_value=0.0).to_numpy(float), index=turns.index)
+
+
 def _joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
     """One row per environment step of each episode, in order; refuses a table in which an episode branches."""
     key = ["episode", "depth"]

@@ -16,7 +16,7 @@ import pandas as pd
 
 from mas_lab.cells.game import Act, Game, Said, Say, Score
 from mas_lab.cells.steps import RolloutError, checked, where
-from mas_lab.env import Env
+from mas_lab.env import Env, transcript
 from mas_lab.policy import Completion, Engine, PolicyError, Request
 from mas_lab.table import TableError, place
 from mas_lab.team import Team
@@ -147,7 +147,9 @@ class Driver:
                     f"max_tokens={limit} it exceeds the context of its policy ({policy.context} tokens)"
                 )
             drawn = _seed(self.seed, self.step, say.at.name, say.agent, say.candidate)
-            requests.append(Request(ids, limit, sampling.temperature, drawn))
+            requests.append(
+                Request(ids, limit, sampling.temperature, drawn, sampling.stop, sampling.top_p, sampling.top_k)
+            )
             said_to = {"policy": self.team.name_of(say.agent), "prompt": text, "prompt_ids": list(ids)}
             contexts.append({**said_to, "temperature": sampling.temperature})
         try:
@@ -185,9 +187,8 @@ class Driver:
                     f"rollout: {type(self.env).__name__}.observe failed for "
                     f"{where(game.task, say.at, say.agent)}: {type(error).__name__}: {error}"
                 ) from error
-            text = "\n".join(f"{message['role']}: {message['content']}" for message in messages)
             try:
-                self.prompts[key] = text, tuple(self.team[say.agent].encode(messages))
+                self.prompts[key] = transcript(messages), tuple(self.team[say.agent].encode(messages))
             except PolicyError as error:
                 raise RolloutError(f"rollout: {where(game.task, say.at, say.agent)}: {error}") from error
         return self.prompts[key]

@@ -104,11 +104,47 @@ class Game:
         return None if over else node
 
     def record(self, at: Node, said: Sequence[Said], step: Step) -> None:
-        """Add the rows of a joint action that the state moved on through."""
-        self.rows.extend(self.row(at, one, self.action(at, said), [step], kept=True) for one in said)
+        """Add the rows of a joint action that the state moved on through; a reward for an agent that did not act in it
+        is added to that agent's last call on the path."""
+        if self.probe:
+            self._refuse_bystanders(at, step)
+        self.rows.extend(self._row(at, one, self.action(at, said), [step], kept=True) for one in said)
+        for agent in step.local_rewards.keys() - {one.agent for one in said}:
+            self._last_call(at, agent)["local_reward"] += step.local_rewards[agent]
 
     def row(self, at: Node, one: Said, action: str, steps: Sequence[Step], kept: bool) -> dict[str, Any]:
-        """One model call; `steps` are those of the joint actions that it took part in."""
+        """One model call; `steps` are those of the joint actions that it took part in.
+
+        Raises EnvError where a step pays an agent that did not act: what came before is the same for all candidates.
+        """
+        for step in steps:
+            self._refuse_bystanders(at, step)
+        return self._row(at, one, action, steps, kept)
+
+    def _refuse_bystanders(self, at: Node, step: Step) -> None:
+        for agent in step.local_rewards.keys() - step.valid.keys():
+            raise EnvError(
+                f"{type(self.env).__name__}.step pays agent {agent!r}, which did not act, in task {self.task.id!r} at "
+                f"{at.name!r}: candidates are compared there, and its last call stands before all of them, so that it "
+                "would be paid for every one; roll out whole episodes, episodes(n), in place of tree() and joint()"
+            )
+
+    def _last_call(self, at: Node, agent: str) -> dict[str, Any]:
+        """The row of `agent`'s last call before this node on its path."""
+        parents = {row["action"]: row["parent"] for row in self.rows}
+        action = at.parent
+        while action:
+            for row in self.rows:
+                if row["action"] == action and row["agent"] == agent:
+                    return row
+            action = parents[action]
+        raise EnvError(
+            f"{type(self.env).__name__}.step pays agent {agent!r} in task {self.task.id!r} at {at.name!r}, but it has "
+            "not spoken there yet: there is no call that earned it; pay it at a later step, or let it act first"
+        )
+
+    def _row(self, at: Node, one: Said, action: str, steps: Sequence[Step], kept: bool) -> dict[str, Any]:
+        infos = [dict(step.info) for step in steps]
         mean = 1.0 / len(steps)
         return {
             "task": self.task.id,
@@ -128,6 +164,7 @@ class Game:
             "local_reward": mean * sum(step.local_rewards[one.agent] for step in steps),
             "success": any(step.success for step in steps),
             "done": all(step.done for step in steps),
+            "info": infos[0] if len(infos) == 1 else infos,
         }
 
     def continuation(self, node: Node, number: int) -> "Game":

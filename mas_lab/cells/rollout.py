@@ -38,8 +38,24 @@ def rollout(
 
     `max_turns` overrides the environment's bound on the turns of one agent; `workers` runs `env.step` in that many
     threads. Each completion is drawn by (seed, step, node, agent, candidate) alone, so that a draw does not depend on
-    what else is in the batch.
+    what else is in the batch. What the environment's steps tell in `info` is a column where any of them told anything.
+    Raises ValueError where the team samples by `top_p` or `top_k`: its log-probabilities could not be trained on.
     """
+    _refuse_cut_distributions(env, team)
+    return played(env, team, tasks, plan, seed, max_turns, workers, step)
+
+
+def played(
+    env: Env,
+    team: Team,
+    tasks: Sequence[Task],
+    plan: Plan,
+    seed: int,
+    max_turns: int | None = None,
+    workers: int | None = None,
+    step: int = 0,
+) -> pd.DataFrame:
+    """`rollout` by whatever distribution the team samples from: for what is scored and never trained on."""
     env = _with_max_turns(env, max_turns)
     _refuse_strangers(env, team, tasks)
     games = [
@@ -51,7 +67,8 @@ def rollout(
     with threads as pool, progress_bar(len(games), "rollout", "episode") as bar:
         Driver(env, team, pool, seed, step, bar).play([(game, plan(game)) for game in games])
     rows = [{"step": step, **row} for game in games for row in game.rows]
-    return pd.DataFrame(rows, columns=list(ROLLOUT))
+    told = any(row["info"] for row in rows)
+    return pd.DataFrame(rows, columns=[name for name in ROLLOUT if name != "info" or told])
 
 
 def _with_max_turns(env: Env, max_turns: int | None) -> Env:
@@ -69,6 +86,17 @@ def _with_max_turns(env: Env, max_turns: int | None) -> Env:
             f"rollout: {type(env).__name__} has a fixed max_turns={env.max_turns}; make it a dataclass field"
         ) from None
     return env
+
+
+def _refuse_cut_distributions(env: Env, team: Team) -> None:
+    for agent in env.agents:
+        sampling = team.sampling.get(agent)
+        if sampling is not None and (sampling.top_p < 1 or sampling.top_k is not None):
+            raise ValueError(
+                f"rollout: agent {agent!r} samples with top_p={sampling.top_p}, top_k={sampling.top_k}: its "
+                "log-probabilities would not be those of the full distribution, which training moves; leave both out, "
+                "or score with evaluate(..., sampling=...)"
+            )
 
 
 def _refuse_strangers(env: Env, team: Team, tasks: Sequence[Task]) -> None:

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from mas_lab.cells.game import Act, Node
-from mas_lab.env import Env, EnvError, Step, Task
+from mas_lab.env import Env, EnvError, Step, Task, not_plain
 
 
 class RolloutError(RuntimeError):
@@ -32,9 +32,16 @@ def checked(env: Env, task: Task, act: Act, take_step) -> Step:
             raise EnvError(
                 f"{type(env).__name__}.step gave no local reward or no `valid` for {where(task, act.at, agent)}"
             )
-        for what, reward in (("team_reward", step.team_reward), ("local_reward", step.local_rewards[agent])):
-            if not _finite(reward):
-                raise EnvError(f"{type(env).__name__}.step: {what} is {reward!r} for {where(task, act.at, agent)}")
+    for agent, reward in step.local_rewards.items():
+        if agent not in env.agents:
+            raise EnvError(f"{type(env).__name__}.step pays {agent!r} for {places}; the env plays {env.agents}")
+        if not _finite(reward):
+            raise EnvError(f"{type(env).__name__}.step: local_reward is {reward!r} for {where(task, act.at, agent)}")
+    if not _finite(step.team_reward):
+        raise EnvError(f"{type(env).__name__}.step: team_reward is {step.team_reward!r} for {places}")
+    problem = not_plain(step.info, "info")
+    if problem:
+        raise EnvError(f"{type(env).__name__}.step: {problem}; for {places}")
     return step
 
 

@@ -20,6 +20,8 @@ from pandas.api.types import is_object_dtype
 
 Files = Path | zipfile.Path
 """A run's folder, or an exported run's zip."""
+INFO = "info"
+"""The column that holds plain data of any form."""
 DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 """What reading a file raises that is not whole."""
 
@@ -50,7 +52,7 @@ def read_tables(paths: Sequence[Files], columns: list[str] | None = None) -> pd.
         except DAMAGED as error:
             raise _torn(path, error) from None
     if _unlike([part.schema for part in parts]):
-        return pd.concat([_lists(part.to_pandas()) for part in parts], ignore_index=True)
+        return _lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
     parquet.write_table(pyarrow.concat_tables(parts, promote_options="permissive"), whole, compression="none")
     whole.seek(0)
     return _lists(pd.read_parquet(whole))
@@ -69,10 +71,17 @@ def _unlike(schemas: Sequence[Any]) -> bool:
 
 
 def _lists(table: pd.DataFrame) -> pd.DataFrame:
-    """Parquet gives arrays where the table held lists."""
+    """Parquet gives arrays where the table held lists, and `info` as it was written: JSON text, or nothing in steps
+    that told nothing."""
+    if INFO in table.columns:
+        table[INFO] = pd.Series(map(_read_info, table[INFO]), index=table.index, dtype=object)
     for name in filter(lambda name: is_object_dtype(table[name]), table.columns):
         table[name] = [value.tolist() if isinstance(value, np.ndarray) else value for value in table[name]]
     return table
+
+
+def _read_info(text: Any) -> Any:
+    return json.loads(text) if isinstance(text, str) else {}
 
 
 def _torn(path: Files, error: Exception) -> RunError:
@@ -111,6 +120,8 @@ def write_table(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None
     from pyarrow import parquet
 
     staged = path.with_suffix(".tmp")
+    if INFO in table.columns:  # as text, since every step may tell of other things
+        table = table.assign(**{INFO: table[INFO].map(json.dumps)})
     held = pyarrow.Table.from_pandas(table, preserve_index=False)
     written = {name: dumps(note, path) for name, note in (notes or {}).items()}
     parquet.write_table(held.replace_schema_metadata({**held.schema.metadata, **written}), staged)

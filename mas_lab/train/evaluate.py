@@ -14,7 +14,7 @@ import pandas as pd
 
 from mas_lab.cells.game import Game, Plan
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import rollout
+from mas_lab.cells.rollout import played
 from mas_lab.env import Env, Task
 from mas_lab.team import Sampling, Team
 
@@ -38,14 +38,16 @@ def evaluate(
 
     Columns: `success`, the share of the k episodes that reached the goal (avg@k); `pass@j` for j = 1, 2, 4, ... k, the
     unbiased estimate 1 - C(k - c, j) / C(k, j) for c successes (Chen et al. 2021, arXiv 2107.03374); `return`, the
-    mean episode return; and per agent and episode its `turns`, `tokens` said, `prompt_tokens` read (each prompt in
-    full, as if nothing were cached), `invalid` outputs and, where a `price` is given, `cost`.
+    mean episode return; and per agent and episode its `own_return`, the sum of its local rewards, its `turns`, `tokens`
+    said, `prompt_tokens` read (each prompt in full, as if nothing were cached), `invalid` outputs and, where a `price`
+    is given, `cost`.
     `price`: {agent: (of a prompt token, of a completion token)}, in any currency; an agent that is not named is free.
     `latency`: seconds from an episode's start to its end, the mean over the task's k. All len(tasks) x k episodes start
     at once and wait for each other, for the longest of a wave where the engine answers in waves: play one task with k=1
     for what a lone user waits.
     `throughput`: episodes per second of the whole evaluation, one number in all rows.
-    `swap` exchanges the policies of two roles. `sampling` overrides the team's: `Sampling(temperature=0)` is greedy.
+    `swap` exchanges the policies of two roles. `sampling` overrides the team's: `Sampling(temperature=0)` is greedy,
+    and here alone it may have `top_p` and `top_k`.
     `summary(scores)` gives means with 95 % intervals over tasks.
     """
     if k < 1:
@@ -61,7 +63,7 @@ def evaluate(
     playing = team.swapped(*swap) if swap else team
     playing = playing.with_sampling(sampling) if sampling is not None else playing
     plan, start = _Timed(episodes(k)), time.perf_counter()
-    turns = rollout(env, playing, tasks, plan, seed=seed, step=STREAM)
+    turns = played(env, playing, tasks, plan, seed, step=STREAM)
     throughput = len(tasks) * k / (time.perf_counter() - start)
     scores = _per_task(turns, tasks, k).merge(_per_agent(turns, tasks, env.agents, k), on="task")
     if price is not None:
@@ -124,9 +126,11 @@ def pass_at(j: int, n: int, c: int) -> float:
 
 def _per_agent(turns: pd.DataFrame, tasks: Sequence[Task], agents: Sequence[str], k: int) -> pd.DataFrame:
     lengths = {"tokens": turns["completion_ids"].map(len), "prompt_tokens": turns["prompt_ids"].map(len)}
-    counted = turns.assign(**lengths, invalid=~turns["valid"].astype(bool), turns=1)
+    counted = turns.assign(
+        **lengths, invalid=~turns["valid"].astype(bool), turns=1, own_return=turns["local_reward"].astype(float)
+    )
     every = pd.MultiIndex.from_product([[task.id for task in tasks], agents], names=["task", "agent"])
-    names = ["turns", "tokens", "prompt_tokens", "invalid"]
+    names = ["own_return", "turns", "tokens", "prompt_tokens", "invalid"]
     total = counted.groupby(["task", "agent"])[names].sum().reindex(every, fill_value=0)
     return (total / k).reset_index()
 

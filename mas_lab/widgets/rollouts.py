@@ -4,6 +4,7 @@ The page is client-side: steps, episodes and branches are chosen in the browser,
 gradients (`spikes`), and what a page can not hold of a long run (ask for an episode by name).
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ def _candidate(row: dict[str, Any], source: Source) -> dict[str, Any]:
         "valid": bool(row.get("valid", True)), "finish": visible(row.get("finish", "")),
         "said": visible(row["completion"]),
         "numbers": {name: in_words(row[name]) for name in NUMBERS if not _is_missing(row.get(name))},
-        "group": visible(row.get("group", "")),
+        "group": visible(row.get("group", "")), "info": _told(row.get("info")),
         "tokens": source.token_texts(row.get("policy", ""), ids),
         "ids": [int(number) for number in ids],
         "logprobs": [round(float(logprob), 4) for logprob in row.get("logprobs", ())],
@@ -60,6 +61,11 @@ def _candidate(row: dict[str, Any], source: Source) -> dict[str, Any]:
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value != value)
+
+
+def _told(info: Any) -> str:
+    """What the environment told of the step, as JSON; empty where it told nothing."""
+    return visible(json.dumps(info, ensure_ascii=False)) if info else ""
 
 
 def _success(rows: pd.DataFrame) -> bool | None:

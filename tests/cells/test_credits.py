@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import candidates_table, episodes_table, joint_table
 
-from mas_lab.cells.credits import counterfactual, episode_return, mixed, return_to_go
+from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.table import TableError
 
 seeds = st.integers(0, 2**32 - 1)
@@ -210,3 +210,26 @@ def test_credits_print_as_the_code_that_made_them_and_compare():
 def test_an_empty_table_has_no_credits(credit):
     empty = episodes_table(0)[:0]
     assert credit(empty).tolist() == []
+
+
+# own_return
+
+
+def test_own_return_by_hand():
+    turns = table(
+        episode=["a", "a", "a", "b", "b"],
+        depth=[0, 1, 2, 0, 1],
+        agent=["left", "right", "left", "left", "right"],
+        local_reward=[1.0, -2.0, 0.5, 4.0, 0.0],
+    )
+    assert own_return()(turns).tolist() == [1.5, -2.0, 1.5, 4.0, 0.0]
+    shuffled = turns.sample(frac=1.0, random_state=1)
+    assert own_return()(shuffled).sort_index().tolist() == [1.5, -2.0, 1.5, 4.0, 0.0]
+    unkept = turns.assign(kept=[True, True, False, True, True])
+    assert own_return()(unkept).tolist() == [1.0, -2.0, 1.0, 4.0, 0.0]
+
+
+def test_own_return_of_an_episode_that_branches_is_refused():
+    turns = table(episode="a", depth=[0, 0], agent="left", candidate=[0, 1], local_reward=[1.0, 2.0], turn=0)
+    with pytest.raises(TableError, match=r"own_return: several kept actions at .*episode 'a'.*episodes"):
+        own_return()(turns)

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import reference
 import torch
-from scripted import Duet, Ladder, Scripted, says, team_of
+from scripted import Duel, Duet, Ladder, Scripted, says, team_of
 from small import KINDS, Relay, make_team
 
 import mas_lab
 import mas_lab.cells.plans
-from mas_lab.cells.credits import counterfactual, episode_return, mixed
+from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return
 from mas_lab.cells.game import Act, Say
 from mas_lab.cells.plans import episodes, joint, tree
 from mas_lab.cells.rollout import RolloutError, rollout
 from mas_lab.env import EnvError, Step
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES
-from mas_lab.table import ROLLOUT, TableError
+from mas_lab.table import ROLLOUT, TableError, column
 from mas_lab.team import Sampling, Team
 
 LINES = ["candidate", "kept", "team_reward", "local_reward"]
@@ -51,7 +51,7 @@ def test_episodes_by_hand():
     said = {"planner hears t0": ["1", "2"], "executor hears t0 1": ["3"], "executor hears t0 2": ["win"],
             "planner hears t0 1 3": ["?"], "executor hears t0 1 3 ?": ["5"]}  # fmt: skip
     turns = play(Ladder(), says(said), episodes(2))
-    assert list(turns.columns) == list(ROLLOUT)
+    assert list(turns.columns) == [name for name in ROLLOUT if name != "info"]
     first, second = turns[turns["episode"] == "t0#0"], turns[turns["episode"] == "t0#1"]
     assert lines(first, PLACES) == [
         ("t0#0/0", "", 0, 0, "planner", "t0#0/0.0"),
@@ -414,7 +414,7 @@ def test_an_agent_without_a_policy_and_a_task_that_stands_twice():
 
 def test_no_tasks_make_an_empty_table():
     turns = play(Ladder(), by_nth, episodes(2), tasks=0)
-    assert list(turns.columns) == list(ROLLOUT) and turns.empty
+    assert list(turns.columns) == [name for name in ROLLOUT if name != "info"] and turns.empty
 
 
 # Real draws
@@ -543,3 +543,108 @@ def test_continuations_are_never_trained_on(models):
     assert (turns.loc[turns["probe"], "advantage"] == 0).all() and turns.loc[~turns["probe"], "advantage"].any()
     stats = mas_lab.update(team, turns)
     assert stats["turns"].sum() == (~turns["probe"]).sum()
+
+
+# What the world tells, and pays to those who did not act
+
+
+def by_side(prompt, nth, seed):
+    return "3" if prompt.startswith("left") else "4"
+
+
+def test_what_a_step_tells_is_a_column_that_credits_read():
+    turns = play(Duel(), by_side, episodes(2))
+    assert turns["info"].tolist() == [{}, {"said": [3, 4]}] * 2
+
+    @dataclass(frozen=True)
+    class told:
+        def __call__(self, turns):
+            return column(turns, "info").map(lambda info: float(sum(info.get("said", ()))))
+
+    credits = mas_lab.group(turns, ("task", "agent"), told())["credit"]
+    assert credits.tolist() == [0.0, 7.0] * 2
+    assert told()(turns.drop(columns="info")).tolist() == [0.0] * 4
+
+
+def test_a_completion_of_several_joint_actions_lists_what_each_told():
+    class Tells(Duet):
+        def step(self, state, actions):
+            return replace(super().step(state, actions), info={"both": "".join(actions.values())})
+
+    turns = play(Tells(max_turns=1), by_nth, joint(2, mode="cross"))
+    first = turns[(turns["agent"] == turns["agent"].iloc[0]) & (turns["candidate"] == 0)]
+    assert first["info"].tolist() == [[{"both": "11"}, {"both": "12"}]]
+
+
+def test_info_that_is_not_plain_is_refused_with_its_place():
+    class Strange(Duel):
+        def step(self, state, actions):
+            return replace(super().step(state, actions), info={"said": {1, 2}})
+
+    with pytest.raises(
+        EnvError, match=r"Strange.step: info\['said'\] is \{1, 2\} \(set\).*task 'train0-0', agent 'left'"
+    ):
+        play(Strange(), by_nth, episodes(1))
+
+
+def test_whole_episodes_pay_who_did_not_act_at_its_last_call():
+    turns = play(Duel(), by_side, episodes(2))
+    paid = [("left", -1.0, 0.0), ("right", 1.0, 0.0)] * 2
+    assert lines(turns, ["agent", "local_reward", "team_reward"]) == paid
+    assert own_return()(turns).tolist() == [-1.0, 1.0] * 2
+
+
+def test_a_reward_for_a_call_long_past_goes_to_its_last_one_on_the_path():
+    class Late(Ladder):
+        """Pays the planner with the executor's last words, too."""
+
+        def step(self, state, actions):
+            step = super().step(state, actions)
+            both = {**step.local_rewards, "planner": 10.0} if step.done else step.local_rewards
+            return replace(step, local_rewards=both)
+
+    plain, late = (play(env, lambda *asked: "1", episodes(2)) for env in (Ladder(), Late()))
+    more = late["local_reward"] - plain["local_reward"]
+    assert more.tolist() == [0.0, 0.0, 10.0, 0.0] * 2
+    assert set(late["agent"][more > 0]) == {"planner"}
+
+
+@pytest.mark.parametrize("plan", [tree(2), tree(2, follow=1), joint(2), joint(2, mode="cross")])
+def test_where_candidates_are_compared_nobody_else_is_paid(plan):
+    with pytest.raises(EnvError, match=r"pays agent 'left', which did not act, in task 'train0-0' .* episodes\(n\)"):
+        play(Duel(), by_nth, plan)
+
+
+def test_an_agent_that_has_not_spoken_cannot_be_paid():
+    class Early(Duel):
+        def step(self, state, actions):
+            return replace(super().step(state, actions), local_rewards={"left": 0.0, "right": 1.0})
+
+    with pytest.raises(EnvError, match=r"pays agent 'right' in task 'train0-0' at .*, but it has not spoken there yet"):
+        play(Early(), by_nth, episodes(1))
+
+
+def test_a_stranger_cannot_be_paid():
+    class Bribes(Duel):
+        def step(self, state, actions):
+            return replace(super().step(state, actions), local_rewards={"left": 0.0, "referee": 1.0})
+
+    with pytest.raises(EnvError, match="pays 'referee' for task 'train0-0', agent 'left', turn 0; the env plays"):
+        play(Bribes(), by_nth, episodes(1))
+
+
+@pytest.mark.parametrize("cut", [{"top_p": 0.9}, {"top_k": 3}])
+def test_what_is_trained_on_is_drawn_from_the_full_distribution(cut):
+    env = Ladder()
+    team = team_of(env, by_nth).with_sampling(Sampling(**cut))
+    with pytest.raises(ValueError, match=r"agent 'planner' samples with top_p=.*training moves.*evaluate"):
+        rollout(env, team, env.tasks(1, "train", 0), episodes(1))
+
+
+def test_tool_messages_stand_in_the_prompt():
+    class Tools(Ladder):
+        def observe(self, state, agent):
+            told = {"role": "tool", "name": "add", "tool_call_id": "7", "content": "3"}
+            return [told, *super().observe(state, agent)]
+
+    assert play(Tools(), by_nth, episodes(1))["prompt"].iloc[0].startswith("tool add 7: 3\nuser: planner hears t0")

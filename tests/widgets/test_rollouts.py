@@ -33,6 +33,13 @@ def test_a_tree_by_hand(tree):
     assert first["candidates"][0]["tokens"] == []
 
 
+def test_what_the_world_told_is_shown(tree):
+    told = [{"said": ["<b>", 3]}, {}, None]
+    [episode] = lab.RolloutViewer(tree.assign(info=told)).data()["episodes"]
+    found = [one["info"] for node in episode["nodes"] for one in node["candidates"]]
+    assert found == ['{"said": ["<b>", 3]}', "", ""]
+
+
 def held(page):
     """The data that a page hands to its scripts."""
     return json.loads(page.partition('id="data">')[2].partition("</script>")[0])

@@ -3,7 +3,7 @@
 Requests of every policy that the engine serves are answered together: distinct prompts are prefilled once, candidates
 that have said the same so far are one node of a tree, finished ones leave. A request's seed alone gives its uniform
 numbers and each token is drawn by inverting the cumulative distribution, so that a draw does not depend (beyond float
-noise) on who else is in the batch. Leaves out: top-p, top-k and the like.
+noise) on who else is in the batch. Leaves out: penalties, beams and the like.
 
 Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V vocabulary.
 """
@@ -120,12 +120,12 @@ class TorchEngine:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.model.computing())
             decoder = self._decoder(chunk, stack)
-            ids_RT, logprobs_RT, lengths_R, ended_R = self._decode(decoder, chunk)
+            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, chunk)
         completions = []
         for row, length in enumerate(lengths_R):
             ids = tuple(ids_RT[row, :length].tolist())
-            finish = "eos" if ended_R[row] else "length"
-            completions.append(Completion(ids, tuple(logprobs_RT[row, :length].tolist()), self._text(ids), finish))
+            logprobs = tuple(logprobs_RT[row, :length].tolist())
+            completions.append(Completion(ids, logprobs, self._text(ids), finish_R[row]))
         return completions
 
     def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> TreeDecoder | RowDecoder:
@@ -138,19 +138,23 @@ class TorchEngine:
         return make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
 
     def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):
-        """Draws token after token; returns ids and log-probabilities (R, T), lengths (R,), and which ended (R,)."""
+        """Draws token after token; returns ids and log-probabilities (R, T), lengths (R,), and why each ended (R,)."""
         eos = np.array(sorted(self.model.eos_ids()))
         most_R = np.array([request.max_tokens for request in chunk.requests_R])
         temperature_R = np.array([request.temperature for request in chunk.requests_R], np.float32)
         uniform_RT = self._uniforms(chunk.requests_R, most_R.max())
         ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
-        lengths_R, ended_R = most_R.copy(), np.zeros(len(most_R), bool)
+        lengths_R, finish_R = most_R.copy(), ["length"] * len(most_R)
+        cut_R = Cut(chunk.requests_R)
         live, node_R, logits_MV = np.arange(len(most_R)), np.array(chunk.prompt_R), decoder.prefill()
         for step in range(uniform_RT.shape[1]):
-            ids, logprobs = draw(logits_MV, node_R, temperature_R[live], uniform_RT[live, step])
+            ids, logprobs = draw(logits_MV, node_R, temperature_R[live], uniform_RT[live, step], cut_R[live])
             ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
             ended = np.isin(ids, eos)
-            ended_R[live[ended]] = True
+            for place in np.flatnonzero(ended):
+                finish_R[live[place]] = "eos"
+            for place in self._stopped(chunk, live, ended, ids_RT[:, : step + 1]):
+                finish_R[live[place]], ended[place] = "stop", True
             lengths_R[live[ended]] = step + 1
             on = ~ended & (step + 1 < most_R[live])
             if not on.any():
@@ -160,7 +164,18 @@ class TorchEngine:
             vocabulary = logits_MV.shape[1]
             branches, node_R = np.unique(node_R[on] * vocabulary + ids[on], return_inverse=True)
             logits_MV = decoder.extend(branches // vocabulary, branches % vocabulary)
-        return ids_RT, logprobs_RT, lengths_R, ended_R
+        return ids_RT, logprobs_RT, lengths_R, finish_R
+
+    def _stopped(self, chunk: Chunk, live: np.ndarray, ended: np.ndarray, ids_RT: np.ndarray) -> list[int]:
+        """The places in `live` whose text now holds one of the strings that its request stops at."""
+        asked = [(place, chunk.requests_R[row].stop, ids_RT[row]) for place, row in enumerate(live) if not ended[place]]
+        return [place for place, stop, ids_T in asked if stop and self._holds(ids_T, stop)]
+
+    def _holds(self, ids_T: np.ndarray, stop: Sequence[str]) -> bool:
+        """Is there one of `stop` in the last few tokens? A character is at most four of them."""
+        window = 4 * max(map(len, stop)) + 4
+        text = self.model.tokenizer.decode(ids_T[-window:].tolist(), skip_special_tokens=True)
+        return any(one in text for one in stop)
 
 
 class Uniforms:
@@ -182,7 +197,36 @@ class Uniforms:
         return uniform_RT
 
 
-def draw(logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray, uniform_R: np.ndarray):
+@dataclass(frozen=True)
+class Cut:
+    """Which tokens each request leaves out: those after its `top_k` likeliest, and of those that are left the ones
+    after the likeliest that have `top_p` of the probability."""
+
+    requests_R: Sequence[Request]
+
+    def __getitem__(self, live: np.ndarray) -> "Cut":
+        return Cut([self.requests_R[row] for row in live])
+
+    def __call__(self, logprobs_RV: torch.Tensor) -> torch.Tensor:
+        """The log-probabilities of what is left, -inf for the others; untouched where a request leaves out nothing."""
+        rows = [row for row, one in enumerate(self.requests_R) if one.is_cut]
+        if not rows:
+            return logprobs_RV
+        chosen = [self.requests_R[row] for row in rows]
+        device, size = logprobs_RV.device, logprobs_RV.shape[1]
+        top_k_R1 = torch.tensor([[one.top_k or size] for one in chosen], device=device)
+        top_p_R1 = torch.tensor([[one.top_p if one.top_p < 1 else 2.0] for one in chosen], device=device)
+        sorted_RV, order_RV = logprobs_RV[rows].sort(dim=-1, descending=True, stable=True)
+        beyond_RV = torch.arange(size, device=device)[None] >= top_k_R1
+        kept_RV = sorted_RV.masked_fill(beyond_RV, -torch.inf).log_softmax(-1)
+        before_RV = kept_RV.exp().cumsum(-1) - kept_RV.exp()
+        kept_RV = kept_RV.masked_fill(before_RV >= top_p_R1, -torch.inf).log_softmax(-1)
+        cut_RV = logprobs_RV.clone()
+        cut_RV[rows] = torch.empty_like(kept_RV).scatter_(-1, order_RV, kept_RV)
+        return cut_RV
+
+
+def draw(logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray, uniform_R: np.ndarray, cut_R: Cut):
     """One token per request from its node's distribution at its temperature (0: the likeliest, log-probability 0).
 
     Returns (ids_R, logprobs_R) as arrays. Inverts the cumulative distribution, summed in float64.
@@ -191,7 +235,7 @@ def draw(logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray,
     greedy_R = temperature_R == 0
     scale_R = torch.from_numpy(np.where(greedy_R, np.float32(1), temperature_R)).to(device)
     logits_RV = logits_MV.index_select(0, torch.from_numpy(node_R).to(device)).float()
-    logprobs_RV = torch.log_softmax(logits_RV / scale_R[:, None], -1)
+    logprobs_RV = cut_R(torch.log_softmax(logits_RV / scale_R[:, None], -1))
     upto_RV = logprobs_RV.exp().cumsum(-1, dtype=torch.float64)
     level_R1 = torch.from_numpy(uniform_R).to(device)[:, None] * upto_RV[:, -1:]
     ids_R1 = torch.searchsorted(upto_RV, level_R1, right=True).clamp(max=upto_RV.shape[1] - 1)

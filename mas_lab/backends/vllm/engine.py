@@ -121,7 +121,9 @@ class VllmEngine(ABC):
         self._recent[policy.adapter or ""].append((tuple(request.prompt_ids), ids))
         if request.temperature == 0:  # vLLM reports the untempered distribution there; what was drawn was certain
             logprobs = (0.0,) * len(ids)
-        return Completion(ids, tuple(logprobs), self._text(ids), "eos" if ids[-1] in self._eos else "length")
+        text = self._text(ids)
+        stopped = "stop" if any(one in text for one in request.stop) else "length"
+        return Completion(ids, tuple(logprobs), text, "eos" if ids[-1] in self._eos else stopped)
 
     # Publishing
 

@@ -59,7 +59,11 @@ class ProcessEngine(VllmEngine):
             logprobs=0,
             stop_token_ids=sorted(self._eos),
             ignore_eos=True,  # the model's own list stands in the line above
-            detokenize=False,
+            stop=list(request.stop),
+            include_stop_str_in_output=True,  # the completion is what its ids say
+            top_p=request.top_p,
+            top_k=request.top_k or 0,
+            detokenize=bool(request.stop),
         )
         self._add(str(ticket), policy, request.prompt_ids, parameters)
 

@@ -101,6 +101,10 @@ class ServerEngine(VllmEngine):
             "seed": request.seed % 2**63,
             "logprobs": 0,
             "stop_token_ids": sorted(self._eos),
+            "stop": list(request.stop),
+            "include_stop_str_in_output": True,  # the completion is what its ids say
+            "top_p": request.top_p,
+            "top_k": request.top_k or 0,
         }
         self._threads.submit(self._ask, ticket, next(self._turns), body)
 

@@ -62,6 +62,7 @@
       element("span", { class: "quiet" }, state.filter(Boolean).join(", ")),
       element("pre", { class: "said", tabindex: "0", "aria-label": `what ${node.agent} said` }, found.said || "(nothing)"),
       element("div", { class: "quiet" }, facts.join(" · ")));
+    if (found.info) shown.append(element("div", { class: "quiet" }, "the world told: " + found.info));
     if (found.tokens.length) {
       const folded = element("details", {}, element("summary", {}, `${found.tokens.length} tokens`));
       folded.addEventListener("toggle", () => { if (folded.open && folded.children.length === 1) folded.append(strip(found)); });

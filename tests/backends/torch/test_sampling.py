@@ -1,5 +1,7 @@
 """The sampler: what is drawn, its log-probabilities, and that company in the batch changes neither."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -156,3 +158,44 @@ def test_dropout_is_off_even_if_someone_switched_it_on(model_dirs):
     expected = policy.sample(asked)
     policy.model.train()
     assert policy.sample(asked) == expected
+
+
+def test_a_completion_ends_with_the_token_that_completes_a_stop_string(qwen3):
+    policy = load_policy(qwen3)
+    asked = requests(each=20, max_tokens=12, temperatures=(2.0,))
+    free = policy.sample(asked)
+    stop = (free[0].text[3:7], "never said")
+    for request, whole, cut in zip(asked, free, policy.sample([replace(one, stop=stop) for one in asked]), strict=True):
+        n = len(cut.ids)
+        assert cut.ids == whole.ids[:n] and cut.text == policy.decode(cut.ids)
+        np.testing.assert_allclose(cut.logprobs, whole.logprobs[:n], atol=1e-5)
+        before = policy.tokenizer.decode(whole.ids[: n - 1], skip_special_tokens=True)
+        assert stop[0] not in before
+        assert (cut.finish == "stop") == (stop[0] in cut.text and cut.finish != "eos")
+        if cut.finish != "stop":
+            assert cut == replace(whole, logprobs=cut.logprobs) and n <= request.max_tokens
+
+
+def test_a_request_without_a_stop_is_not_moved_by_one_beside_it(qwen3):
+    policy, asked = load_policy(qwen3), requests(each=2, max_tokens=8)
+    stops = [replace(one, stop=(" ",)) for one in asked]
+    assert [a.ids for a in policy.sample([*asked, *stops])[: len(asked)]] == [a.ids for a in policy.sample(asked)]
+
+
+@pytest.mark.parametrize(
+    ("cut", "left"), [({"top_k": 3}, 3), ({"top_p": 0.4}, None), ({"top_k": 4, "top_p": 0.6}, None)]
+)
+def test_top_k_and_top_p_leave_the_likeliest_with_their_renormalized_probabilities(qwen3, cut, left):
+    policy, prompt = load_policy(qwen3), (5, 6, 7)
+    with torch.no_grad():
+        full = torch.softmax(policy.model(input_ids=torch.tensor([prompt])).logits[0, -1].double() / 1.3, -1)
+    kept, share = {}, full.sort(descending=True).values[: cut.get("top_k", 64)].sum()
+    for i in full.argsort(descending=True)[: cut.get("top_k", 64)].tolist():
+        if sum(kept.values()) / share >= cut.get("top_p", 2.0):
+            break
+        kept[i] = full[i].item()
+    answers = policy.sample([Request(prompt, 1, 1.3, seed, **cut) for seed in range(400)])
+    assert {answer.ids[0] for answer in answers} == set(kept) and len(kept) in (left or len(kept), left)
+    for answer in answers:
+        expected = np.log(kept[answer.ids[0]] / sum(kept.values()))
+        assert answer.logprobs[0] == pytest.approx(expected, abs=1e-4)

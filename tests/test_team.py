@@ -1,0 +1,26 @@
+"""How agents draw their tokens, and what is refused of it."""
+
+import pytest
+
+from mas_lab.team import Sampling
+
+
+def test_one_stop_string_may_stand_alone():
+    assert Sampling(stop="\n") == Sampling(stop=("\n",)) and Sampling(stop=["a", "b"]).stop == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"stop": ""}, "stop=.*; give texts that are not empty"),
+        ({"stop": (7,)}, "stop=.*7.*; give texts"),
+        ({"top_p": 0.0}, "top_p=0.0; give a share above 0, at most 1"),
+        ({"top_p": 1.5}, "top_p=1.5"),
+        ({"top_p": float("nan")}, "top_p=nan"),
+        ({"top_k": 0}, "top_k=0; give a number of tokens from 1, or None"),
+        ({"top_k": 2.5}, "top_k=2.5"),
+    ],
+)
+def test_nonsense_is_refused(settings, said):
+    with pytest.raises(ValueError, match=said):
+        Sampling(**settings)

@@ -1,0 +1,73 @@
+"""Games: self-play against an earlier self, judged by each player's own return."""
+
+from dataclasses import dataclass
+
+import pytest
+import small
+from scripted import Duel
+
+import mas_lab as lab
+
+QUICK = {"tasks": 4, "check": False, "save_every": 1}
+SELF_PLAY = lab.Recipe("self_play", lab.episodes(8), ("task", "agent"), lab.own_return())
+
+
+@dataclass(frozen=True)
+class Words(Duel):
+    """A duel in the eight words that small models know: w7 beats w0."""
+
+    def observe(self, state, agent):
+        return [{"role": "user", "content": {"left": "asker", "right": "doer"}[agent]}]
+
+    def step(self, state, actions):
+        ((agent, text),) = actions.items()
+        return super().step(state, {agent: text[1:] if text in small.WORDS else text})
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return small.make_models(tmp_path_factory.mktemp("models"))
+
+
+def weights(policy):
+    return [parameter.detach().clone() for parameter in policy.model.parameters()]
+
+
+def test_a_player_learns_against_its_frozen_earlier_self(models, tmp_path):
+    run, learner = tmp_path / "first", lab.load_policy(models / "a", lr=1e-2)
+    first = lab.Team({"left": learner, "right": lab.load_policy(models / "b")}, frozen="right")
+    [*_, last] = lab.train(Words(), first, SELF_PLAY, steps=2, run=run, **QUICK)
+    assert last.turns["advantage"].any() and lab.load_run(run).recipe == SELF_PLAY
+    assert {type(one) for one in last.turns["info"]} == {dict}
+    assert lab.load_run(run).turns["info"].tolist()[-len(last.turns) :] == last.turns["info"].tolist()
+
+    earlier = lab.load_run(run).team()["left"]
+    second = lab.Team({"left": learner, "right": earlier}, frozen="right")
+    before = weights(earlier)
+    assert all((now == then).all() for now, then in zip(weights(learner), before, strict=True))
+    list(lab.train(Words(), second, SELF_PLAY, steps=3, **QUICK))
+    assert all((now == then).all() for now, then in zip(weights(earlier), before, strict=True))
+    assert not all((now == then).all() for now, then in zip(weights(learner), before, strict=True))
+
+
+def test_evaluation_reports_what_each_player_won(models):
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), Words.agents)
+    env = Words()
+    scores = lab.evaluate(env, team, env.tasks(6, "test", 0), k=8)
+    own = scores.pivot(index="task", columns="agent", values="own_return")
+    assert (own["left"] == -own["right"]).all() and own["left"].any() and (scores["return"] == 0).all()
+    wins = scores[scores["agent"] == "left"].set_index("task")["success"]
+    assert (own["left"] <= wins).all() and wins.max() > 0
+    swapped = lab.evaluate(env, team, env.tasks(6, "test", 0), k=8, swap=("left", "right"))
+    assert set(swapped["agent"]) == {"left", "right"}
+
+
+def test_evaluation_alone_may_leave_out_unlikely_tokens(models):
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), Words.agents)
+    env, one = Words(), lab.Sampling(top_k=1)
+    tasks = env.tasks(4, "test", 0)
+    greedy = lab.evaluate(env, team, tasks, k=4, sampling=lab.Sampling(temperature=0))
+    likeliest = lab.evaluate(env, team, tasks, k=4, sampling=one)
+    assert likeliest["own_return"].tolist() == greedy["own_return"].tolist()
+    with pytest.raises(ValueError, match=r"agent 'left' samples with top_p=1.0, top_k=1"):
+        list(lab.train(env, team.with_sampling(one), SELF_PLAY, steps=1, **QUICK))
