@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mas_lab.runs.scores import mean_scores
 from mas_lab.widgets.figures import learning_curves
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+    from mas_lab.train import Report
 
 
 class Redrawn:
@@ -40,15 +43,26 @@ class Redrawn:
 
 
 class LiveCurve:
-    """`curve.add(tokens, success)` after a step draws all points so far; `curve.table` holds them."""
+    """Success on held-out tasks over sampled tokens, drawn again with each point; `curve.table` holds them.
+
+    `curve.take(report)` after each step of `train(..., score_every=5)`, or `curve.add(tokens, success)` for a score of
+    one's own. Not for `report.success`: that of training episodes, which under `tree()` is the best of K candidates'.
+    """
 
     def __init__(self, recipe: str = "training", seed: int = 0):
         self.recipe, self.seed, self.points, self._drawing = recipe, seed, [], Redrawn()
+        self._tokens = 0
 
     @property
     def table(self) -> pd.DataFrame:
         points = pd.DataFrame(self.points, columns=["tokens", "success"])
         return points.assign(recipe=self.recipe, seed=self.seed)
+
+    def take(self, report: "Report") -> None:
+        before, self._tokens = self._tokens, self._tokens + report.tokens
+        if report.held_out is not None:
+            for score in mean_scores(report.held_out).itertuples():
+                self.add(self._tokens if score.step > report.step else before, score.success)
 
     def add(self, tokens: int, success: float) -> None:
         self.points.append((tokens, success))

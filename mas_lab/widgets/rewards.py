@@ -155,7 +155,9 @@ class RewardInspector:
         parts = [
             f'<p class="quiet">{escape(self.source.title)}, step {self.step}. {escape(NOTE)}</p>',
             table_html(self.table, "Who earned what, per agent"),
-            figure_html(self.figure(), described, _binned(self.turns), first=True),
+            figure_html(
+                self.figure(), described, _binned(self.turns), first=True, least=60 + 180 * len(self.source.agents)
+            ),
         ]
         if "turn" in self.turns.columns:
             parts.append(table_html(reward_table(self.turns, ("agent", "turn")), "The same per agent and turn"))

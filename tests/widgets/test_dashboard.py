@@ -11,8 +11,9 @@ from nbclient import NotebookClient
 from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
-from mas_lab.widgets.dashboard import training_figure
 from mas_lab.widgets.figures import colors
+from mas_lab.widgets.live import LiveCurve
+from mas_lab.widgets.training import training_figure, whose_success
 
 MANY = 10_000
 
@@ -125,8 +126,8 @@ def test_the_figure_marks_spikes_in_the_agents_colours(models, tmp_path):
     board = dashboard(models, 4, watch=lab.SpikeWatch(warmup=2, window=4, threshold=0.01)).wait()
     figure, shades = board.figure(), colors(("asker", "doer"))
     lines = {trace.name: trace for trace in figure.data if trace.mode != "markers"}
-    for name in ("success", "return"):
-        assert list(lines[name].y) == board.curve[name].tolist()
+    curves = [trace for trace in figure.data if trace.name == "training episodes, best of 3 candidates"]
+    assert [list(trace.y) for trace in curves] == [board.curve[name].tolist() for name in ("success", "return")]
     assert {name: lines[f"shared: {name}"].line.color for name in shades} == shades
     spikes = lab.spikes(board.stats, warmup=2, window=4, threshold=0.01)
     assert sum(len(trace.x) for trace in figure.data if trace.mode == "markers") == len(spikes) > 0
@@ -135,6 +136,41 @@ def test_the_figure_marks_spikes_in_the_agents_colours(models, tmp_path):
     page = board.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert 'role="img"' in page and "The numbers behind this figure" in page and len(page) < 8e6
     assert training_figure(board.curve.iloc[:0], None, ("a",)).data[0].x == ()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_held_out_success_stands_beside_what_training_shows_of_it(models, tmp_path, kept):
+    scored = {"score_every": 2, "score_tasks": 3, "score_episodes": 1}
+    run = tmp_path / "run" if kept else None
+    first = dashboard(models, 3, run, **scored).wait()
+    assert first.held_out["step"].tolist() == [0, 2, 3]
+    board = dashboard(models, 5, run, **scored).wait() if kept else dashboard(models, 5, **scored).wait()
+    assert board.held_out["step"].tolist() == [0, 2, *([3] if kept else []), 4, 5]
+    assert board.held_out["tokens"].tolist() == [
+        0 if step == 0 else board.curve["tokens"][step - 1] for step in board.held_out["step"]
+    ]
+    [success, earned] = [trace for trace in board.figure().data if trace.name == "held-out tasks"]
+    assert list(success.x) == board.held_out["step"].tolist() and list(success.y) == board.held_out["success"].tolist()
+    assert list(earned.y) == board.held_out["return"].tolist()
+    assert "best of 3 candidates" in repr(board) and f"held out {success.y[-1]:.2f} after 5" in repr(board)
+    page = board.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Scores on held-out tasks" in page and "(training episodes, best of 3 candidates)" in page
+
+
+def test_whose_success_a_training_curve_shows():
+    plans = (lab.tree(8), lab.episodes(4), lab.joint(3))
+    assert [whose_success(plan) for plan in plans] == [
+        "training episodes, best of 8 candidates", "training episodes", "training episodes, all branches"
+    ]  # fmt: skip
+
+
+def test_a_live_curve_takes_held_out_scores_and_nothing_else(models, monkeypatch):
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: None)
+    curve, sampled = LiveCurve("at_grpo"), [0]
+    for report in start("shared", models, None, 3, score_every=2, score_tasks=2, score_episodes=1):
+        curve.take(report)
+        sampled.append(sampled[-1] + report.tokens)
+    assert curve.table["tokens"].tolist() == [0, sampled[2], sampled[3]]
 
 
 CELL = """

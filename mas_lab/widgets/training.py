@@ -1,0 +1,155 @@
+"""What a training has shown so far, and its figure: success and return, by whose they are, and gradient norms.
+
+Leaves out: running it (`dashboard`).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mas_lab.cells.plans import joint, tree
+from mas_lab.runs.run import Run
+from mas_lab.runs.scores import CURVE, kept_scores, mean_scores, run_curve
+from mas_lab.train import Report
+from mas_lab.widgets.document import document, escape, figure_html, table_html
+from mas_lab.widgets.figures import LAYOUT, PALETTE
+from mas_lab.widgets.spikes import WHOLE, norm_curves
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+HELD_OUT = "held-out tasks"
+
+
+def whose_success(plan: Any) -> str:
+    """Whose success and return a training curve shows, which is played as the plan says, not as a team plays."""
+    if isinstance(plan, tree):
+        return f"training episodes, best of {plan.k} candidates"
+    return "training episodes, all branches" if isinstance(plan, joint) else "training episodes"
+
+
+class Training:
+    """The steps of a training so far: `curve`, `stats` and `held_out`, of a resumed run from where that began."""
+
+    def __init__(self):
+        self._curve: list[dict[str, Any]] = []
+        self._held_out: list[dict[str, Any]] = []
+        self._stats: list[pd.DataFrame] = []
+
+    @property
+    def steps(self) -> int:
+        return len(self._curve)
+
+    @property
+    def curve(self) -> pd.DataFrame:
+        return pd.DataFrame(list(self._curve), columns=CURVE)
+
+    @property
+    def held_out(self) -> pd.DataFrame:
+        """`step` and `tokens` are those made and sampled before the score."""
+        return pd.DataFrame(list(self._held_out), columns=CURVE)
+
+    @property
+    def stats(self) -> pd.DataFrame:
+        return pd.concat(list(self._stats), ignore_index=True) if self._stats else pd.DataFrame()
+
+    def begin(self, run: Run | None, step: int | None) -> None:
+        """Before its first report, which is of `step` (None: there is none): what a resumed run has shown before."""
+        if run is None or step == 0 or not run.steps:
+            return
+        until = step or run.steps
+        curve, stats = run_curve(run), run.stats
+        scores = kept_scores(run, curve)
+        self._curve = curve[curve["step"] < until].to_dict("records")
+        self._held_out = scores[scores["step"] <= until].to_dict("records")
+        self._stats = [stats[stats["step"] < until]]
+
+    def take(self, report: Report) -> None:
+        tokens = self._curve[-1]["tokens"] if self._curve else 0
+        self._curve.append(report.scored | {"step": report.step, "tokens": tokens + report.scored["tokens"]})
+        self._stats.append(report.stats)
+        if report.held_out is not None:
+            known = {score["step"] for score in self._held_out}
+            for score in mean_scores(report.held_out).to_dict("records"):
+                if score["step"] not in known:
+                    self._held_out.append(score | {"tokens": self._sampled_until(int(score["step"]))})
+
+    def _sampled_until(self, step: int) -> int:
+        return self._curve[step - 1]["tokens"] if step else 0
+
+    def line(self, whose: str) -> str:
+        """The newest numbers, for a line of text."""
+        if not self._curve:
+            return ""
+        last = self._curve[-1]
+        told = f", success {last['success']:.2f}, return {last['return']:.2f} ({whose})"
+        if self._held_out:
+            newest = self._held_out[-1]
+            told += f", held out {newest['success']:.2f} after {int(newest['step'])}"
+        return told
+
+
+def training_figure(
+    curve: pd.DataFrame,
+    scored: pd.DataFrame | None,
+    agents: Sequence[str],
+    held_out: pd.DataFrame | None = None,
+    whose: str = "training episodes",
+) -> "Figure":
+    """Success and return over steps, of the training episodes and of held-out tasks, and gradient norms with their
+    spikes.
+
+    `curve`: `scores.training_curve`. `scored`: `spike_scores` of the statistics, or None where there are none yet.
+    `held_out`: `scores.kept_scores`; a score after s steps stands at s, where the episodes of that team begin.
+    """
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]], vertical_spacing=0.2)
+    for place, name in enumerate(("success", "return"), start=1):
+        _line(figure, curve, name, place, whose, {"color": WHOLE, "width": 2}, 4)
+        if held_out is not None and len(held_out):
+            _line(figure, held_out, name, place, HELD_OUT, {"color": PALETTE[0], "width": 3}, 8)
+    for trace in norm_curves(scored, agents).data if scored is not None else ():
+        figure.add_trace(trace, row=2, col=1)
+    longest = max((len(trace.x) for trace in figure.data), default=0)
+    figure.update_xaxes(title_text="training step", nticks=_ticks(len(curve)), row=1)
+    figure.update_xaxes(title_text="optimizer step", nticks=_ticks(longest), row=2, col=1)
+    figure.update_yaxes(title_text="success (share of episodes)", range=[-0.03, 1.03], row=1, col=1)
+    figure.update_yaxes(title_text="return (reward per episode)", row=1, col=2)
+    figure.update_yaxes(title_text="gradient norm (log scale)", type="log", row=2, col=1)
+    figure.update_yaxes(title_font_size=13)
+    keys = {name: {"orientation": "h", "y": y, "yanchor": "bottom", "x": 0} for name, y in KEYS.items()}
+    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 44, "b": 50}} | keys, height=544)
+    return figure
+
+
+KEYS = {"legend": 0.42, "legend2": 1.01}
+"""The key of the norms stands between the rows, that of the curves above both."""
+
+
+def _line(figure: "Figure", points: pd.DataFrame, name: str, place: int, whose: str, line: dict, size: int) -> None:
+    figure.add_scatter(
+        x=points["step"].tolist(), y=points[name].tolist(), mode="lines+markers", marker={"size": size}, line=line,
+        name=whose, legend="legend2", legendgroup=whose, showlegend=place == 1, cliponaxis=False, row=1, col=place,
+    )  # fmt: skip
+
+
+def _ticks(steps: int) -> int:
+    """So many ticks that none stands between two steps."""
+    return min(10, max(1, steps - 1))
+
+
+def training_page(told: str, so_far: Training, figure: "Figure", agents: Sequence[str]) -> str:
+    """A standalone page; `told`: which training it is, and how far."""
+    curve, stats = so_far.curve, so_far.stats
+    described = f"Success, return and gradient norms of {', '.join(agents)} over {len(curve)} training steps"
+    parts = [f'<p class="quiet">{escape(told)}</p>',
+             figure_html(figure, described, curve, first=True, least=560)]  # fmt: skip
+    if len(so_far.held_out):
+        parts.append(table_html(so_far.held_out, "Scores on held-out tasks, by training steps made until then"))
+    if len(stats):
+        shown = ["step", "optimizer_step", "policy", "agent", "grad_norm", "grad_norm_clipped", "entropy"]
+        parts.append(f"<details><summary>The optimizer's numbers</summary>"
+                     f"{table_html(stats[shown], 'Gradient norms, and entropy in nats')}</details>")  # fmt: skip
+    return document("Training", "".join(parts))
