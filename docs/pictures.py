@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pandas as pd
 from PIL import Image, ImageChops
+from plotly.subplots import make_subplots
 
 import mas_lab as lab
 from mas_lab import demo
 from mas_lab.paths import data_dir
-from mas_lab.widgets.figures import colors, dialogue, learning_curves, mazes
+from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes, norm_lines
 from mas_lab.widgets.rewards import two_baselines
 
 HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
@@ -132,6 +133,21 @@ def curves() -> None:
     draw(learning_curves(pd.read_csv(RESULTS / "quickstart" / "curves.csv")), "quickstart_curves.png", 400)
 
 
+def ladder() -> None:
+    """Eight agents on a ladder, under two baselines: success, and the largest gradient norm."""
+    curves, norms = (pd.read_csv(RESULTS / "ladder" / f"{name}.csv") for name in ("curves", "norms"))
+    curves, norms = (table[table["arm"] == "8 agents"] for table in (curves, norms))
+    largest = norms.groupby(["recipe", "seed", "step"], sort=False)["policy_norm"].max().reset_index()
+    parts = learning_curves(curves), norm_lines(largest)
+    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
+    for column, part in enumerate(parts, start=1):
+        for trace in part.data:
+            figure.add_trace(trace.update(showlegend=bool(trace.showlegend) and column == 1), row=1, col=column)
+        figure.update_xaxes(part.layout.xaxis, row=1, col=column)
+        figure.update_yaxes(part.layout.yaxis, row=1, col=column)
+    draw(figure.update_layout(**LAYOUT), "ladder.png", 380)
+
+
 def maze() -> None:
     """One maze before and after, with the dialogue."""
     env = lab.make_env(demo.ENV)
@@ -213,8 +229,8 @@ def talk(env, turns: pd.DataFrame) -> str:
 
 
 PICTURES = {
-    "cells": cells, "baselines": baselines, "curves": curves, "maze": maze, "spike": spike, "board": board,
-    "rewards": rewards, "walk": walk, "training": training,
+    "cells": cells, "baselines": baselines, "curves": curves, "ladder": ladder, "maze": maze, "spike": spike,
+    "board": board, "rewards": rewards, "walk": walk, "training": training,
 }  # fmt: skip
 
 
