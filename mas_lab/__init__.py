@@ -1,7 +1,8 @@
 """mas_lab: one table flows through four cells, and each cell only adds columns."""
 
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
-from mas_lab.backends.placement import Placement, PlacementError, Wish
+from mas_lab.backends.placement import Placement, PlacementError
+from mas_lab.backends.wish import Wish
 from mas_lab.cells.centers import running_mean
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.game import Act, Said, Say, Score

@@ -3,106 +3,29 @@
     plan = lab.Placement({"solver": "Qwen3-1.7B", "verifier": "Qwen3-0.6B"}, lora=16)      # one agent per GPU
     team = lab.Team({name: lab.load_policy(hub_id[name], **plan.options(name)) for name in plan})
 
-Sizes come from a model's config (`memory`), devices from torch, or from you for machines that you do not have. What
-cannot fit is refused with what would. Leaves out: loading anything, and starting processes (`accelerate launch`).
+What a policy needs is its `Wish`; devices come from torch, or from you for machines that you do not have. What cannot
+fit is refused with what would. Leaves out: loading anything, and starting processes (`accelerate launch`).
 """
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mas_lab.backends.memory import GIB, Memory, known_shapes, memory, shape
-from mas_lab.paths import data_dir
+from mas_lab.backends.memory import GIB
+from mas_lab.backends.wish import Wish, called, savings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 CONTEXT = 0.75
 """GiB of each GPU for its context, the kernels' buffers and fragmentation."""
-SMALLER = 2048
-"""The `sample_tokens` and `train_tokens` that a refusal tries."""
 
 
 class PlacementError(ValueError):
     """A policy that does not fit: names the device, what it needs and has, and what would fit."""
-
-
-@dataclass(frozen=True)
-class Wish:
-    """One model in memory: what is trained of it, and where it may be."""
-
-    model: "str | PretrainedConfig"
-    """A config, a key of `memory.known_shapes`, a pocket model, a directory or a hub id."""
-    lora: int | None = None
-    """Rank of adapters over a frozen base in 16 bits; `None` trains all weights, in float32."""
-    adapters: int = 1
-    """How many adapters share the base: the agents that it plays."""
-    bits: int = 16
-    """4: a quantized base (`backend="unsloth"`)."""
-    frozen: bool = False
-    """It only speaks: no gradients, no optimizer."""
-    backend: str = "torch"
-    device: str | None = None
-    """Where it trains; `None`: where most room is left."""
-    samples_on: "str | tuple[str, ...] | None" = None
-    """Where vLLM samples; several devices share one engine's weights. `None`: where it trains."""
-    sleep: bool = False
-    """vLLM gives its memory back while the weights are trained."""
-    train_tokens: int = 4096
-    sample_tokens: int = 65536
-
-    def memory(self) -> Memory:
-        """Bytes by what they are for; frozen weights have no gradient."""
-        found = memory(
-            _config(self.model),
-            bits=self.bits,
-            adapters=self.adapters if self.lora else 0,
-            rank=self.lora or 16,
-            train_tokens=self.train_tokens,
-            sample_tokens=self.sample_tokens,
-        )
-        return replace(found, gradients=0.0, optimizer=0.0, activations=0.0) if self.frozen else found
-
-    @property
-    def engine(self) -> float:
-        """Bytes of vLLM's own copy of the weights, in 16 bits, its adapters and its cache; 0 where torch samples."""
-        if self.backend != "vllm":
-            return 0.0
-        counts, found = shape(_config(self.model)), self.memory()
-        return 2.0 * (counts.linear + counts.rest) + found.adapters / 2 + found.kv_cache
-
-    def needs(self, here: str) -> dict[str, float]:
-        """GiB by device, for a policy that trains on `here`."""
-        found, apart = self.memory(), self.sampling_devices(here)
-        kept = found.weights + found.adapters + found.gradients + found.optimizer
-        if self.backend != "vllm":
-            return {here: found.peak / GIB}
-        share = self.engine / len(apart)
-        needs = dict.fromkeys(apart, share / GIB)
-        if here not in needs:
-            return {here: (kept + found.activations) / GIB} | needs
-        tokens = max(share, found.activations) if self.sleep else share + found.activations
-        return needs | {here: (kept + tokens) / GIB}
-
-    def sampling_devices(self, here: str) -> tuple[str, ...]:
-        if self.backend != "vllm" or self.samples_on is None:
-            return (here,)
-        return (self.samples_on,) if isinstance(self.samples_on, str) else tuple(self.samples_on)
-
-    @property
-    def trained(self) -> str:
-        """What learns, in words."""
-        if self.frozen:
-            return "nothing"
-        if self.lora is None:
-            return "all weights"
-        many = f"{self.adapters} adapters" if self.adapters > 1 else "an adapter"
-        return f"{many} of rank {self.lora}, {self.bits}-bit base"
 
 
 class Placement(Mapping[str, Wish]):
@@ -156,11 +79,11 @@ class Placement(Mapping[str, Wish]):
         others = f", {self._used[device]:.1f} of them taken by {', '.join(self._at)}" if self._used[device] else ""
         fitting = [
             f"{words}: {less:.1f} GiB"
-            for words, other in _savings(wish)
+            for words, other in savings(wish)
             if (less := other.needs(device).get(device, 0.0)) <= left
         ]
         return (
-            f"{name!r} ({_called(wish.model)}, {wish.trained}) needs {gib:.1f} GiB on {device}, where "
+            f"{name!r} ({called(wish.model)}, {wish.trained}) needs {gib:.1f} GiB on {device}, where "
             f"{max(left, 0):.1f} of {self.devices[device]:.1f} GiB are left{others}. "
             + (f"What would fit: {'; '.join(fitting)}" if fitting else "No setting makes it fit; take a smaller model")
         )
@@ -198,7 +121,7 @@ class Placement(Mapping[str, Wish]):
             where = f"each of {len(self.devices)}" if self.every else here
             samples = where if wish.sampling_devices(here) == (here,) else ", ".join(wish.sampling_devices(here))
             rows.append({
-                "policy": name, "model": _called(wish.model), "learns": wish.trained,
+                "policy": name, "model": called(wish.model), "learns": wish.trained,
                 "trains on": "nowhere" if wish.frozen else where, "samples on": samples,
                 "weights": (found.weights + found.adapters) / GIB,
                 "gradients, optimizer": (found.gradients + found.optimizer) / GIB,
@@ -244,35 +167,3 @@ def found_devices() -> dict[str, float]:
     if not hasattr(os, "sysconf"):
         raise PlacementError("no CUDA device works here, and this system does not tell its memory: pass devices=")
     return {"cpu": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB}
-
-
-def _savings(wish: Wish) -> Iterator[tuple[str, Wish]]:
-    """Other settings that need less, from what changes least to what changes most."""
-    fewer = replace(wish, sample_tokens=min(wish.sample_tokens, SMALLER), train_tokens=min(wish.train_tokens, SMALLER))
-    less = f"sample_tokens and train_tokens of {SMALLER}"
-    if fewer != wish:
-        yield less, fewer
-    if wish.backend == "vllm" and not wish.sleep and wish.samples_on is None:
-        yield "sleep=True", replace(wish, sleep=True)
-    if wish.lora is None and not wish.frozen:
-        yield "lora=16", replace(wish, lora=16)
-        yield f"lora=16 and {less}", replace(fewer, lora=16)
-    if wish.bits != 4 and not wish.frozen:
-        quantized = {"lora": wish.lora or 16, "bits": 4, "backend": "unsloth", "samples_on": None}
-        yield f"lora={quantized['lora']}, bits=4, backend='unsloth'", replace(wish, **quantized)
-        yield f"the same and {less}", replace(fewer, **quantized)
-
-
-def _config(model: "str | PretrainedConfig") -> "PretrainedConfig":
-    if not isinstance(model, str):
-        return model
-    if model in (shapes := known_shapes()):
-        return shapes[model]
-    from transformers import AutoConfig
-
-    pocket = data_dir() / "pocket" / model
-    return AutoConfig.from_pretrained(pocket if (pocket / "config.json").is_file() else model)
-
-
-def _called(model: "str | PretrainedConfig") -> str:
-    return Path(model).name if isinstance(model, str) else model.model_type

@@ -4,14 +4,13 @@ Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and
 for what it asks of all: to *sample*, where each answers a share of the requests, and to *update* on the table that it
 broadcasts, where each makes the passes of a share of the packed rows (`shares`). After it all ranks hold the same
 weights. Accelerate makes the process group, wraps the models and carries every message.
-Leaves out: the loop (`mas_lab.train`), the shares themselves, and how requests are dealt out (`engine`).
+Leaves out: the loop (`mas_lab.train`), the shares themselves, how requests are dealt out (`engine`), and what is said
+when a rank ends (`ending`).
 """
 
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
+from mas_lab.backends.ranks.ending import connected, saying_why
 from mas_lab.backends.ranks.engine import Elsewhere, RankedEngine, RankError
 from mas_lab.backends.ranks.shares import Sharded, Share
 from mas_lab.backends.torch import state as torch_state
@@ -92,19 +92,8 @@ class Ranks:
         with self._connected():
             return gather_object([mine])
 
-    @contextmanager
-    def _connected(self) -> Iterator[None]:
-        """Another rank's end shows as an error of the process group: say so."""
-        try:
-            yield
-        except RuntimeError as error:
-            if not _is_lost(error):
-                raise
-            raise RankError(
-                f"rank {self.number} of {self.size}: another rank ended or lost its connection. If the run is kept, "
-                "the same command goes on from its newest checkpoint. What was seen here: "
-                f"{str(error).splitlines()[0].rpartition('] ')[2][:100]}"
-            ) from error
+    def _connected(self) -> AbstractContextManager[None]:
+        return connected(f"rank {self.number} of {self.size}")
 
     # Rank 0
 
@@ -112,7 +101,7 @@ class Ranks:
     def telling(self) -> Iterator[None]:
         """On rank 0: an error inside ends the other ranks too, with the same words if they listen."""
         try:
-            with _saying_why(self.number), self._connected():
+            with saying_why(self.number), self._connected():
                 yield
         except GeneratorExit:
             raise
@@ -154,7 +143,7 @@ class Ranks:
     def serve(self, team: Team, watch: Any, update: Callable) -> Iterator[Any]:
         """On every rank but 0: do what rank 0 asks, until it ends. Yields nothing. Raises RankError with its error."""
         try:
-            with _saying_why(self.number), self._connected():
+            with saying_why(self.number), self._connected():
                 while (heard := self.hear())[0] != "end":
                     self._obey(heard, team, watch, update)
         finally:
@@ -224,32 +213,3 @@ class Ranks:
             engine.model.engine = engine if id(engine.model) in cut else engine.inner
         self.accelerator.free_memory()
         self.engines, self.team = [], None
-
-
-def _is_lost(error: RuntimeError) -> bool:
-    """Did the process group fail, and not the work? Gloo and DDP raise plain RuntimeErrors."""
-    known = ("gloo", "nccl", "connection", "closed by peer", "socket")
-    return isinstance(error, torch.distributed.DistError) or any(word in str(error).lower() for word in known)
-
-
-@contextmanager
-def _saying_why(number: int) -> Iterator[None]:
-    """A launcher that sees a rank end stops the others by SIGTERM: let them say why before they end. After an error
-    this process ends by itself, and a SIGTERM that came before its last words were out would swallow them."""
-
-    def stop(*_):
-        raise SystemExit(f"mas_lab: rank {number} was stopped by the launcher: another rank ended, or it was asked to")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    after = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except GeneratorExit:
-        raise
-    except BaseException:
-        after = signal.SIG_IGN
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, after)
