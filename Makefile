@@ -3,7 +3,7 @@
 #
 #   make demo            two teams learn on this CPU, one under two baselines; writes runs/quickstart/report.html
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
-#   make test            the tests; `make test-all` adds the slow ones and the browser
+#   make test            the tests, side by side (JOBS=0: in one process); `make test-all` adds the slow ones, the browser
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
 #   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
 #   make lab             JupyterLab on a copy of the quickstart
@@ -27,6 +27,10 @@ READY := $(VENV)/.ready-$(SET)
 FAST := not slow and not browser and not engines
 # -P keeps the checkout off the import path, so that the tests see the package as it is installed.
 PYTEST := $(RUN) -P -m pytest
+# Up to four at once, a thread each. What is slow may take longer than pyproject's limit per test.
+JOBS ?= logical
+SIDE_BY_SIDE := -n $(JOBS) --maxprocesses 4 --dist worksteal
+PATIENT := --timeout 1200
 ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
@@ -45,10 +49,10 @@ doctor: $(READY)
 env: $(READY)
 
 test: $(READY)
-	$(PYTEST) -m "$(FAST)" $(ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) -m "$(FAST)" $(ARGS)
 
 test-all: $(READY)
-	$(PYTEST) -m "not engines" $(ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) $(PATIENT) -m "not engines" $(ARGS)
 
 # The low end of the ranges in pyproject.toml, Colab's set.
 test-floor:
@@ -62,7 +66,7 @@ test-vllm test-unsloth: test-%:
 	@$(MAKE) --no-print-directory engine ENGINE=$* VENV=.venv-$* LOCK=requirements/$*-cpu.lock LOCK_FLAGS=--no-deps PUZZLES=
 
 engine: $(READY)
-	$(PYTEST) -m engines tests/backends/$(ENGINE) $(ARGS)
+	$(PYTEST) $(PATIENT) -m engines tests/backends/$(ENGINE) $(ARGS)
 
 # What only a GPU can show; needs `make env GPU=1`.
 gpu-check:

@@ -4,7 +4,9 @@ import os
 
 import pytest
 
-os.environ.setdefault("MAS_LAB_THREADS", "1")  # also in the processes that tests start: nothing hangs on the load
+# A thread each, also in the processes that tests start: they run side by side, and nothing hangs on the load.
+for variable in ("MAS_LAB_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
 
 
 @pytest.fixture(scope="session")
