@@ -11,7 +11,7 @@ import mas_lab as lab
 from mas_lab.env import EnvError
 from mas_lab.paths import data_dir
 from mas_lab.pocket import own
-from mas_lab.pocket.build import build
+from mas_lab.pocket.build import build, one_thread
 from mas_lab.pocket.families import FAMILIES, Family, Stage
 from mas_lab.pocket.play import as_rows, demonstrations, hostile_play
 from mas_lab.pocket.words import UNKNOWN, different, make_tokenizer
@@ -195,6 +195,23 @@ def test_a_model_of_ones_own_starts_with_room_and_learns(tmp_path):
     for _ in lab.train(env, team, lab.RECIPES["at_grpo"], 10, seed=0, tasks=32):
         pass
     assert lab.evaluate(env, team, held_out, k=4)["success"].mean() > before + 0.1
+
+
+def test_it_is_made_on_one_thread_and_leaves_the_number_that_is_asked_for(monkeypatch):
+    import torch
+
+    from mas_lab.backends.torch import threads
+
+    monkeypatch.setenv("MAS_LAB_THREADS", "2")
+    monkeypatch.setattr(threads, "_settled", False)
+    before = torch.get_num_threads()
+    try:
+        with one_thread():
+            lab.load_policy("plan_path")
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_hostile_play_answers_no_longer_than_the_env_allows():

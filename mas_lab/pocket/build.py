@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.env import Env
 from mas_lab.paths import data_dir
 from mas_lab.pocket.families import Design, find
@@ -93,9 +94,11 @@ def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread, on which the same seed gives the same weights."""
+    """One torch thread, on which the same seed gives the same weights. The number before is settled first: the first
+    policy that is loaded would settle it within, and it would be lost."""
     import torch
 
+    settle_threads()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
