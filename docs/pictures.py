@@ -136,9 +136,9 @@ def curves() -> None:
 def ladder() -> None:
     """Eight agents on a ladder, under two baselines: success, and the largest gradient norm."""
     curves, norms = (pd.read_csv(RESULTS / "ladder" / f"{name}.csv") for name in ("curves", "norms"))
-    curves, norms = (table[table["arm"] == "8 agents"] for table in (curves, norms))
-    largest = norms.groupby(["recipe", "seed", "step"], sort=False)["policy_norm"].max().reset_index()
-    parts = learning_curves(curves), norm_lines(largest)
+    parts = [
+        lines(table[table["arm"] == "8 agents"]) for lines, table in ((learning_curves, curves), (norm_lines, norms))
+    ]
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
     for column, part in enumerate(parts, start=1):
         for trace in part.data:
