@@ -47,7 +47,8 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm"):
     """
     figure = _recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, dots=False)
     figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
-    figure.update_yaxes(type="log")
+    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
+    figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
     return figure
 
 
