@@ -1,8 +1,8 @@
 """A row's advantage: one number for all tokens of its completion, or a list (or array) with one number per token.
 
 `normalize` gives every row one number. Before `update`, anybody may put a list in its place, in some rows or in all
-(process rewards, a critic's estimates): `turns.at[row, "advantage"] = [0.5, -1.0, 0.0]`. One number stands for a list
-of equal ones everywhere: in losses, statistics and shares. Leaves out: what a token's loss is (`losses`).
+(process rewards, a critic's estimates); a column that holds both is pandas' `object`. One number stands for a list of
+equal ones everywhere: in losses, statistics and shares. Leaves out: what a token's loss is (`losses`).
 """
 
 from numbers import Real

@@ -45,6 +45,8 @@ class Batch:
     used: dict[str, pd.DataFrame] = field(default_factory=dict)
     """The rows behind each agent's samples, in the same order."""
     broken: list[int] = field(default_factory=list)
+    reported: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What the weights say of each agent's tokens (`statistics.compared`), once the step was checked."""
     weights: pd.Series = field(init=False)
     """Of the loss of each token of a row."""
 
@@ -82,7 +84,10 @@ class Batch:
             self.policy.set_gradients(total)
 
     def check(self, nonfinite: str) -> None:
-        """Find the rows whose loss, or whose agent's gradient, is not finite."""
+        """Find the rows whose loss, or whose agent's gradient, is not finite, and what is reported of the others.
+
+        Whatever a loss of one's own raises it raises here, before any policy has stepped.
+        """
         for agent, tokens in self.tokens.items():
             finite_N = tokens.losses_N.isfinite().cpu().numpy()
             if finite_N.all() and np.isfinite(self.norms[agent]):
@@ -101,6 +106,7 @@ class Batch:
                 f"it, first {place(first)}. No policy made this step; look at their rewards and log-probabilities, or "
                 "pass nonfinite='skip' to record and skip such steps"
             )
+        self.reported = {agent: self._compared(agent) for agent in self.samples}
 
     def attribute(self) -> pd.DataFrame:
         """Each token's share of the policy's gradient G before clipping, <what it adds to G, G> / |G|^2: exact.
@@ -176,7 +182,8 @@ class Batch:
                 "grad_norm_clipped": self.norms[agent] * left,
                 "policy_norm": before,
                 "policy_norm_clipped": after,
-                **self._compared(agent, number == 0),
+                **self.reported[agent],
+                "mismatch": np.nan if number else self.reported[agent]["mismatch"],
                 "lr": self.policy.lr * lr_scale,
                 "skipped": bool(self.broken),
                 "culprits": "; ".join(place(self.rows.loc[row]) for row in self.broken),
@@ -184,12 +191,11 @@ class Batch:
             for agent in self.samples
         ]
 
-    def _compared(self, agent: str, first: bool) -> dict[str, float]:
+    def _compared(self, agent: str) -> dict[str, float]:
         if agent not in self.tokens:
             return UNSEEN
         said = int(self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum())
-        sampled = self.used[agent]["logprobs"]
-        return compared(self.loss, self.tokens[agent], self.samples[agent], sampled, said, first)
+        return compared(self.loss, self.tokens[agent], self.samples[agent], self.used[agent]["logprobs"], said)
 
 
 def _token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.Series:

@@ -3,23 +3,17 @@
 N counts the completion tokens of a micro-batch, and `row_N` says which row of it each belongs to: whole numbers from 0,
 every row's tokens side by side in the order in which they were said, and no row cut in two. A loss sees no padding and
 no prompts; how tokens are averaged is `update`'s `aggregate`. Old log-probabilities are those recorded when the tokens
-were sampled (with `tis`, those of the trained weights before the update).
+were sampled (with `tis`, those of the trained weights before the update). Leaves out: what anybody's loss is held to
+(`contract`).
 """
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-AGGREGATES = ("token", "turn", "agent", "sum")
-OF_ROWS = ("turn", "agent")
-"""The aggregates in which a row counts once, however long it is."""
 RATIOS = ("token", "sequence", "action")
-CALLED_WITH = "(logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)"
-REPORTED = {"clips": "(logprobs_N, old_N, advantages_N, row_N)", "ratios": "(logprobs_N, old_N, row_N)"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,68 +173,3 @@ class reinforce(Loss):
 def _is_gain(loss: Loss, kind: type[Loss]) -> bool:
     """Is it advantage times something and nothing else? Who builds on a loss of the kit may have added to it."""
     return type(loss).__call__ is kind.__call__ and not (loss.needs_reference or loss.needs_entropy)
-
-
-def require_loss(loss: Any, aggregate: str, cell: str) -> None:
-    """Raises TypeError or ValueError, naming the loss and the remedy, where `update` cannot average it by `aggregate`.
-
-    `cell`: who asks.
-    """
-    if aggregate not in AGGREGATES:
-        raise ValueError(f"{cell}: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
-    name = type(loss).__name__
-    if not isinstance(loss, Loss):
-        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass of that kind")
-    if not _takes(loss.__call__, 6):
-        raise TypeError(
-            f"{cell}: loss {name} takes {inspect.signature(loss.__call__)}, and is called with {CALLED_WITH}: let "
-            "row_N, the row of each token, be its fourth argument"
-        )
-    for part, asked in (
-        ("clips", "(logprobs_N, old_N, advantages_N, row_N)"),
-        ("ratios", "(logprobs_N, old_N, row_N)"),
-    ):
-        method = getattr(loss, part)
-        if not _takes(method, asked.count(",") + 1):
-            raise TypeError(
-                f"{cell}: {part} of loss {name} takes {inspect.signature(method)}, and is called with {asked}: let "
-                "row_N, the row of each token, be its last argument"
-            )
-    if loss.of_rows and aggregate not in OF_ROWS:
-        raise ValueError(
-            f"{cell}: {loss!r} gives every token of a row what belongs to the whole row, and aggregate={aggregate!r} "
-            "adds it up once for each token: long rows would weigh twice, by their ratio and by their length; pass "
-            "aggregate='turn' or 'agent', where a row counts once"
-        )
-
-
-def _takes(function: Callable, count: int) -> bool:
-    """Can it be called with so many positional arguments, the entropy not before the rows?"""
-    signature = inspect.signature(function)
-    try:
-        bound = signature.bind(*range(count))
-    except TypeError:
-        return False
-    return bound.arguments.get("entropy_N") != 3
-
-
-def token_losses(loss: Loss, logprobs_N: "Tensor", *known: "Tensor | None") -> "Tensor":
-    """What a loss makes of tokens, (N,). Raises TypeError where that is not one loss per token, naming the loss."""
-    losses_N = loss(logprobs_N, *known)
-    if not isinstance(losses_N, type(logprobs_N)) or losses_N.shape != logprobs_N.shape:
-        shape = getattr(losses_N, "shape", None)
-        gave = f"a {type(losses_N).__name__}" + ("" if shape is None else f" of shape {tuple(shape)}")
-        raise TypeError(
-            f"loss {_name(loss)} gave {gave} for {len(logprobs_N)} tokens; wanted is a tensor of shape "
-            f"{tuple(logprobs_N.shape)}, a loss per token, summed or averaged over nothing: `aggregate` does that"
-        )
-    if logprobs_N.requires_grad and not losses_N.requires_grad:
-        raise TypeError(
-            f"loss {_name(loss)} gave losses without a gradient: nothing would be learned; compute them from "
-            "logprobs_N, undetached"
-        )
-    return losses_N
-
-
-def _name(loss: Any) -> str:
-    return getattr(loss, "__name__", type(loss).__name__)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.advantages import mean_squares, per_token
+from mas_lab.cells.contract import one_per_token
 from mas_lab.cells.losses import Loss, k3
 from mas_lab.policy import Sample, Tokens
 
@@ -38,7 +39,7 @@ UNSEEN = {"kl": np.nan, "clip_fraction": 0.0, "max_ratio": np.nan, "mismatch": n
 
 
 def compared(
-    loss: Loss, tokens: Tokens, samples: Sequence[Sample], sampled: pd.Series, of_tokens: int, first: bool
+    loss: Loss, tokens: Tokens, samples: Sequence[Sample], sampled: pd.Series, of_tokens: int
 ) -> dict[str, float]:
     """What the weights now say of an agent's tokens: `tokens` of its `samples`.
 
@@ -51,9 +52,11 @@ def compared(
     advantages = [per_token(sample.advantage, length) for sample, length in zip(samples, lengths, strict=True)]
     advantages_N = new_N.new_tensor(np.concatenate(advantages))
     row_N = new_N.new_tensor(np.repeat(np.arange(len(samples)), lengths)).long()
+    clips_N = one_per_token(loss.clips(new_N, old_N, advantages_N, row_N), new_N, f"clips of loss {loss!r}")
+    ratios_N = one_per_token(loss.ratios(new_N, old_N, row_N), new_N, f"ratios of loss {loss!r}")
     return {
         "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
-        "clip_fraction": loss.clips(new_N, old_N, advantages_N, row_N).sum().item() / of_tokens,
-        "max_ratio": loss.ratios(new_N, old_N, row_N).max().item(),
-        "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item() if first else np.nan,
+        "clip_fraction": clips_N.sum().item() / of_tokens,
+        "max_ratio": ratios_N.max().item(),
+        "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item(),
     }

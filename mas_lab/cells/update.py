@@ -14,12 +14,13 @@ import pandas as pd
 
 from mas_lab.cells.advantages import require_one_per_token
 from mas_lab.cells.batch import ROW, Batch, UpdateError
-from mas_lab.cells.losses import AGGREGATES, Loss, clipped, require_loss
+from mas_lab.cells.contract import require_loss
+from mas_lab.cells.losses import Loss, clipped
 from mas_lab.policy import Sample
 from mas_lab.table import column, require, selected, trained
 from mas_lab.team import Team
 
-__all__ = ["AGGREGATES", "UpdateError", "Watch", "update", "whole_batches"]
+__all__ = ["UpdateError", "Watch", "update", "whole_batches"]
 
 STATS = (
     "policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms entropy truncated grad_norm "

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.advantages import live
-from mas_lab.cells.losses import require_loss
+from mas_lab.cells.contract import require_loss
 from mas_lab.cells.normalization import refuse_lone_groups, refuse_nonsense
 from mas_lab.cells.rollout import RolloutError, rollout
 from mas_lab.cells.update import Watch, update

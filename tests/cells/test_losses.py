@@ -336,7 +336,7 @@ class Giving(lab.Loss):
     (lambda losses_N: losses_N[:-1], r"gave a Tensor of shape \(\d+,\) for \d+ tokens"),
     (lambda losses_N: losses_N[:, None], r"gave a Tensor of shape \(\d+, 1\) for \d+ tokens"),
     (lambda losses_N: losses_N.detach().numpy(), r"gave a ndarray of shape \(\d+,\)"),
-    (lambda losses_N: None, r"gave a NoneType for \d+ tokens; .* a loss per token"),
+    (lambda losses_N: None, r"gave a NoneType for \d+ tokens; .* a value per token"),
     (lambda losses_N: losses_N.detach(), "gave losses without a gradient: nothing would be learned"),
 ])  # fmt: skip
 def test_what_is_no_loss_per_token_is_named(make, words, drawn, models):
@@ -345,6 +345,29 @@ def test_what_is_no_loss_per_token_is_named(make, words, drawn, models):
     with pytest.raises(TypeError, match=words):
         lab.update(team, drawn, loss=Giving(make=make))
     assert all(torch.equal(a, b) for a, b in zip(before, team["asker"].parameters.values(), strict=True))
+
+
+@dataclass(frozen=True)
+class Miscounting(lab.reinforce):
+    """Right losses; what it reports of them is one number."""
+
+    wrong: str = "clips"
+
+    def clips(self, logprobs_N, old_N, advantages_N, row_N):
+        return (advantages_N > 0).any() if self.wrong == "clips" else advantages_N > 0
+
+    def ratios(self, logprobs_N, old_N, row_N):
+        return (logprobs_N - old_N).exp().max().item() if self.wrong == "ratios" else (logprobs_N - old_N).exp()
+
+
+@pytest.mark.parametrize("wrong, gave", [("clips", r"Tensor of shape \(\)"), ("ratios", "float")])
+def test_what_a_loss_reports_is_asked_before_any_policy_steps(wrong, gave, drawn, models):
+    team = make_team("per_agent", models)
+    before = {a: [p.detach().clone() for p in team[a].parameters.values()] for a in small.AGENTS}
+    with pytest.raises(TypeError, match=rf"{wrong} of loss Miscounting\(.*gave a {gave} for \d+ tokens"):
+        lab.update(team, drawn, loss=Miscounting(wrong=wrong))
+    for agent, kept in before.items():
+        assert all(torch.equal(a, b) for a, b in zip(kept, team[agent].parameters.values(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,18 @@ def test_each_token_is_moved_by_its_own_advantage(loss, judged, models):
         torch.testing.assert_close(gradient, other, rtol=1e-4, atol=1e-6)
 
 
+def test_process_rewards_in_a_users_own_lines(drawn, models):
+    """A step of the text is worth its place in it, about the row's own number: lists in all rows, or in one."""
+    turns = drawn.copy()
+    words = turns["completion_ids"].map(lambda ids: np.linspace(0, 1, len(ids)))
+    turns["advantage"] = [a * (1 + word - word.mean()) for a, word in zip(turns["advantage"], words, strict=True)]
+    first = drawn.astype({"advantage": object})
+    row = drawn.index[drawn["advantage"] > 0][0]
+    first.at[row, "advantage"] = turns.at[row, "advantage"]
+    norms = [lab.update(make_team("shared", models), t)["policy_norm"].iloc[0] for t in (drawn, turns, first)]
+    assert len(set(norms)) == 3 and all(norm > 0 for norm in norms)
+
+
 def by_hand(*advantages):
     lengths = [len(a) if isinstance(a, list) else 2 for a in advantages]
     return pd.DataFrame({

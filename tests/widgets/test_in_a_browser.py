@@ -71,6 +71,26 @@ def test_walking_episodes_by_keyboard(open_page, spiky, tmp_path):
     assert page.evaluate("document.activeElement.className") == "node"
 
 
+def test_tokens_with_advantages_of_their_own_are_shaded_by_them(open_page, tmp_path):
+    """Orange above 0, blue below, the more the larger; a row with one number keeps the shade of its surprise."""
+    rows = pd.DataFrame({
+        "episode": "e", "agent": "a", "turn": 0, "candidate": [0, 1], "task": "t", "kept": [True, False],
+        "completion": "x y z", "prompt": "say", "completion_ids": [[5, 6, 7]] * 2, "logprobs": [[-0.0, -4.0, -0.0]] * 2,
+        "advantage": pd.Series([[2.0, 0.0, -1.0], 0.5], dtype=object),
+    })  # fmt: skip
+    page = open_page(lab.RolloutViewer(rows).to_html(tmp_path / "page.html"))
+    for found in page.locator("summary", has_text="3 tokens").all():
+        press(found)
+    page.wait_for_function("document.querySelectorAll('.token').length == 6")
+    shades = page.locator(".token").evaluate_all("all => all.map((one) => one.style.background)")
+    white, orange, half_blue = "rgb(255, 255, 255)", "rgb(230, 159, 0)", "rgb(171, 218, 244)"
+    assert shades == [orange, white, half_blue, white, "rgb(255, 159, 0)", white]
+    told = [one.get_attribute("title") for one in page.locator(".token").all()]
+    assert told[0].endswith("log p 0, advantage 2") and told[2].endswith("advantage -1")
+    assert all(one.endswith("advantage 0.5") for one in told[3:])
+    assert page.get_by_text("advantage per token, -1 to 2").count() == 1
+
+
 def test_the_reward_page_draws_its_figures(open_page, spiky, tmp_path):
     page = open_page(lab.RewardInspector(spiky).to_html(tmp_path / "page.html"))
     page.wait_for_selector(".js-plotly-plot .barlayer path")

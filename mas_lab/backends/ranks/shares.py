@@ -25,7 +25,7 @@ class Share:
 
     def __init__(self, ranks: "Ranks", policy):
         self.ranks, self.policy = ranks, policy
-        policy._activate()  # DDP joins the gradients of what is trainable now: this policy's
+        policy.activate()  # DDP joins the gradients of what is trainable now: this policy's
         self.module = self._prepared(Within(policy.shared.net))
 
     def _prepared(self, module: "Within") -> torch.nn.Module:

@@ -1,6 +1,6 @@
 """Policies that learn with torch: full weights, or one adapter of a shared base.
 
-Leaves out: the loss (the caller's), the sampler (`engine`), log-probabilities (`packing`).
+Leaves out: the loss (the caller's), the sampler (`engine`), log-probabilities (`packing`), shares (`slopes`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.autograd import forward_ad
 
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import encode
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.packing import MicroBatch, Tree, micro_batches, plant, token_logprobs
+from mas_lab.backends.torch.slopes import token_slopes
 from mas_lab.cells.advantages import per_token
-from mas_lab.cells.losses import Loss, token_losses
+from mas_lab.cells.contract import token_losses
+from mas_lab.cells.losses import Loss
 from mas_lab.env import Message
 from mas_lab.policy import Completion, PolicyError, Request, Sample, Tokens
 
@@ -70,7 +71,7 @@ class TorchPolicy:
 
     def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Log-probabilities of the sampled tokens (N,), with gradient, in the order of the samples."""
-        self._activate()
+        self.activate()
         with self.shared.computing():
             forward = self.ranks.forward if self.ranks else partial(token_logprobs, self.shared.net)
             parts = [(b.token_N, forward(b, False)[0]) for b in self._batches(samples)]
@@ -86,12 +87,12 @@ class TorchPolicy:
             empty = torch.zeros(0)
             return Tokens(empty, empty, empty, empty if loss.needs_reference else None)
         self.engine.rest()
-        known_3N = self._known(samples)
+        known_3N = self.known(samples)
         unit = self._unit(known_3N[2])
         known_3N[2] /= unit
         self._scale_gradients(1 / unit)
         found_4N = torch.zeros(4, known_3N.shape[1], device=self.shared.device)
-        self._activate()
+        self.activate()
         if self.ranks is None:
             for batch in self._batches(samples):
                 self.one_pass(batch, known_3N, found_4N, loss)
@@ -109,7 +110,7 @@ class TorchPolicy:
         forward = forward or partial(token_logprobs, self.shared.net)
         with self.shared.computing():
             logprobs_N, entropy_N = forward(batch, loss.needs_entropy)
-        reference_N = self._reference_logprobs(batch) if loss.needs_reference else None
+        reference_N = self.reference_logprobs(batch) if loss.needs_reference else None
         losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
         (losses_N * weights_N).sum().backward()
         rest = torch.zeros_like(old_N) if reference_N is None else reference_N
@@ -129,7 +130,7 @@ class TorchPolicy:
         if factor != 1.0 and gradients:
             torch._foreach_mul_(gradients, factor)
 
-    def _known(self, samples: Sequence[Sample]) -> torch.Tensor:
+    def known(self, samples: Sequence[Sample]) -> torch.Tensor:
         """(3, N) per token: log-probability when sampled, advantage, weight."""
         for i, sample in enumerate(samples):
             if len(sample.logprobs) != len(sample.completion_ids):
@@ -164,11 +165,11 @@ class TorchPolicy:
         return self.batches(micro_batches(self.plant(samples), self.shared.options.train_tokens), samples)
 
     @torch.no_grad()
-    def _reference_logprobs(self, batch: MicroBatch) -> torch.Tensor:
+    def reference_logprobs(self, batch: MicroBatch) -> torch.Tensor:
         with self.shared.reference() as net, self.shared.computing():
             return token_logprobs(net, batch, False)[0]
 
-    def _activate(self) -> None:
+    def activate(self) -> None:
         """This policy's weights in place and trainable. Dropout stays off: trained = sampled distribution."""
         if self.adapter is not None:
             self.shared.peft.set_adapter(self.adapter)
@@ -176,39 +177,8 @@ class TorchPolicy:
             self.shared.net.eval()
 
     def slopes(self, samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]) -> torch.Tensor:
-        """How fast the weighted loss changes along `direction` (one tensor per gradient) through each token's
-        log-probability, and its entropy where the loss asks for it: (N,), exact.
-
-        With the policy's gradient G as direction, token t gets <what it adds to G, G>; they add up to |G|^2. Where the
-        loss of a token reads that token alone, that is <grad of its loss, G>; where it reads its whole row, each token
-        gets what it moves of it. One forward-mode derivative (Baydin et al. 2018, arXiv 1502.05767) of the network, and
-        a backward pass through the loss alone: about the cost of one forward and backward.
-        Raises PolicyError where the back end's kernels have none.
-        """
-        self.shared.refuse_slopes(self.name)
-        known_3N = self._known(samples)
-        slopes_N = torch.zeros(known_3N.shape[1], device=self.shared.device)
-        self._activate()
-        with torch.no_grad(), forward_ad.dual_level():
-            along = dict(zip(self.parameters, direction, strict=True))
-            duals = {name: forward_ad.make_dual(self.parameters[name], along[name]) for name in self.parameters}
-
-            def call(**inputs):
-                return torch.func.functional_call(self.shared.net, duals, (), inputs, tie_weights=True)
-
-            for batch in self._batches(samples):
-                token_N = torch.from_numpy(batch.token_N).to(self.shared.device)
-                old_N, advantages_N, weights_N = known_3N[:, token_N]
-                with self.shared.computing():
-                    logprobs_N, entropy_N = token_logprobs(self.shared.net, batch, loss.needs_entropy, call)
-                reference_N = self._reference_logprobs(batch) if loss.needs_reference else None
-                along_N = [forward_ad.unpack_dual(values_N) for values_N in (logprobs_N, entropy_N)]
-                known = old_N, advantages_N, batch.row_N, reference_N
-                pulls_N = _pulls(loss, [dual_N.primal for dual_N in along_N], known, weights_N)
-                for pull_N, (_, tangent_N) in zip(pulls_N, along_N, strict=True):
-                    if pull_N is not None and tangent_N is not None:
-                        slopes_N[token_N] += pull_N * tangent_N
-        return slopes_N
+        """What each token (N,) moves of the weighted loss along `direction`; see `slopes.token_slopes`."""
+        return token_slopes(self, samples, loss, direction)
 
     # Gradients and steps
 
@@ -272,12 +242,3 @@ class TorchPolicy:
         """Weights and AdamW's state from `save`, bit for bit. The policy must be of the same make."""
         torch_state.load(self, Path(directory))
         self.version += 1
-
-
-@torch.enable_grad()
-def _pulls(loss: Loss, read_2N: Sequence[torch.Tensor], known: Sequence[Any], weights_N: torch.Tensor) -> tuple:
-    """The derivative of the weighted loss by each token's log-probability and by its entropy, (N,) or None each."""
-    logprobs_N, entropy_N = (values_N.detach().requires_grad_() for values_N in read_2N)
-    old_N, advantages_N, row_N, reference_N = known
-    losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)
-    return torch.autograd.grad((losses_N * weights_N).sum(), (logprobs_N, entropy_N), allow_unused=True)

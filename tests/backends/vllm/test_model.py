@@ -72,7 +72,7 @@ def torch_logprobs(policy, request, completion):
     sample = Sample(request.prompt_ids, completion.ids, completion.logprobs, request.temperature, 0.0, 0.0)
     with torch.no_grad():
         ids = torch.tensor([[*sample.prompt_ids, *sample.completion_ids]])
-        policy._activate()
+        policy.activate()
         logits = policy.shared.net(input_ids=ids).logits[0, len(sample.prompt_ids) - 1 : -1].double()
     logprobs = torch.log_softmax(logits / sample.temperature, -1)
     return logprobs.gather(1, torch.tensor(completion.ids)[:, None])[:, 0].numpy()

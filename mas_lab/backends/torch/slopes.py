@@ -1,0 +1,71 @@
+"""What each token adds to a gradient, by one forward-mode derivative of the network.
+
+Leaves out: what a share of the gradient is read for (`explain`), and gradients themselves (`policy`).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd import forward_ad
+
+from mas_lab.backends.torch.packing import MicroBatch, micro_batches, token_logprobs
+from mas_lab.cells.contract import token_losses
+from mas_lab.cells.losses import Loss
+from mas_lab.policy import Sample
+
+if TYPE_CHECKING:
+    from mas_lab.backends.torch.policy import TorchPolicy
+
+
+def token_slopes(
+    policy: "TorchPolicy", samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """How fast the weighted loss changes along `direction` (one tensor per gradient) through each token's
+    log-probability, and its entropy where the loss asks for it: (N,), exact.
+
+    With the policy's gradient G as direction, token t gets <what it adds to G, G>; they add up to |G|^2. Where the loss
+    of a token reads that token alone, that is <grad of its loss, G>; where it reads its whole row, each token gets what
+    it moves of it. One forward-mode derivative of the network (Baydin et al. 2018, arXiv 1502.05767), and a backward
+    pass through the loss alone: about the cost of one forward and backward. Raises PolicyError where the back end's
+    kernels have none.
+    """
+    policy.shared.refuse_slopes(policy.name)
+    known_3N = policy.known(samples)
+    slopes_N = torch.zeros(known_3N.shape[1], device=policy.device)
+    policy.activate()
+    with torch.no_grad(), _moving(policy, direction) as call:
+        for batch in policy.batches(micro_batches(policy.plant(samples), policy.shared.options.train_tokens), samples):
+            token_N = torch.from_numpy(batch.token_N).to(policy.device)
+            with policy.shared.computing():
+                found_2N = token_logprobs(policy.shared.net, batch, loss.needs_entropy, call)
+            duals_2N = [forward_ad.unpack_dual(values_N) for values_N in found_2N]
+            reference_N = policy.reference_logprobs(batch) if loss.needs_reference else None
+            pulls_2N = _pulls(loss, batch, known_3N[:, token_N], [dual_N.primal for dual_N in duals_2N], reference_N)
+            for pull_N, (_, tangent_N) in zip(pulls_2N, duals_2N, strict=True):
+                if pull_N is not None and tangent_N is not None:
+                    slopes_N[token_N] += pull_N * tangent_N
+    return slopes_N
+
+
+@contextmanager
+def _moving(policy: "TorchPolicy", direction: Sequence[torch.Tensor]) -> Iterator[Any]:
+    """The network as a function of its inputs, its parameters moving along `direction`."""
+    with forward_ad.dual_level():
+        along = zip(policy.parameters.items(), direction, strict=True)
+        duals = {name: forward_ad.make_dual(parameter, part) for (name, parameter), part in along}
+
+        def call(**inputs):
+            return torch.func.functional_call(policy.shared.net, duals, (), inputs, tie_weights=True)
+
+        yield call
+
+
+@torch.enable_grad()
+def _pulls(loss: Loss, batch: MicroBatch, known_3N: torch.Tensor, found_2N: Sequence[torch.Tensor], reference_N):
+    """The derivative of the weighted loss by each token's log-probability and by its entropy, (N,) or None each."""
+    logprobs_N, entropy_N = (values_N.detach().requires_grad_() for values_N in found_2N)
+    old_N, advantages_N, weights_N = known_3N
+    losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
+    return torch.autograd.grad((losses_N * weights_N).sum(), (logprobs_N, entropy_N), allow_unused=True)
