@@ -39,14 +39,16 @@ class Checkpoint:
         return read_json(self.folder / "state.json")
 
     @classmethod
-    def write(cls, folder: Path, team: Team, watched: Any = None) -> "Checkpoint":
-        """The team, and what a watch remembers (plain data), in `folder`, as a whole or not at all."""
+    def write(cls, folder: Path, team: Team, watched: Any = None, memory: Any = None) -> "Checkpoint":
+        """The team, and what a watch and the parts of a training remember (plain data), in `folder`, as a whole or not
+        at all."""
         staged = folder.with_suffix(".tmp")
         shutil.rmtree(staged, ignore_errors=True)
         for number, policy in enumerate(team.policies.values()):
             (staged / "policies" / str(number)).mkdir(parents=True)
             policy.save(staged / "policies" / str(number))
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched}
+        state["memory"] = memory or {}
         write_json(staged / "state.json", state)
         write_json(staged / "hashes.json", hashes(staged))
         for path in sorted(staged.rglob("*"), reverse=True):

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import pandas as pd
 
@@ -24,6 +24,16 @@ LOCK = "training.lock"
 """Held by the process that trains in the folder; the file stays when it has ended."""
 
 
+class Memory(Protocol):
+    """What the parts of a training remember, by the place of each in `parts`."""
+
+    parts: Mapping[str, Any]
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
 class Recorder(Run):
     """The run folder of a training in progress."""
 
@@ -31,18 +41,21 @@ class Recorder(Run):
     _lock = None
     _remembered: Any = None
 
-    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None) -> int:
+    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
         """Create the folder, or go on in it: returns the number of steps done, with the team as it was after them.
 
         Raises `RunError` naming what differs if the folder belongs to another run, or what cannot be written. Until
-        `end()`, no other process may train here; a later training in this one takes the folder over.
+        `end()`, no other process may train here; a later training in this one takes the folder over. `memory`, of the
+        parts of the training, is set to what they remembered after those steps.
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with _naming(self.folder):
             if self._was_started():
                 self._refuse_another(config)
             try:
-                return self._resume(team, watch) if self._was_kept() else self._create(config, team, watch)
+                if self._was_kept():
+                    return self._resume(team, watch, memory)
+                return self._create(config, team, watch, memory)
             except BaseException:
                 self.end()
                 raise
@@ -83,7 +96,7 @@ class Recorder(Run):
         """Is there something to go on from? A start that was killed before its first checkpoint leaves nothing."""
         return bool(self._checkpoints() or any(self.parts(name) for name in TABLES))
 
-    def _create(self, config: Mapping[str, Any], team: Team, watch: Any) -> int:
+    def _create(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Memory | None) -> int:
         existed = self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._claim()
@@ -91,7 +104,7 @@ class Recorder(Run):
             write_json(self.folder / "run.json", config)
             for name in (*TABLES, "checkpoints"):
                 (self.folder / name).mkdir(exist_ok=True)
-            self.save(0, team, watch)
+            self.save(0, team, watch, memory)
         except BaseException:
             for name in (*TABLES, "checkpoints"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -103,15 +116,30 @@ class Recorder(Run):
             raise
         return 0
 
-    def _resume(self, team: Team, watch: Any) -> int:
+    def _resume(self, team: Team, watch: Any, memory: Memory | None) -> int:
         self._claim()
         checkpoint = self.checkpoint()
         self._refuse_gaps(checkpoint.step)
+        kept = self._remembered_by(memory, checkpoint)
         checkpoint.load_into(team)
+        if memory:
+            memory.load_state(kept)
         self._forget_after(checkpoint.step)
         self._remembered = checkpoint.state["watch"]
         self._remind(watch)
         return checkpoint.step
+
+    def _remembered_by(self, memory: Memory | None, checkpoint: Checkpoint) -> dict[str, Any]:
+        """What the parts of the training remembered, refused where the run's and those asked for are not the same."""
+        kept, asked = checkpoint.state.get("memory", {}), memory.parts if memory else {}
+        for place in sorted({*kept, *asked}):
+            if place not in asked or place not in kept:
+                who, other = ("the run's", "what is asked") if place in kept else ("what is asked", "the run's")
+                raise RunError(
+                    f"{self.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
+                    "does not; pass the one that the run was made with, or choose another folder"
+                )
+        return kept
 
     def _remind(self, watch: Any) -> None:
         """A run may be left and joined by a watch: what one remembered is kept, and every one counts all steps."""
@@ -159,12 +187,13 @@ class Recorder(Run):
         write_table(self.folder / "turns" / f"{step:06d}.parquet", in_lists(turns), notes)
         write_table(self.folder / "stats" / f"{step:06d}.parquet", stats)
 
-    def save(self, step: int, team: Team, watch: Any = None) -> None:
+    def save(self, step: int, team: Team, watch: Any = None, memory: Memory | None = None) -> None:
         """A checkpoint after `step` steps; the two newest are kept."""
         folder = self.folder / "checkpoints" / f"{step:06d}"
         if folder.exists():
             return
-        Checkpoint.write(folder, team, watch.state() if hasattr(watch, "state") else self._remembered)
+        watched = watch.state() if hasattr(watch, "state") else self._remembered
+        Checkpoint.write(folder, team, watched, memory.state() if memory else None)
         for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
             shutil.rmtree(old.rename(old.with_suffix(".tmp")))
 
@@ -180,6 +209,6 @@ def _naming(folder: Path) -> Iterator[None]:
 
 def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on."""
-    asked = {key: config.get(key) for key in ("env", "recipe", "seed", "settings", "threads")}
+    asked = {key: config.get(key) for key in ("env", "recipe", "curriculum", "seed", "settings", "threads")}
     settings = asked["settings"] or {}
     return asked | {"settings": {key: value for key, value in settings.items() if key not in KEEPING}}

@@ -1,6 +1,9 @@
 """The loop over the four cells: `train` as a generator, and `python -m mas_lab.train --config run.yaml` headless."""
 
-from mas_lab.train.loop import Report, describe, step_seed, success_rate, train
+from mas_lab.train.drawing import Curriculum, step_seed
+from mas_lab.train.loop import train
+from mas_lab.train.record import describe
+from mas_lab.train.report import Report, success_rate
 from mas_lab.train.settings import SCHEDULES, Settings
 
-__all__ = ["SCHEDULES", "Report", "Settings", "describe", "step_seed", "success_rate", "train"]
+__all__ = ["SCHEDULES", "Curriculum", "Report", "Settings", "describe", "step_seed", "success_rate", "train"]

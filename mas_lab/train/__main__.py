@@ -14,7 +14,8 @@ from pathlib import Path
 from mas_lab.runs.run import load_run, run_folder
 from mas_lab.runs.scores import mean_scores
 from mas_lab.train.config import Config
-from mas_lab.train.loop import Report, train
+from mas_lab.train.loop import train
+from mas_lab.train.report import Report
 
 
 def main(argv: Sequence[str] | None = None) -> int:

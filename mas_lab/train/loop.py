@@ -4,17 +4,13 @@ Leaves out: what each cell does, how a run is kept (`run`), and the command line
 """
 
 import os
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mas_lab.cells.advantages import live
@@ -23,56 +19,19 @@ from mas_lab.cells.normalization import refuse_lone_groups, refuse_nonsense
 from mas_lab.cells.rollout import RolloutError, rollout
 from mas_lab.cells.update import Watch, update
 from mas_lab.check import check_env
-from mas_lab.env import Env, spec
-from mas_lab.recipes import Recipe, find, to_data
+from mas_lab.env import Env
+from mas_lab.recipes import Recipe, find
 from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.run import FORMAT, RunError, run_folder
-from mas_lab.runs.scores import KEPT, episode_success, step_scores
-from mas_lab.table import TableError
+from mas_lab.runs.run import RunError, run_folder
+from mas_lab.runs.scores import KEPT
+from mas_lab.table import TableError, selected
 from mas_lab.team import Team
+from mas_lab.train.drawing import Curriculum, drawn, step_seed
 from mas_lab.train.held_out import HeldOut
+from mas_lab.train.memory import Memory, own_copies
+from mas_lab.train.record import describe
+from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
-
-LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
-
-
-@dataclass(frozen=True)
-class Report:
-    """One training step: the full table, the optimizer's statistics, and where the time went (seconds)."""
-
-    step: int
-    turns: pd.DataFrame
-    stats: pd.DataFrame
-    profile: dict[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    held_out: pd.DataFrame | None = None
-    """What was scored on held-out tasks since the report before, where `score_every` asks for it: rows of `evaluate`,
-    with `step`, the training steps that were made until then (0 in the first report: before training)."""
-
-    @cached_property
-    def scored(self) -> dict[str, float]:
-        """`tokens` sampled in this step, `success` and `return` of its episodes, see `scores.training_curve`."""
-        return step_scores(self.turns)
-
-    @property
-    def success(self) -> float:
-        """Share of the episodes whose goal stood at the end."""
-        return success_rate(self.turns)
-
-    @property
-    def tokens(self) -> int:
-        """Tokens sampled in this step."""
-        return int(self.turns["completion_ids"].map(len).sum())
-
-    def __repr__(self) -> str:
-        notes = "".join(f"; {note}" for note in self.notes)
-        played = f"{len(self.turns)} turns, {self.tokens} tokens"
-        return f"Report(step {self.step}: success {self.success:.2f}, {played}{notes})"
-
-
-def success_rate(turns: pd.DataFrame) -> float:
-    """The mean of `scores.episode_success`."""
-    return float(episode_success(turns).mean())
 
 
 def train(
@@ -83,6 +42,7 @@ def train(
     seed: int = 0,
     run: str | Path | None = None,
     watch: Watch | None = None,
+    curriculum: Curriculum | None = None,
     **settings: Any,
 ) -> Iterator[Report]:
     """Train `team` on `env` by `recipe`; yields a `Report` after each step. `settings`: the fields of `Settings`.
@@ -91,14 +51,20 @@ def train(
     stopped, with the team passed in set to the saved one, or says why it cannot. `steps` is the total: resuming a
     3-step run with steps=6 makes three more. Close the generator, or break out of the loop, at any time.
 
+    `curriculum(env, n, split, seed)` draws the tasks of a step in the place of `env.tasks`, and may `see(report)`, see
+    `train.drawing`. A part of the recipe, or a curriculum, that has `state()` and `load_state(state)` remembers from
+    step to step: training copies it, keeps what it remembers with each checkpoint, and goes on with that.
+
     Under `accelerate launch` all ranks call this alike, and learn as one; only rank 0 plays, keeps the run and yields
     reports, so that what the loop's body does is done once. `watch` is called on every rank. A run may go on with
     another number of ranks: the results then agree up to float noise. Under FSDP each rank holds a part of the weights;
     after such a training they are whole in its run alone, `load_run(run).team()`.
     """
     recipe, chosen = find(recipe), Settings.of(settings)
+    recipe, curriculum, memory = own_copies(recipe, curriculum)
     require_loss(recipe.loss, recipe.aggregate, "train")
     refuse_nonsense(**recipe.normalization)
+    _refuse_what_cannot_choose(recipe, chosen, curriculum)
     for name, number in (("steps", steps), ("seed", seed)):
         if number < 0:
             raise ValueError(f"train: {name}={number} is negative")
@@ -115,8 +81,22 @@ def train(
     if chosen.check:
         with ranks.telling() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
-    loop = _steps(env, team, recipe, steps, seed, _recorder(run), watch, chosen, ranks)
+    training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, _recorder(run), ranks)
+    loop = training.run(steps)
     return _driven(loop, ranks) if ranks else loop
+
+
+def _refuse_what_cannot_choose(recipe: Recipe, chosen: Settings, curriculum: Curriculum | None) -> None:
+    for name, part in (("the recipe's select", recipe.select), ("curriculum", curriculum)):
+        if part is not None and not callable(part):
+            raise TypeError(
+                f"train: {name}={part!r} cannot be called; see lab.not_flat, and Curriculum in train.drawing"
+            )
+    if chosen.rounds > 1 and recipe.select is None:
+        raise ValueError(
+            f"train: rounds={chosen.rounds} draws more tasks until enough are worth learning from, and recipe "
+            f"{recipe.name!r} does not say which are: recipe.replace(select=lab.not_flat())"
+        )
 
 
 def _ranks(team: Team):
@@ -133,56 +113,130 @@ def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
         yield from loop
 
 
-def _steps(
-    env: Env,
-    team: Team,
-    recipe: Recipe,
-    steps: int,
-    seed: int,
-    recorder: Recorder | None,
-    watch,
-    chosen: Settings,
-    ranks=None,
-) -> Iterator[Report]:
-    done = _begin(recorder, describe(env, recipe, seed, chosen), team, watch, ranks) if recorder else 0
-    try:
-        held_out = HeldOut(env, team, seed, chosen, recorder)
-        if ranks:
-            ranks.assemble(team, watch)
-        for step in range(done, steps):
-            if recorder and recorder.is_superseded():
-                raise RunError(f"{recorder.folder}: a later train() went on with this run; use that one")
-            scores = [held_out.after(step)]
-            report = _step(env, team, recipe, step, seed, watch, chosen, ranks)
-            done = step + 1
-            if recorder:
-                recorder.tables(step, report.turns, report.stats, _notes(report))
-            scores.append(held_out.after(done, last=done == steps))
-            if recorder and (done % chosen.save_every == 0 or done == steps):
-                recorder.save(done, team, watch)
-            yield _with_scores(report, scores)
-    except (GeneratorExit, RolloutError) as ended:
-        # While a team plays nothing is learned: its weights are still those after `done` steps.
-        if recorder and not recorder.is_superseded():
-            recorder.save(done, team, watch)
-        if isinstance(ended, RolloutError):
+@dataclass
+class Training:
+    """One training in progress: what `train` was asked for, with copies of its own of all that remembers."""
+
+    env: Env
+    team: Team
+    recipe: Recipe
+    seed: int
+    chosen: Settings
+    watch: Watch | None
+    curriculum: Curriculum | None
+    memory: Memory
+    recorder: Recorder | None
+    ranks: Any = None
+    done: int = 0
+    """Steps that were made."""
+    learning: bool = False
+    """Is it in the middle of an update? Else nothing was learned since the last step."""
+
+    def run(self, steps: int) -> Iterator[Report]:
+        if self.recorder:
+            self._begin()
+        try:
+            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder)
+            if self.ranks:
+                self.ranks.assemble(self.team, self.watch)
+            while self.done < steps:
+                if self.recorder and self.recorder.is_superseded():
+                    raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
+                scores = [held_out.after(self.done)]
+                report = self._seen(self.done)
+                if self.recorder:
+                    self.recorder.tables(report.step, report.turns, report.stats, _notes(report))
+                scores.append(held_out.after(self.done, last=self.done == steps))
+                if self.done % self.chosen.save_every == 0 or self.done == steps:
+                    self._save()
+                yield _with_scores(report, scores)
+        except Exception as error:
+            # While a team plays and its turns are judged nothing is learned: its weights are those after `done` steps.
+            # Where another rank ended, the ranks cannot save together any more.
+            if isinstance(error, RolloutError) or not (self.learning or self.ranks):
+                self._save()
             raise
-    finally:
-        if recorder:
-            recorder.end()
+        except GeneratorExit:
+            self._save()
+        finally:
+            if self.recorder:
+                self.recorder.end()
 
+    def _begin(self) -> None:
+        """A run goes on where it stopped, with as many torch threads as it was made with; several ranks have theirs
+        from their launcher."""
+        from mas_lab.backends.torch.threads import take_threads
 
-def _begin(recorder: Recorder, asked: dict[str, Any], team: Team, watch, ranks) -> int:
-    """Steps that are done. A run goes on with as many torch threads as it was made with; several ranks have theirs from
-    their launcher."""
-    from mas_lab.backends.torch.threads import take_threads
+        asked = describe(self.env, self.recipe, self.seed, self.chosen, self.curriculum)
+        if not self.ranks:
+            asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
+        self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)
+        if not self.ranks:
+            take_threads(asked["threads"], str(self.recorder.folder))
 
-    if not ranks:
-        asked["threads"] = recorder.recorded_threads() or asked["threads"]
-    done = recorder.begin(asked, team, watch)
-    if not ranks:
-        take_threads(asked["threads"], str(recorder.folder))
-    return done
+    def _save(self) -> None:
+        if self.recorder and not self.recorder.is_superseded():
+            self.recorder.save(self.done, self.team, self.watch, self.memory)
+
+    def _seen(self, step: int) -> Report:
+        """A step, shown to the curriculum; an error in it leaves the memory at the last good step."""
+        with self.memory.unmoved_by_errors():
+            report = self._step(step)
+            if hasattr(self.curriculum, "see"):
+                self.curriculum.see(report)
+        self.learning, self.done = False, step + 1
+        return report
+
+    def _step(self, step: int) -> Report:
+        profile: dict[str, float] = {}
+        turns, notes = self._judged(step, profile)
+        options = {
+            "loss": self.recipe.loss,
+            "aggregate": self.recipe.aggregate,
+            "epochs": self.chosen.epochs,
+            "minibatches": self.chosen.minibatches,
+            "max_norm": self.chosen.max_norm,
+            "lr_scale": self.chosen.lr_scale(step),
+            "nonfinite": self.chosen.nonfinite,
+            "seed": step_seed(self.seed, step),
+        }
+        self.learning = True
+        with _timed(profile, "update"), self.ranks.updating(turns, options) if self.ranks else nullcontext():
+            stats = update(self.team, turns, watch=self.watch, **options)
+        stats.insert(0, "step", step)
+        if not live(turns.loc[selected(turns), "advantage"]).any():
+            notes = (*notes, "all groups are flat: every advantage is 0, nothing was learned")
+        return Report(step, turns, stats, profile, notes)
+
+    def _judged(self, step: int, profile: dict[str, float]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """The turns of a step with their advantages, and what is to be noted. Played in rounds: each plays as many new
+        tasks as are still missing, until `tasks` of them have a row that is learned from. All rows of all rounds are
+        judged as one table, so what the recipe remembers moves once."""
+        chosen, remembered = self.chosen, self.memory.of_recipe()
+        before, rounds, known, found = remembered.state(), [], [], 0
+        while True:
+            with _timed(profile, "rollout"):
+                rounds.append(self._round(step, len(rounds), chosen.tasks - found, known))
+            with _timed(profile, "advantages"):
+                remembered.load_state(before)
+                turns = self.recipe.advantages(rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True))
+                refuse_lone_groups(turns, "train")
+            found = turns.loc[selected(turns), "task"].nunique()
+            if chosen.rounds == 1 or found >= chosen.tasks:
+                return turns, ()
+            if len(rounds) == chosen.rounds:
+                told = f"{found} of {chosen.tasks} tasks have a row that is learned from, after {chosen.rounds} rounds"
+                return turns, (f"{told} of {len(known)} tasks",)
+
+    def _round(self, step: int, round_: int, n: int, known: list[str]) -> pd.DataFrame:
+        """Play `n` tasks that are not among the `known` of this step, which they join."""
+        by = step_seed(self.seed, step, round_)
+        tasks = drawn(self.env, self.curriculum, n, self.chosen.split, by, known)
+        known += [task.id for task in tasks]
+        return rollout(
+            self.env, self.team, tasks, self.recipe.plan, self.seed, max_turns=self.chosen.max_turns,
+            workers=self.chosen.workers, step=step,
+        )  # fmt: skip
 
 
 def _with_scores(report: Report, scores: list[pd.DataFrame | None]) -> Report:
@@ -199,72 +253,12 @@ def _notes(report: Report) -> dict[str, Any]:
         return {}
 
 
-def _step(env: Env, team: Team, recipe: Recipe, step: int, seed: int, watch, chosen: Settings, ranks=None) -> Report:
-    profile: dict[str, float] = {}
-    with _timed(profile, "rollout"):
-        tasks = env.tasks(chosen.tasks, chosen.split, seed=step_seed(seed, step))
-        turns = rollout(
-            env, team, tasks, recipe.plan, seed, max_turns=chosen.max_turns, workers=chosen.workers, step=step
-        )
-    with _timed(profile, "advantages"):
-        turns = recipe.advantages(turns)
-        refuse_lone_groups(turns, "train")
-    options = {
-        "loss": recipe.loss,
-        "aggregate": recipe.aggregate,
-        "epochs": chosen.epochs,
-        "minibatches": chosen.minibatches,
-        "max_norm": chosen.max_norm,
-        "lr_scale": chosen.lr_scale(step),
-        "nonfinite": chosen.nonfinite,
-        "seed": step_seed(seed, step),
-    }
-    with _timed(profile, "update"), ranks.updating(turns, options) if ranks else nullcontext():
-        stats = update(team, turns, watch=watch, **options)
-    stats.insert(0, "step", step)
-    flat = not live(turns["advantage"]).any()
-    notes = ("all groups are flat: every advantage is 0, nothing was learned",) if flat else ()
-    return Report(step, turns, stats, profile, notes)
-
-
-def step_seed(seed: int, step: int) -> int:
-    """A seed of its own for each (seed, step)."""
-    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint32)[0])
-
-
 @contextmanager
 def _timed(profile: dict[str, float], name: str):
     start = time.perf_counter()
     yield
-    profile[name] = time.perf_counter() - start
+    profile[name] = profile.get(name, 0.0) + time.perf_counter() - start
 
 
 def _recorder(run: str | Path | None) -> Recorder | None:
     return None if run is None else Recorder(run_folder(run))
-
-
-def describe(env: Env, recipe: Recipe, seed: int, settings: Settings) -> dict[str, Any]:
-    """What run.json records."""
-    import torch
-
-    try:
-        plain_env = spec(env)
-    except (AttributeError, TypeError):
-        told = repr(env) if type(env).__repr__ is not object.__repr__ else None  # that one is an address in memory
-        plain_env = {"name": type(env).__name__, "repr": told}
-    return {
-        "format": FORMAT,
-        "env": plain_env,
-        "recipe": to_data(recipe),
-        "seed": seed,
-        "settings": asdict(settings),
-        "threads": torch.get_num_threads(),
-        "versions": {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()},
-    }
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"

@@ -21,8 +21,12 @@ class Settings:
     but for `save_every`, `workers`, `check` and the three of held-out scores, which do not change its training."""
 
     tasks: int = 32
-    """Tasks per step, drawn afresh by (seed, step)."""
+    """Tasks per step, drawn afresh by (seed, step); with `rounds`, those of which the recipe's `select` marks a row."""
     split: str = "train"
+    rounds: int = 1
+    """At most so many draws of tasks a step: each draws as many new ones as are still missing (dynamic sampling, DAPO,
+    arXiv 2503.14476, which draws whole batches and drops what is too much). Every row that was sampled stays in the
+    table and counts in its tokens and scores."""
     epochs: int = 1
     """Passes over the batch."""
     minibatches: int = 1
@@ -56,8 +60,8 @@ class Settings:
             raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
         if self.nonfinite not in ("raise", "skip"):
             raise ValueError(f"train: nonfinite={self.nonfinite!r}; known are raise, skip")
-        for name in ("tasks", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers", "score_every",
-                     "score_tasks", "score_episodes"):  # fmt: skip
+        for name in ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
+                     "score_every", "score_tasks", "score_episodes"):  # fmt: skip
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"train: {name}={getattr(self, name)} must be 1 or more")
 

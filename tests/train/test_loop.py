@@ -383,7 +383,7 @@ def test_groups_of_one_by_construction_are_refused_when_they_show(team, tmp_path
 
 def test_unknown_recipe_setting_schedule_and_agent_name_the_known(team, models, tmp_path):
     refuse(ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", tmp_path, team=team, recipe="at_gpr")
-    refuse(TypeError, r"unknown setting 'task'; known are tasks, split, epochs", tmp_path, team=team, task=3)
+    refuse(TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", tmp_path, team=team, task=3)
     refuse(ValueError, r"schedule='warmup'; known are constant, linear, cosine", tmp_path, team=team, schedule="warmup")
     refuse(ValueError, r"wants horizon=", tmp_path, team=team, schedule="linear")
     refuse(ValueError, r"nonfinite='ignore'; known are raise, skip", tmp_path, team=team, nonfinite="ignore")
@@ -398,7 +398,8 @@ def test_unknown_recipe_setting_schedule_and_agent_name_the_known(team, models, 
 
 
 @pytest.mark.parametrize(
-    "setting", ["tasks", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers", "steps", "seed"]
+    "setting",
+    ["tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers", "steps", "seed"],
 )
 def test_numbers_that_make_no_sense_are_named(team, tmp_path, setting):
     refuse(ValueError, rf"{setting}=-1", tmp_path, team=team, **{setting: -1})

@@ -1,0 +1,194 @@
+"""Which tasks a step plays: more rounds of them until enough are worth learning from, and a curriculum of one's own."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+import small
+
+import mas_lab as lab
+from mas_lab.table import selected
+from mas_lab.train import step_seed
+from mas_lab.train.drawing import drawn
+
+LIVELY = lab.RECIPES["grpo"].replace(name="lively", plan=lab.episodes(3), select=lab.not_flat())
+QUICK = {"tasks": 4, "check": False}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return small.make_models(tmp_path_factory.mktemp("models"))
+
+
+@dataclass(frozen=True)
+class Sparse(small.Relay):
+    """Pays only for two words of three that are alike, so that many groups are flat."""
+
+    def step(self, state, actions):
+        step = super().step(state, actions)
+        team = 1.0 if step.success or step.team_reward > 0.2 else 0.0
+        return lab.Step(step.state, team if "doer" in actions else 0.0, step.local_rewards, step.valid, step.success,
+                        step.done)  # fmt: skip
+
+
+def train(models, recipe=LIVELY, steps=2, env=None, **settings):
+    team = small.make_team("shared", models)
+    return lab.train(env or Sparse(max_turns=1), team, recipe, steps, **QUICK | settings)
+
+
+# Rounds (dynamic sampling)
+
+
+def live(turns) -> int:
+    return turns.loc[turns["selected"], "task"].nunique()
+
+
+def test_tasks_are_drawn_until_enough_of_them_are_worth_learning_from(models):
+    for report, plain in zip(train(models, rounds=20), train(models), strict=True):
+        turns = report.turns
+        assert live(turns) == 4 > live(plain.turns)
+        assert turns["task"].nunique() > 4 == plain.turns["task"].nunique()
+        assert set(Counter(zip(turns["task"], turns["agent"], strict=True)).values()) == {3}  # no task twice
+        flat = turns.groupby("group")["credit"].transform("nunique") == 1
+        assert (turns["selected"] == ~flat).all()
+        assert not report.notes
+        assert report.tokens == turns["completion_ids"].map(len).sum() == report.scored["tokens"]
+        assert report.success == turns[turns["agent"] == "doer"].groupby("episode")["success"].last().mean()
+        assert report.stats["turns"].sum() == turns["selected"].sum() < len(turns)
+        if report.step == 0:
+            pd.testing.assert_frame_equal(turns[: len(plain.turns)], plain.turns)  # the first round is as it was
+
+
+def test_a_round_draws_as_many_as_are_still_missing(models):
+    asked = []
+
+    @dataclass(frozen=True)
+    class Watched(Sparse):
+        def tasks(self, n, split, seed):
+            asked.append((n, seed))
+            return super().tasks(n, split, seed)
+
+    [report] = train(models, steps=1, env=Watched(max_turns=1), rounds=20)
+    tasks = list(dict.fromkeys(report.turns["task"]))
+    alive = set(report.turns.loc[report.turns["selected"], "task"])
+    known = 0
+    for n, _ in asked:
+        missing = n - known
+        assert missing == 4 - len(alive & set(tasks[:known]))
+        known += missing
+    assert known == len(tasks) and len(asked) > 1
+    assert [seed for _, seed in asked] == [step_seed(0, 0, round_) for round_ in range(len(asked))]
+    assert len({step_seed(0, 0), step_seed(0, 0, 1), step_seed(0, 1), step_seed(0, 1, 1)}) == 4
+
+
+def test_where_the_rounds_do_not_suffice_the_report_says_so(models):
+    flat = LIVELY.replace(credit=lambda turns: pd.Series(0.0, turns.index))
+    [report] = train(models, flat, steps=1, rounds=3)
+    assert report.turns["task"].nunique() == 12 and not selected(report.turns).any() and len(report.stats) == 0
+    assert report.notes[0] == "0 of 4 tasks have a row that is learned from, after 3 rounds of 12 tasks"
+    assert "nothing was learned" in report.notes[1]
+
+
+def test_a_run_of_several_rounds_goes_on_bit_for_bit_with_what_it_remembers(models, tmp_path):
+    recipe = LIVELY.replace(by=("task", "agent"), once_per=None, center=lab.running_mean(), scale="none")
+    asked = small.SETTINGS | {"tasks": 4, "rounds": 20, "minibatches": 1}
+    for run, stops in (("straight", (3,)), ("cut", (1, 2, 3))):
+        for steps in stops:
+            team = small.make_team("shared", models)
+            reports = list(lab.train(Sparse(max_turns=1), team, recipe, steps, run=tmp_path / run, **asked))
+    assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
+    run = lab.load_run(tmp_path / "cut")
+    assert (run.turns.groupby("step")["task"].nunique() > 4).any()
+    assert reports[-1].turns["selected"].tolist() == run.step_turns(2)["selected"].tolist()
+    first = run.step_turns(0)  # the mean moved once, by all rounds as one batch
+    means = first.groupby(["agent", "episode"])["credit"].first().groupby("agent").mean()
+    assert first["center"].tolist() == pytest.approx(first["agent"].map(means).tolist(), abs=1e-12)
+
+
+def test_rounds_without_a_word_on_what_is_worth_learning_from_are_refused(models):
+    with pytest.raises(ValueError, match=r"rounds=2 draws more .*'grpo' does not say.*select=lab\.not_flat\(\)"):
+        train(models, lab.RECIPES["grpo"], rounds=2)
+    with pytest.raises(TypeError, match=r"the recipe's select='live' cannot be called"):
+        train(models, LIVELY.replace(select="live"))
+
+
+# Curriculum
+
+
+class Harder:
+    """A user's own ten lines: more kinds of tasks once the last step went well."""
+
+    def __init__(self, above: float = 0.2):
+        self.kinds, self.above = 2, above
+
+    def __call__(self, env, n, split, seed):
+        fitting = [task for task in env.tasks(8 * n, split, seed) if int(task.data["word"][1]) < self.kinds]
+        return fitting[:n]
+
+    def see(self, report):
+        self.kinds = min(8, self.kinds + (report.scored["return"] > self.above))
+
+    def state(self):
+        return {"kinds": self.kinds}
+
+    def load_state(self, state):
+        self.kinds = state["kinds"]
+
+
+def test_a_curriculum_sees_how_the_last_step_went_and_draws_the_next(models):
+    curriculum, allowed = Harder(), 2
+    for report in train(models, small.RECIPE, steps=4, env=small.Relay(), curriculum=curriculum):
+        words = {int(prompt.split()[3][1]) for prompt in report.turns["prompt"]}
+        assert max(words) < allowed
+        allowed += report.scored["return"] > 0.2
+    assert allowed > 2 and curriculum.kinds == 2  # training has a copy of its own
+
+
+def test_a_run_with_a_curriculum_goes_on_bit_for_bit_and_names_it(models, tmp_path):
+    for run, stops in (("straight", (3,)), ("cut", (1, 2, 3))):
+        for steps in stops:
+            team = small.make_team("shared", models)
+            asked = small.SETTINGS | {"curriculum": Harder(above=0.0), "tasks": 3}
+            reports = list(lab.train(small.Relay(), team, small.RECIPE, steps, run=tmp_path / run, **asked))
+    assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
+    run = lab.load_run(tmp_path / "cut")
+    assert run.config["curriculum"] == {"is": f"{__name__}.Harder"}
+    assert run.checkpoint().state["memory"] == {"curriculum": {"kinds": 2 + 3}} and len(reports) == 1
+    with pytest.raises(lab.RunError, match=r"curriculum(\.is)? differs"):
+        team = small.make_team("shared", models)
+        list(lab.train(small.Relay(), team, small.RECIPE, 4, run=tmp_path / "cut", **small.SETTINGS | {"tasks": 3}))
+
+
+def test_a_plain_function_may_draw(models):
+    def evens(env, n, split, seed):
+        return [task for task in env.tasks(8 * n, split, seed) if int(task.data["word"][1]) % 2 == 0][:n]
+
+    [report] = train(models, small.RECIPE, steps=1, env=small.Relay(), curriculum=evens)
+    assert report.turns["task"].nunique() == 4
+    assert {int(prompt.split()[3][1]) % 2 for prompt in report.turns["prompt"]} == {0}
+
+
+def test_what_a_curriculum_may_not_give_is_refused_and_the_run_stays_whole(models, tmp_path):
+    def few(env, n, split, seed):
+        return env.tasks(n - 1, split, seed)
+
+    with pytest.raises(ValueError, match=r"was asked for 4 tasks and gave 3, with 3 different ids.*all different"):
+        list(train(models, env=small.Relay(), curriculum=few, run=tmp_path / "run"))
+    assert lab.load_run(tmp_path / "run").checkpoint().step == 0
+    with pytest.raises(ValueError, match="gave 4, with 1 different ids"):
+        list(train(models, env=small.Relay(), curriculum=lambda env, n, split, seed: env.tasks(1, split, seed) * n))
+    with pytest.raises(TypeError, match=r"gave \['a', .*a curriculum gives a list of lab.Task"):
+        list(train(models, env=small.Relay(), curriculum=lambda env, n, split, seed: ["a"] * n))
+    with pytest.raises(TypeError, match="curriculum='hard' cannot be called"):
+        train(models, curriculum="hard")
+
+
+def test_tasks_that_the_step_played_are_not_drawn_again():
+    env = small.Relay()
+    first = drawn(env, None, 900, "train", 1)
+    again = drawn(env, None, 50, "train", 2, {task.id for task in first})
+    assert len(again) == 50 and not {task.id for task in again} & {task.id for task in first}
+    assert [task.id for task in drawn(env, None, 4, "train", 3)] == [task.id for task in env.tasks(4, "train", 3)]
+    assert np.isscalar(step_seed(1, 2, 3))
