@@ -16,6 +16,7 @@ from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spik
 from mas_lab.table import TableError, require
 from mas_lab.widgets.document import document, escape, frame, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
+from mas_lab.widgets.peaks import unmarked_peaks
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import visible
 
@@ -41,7 +42,10 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
         shade, x = shades.get(agent, WHOLE), np.arange(len(own))
         name = _named(policy, agent)
         line = {"color": shade, "width": 2 if agent else 3}
-        figure.add_scatter(x=x, y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", line=line)
+        figure.add_scatter(
+            x=x, y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", line=line, text=_judged(own),
+            hovertemplate="%{y:.3g}<br>%{text}",
+        )  # fmt: skip
         high = own["spike"].to_numpy()
         marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
         figure.add_scatter(
@@ -56,6 +60,14 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
     figure.update_yaxes(type="log")
     return figure
+
+
+def _judged(own: pd.DataFrame) -> list[str]:
+    """What the rule says of each norm."""
+    return [
+        "still warming up" if np.isnan(score) else f"{score:+.1f} robust standard deviations from {usual:.3g}"
+        for usual, score in zip(own["usual"], own["score"], strict=True)
+    ]
 
 
 def without_repeats(scored: pd.DataFrame) -> pd.DataFrame:
@@ -186,9 +198,17 @@ class SpikeInspector:
     def data(self) -> dict[str, Any]:
         """What the page shows, as plain data."""
         agents = {visible(agent): color for agent, color in colors(self.source.agents).items()}
-        lines = [self._line(key, own) for key, own in self.scores.groupby(["policy", "agent"], sort=False)]
+        peaks = unmarked_peaks(self.scores, self.rule)
+        by_line = self.scores.groupby(["policy", "agent"], sort=False)
+        lines = [self._line(key, own) | {"peaks": peaks.get(key, [])} for key, own in by_line]
         opened = [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.spikes]
-        return {"agents": agents, "whole": WHOLE, "lines": lines, "spikes": opened}
+        return {"agents": agents, "whole": WHOLE, "lines": lines, "spikes": opened, "closed": self._why_closed()}
+
+    def _why_closed(self) -> str:
+        """Why a spike that is marked may not open."""
+        if not self.spikes:
+            return "not opened: nothing watched it"
+        return f"not opened: the page opens the {len(self.spikes)} highest that the watch recorded"
 
     def _line(self, key: tuple[str, str], own: pd.DataFrame) -> dict[str, Any]:
         policy, agent = map(visible, key)
@@ -222,5 +242,5 @@ RULE = (
     "A norm is a spike if its logarithm lies more than {} robust standard deviations above the median of the {} norms "
     "before it, once there were {}. A share is the projection on the policy's gradient before clipping: exact, summing "
     "to 1 over all tokens of the policy, unless a spike says that its shares are a proxy; a hatched bar pulls against "
-    "the step."
+    "the step. A small ring is a peak taller than a marked one that the rule does not mark, with its reason."
 )

@@ -23,7 +23,7 @@
     return made;
   }
 
-  const percent = (share) => (100 * share).toFixed(1) + " %";
+  const percent = (share) => (100 * share).toFixed(1).replace(/^-(0\.0)$/, "$1") + " %";
   const color = (agent) => data.agents[agent] || data.whole;
   const alone = (policy) => { // the one agent of a policy, whose norm is the policy's
     const own = data.lines.filter((line) => line.policy === policy);
@@ -91,12 +91,18 @@
       svg.append(drawn("path", { d: path, fill: "none", stroke: color(line.agent), "stroke-width": line.agent ? 1.6 : 2.6 }));
     }
     for (const line of data.lines) {
+      for (const [place, why] of line.peaks) {
+        const ring = drawn("circle", { cx: scale.x(place), cy: scale.y(line.norms[place]), r: 4, class: "peak", fill: "#fff",
+          stroke: color(line.agent), "stroke-width": 1.2 });
+        ring.append(drawn("title", {}, peak(line, place, why)));
+        svg.append(ring);
+      }
       for (const place of line.high) {
         const found = opened(line.policy, line.when[place]);
         const label = `Spike of ${line.name} at step ${line.when[place][0]}: norm ${line.norms[place]}`;
         const mark = drawn("circle", { cx: scale.x(place), cy: scale.y(line.norms[place]), r: 7, class: "spike",
           fill: found < 0 ? "#fff" : color(line.agent), stroke: color(line.agent), "stroke-width": 2.5 });
-        mark.append(drawn("title", {}, label + (found < 0 ? " (not opened)" : "")));
+        mark.append(drawn("title", {}, label + (found < 0 ? ` (${data.closed})` : "")));
         if (found >= 0) {
           for (const [name, value] of [["role", "button"], ["tabindex", "0"], ["aria-label", label], ["style", "cursor:pointer"]])
             mark.setAttribute(name, value);
@@ -106,6 +112,14 @@
       }
     }
     return svg;
+  }
+
+  const peak = (line, place, why) => `${line.name} at step ${line.when[place][0]}, norm ${line.norms[place]}, is not marked: ${why}`;
+
+  function unmarked() {
+    const told = data.lines.flatMap((line) => line.peaks.map(([place, why]) => element("li", {}, peak(line, place, why))));
+    const title = `Taller than a marked spike, and not marked: ${told.length === 1 ? "a peak" : `${told.length} peaks (the tallest of each line)`}, and why`;
+    return told.length ? [element("details", { id: "peaks" }, element("summary", {}, title), element("ul", { class: "quiet" }, ...told))] : [];
   }
 
   function legend() {
@@ -140,7 +154,7 @@
   function bar(share, agent) {
     const made = element("span", { class: share < 0 ? "share against" : "share", "aria-hidden": "true" });
     made.style.setProperty("--agent", color(agent));
-    made.style.width = Math.min(16, 16 * Math.abs(share)).toFixed(2) + "rem";
+    made.style.width = `min(${Math.min(16, 16 * Math.abs(share)).toFixed(2)}rem, ${Math.min(40, 40 * Math.abs(share)).toFixed(1)}vw)`;
     return made;
   }
 
@@ -167,10 +181,9 @@
   }
 
   function sample(one, agent, open) {
-    const facts = element("div", { class: "quiet", "data-facts": "" });
-    facts.sample = one;
+    const facts = Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ");
     return fold(`sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
-      ((facts.textContent = factsOf(one)), facts), ...(one.tokens ? [strip(one, agent),
+      element("div", { class: "quiet" }, facts), ...(one.tokens ? [strip(one, agent),
         element("pre", { class: "said", tabindex: "0", "aria-label": "what it heard" }, one.heard),
         element("pre", { class: "said", tabindex: "0", "aria-label": "what it said" }, one.said || "(nothing)")]
         : [element("p", { class: "quiet" }, "Only the largest samples of a spike are kept with their tokens.")])], open);
@@ -182,20 +195,27 @@
       () => [...one.samples.map((part, place) => sample(part, agent, open && place === 0)), ...rest], open);
   }
 
-  // The switch: the same batch as it was trained, and under either baseline.
+  function groups(agent, open) { // those of little consequence in one fold
+    const made = (parts, first) => parts.map((part, place) => group(part, agent.agent, first && place === 0));
+    const little = agent.groups.filter((part) => Math.abs(part.share) < 0.01);
+    if (little.length < 4) return made(agent.groups, open);
+    const folded = element("details", { class: "node" }, element("summary", {}, `${little.length} more groups below 1 % each`));
+    folded.addEventListener("toggle", () => { if (folded.open && folded.children.length === 1) folded.append(...made(little, false)); });
+    return [...made(agent.groups.filter((part) => !little.includes(part)), open), folded];
+  }
+
+  // The switch: the same batch as it was trained, and under either baseline. Shares are those of the gradient as it was
+  // trained: under another baseline nothing of them is shown, but what that makes of the largest samples.
 
   const JUDGES = { trained: "as it was trained", global: "global baseline", agent: "agent-wise baseline" };
   const normsUnder = (spike, name) => (name === "trained" ? spike.norms : spike.baselines[name]);
-  const factsOf = (one) => Object.entries(judge !== "trained" && one.judged && judge in one.judged
-    ? { ...one.numbers, advantage: one.judged[judge] } : one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ");
 
-  function switcher(spike, judged) {
+  function switcher(spike, shown) {
     const known = ["trained", "global", "agent"].filter((name) => name === "trained" || name in spike.baselines);
     const choices = known.map((name) => element("button", { type: "button", "aria-pressed": String(name === judge), onclick: () => {
       judge = name;
       choices.forEach((choice, place) => choice.setAttribute("aria-pressed", String(known[place] === judge)));
-      judged.replaceChildren(...normBars(spike));
-      panel.querySelectorAll("[data-facts]").forEach((line) => { line.textContent = factsOf(line.sample); });
+      shown.replaceChildren(...judgement(spike));
     } }, JUDGES[name]));
     return element("div", { class: "bar", role: "group", "aria-label": "Baseline" }, "Judged by:", ...choices);
   }
@@ -213,12 +233,35 @@
       element("tbody", {}, ...rows))];
   }
 
-  function counterfactuals(spike) {
-    if (!(judge in spike.baselines)) judge = "trained";
-    const judged = element("div", { class: "table", id: "norms", "aria-live": "polite" }, ...normBars(spike));
+  function judgedSamples(spike) {
+    const samples = spike.anatomy.flatMap((agent) => agent.groups.flatMap((part) => part.samples.map((one) => ({ ...one, agent: agent.agent }))));
+    const known = samples.filter((one) => one.judged && judge in one.judged).sort((a, b) => Math.abs(b.share) - Math.abs(a.share));
+    const heads = ["sample", "agent", "credit", "advantage as it was trained", `advantage, ${JUDGES[judge]}`];
+    const cells = (one) => [one.row, one.agent, one.numbers.credit ?? "–", one.numbers.advantage ?? "–", one.judged[judge]];
+    const rows = known.map((one) => element("tr", {}, ...cells(one).map((cell) => element("td", {}, String(cell)))));
+    return element("div", { class: "table", id: "judged", tabindex: "0" }, element("table", {},
+      element("caption", {}, "The samples that had the largest shares as it was trained"),
+      element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, ...rows)));
+  }
+
+  function judgement(spike) {
+    const norms = element("div", { class: "table", id: "norms" }, ...normBars(spike));
+    if (judge !== "trained") {
+      const note = `Shares of groups, samples and tokens are known of the gradient as it was trained; under the ${JUDGES[judge]} they would be others.`;
+      return [norms, judgedSamples(spike), element("p", { class: "quiet" }, note)];
+    }
     const without = Object.entries(spike.without).map(([row, norm]) => element("p", { class: "quiet" },
       `Without sample ${row}, the ${alone(spike.policy) ? "norm" : "whole policy's norm"} would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
-    return [switcher(spike, judged), judged, ...without];
+    const told = element("p", { class: "quiet" }, spike.exact ? "Shares are exact and sum to 100 %."
+      : "Proxy, not shares of the gradient: parts of the summed |advantage| × weight × (1 − p); directions are not known.");
+    return [norms, ...without, told, ...spike.anatomy.map((one, first) =>
+      fold(one.agent, one.share, one.agent, () => groups(one, first === 0), first === 0))];
+  }
+
+  function counterfactuals(spike) {
+    if (!(judge in spike.baselines)) judge = "trained";
+    const shown = element("div", { id: "judgement", "aria-live": "polite" }, ...judgement(spike));
+    return [switcher(spike, shown), shown];
   }
 
   const panel = element("section", { "aria-live": "polite", tabindex: "-1", id: "anatomy" });
@@ -232,15 +275,12 @@
     const all = [...new Set(spike.agents.map((agent) => whose(spike.policy, agent)))].join(", ");
     panel.replaceChildren(
       element("h2", {}, `Step ${spike.step}, ${whose(spike.policy, spike.agent)}: norm ${spike.norm.toPrecision(3)}, usual ${spike.usual.toPrecision(3)}`),
-      element("p", { class: "quiet" }, `Spiked: ${all}; ${spike.score.toFixed(1)} robust standard deviations. ` + (spike.exact ? "Shares are exact and sum to 100 %."
-        : "Proxy, not shares of the gradient: parts of the summed |advantage| × weight × (1 − p); directions are not known.")),
-      ...counterfactuals(spike),
-      ...spike.anatomy.map((one, first) => fold(one.agent, one.share, one.agent,
-        () => one.groups.map((part, second) => group(part, one.agent, first === 0 && second === 0)), first === 0)));
+      element("p", { class: "quiet" }, `Spiked as it was trained: ${all}; ${spike.score.toFixed(1)} robust standard deviations.`),
+      ...counterfactuals(spike));
     if (asked) panel.focus({ preventScroll: true });
   }
 
-  root.replaceChildren(legend(), chart(), numbers(),
+  root.replaceChildren(legend(), element("div", { class: "wide" }, chart()), ...unmarked(), numbers(),
     element("div", { class: "bar", role: "group", "aria-label": "Spikes, highest first" }, ...buttons), panel);
   if (data.spikes.length) show(0, false);
   else panel.append(element("p", {}, "No spike was opened: train with watch=SpikeWatch() to record what spikes are made of."));
