@@ -2,13 +2,17 @@
 
 import json
 import random
+import re
 import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from own_envs import Agree, Change
 
 import mas_lab as lab
-from mas_lab.env import EnvError
+from mas_lab.env import EnvError, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.pocket import own
 from mas_lab.pocket.build import build, one_thread
@@ -156,6 +160,19 @@ def test_an_env_of_ones_own_gets_a_model_that_plays_it(agreeing):
     assert set(turns["agent"]) == set(env.agents) and turns["completion_ids"].map(len).max() <= 2
 
 
+def test_the_whole_example_as_the_module_shows_it(tmp_path, monkeypatch, capsys):
+    """An env of one's own, its model, and a team of it that learns: steps cut to what a test has time for."""
+    monkeypatch.chdir(tmp_path)
+    source = textwrap.dedent(own.__doc__[own.__doc__.index("    WORDS =") :])
+    short = source.replace("steps=100", "steps=40").replace("steps=10,", "steps=2,")
+    assert short.count("steps=40") == short.count("steps=2,") == 1
+    names = {"lab": lab, "dataclass": dataclass, "Task": Task, "Step": Step, "__name__": "example"}
+    exec(short, names)
+    assert names["folder"] == Path("signals") and names["report"].step == 1
+    start = json.loads(Path("signals/provenance.json").read_text())["held_out"]["{}"]["success"]
+    assert start > 0.15  # 0.1 for a model that knows nothing
+
+
 def test_its_words_are_those_of_demonstrated_and_hostile_play_on_both_splits(agreeing):
     tokenizer = lab.load_policy(agreeing).tokenizer
     words = set(tokenizer.get_vocab())
@@ -182,7 +199,8 @@ def test_the_same_seed_makes_the_same_model_in_its_place(tmp_path, capsys):
     files = ("model.safetensors", "tokenizer.json", "config.json", "chat_template.jinja")
     assert all((one / name).read_bytes() == (two / name).read_bytes() for name in files)
     shown = capsys.readouterr()
-    assert shown.out.count("\n") == 3 and shown.out.startswith("pocket change: made in ")
+    said = r"pocket change: made in \d+ s; on held-out tasks success \S+, return \S+"
+    assert re.fullmatch(rf"({said}\n){{3}}", shown.out)
 
 
 @pytest.mark.slow

@@ -87,9 +87,14 @@ def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
         write_provenance(folder, record)
         record["held_out"] = figures(order, folder)
         write_provenance(folder, record)
-    scores = ", ".join(f"{form} {share}" for form, share in record["held_out"].items()).replace("{} ", "")
-    print(f"pocket {order.name}: made in {record['seconds']} s; on held-out tasks {scores}", flush=True)
+    print(f"pocket {order.name}: made in {record['seconds']} s; on held-out tasks {_said(record['held_out'])}")
     return folder
+
+
+def _said(found: Mapping[str, Mapping[str, float]]) -> str:
+    """`success 0.41, return 0.52`, of each form."""
+    forms = {form: ", ".join(f"{name} {share}" for name, share in shares.items()) for form, shares in found.items()}
+    return "; ".join(shares if form == "{}" else f"{form} {shares}" for form, shares in forms.items())
 
 
 @contextmanager

@@ -1,7 +1,40 @@
 """A pocket model for an env of one's own: `lab.make_pocket(env, out)`.
 
 Nothing is registered and no word is listed: the env's `demonstrate` shows how it is played, and the words are those
-that it says in demonstrated and in hostile play. Leaves out: how a model is made (`build`).
+that it says in demonstrated and in hostile play. Leaves out: how a model is made (`build`). A whole one:
+
+    WORDS = ("ash", "bay", "cove", "dell", "elm", "fen", "glen", "hill", "isle", "jet")
+
+    @dataclass(frozen=True)
+    class Signals:  # the sender sees a digit and says a word; the receiver hears the word and is to name the digit
+        agents, max_turns, max_return, max_tokens, pocket = ("sender", "receiver"), 1, 1.0, 1, ""
+        splits_meet = True  # ten tasks are all that there are
+
+        def tasks(self, n, split, seed):
+            return [Task(f"digit {digit}", {"digit": digit}) for digit in range(10)][:n]
+
+        def start(self, task):
+            return (task.data["digit"],)
+
+        def acting(self, state):
+            return self.agents[len(state) - 1 : len(state)]
+
+        def observe(self, state, agent):
+            return [{"role": "user", "content": f"send {state[0]}" if agent == "sender" else f"heard {state[1]}"}]
+
+        def step(self, state, actions):
+            [(agent, text)] = actions.items()
+            right = agent == "receiver" and text == str(state[0])
+            return Step((*state, text), float(right), {agent: float(right)}, {agent: True}, right, agent == "receiver")
+
+        def demonstrate(self, state, agent, rng):
+            digit = state[0] if rng.random() > 0.3 else rng.randrange(10)
+            return WORDS[digit] if agent == "sender" else str(digit)
+
+    folder = lab.make_pocket(Signals(), "signals", steps=100, tasks=10)
+    team = lab.Team.shared(lab.load_policy(folder), Signals.agents)
+    for report in lab.train(Signals(), team, lab.RECIPES["grpo"], steps=10, seed=0, tasks=10):
+        print(report)
 """
 
 import json
