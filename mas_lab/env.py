@@ -8,7 +8,7 @@ steps may run in threads. One env is one file: roles, prompts and rewards of one
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
 Message = dict[str, Any]
@@ -80,8 +80,38 @@ class Env(Protocol):
 
 
 def spec(env: Env) -> dict[str, Any]:
-    """An env as plain data: `{"name": ..., **options}`; `make_env(**spec(env))` makes an equal one."""
-    return {"name": env.name, **{f.name: getattr(env, f.name) for f in fields(env) if f.init}}
+    """An env as plain data: `{"name": ..., **options}`; of one in `ENVS`, `make_env(**spec(env))` makes an equal one.
+
+    One's own is called `module:Class`, as a config may name it; one that is no dataclass has no options to list.
+    """
+    kind = type(env)
+    name = env.name if kind.__module__.startswith("mas_lab.") else class_name(kind)
+    if is_dataclass(env):
+        return {"name": name, **_options(env)}
+    told = {} if kind.__repr__ is object.__repr__ else {"repr": repr(env)}  # that one is an address in memory
+    return {"name": name, **told}
+
+
+def class_name(kind: type) -> str:
+    """`module:Class`."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _options(part: Any) -> dict[str, Any]:
+    return {f.name: _option(getattr(part, f.name)) for f in fields(part) if f.init}
+
+
+def _option(value: Any) -> Any:
+    """An option as plain data; what is none is told by its class, or by its name."""
+    if isinstance(value, list | tuple):
+        return [_option(part) for part in value]
+    if not not_plain(value, ""):
+        return value
+    if isinstance(value, type) or callable(value):
+        return class_name(value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value))
+    if is_dataclass(value):
+        return {"is": class_name(type(value)), **_options(value)}
+    return class_name(type(value)) if type(value).__repr__ is object.__repr__ else repr(value)
 
 
 def transcript(messages: Sequence[Message]) -> str:

@@ -1,5 +1,9 @@
 """The registry of envs, and envs as plain data."""
 
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
 import pytest
 
 from mas_lab.env import Env, spec
@@ -39,3 +43,33 @@ def test_a_standard_option_that_an_env_lacks_is_refused_unless_it_is_the_default
 def test_a_users_env_joins_the_registry(monkeypatch):
     monkeypatch.setitem(ENVS, "mine", ENVS["plan_path"])
     assert make_env("mine", size=4).side == 4
+
+
+def test_an_env_of_ones_own_is_told_by_its_class_and_options():
+    @dataclass(frozen=True)
+    class Mine:
+        words: tuple[str, ...] = ("a", "b")
+        inner: Env = field(default_factory=lambda: make_env("ladder", n_agents=2))
+        read: Callable = json.loads
+
+    told = {"words": ["a", "b"], "inner": {"is": "mas_lab.tasks.ladder:Ladder", "n_agents": 2}, "read": "json:loads"}
+    name = f"{__name__}:test_an_env_of_ones_own_is_told_by_its_class_and_options.<locals>.Mine"
+    assert spec(Mine()) == {"name": name, **told} and json.loads(json.dumps(spec(Mine()))) == spec(Mine())
+
+
+def test_one_that_is_no_dataclass_is_told_by_its_class_alone():
+    class Plain:
+        name = "plain"
+
+    told = spec(Plain())
+    assert set(told) == {"name"} and told["name"].startswith(f"{__name__}:") and told["name"].endswith(".Plain")
+
+
+def test_a_registered_env_of_ones_own_is_made_from_its_description(monkeypatch):
+    monkeypatch.setitem(ENVS, "mine", Registered)
+    assert make_env(**spec(Registered(7))) == Registered(7) == make_env("mine", sides=7)
+
+
+@dataclass(frozen=True)
+class Registered:
+    sides: int = 6

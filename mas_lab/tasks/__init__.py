@@ -3,9 +3,10 @@
 from dataclasses import fields
 from typing import Any
 
-from mas_lab.env import Env
+from mas_lab.env import Env, class_name
 from mas_lab.tasks.ladder import Ladder
 from mas_lab.tasks.math import Math
+from mas_lab.tasks.own import made
 from mas_lab.tasks.paid_help import PaidHelp
 from mas_lab.tasks.plan_path import PlanPath
 from mas_lab.tasks.tldr import TLDR
@@ -31,14 +32,12 @@ def make_env(
     has one. `rewards`: "ours", or "published" with its known defects. `single_agent`: one agent does it all.
     Raises `ValueError` with the known names or the env's options.
     """
-    if name not in ENVS:
-        raise ValueError(f"no env is named {name!r}; known are: {', '.join(ENVS)}")
-    known = {f.name for f in fields(ENVS[name]) if f.init}
+    classes = ENVS | {class_name(env): env for env in ENVS.values()}
+    if name not in classes:
+        raise ValueError(
+            f"no env is named {name!r}; known are: {', '.join(ENVS)}; pass one of your own as the object that it is"
+        )
+    known = {f.name for f in fields(classes[name]) if f.init}
     standard = {"size": size, "rewards": rewards, "single_agent": single_agent, "n_agents": n_agents}
     options = {key: value for key, value in standard.items() if key in known or value != STANDARD[key]} | task_options
-    unknown = sorted(set(options) - known)
-    if unknown:
-        raise ValueError(
-            f"env {name!r} has no option {', '.join(unknown)}; its options are: {', '.join(sorted(known))}"
-        )
-    return ENVS[name](**options)
+    return made(classes[name], name, options)

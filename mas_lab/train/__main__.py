@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train as the file says; returns the exit status. Errors that were raised to be read stand on one line."""
     arguments = parser().parse_args(argv)
     try:
-        config = Config.read(arguments.config)
+        config = Config.read(arguments.config, arguments.env)
         given = {name: getattr(arguments, name) for name in ("steps", "seed", "run")}
         return _train(replace(config, **{name: value for name, value in given.items() if value is not None}))
     except Exception as error:
@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     about = "Train a team as a YAML file says; the same command goes on with a run that was stopped."
     options = argparse.ArgumentParser(prog="python -m mas_lab.train", description=about)
     options.add_argument("--config", type=Path, required=True, help="the file, such as data/configs/plan_path.yaml")
+    options.add_argument("--env", help="in place of the file's: a name, or my_file:MyEnv for an env of your own")
     options.add_argument("--steps", type=int, help="training steps in all, in place of the file's")
     options.add_argument("--seed", type=int, help="in place of the file's")
     options.add_argument("--run", help="the run's folder or name, in place of the file's")

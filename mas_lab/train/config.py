@@ -14,12 +14,13 @@ from mas_lab.env import Env
 from mas_lab.policy import Policy
 from mas_lab.recipes import Recipe, find, from_data
 from mas_lab.tasks import make_env
+from mas_lab.tasks.own import own_env
 from mas_lab.team import Sampling, Team
 from mas_lab.train.settings import Settings
 
 WEIGHTS = ("model", "backend", "lora", "lr", "template", "device", "options")
 """What is said of a policy: for the whole team, or for an agent, if it has weights of its own."""
-SPEAKING = ("temperature", "max_tokens")
+SPEAKING = ("temperature", "max_tokens", "stop")
 
 
 class ConfigError(ValueError):
@@ -43,13 +44,16 @@ class Config:
     path: Path = Path()
 
     @classmethod
-    def read(cls, path: str | Path) -> "Config":
-        """Raises ConfigError naming the key that is unknown, missing or of no use."""
+    def read(cls, path: str | Path, env: str | None = None) -> "Config":
+        """The file, or the file with another `env`, whose own file is looked for from here and not from beside it.
+
+        Raises ConfigError naming the key that is unknown, missing or of no use.
+        """
         path, known = Path(path), [f.name for f in fields(cls) if f.name != "path"]
         place = Place(path)
         data = place.mapping(_yaml(path), known, needed=("env", "team", "recipe", "steps"))
         with place.naming("env"):
-            env = make_env(**place.to("env").mapping(data["env"], needed=("name",)))
+            env = _env(place.to("env"), data["env"], path.parent) if env is None else _env(place, env, Path())
         with place.naming("recipe"):
             recipe = _recipe(place.to("recipe"), data["recipe"])
         with place.naming("settings"):
@@ -133,6 +137,14 @@ def _yaml(path: Path) -> Any:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {error}") from None
+
+
+def _env(place: Place, data: Any, folder: Path) -> Env:
+    """An env's name, or `{name: ..., and its options}`; `my_file:MyEnv` is one's own, `my_file` from the folder."""
+    options = {"name": data} if isinstance(data, str) else place.mapping(data, needed=("name",))
+    if ":" in (name := str(options.pop("name"))):
+        return own_env(name, folder, **options)
+    return make_env(name, **options)
 
 
 def _recipe(place: Place, data: Any) -> Recipe:

@@ -23,14 +23,9 @@ def describe(
     """What run.json records."""
     import torch
 
-    try:
-        plain_env = spec(env)
-    except (AttributeError, TypeError):
-        told = repr(env) if type(env).__repr__ is not object.__repr__ else None  # that one is an address in memory
-        plain_env = {"name": type(env).__name__, "repr": told}
     return {
         "format": FORMAT,
-        "env": plain_env,
+        "env": spec(env),
         "recipe": to_data(recipe),
         "curriculum": to_data(curriculum),
         "seed": seed,

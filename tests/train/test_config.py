@@ -1,5 +1,6 @@
 """`python -m mas_lab.train --config`: the shipped example, what each key does, and what is refused where."""
 
+import json
 import os
 import subprocess
 import sys
@@ -88,6 +89,93 @@ def test_two_ranks_from_the_command_line(tmp_path):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         assert [line[:8] for line in done.stdout.splitlines()] == expected
+
+
+# An env of one's own
+
+OWN = """
+from dataclasses import dataclass
+from mas_lab.env import Step, Task
+
+@dataclass(frozen=True)
+class Echo:
+    target: int = 3
+    agents, max_turns, max_return, max_tokens, pocket = ("asker",), 1, 1.0, 2, "none"
+    def tasks(self, n, split, seed):
+        return [Task(f"{split}{seed}-{i}", {"split": split, "i": i, "seed": seed}) for i in range(n)]
+    def start(self, task): return ()
+    def acting(self, state): return ("asker",)
+    def observe(self, state, agent): return [{"role": "user", "content": "asker now"}]
+    def step(self, state, actions):
+        won = f"w{self.target}" in actions["asker"].split()
+        return Step((), float(won), {"asker": 0.0}, {"asker": True}, won, True)
+"""
+
+
+@pytest.fixture
+def own(tmp_path, models, monkeypatch):
+    """A folder with a user's env and a config beside it, which is read from elsewhere."""
+    (tmp_path / "echo_env.py").write_text(OWN)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    yield lambda **changes: write(
+        tmp_path / "own.yaml", run=str(tmp_path / "run"), recipe={"name": "grpo"}, steps=1, settings={"tasks": 2},
+        team={"weights": "shared", "model": str(models / "a"), "lr": 1e-3}, **changes,
+    )  # fmt: skip
+    sys.modules.pop("echo_env", None)
+
+
+def test_an_env_of_ones_own_trains_from_its_file_and_goes_on(own, tmp_path):
+    config = own(env={"name": "echo_env:Echo", "target": 4})
+    assert main(["--config", str(config)]) == 0
+    run = lab.load_run(tmp_path / "run")
+    assert run.config["env"] == {"name": "echo_env:Echo", "target": 4}
+    assert main(["--config", str(config), "--steps", "2"]) == 0 and run.steps == 2
+    assert Config.read(own(env="echo_env.py:Echo")).env.target == 3
+    by_hand = Config.read(own(env="plan_path"), env="../echo_env:Echo")
+    assert type(by_hand.env).__name__ == "Echo"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "nowhere:Echo",
+            "own.yaml: env: .*there is no file .*nowhere.py, and importing nowhere failed: ModuleNotFound",
+        ),
+        ("no/where:Echo", "there is no file .*no/where"),
+        ("echo_env:Ecco", "echo_env has no class 'Ecco'; its envs are: Echo"),
+        ("broken:Echo", "importing .*broken.py failed: NameError"),
+        ("json:Echo", "another module is called 'json' already; rename json.py"),
+        ({"name": "echo_env:Echo", "aim": 3}, "env 'echo_env:Echo' has no option aim; its options are: target"),
+    ],
+)
+def test_what_is_no_env_of_ones_own_is_refused_with_its_place(own, tmp_path, name, said):
+    (tmp_path / "broken.py").write_text("oh")
+    (tmp_path / "json.py").write_text(OWN)
+    with pytest.raises(ConfigError, match=said):
+        Config.read(own(env=name))
+    assert "broken" not in sys.modules
+
+
+def test_a_run_that_somebody_handed_in_imports_nothing(own, tmp_path, monkeypatch):
+    assert main(["--config", str(own(env="echo_env:Echo"))]) == 0
+    run = tmp_path / "run"
+    config = yaml.safe_load((run / "run.json").read_text())
+    config["env"]["name"] = "evil:Env"
+    (run / "run.json").write_text(json.dumps(config))
+    (tmp_path / "elsewhere" / "evil.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    lab.export(run, tmp_path / "run.zip")
+    for path in (run, tmp_path / "run.zip"):
+        opened = lab.load_run(path)
+        assert opened.config["env"]["name"] == "evil:Env" and len(opened.turns)
+        for instrument in (lab.RolloutViewer, lab.RewardInspector, lab.SpikeInspector, lab.AblationBoard, list):
+            assert instrument([path] if instrument in (lab.AblationBoard, list) else path)
+    assert lab.load_run(run).team()
+    assert "evil" not in sys.modules
+    with pytest.raises(ValueError, match=r"no env is named 'evil:Env'; .*pass one of your own as the object"):
+        lab.make_env(**config["env"])
 
 
 # The team

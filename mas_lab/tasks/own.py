@@ -1,0 +1,77 @@
+"""An env of one's own, by where its class stands: `my_file:MyEnv`, which imports that file.
+
+So it is for those who name a file of theirs, in a config or on the command line. What a run's description names is
+never handed here: a run may come from anybody. Leaves out: the envs of the package, by name (`make_env`).
+"""
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mas_lab.env import Env, EnvError
+
+
+def made(env: type, name: str, options: dict[str, Any]) -> Env:
+    """`env(**options)`. Raises ValueError with the options that it has."""
+    known = {f.name for f in fields(env) if f.init} if is_dataclass(env) else set(options)
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ValueError(
+            f"env {name!r} has no option {', '.join(unknown)}; its options are: {', '.join(sorted(known)) or 'none'}"
+        )
+    return env(**options)
+
+
+def own_env(name: str, folder: Path, **options: Any) -> Env:
+    """The env `file:Class` or `package.module:Class`, made with `options`; files are looked for from `folder`.
+
+    Raises EnvError where there is no such file, module or class, or where importing it fails.
+    """
+    where, _, kind = name.rpartition(":")
+    module = _from_file(file, name) if (file := _file(where, folder)) else _from_path(where, folder, name)
+    found = getattr(module, kind, None)
+    if not isinstance(found, type):
+        classes = [key for key, one in vars(module).items() if isinstance(one, type) and hasattr(one, "step")]
+        raise EnvError(f"env {name!r}: {where} has no class {kind!r}; its envs are: {', '.join(classes) or 'none'}")
+    return made(found, name, options)
+
+
+def _file(where: str, folder: Path) -> Path | None:
+    file = folder / (where if where.endswith(".py") else f"{where}.py")
+    return file.resolve() if file.is_file() else None
+
+
+def _from_path(where: str, folder: Path, name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in where.split(".")):
+        raise EnvError(f"env {name!r}: there is no file {folder / where}")
+    try:
+        return importlib.import_module(where)
+    except Exception as error:
+        raise EnvError(
+            f"env {name!r}: there is no file {folder / where}.py, and importing {where} failed: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _from_file(file: Path, name: str) -> ModuleType:
+    """The file as the module of its name, as `import` would have it from its folder."""
+    known = sys.modules.get(file.stem)
+    if known is not None:
+        if Path(getattr(known, "__file__", None) or "").resolve() == file:
+            return known
+        raise EnvError(f"env {name!r}: another module is called {file.stem!r} already; rename {file.name}")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[file.stem]
+        raise EnvError(f"env {name!r}: importing {file} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(file.parent))
+    return module
