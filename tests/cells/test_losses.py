@@ -280,7 +280,7 @@ def test_cispo_by_hand():
 
 @pytest.mark.parametrize("loss, aggregate", [(cispo(0.1), "token"), (lab.clipped(0.2, ratio="sequence"), "turn")])
 def test_a_run_with_such_a_loss_trains_resumes_and_exports(loss, aggregate, models, tmp_path):
-    recipe = small.RECIPE.replace(name="mine", loss=loss, aggregate=aggregate)
+    recipe = small.RECIPE.replace(name="my_own", loss=loss, aggregate=aggregate)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for run, totals in ((whole, [3]), (cut, [1, 3])):
         for steps in totals:
@@ -290,8 +290,13 @@ def test_a_run_with_such_a_loss_trains_resumes_and_exports(loss, aggregate, mode
     assert small.bits(whole) == small.bits(cut)
     kept = lab.load_run(lab.export(cut, tmp_path / "mine.zip"))
     assert kept.steps == 3 and kept.stats["max_ratio"].notna().any()
+    for opened in (cut, tmp_path / "mine.zip"):
+        for instrument in (lab.RewardInspector, lab.SpikeInspector, lab.RolloutViewer):
+            page = instrument(opened).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+            assert "my_own" in page and "asker" in page
+    assert "my_own 1 run of 1 seed" in repr(lab.AblationBoard([tmp_path / "mine.zip"]))
     with pytest.raises(lab.RunError, match="loss"):
-        lab.train(RELAY, team, small.RECIPE.replace(name="mine"), 4, run=cut, **small.SETTINGS).__next__()
+        lab.train(RELAY, team, small.RECIPE.replace(name="my_own"), 4, run=cut, **small.SETTINGS).__next__()
 
 
 @dataclass(frozen=True)
