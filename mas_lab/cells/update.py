@@ -48,10 +48,11 @@ def update(
     A row's advantage is one number, or a list of one per token of its completion (`mas_lab.cells.advantages`).
 
     `aggregate` averages the per-token losses of a policy's rows: "token", over all tokens; "turn", over rows, each the
-    mean of its tokens; "agent", 1/|Y_k| within each agent, then over agents (the papers' formula); "sum", the sum of a
-    row's tokens, over rows (MAGRPO). Only rows that `select` marked are trained on and counted in these denominators,
-    as in DAPO; without `selected` all are. Rows with advantage 0 stay in the denominators. A loss with one ratio per
-    row goes with "turn" and "agent".
+    mean of its tokens; "agent", 1/|Y_k| within each agent, then over agents; "sum", the sum of a row's tokens, over
+    rows (MAGRPO). Only rows that `select` marked are trained on and counted in these denominators, as in DAPO; without
+    `selected` all are. Rows with advantage 0 stay in the denominators. A loss with one ratio per row goes with "turn"
+    and "agent": `clipped(ratio="action")` under "agent" is equation 3 of Dr. MAS, whose published code, as AT-GRPO's,
+    takes ratios and means over tokens.
     `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
     `max_norm` clips each policy's gradient. `nonfinite`: "raise", or "skip" the step and record it (`skipped`).
     `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
