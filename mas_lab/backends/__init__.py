@@ -21,10 +21,11 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
 
     `lora`: rank of one adapter to train instead of the full weights. `lr` defaults to what the folder's
     `provenance.json` says, which is what makes it a pocket model, shipped or your own (`lab.make_pocket`): 1e-3, and
-    5e-3 with LoRA; to 1e-6, and 2e-5 with LoRA, for any other model. `template`: keyword arguments for the chat
-    template, such as `{"enable_thinking": False}`. `options`: see `mas_lab.backends.torch.model.Options` and, for
-    vLLM, `mas_lab.backends.vllm.model.VllmOptions`. The first policy of a process on a CPU settles how many threads
-    torch uses: as many as MAS_LAB_THREADS says or a probe finds, unless `set_threads` was called before.
+    5e-3 with LoRA; to 1e-6, and 2e-5 with LoRA, for any other model; what `policy.save` wrote goes on at the rate that
+    it had. `template`: keyword arguments for the chat template, such as `{"enable_thinking": False}`. `options`: see
+    `mas_lab.backends.torch.model.Options` and, for vLLM, `mas_lab.backends.vllm.model.VllmOptions`. The first policy of
+    a process on a CPU settles how many threads torch uses: as many as MAS_LAB_THREADS says or a probe finds, unless
+    `set_threads` was called before.
     """
     if lora is not None:
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)

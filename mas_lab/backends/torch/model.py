@@ -85,14 +85,19 @@ class Source:
             return cls("hub", str(name))
         raise PolicyError(
             f"no model {str(name)!r}: neither a directory with a config.json, nor a hub id (owner/name), nor a pocket "
-            f"model; pocket models: {', '.join(families) or 'none here'}"
+            f"model; pocket models: {', '.join(families) or 'none here'}; lab.make_pocket(env, out) makes one"
         )
 
     def default_lr(self, lora: bool) -> float:
         """What its `provenance.json` says: a pocket model names the rates that it learns at, of all its weights and of
-        an adapter. Without one, the usual ones of large models. Raises PolicyError where a pocket model names none.
+        an adapter. What `policy.save` wrote goes on at the rate that it had. Else the usual ones of large models.
+        Raises PolicyError where a pocket model names none.
         """
         path, which = Path(self.location()) / PROVENANCE, "lora" if lora else "full"
+        saved = path.with_name("policy.json")
+        if self.kind == "directory" and saved.is_file():
+            record = json.loads(saved.read_text())
+            return Source(**record["source"]).default_lr(lora) if lora else record["lr"]
         if self.kind == "hub" or not path.is_file():
             return LARGE_LR[which]
         try:

@@ -120,6 +120,11 @@ def test_a_model_that_is_no_pocket_model_learns_as_slowly_as_large_ones_do(qwen3
     assert load_policy(qwen3).lr == 1e-6 and load_policy(qwen3, lora=2).lr == 2e-5
 
 
+def test_what_a_policy_saved_goes_on_at_the_rate_that_it_had(of_ones_own, tmp_path):
+    load_policy(of_ones_own, lr=2e-4).save(tmp_path / "saved")
+    assert load_policy(tmp_path / "saved").lr == 2e-4 and load_policy(tmp_path / "saved", lora=2).lr == 3e-3
+
+
 @pytest.mark.parametrize("name", ["plan_path", "math", "math_small", "tldr"])
 def test_the_shipped_models_name_their_rates(name):
     source = Source.find(name)
