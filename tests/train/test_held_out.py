@@ -78,3 +78,11 @@ def test_scores_are_told_on_a_line_and_to_a_tracker(scored):
 def test_nonsense_is_refused_before_anything_is_played(models, name):
     with pytest.raises(ValueError, match=f"train: {name}=0 must be 1 or more"):
         lab.train(Relay(), make_team("shared", models), RECIPE, 1, **{name: 0})
+
+
+def test_scores_that_training_kept_are_exported_and_compared(scored, tmp_path):
+    run = lab.load_run(scored[0])
+    zipped = lab.load_run(lab.export(run, tmp_path / "run.zip"))
+    pd.testing.assert_frame_equal(kept_scores(zipped), kept_scores(run))
+    board = lab.AblationBoard([run, zipped], score="return", over="step")
+    assert board.held_out and "return on held-out tasks, up to 5 steps" in repr(board)
