@@ -1,0 +1,147 @@
+"""A run whose every part is somebody's own: it trains, resumes, exports, and opens in every instrument."""
+
+from dataclasses import dataclass, field
+
+import pandas as pd
+import pytest
+import small
+
+import mas_lab as lab
+from mas_lab.recipes import to_data
+
+STEPS = 3
+
+
+@dataclass(frozen=True)
+class three_tries:
+    """A plan: whole episodes, as many as `instances`, each a chain."""
+
+    instances: int = 3
+
+    def __call__(self, game):
+        at = game.start()
+        while at is not None:
+            said = yield [lab.Say(at, agent) for agent in game.acting(at)]
+            [step] = yield [lab.Act(at, said)]
+            game.record(at, said, step)
+            at = game.next(at, said, step)
+
+
+@dataclass(frozen=True)
+class politeness:
+    """A credit: the team's reward of the row, and a little for every word."""
+
+    per_word: float = 0.01
+
+    def __call__(self, turns):
+        return turns["team_reward"] + turns["local_reward"] + self.per_word * turns["completion"].str.split().str.len()
+
+
+@dataclass(frozen=True)
+class worst_so_far:
+    """A center that remembers."""
+
+    kept: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __call__(self, turns):
+        lowest = turns.groupby("agent")["credit"].min()
+        before = {agent: self.kept.get(agent, low) for agent, low in lowest.items()}
+        self.kept.update({agent: min(before[agent], float(low)) for agent, low in lowest.items()})
+        return turns["agent"].map(before)
+
+    def state(self):
+        return dict(self.kept)
+
+    def load_state(self, state):
+        self.kept.update(state)
+
+
+@dataclass(frozen=True)
+class but_the_last:
+    """A selector: all rows but those of the last episode of each task."""
+
+    def __call__(self, turns):
+        return turns["episode"] != turns.groupby("task")["episode"].transform("max")
+
+
+class reversed_tasks:
+    """A curriculum that keeps nothing."""
+
+    def __call__(self, env, n, split, seed):
+        return env.tasks(n, split, seed)[::-1]
+
+
+OWN = lab.Recipe("mine", three_tries(), ("task",), politeness(), worst_so_far(), "none", select=but_the_last())
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return small.make_models(tmp_path_factory.mktemp("models"))
+
+
+def start(models, run, steps=STEPS, recipe=OWN, **changes):
+    asked = small.SETTINGS | {"curriculum": reversed_tasks(), "watch": lab.SpikeWatch()} | changes
+    return lab.train(small.Relay(), small.make_team("shared", models), recipe, steps, run=run, **asked)
+
+
+@pytest.fixture(scope="module")
+def runs(models, tmp_path_factory):
+    """`straight`, three steps at once; `cut`, the same in three goes; `other`, another seed; `known`, grpo."""
+    root = tmp_path_factory.mktemp("runs")
+    list(start(models, root / "straight"))
+    for steps in (1, 2, 3):
+        list(start(models, root / "cut", steps))
+    list(start(models, root / "other", seed=6))
+    list(start(models, root / "known", recipe=lab.RECIPES["grpo"].replace(plan=lab.episodes(3)), curriculum=None))
+    return root
+
+
+def test_it_resumes_bit_for_bit(runs):
+    assert small.bits(runs / "cut") == small.bits(runs / "straight")
+
+
+def test_what_it_was_made_of_stands_in_its_description(runs):
+    config = lab.load_run(runs / "cut").config
+    for part in ("plan", "credit", "center", "select"):
+        assert config["recipe"][part]["is"] == f"{__name__}.{type(getattr(OWN, part)).__name__}"
+    assert config["recipe"]["credit"]["per_word"] == 0.01 and "kept" not in config["recipe"]["center"]
+    assert config["recipe"] == to_data(OWN)
+
+
+@pytest.mark.parametrize("form", ["folder", "zip"])
+def test_it_opens_in_every_instrument(runs, tmp_path, form):
+    run = runs / "cut" if form == "folder" else lab.export(runs / "cut", tmp_path / "cut.zip")
+    run = lab.load_run(run)
+    assert "mine, 3 steps" in repr(run) and run.turns["selected"].mean() == pytest.approx(2 / 3)
+    for instrument in (lab.RewardInspector, lab.SpikeInspector, lab.RolloutViewer):
+        assert "mine" in instrument(run).to_html(tmp_path / "shown.html").read_text()
+        assert instrument(run).figure() is not None
+    with pytest.raises(ValueError, match=r"three_tries.*is not part of mas_lab.*your own code"):
+        run.recipe  # noqa: B018
+
+
+def test_it_stands_on_the_board_beside_a_known_recipe(runs, tmp_path):
+    zipped = lab.export(runs / "other", tmp_path / "other.zip")
+    board = lab.AblationBoard([runs / "cut", zipped, runs / "known"])
+    assert dict(zip(board.table["recipe"], board.table["seeds"], strict=True)) == {"mine": 2, "grpo": 1}
+    assert "mine" in board.to_html(tmp_path / "board.html").read_text()
+
+
+def test_the_dashboard_trains_it(models, runs, tmp_path):
+    board = lab.LiveDashboard(
+        small.Relay(), small.make_team("shared", models), OWN, STEPS, run=tmp_path / "board", foreground=True,
+        **small.SETTINGS | {"curriculum": reversed_tasks(), "watch": lab.SpikeWatch()},
+    )  # fmt: skip
+    assert "mine" in board.to_html(tmp_path / "board.html").read_text()
+    assert small.bits(tmp_path / "board") == small.bits(runs / "straight")
+
+
+def test_the_team_of_the_run_is_there_without_its_parts(runs):
+    assert set(lab.load_run(runs / "cut").team()) == set(small.AGENTS)
+
+
+def test_a_recipe_of_one_changed_part_is_another_run(models, runs):
+    other = OWN.replace(credit=politeness(0.5))
+    with pytest.raises(lab.RunError, match=r"recipe\.credit\.per_word differs: the run has 0\.01, asked is 0\.5"):
+        list(start(models, runs / "cut", recipe=other))
+    assert isinstance(lab.load_run(runs / "cut").turns, pd.DataFrame)
