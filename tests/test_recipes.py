@@ -67,6 +67,8 @@ def test_every_recipe_reads_back_from_json(name):
         {"loss": lab.reinforce(kl=0.1)},
         {"once_per": {"center": "episode", "scale": None}, "center": ("task", "turn"), "scale": "none"},
         {"by": "task"},
+        {"center": lab.running_mean(("agent", "turn"), 0.9), "scale": "none", "select": lab.not_flat()},
+        {"ddof": 1, "eps": 0.0, "flat": "center"},
     ],
 )
 def test_changed_recipes_read_back(changes):

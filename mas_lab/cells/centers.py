@@ -20,10 +20,10 @@ class running_mean:
     """A baseline b for each value of `by`, the running mean of its credits over steps (SPIRAL, arXiv 2506.24119,
     role-conditioned advantage estimation: by role, decay 0.95, no division).
 
-    A row is compared with b as it was before its batch, since a baseline that saw the row's own credit is biased; then
-    b <- decay * b + (1 - decay) * m, with m the batch's mean, each value of `once_per` counted once with its mean
-    credit (None: every row). Before its first batch there is no b: it starts at that batch's m, with which those rows
-    are compared. SPIRAL starts at 0 and moves b with every game, so that a batch moves it further; here a batch is one
+    A row is compared with b as it was before its batch, as in their code, since a baseline that saw the row's own
+    credit is biased; then b <- decay * b + (1 - decay) * m, with m the batch's mean, each value of `once_per` counted
+    once with its mean credit (None: every row). Before its first batch there is no b: it starts at that batch's m, with
+    which those rows are compared. SPIRAL moves b with every game, so that a batch moves it further; here a batch is one
     move. Rows that only value a candidate (`probe`) do not move b.
     """
 

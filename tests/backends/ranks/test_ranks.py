@@ -23,7 +23,8 @@ KINDS, NAMES = small.KINDS, ("one", "two")
 
 def launched(*arguments, ranks: bool = True) -> subprocess.CompletedProcess:
     """`rank_children.py` under two ranks, or alone."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     command = [*(LAUNCHER if ranks else [sys.executable]), str(HERE / "rank_children.py"), *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
