@@ -76,10 +76,23 @@ def pocket(args: argparse.Namespace) -> None:
     from mas_lab.pocket.build import build
     from mas_lab.pocket.families import FAMILIES
 
-    if args.out is not None and len(args.families) != 1:
-        raise SystemExit("mas_lab pocket: --out is the folder of one FAMILY; name it")
+    own = [name for name in args.families if ":" in name]
+    if (own or args.out is not None) and (args.out is None or len(args.families) != 1):
+        raise SystemExit("mas_lab pocket: one FAMILY, or one env of your own, goes with --out FOLDER")
+    if own:
+        pocket_of_ones_own(own[0], args)
+        return
     for family in args.families or sorted(FAMILIES):
         build(family, args.out, args.seed)
+
+
+def pocket_of_ones_own(name: str, args: argparse.Namespace) -> None:
+    from mas_lab.pocket.own import make_pocket
+    from mas_lab.tasks.own import own_env
+
+    chosen = {"steps": args.steps, "tasks": args.tasks}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    make_pocket(own_env(name, Path()), args.out, seed=args.seed, **chosen)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -111,10 +124,13 @@ def parser() -> argparse.ArgumentParser:
 
     command(schema, "print the columns of the table with their meaning")
 
-    sub = command(pocket, "rebuild pocket models from their fixed seeds")
-    sub.add_argument("families", nargs="*", metavar="FAMILY", help="which (default: all)")
+    sub = command(pocket, "rebuild pocket models from their fixed seeds, or make one for an env of your own")
+    about = "which (default: all shipped ones), or my_file:MyEnv for an env of your own"
+    sub.add_argument("families", nargs="*", metavar="FAMILY", help=about)
     sub.add_argument("--out", type=Path, default=None, help="folder, for one (default: data/pocket/FAMILY)")
     sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--steps", type=int, default=None, help="of the warm start (your own; default: 600)")
+    sub.add_argument("--tasks", type=int, default=None, help="drawn at a time (your own; default: 32)")
     return root
 
 
@@ -131,7 +147,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return args.run_command(args) or 0
     except Exception as error:
-        if not (isinstance(error, FileNotFoundError) or type(error).__module__.startswith("mas_lab.")):
+        if not (
+            isinstance(error, FileNotFoundError | FileExistsError) or type(error).__module__.startswith("mas_lab.")
+        ):
             raise
         print(f"mas_lab {args.command}: {error}", file=sys.stderr)
         return 1

@@ -12,6 +12,7 @@ import pytest
 from own_envs import Agree, Change
 
 import mas_lab as lab
+from mas_lab import __main__ as cli
 from mas_lab.env import EnvError, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.pocket import own
@@ -201,6 +202,25 @@ def test_the_same_seed_makes_the_same_model_in_its_place(tmp_path, capsys):
     shown = capsys.readouterr()
     said = r"pocket change: made in \d+ s; on held-out tasks success \S+, return \S+"
     assert re.fullmatch(rf"({said}\n){{3}}", shown.out)
+
+
+def test_the_command_line_takes_an_env_of_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("my_file.py").write_text("from own_envs import Change\n\n\nclass MyEnv(Change):\n    name = 'mine'\n")
+    said = ["pocket", "my_file:MyEnv", "--out", "made", "--seed", "3", "--steps", "2", "--tasks", "4"]
+    assert cli.main(said) == 0 and capsys.readouterr().out.startswith("pocket mine: made in ")
+    record = json.loads(Path("made/provenance.json").read_text())
+    assert record["command"] == "lab.make_pocket(MyEnv(max_turns=2, mistakes=0.4), out, steps=2, seed=3, tasks=4)"
+    Path("thesis").write_text("chapter 1")
+    assert cli.main(["pocket", "my_file:MyEnv", "--out", "thesis"]) == 1
+    assert capsys.readouterr().err.startswith("mas_lab pocket: make_pocket: thesis holds something")
+
+
+@pytest.mark.parametrize("said", [["my_file:MyEnv"], ["math", "tldr", "--out", "x"], ["--out", "x"],
+                                  ["my_file:MyEnv", "math", "--out", "x"]])  # fmt: skip
+def test_a_folder_goes_with_one_model(said):
+    with pytest.raises(SystemExit, match="one FAMILY, or one env of your own, goes with --out FOLDER"):
+        cli.main(["pocket", *said])
 
 
 @pytest.mark.slow

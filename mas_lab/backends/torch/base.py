@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from mas_lab.backends.torch.model import Source, TorchModel
+from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
+from mas_lab.backends.torch.source import Source
 from mas_lab.backends.torch.state import read_record
 from mas_lab.policy import PolicyError
 

@@ -10,7 +10,7 @@ import torch
 
 import mas_lab as lab
 from mas_lab.backends import load_base, load_policy, restore_policies
-from mas_lab.backends.torch.model import Source
+from mas_lab.backends.torch.source import Source
 from mas_lab.policy import PolicyError, Request, Sample
 
 ASKED = [Request((4, 9, 6), 6, 1.0, seed) for seed in range(8)]

@@ -1,0 +1,92 @@
+"""Where a model's weights come from, what pins them down, and how fast such a model learns.
+
+Leaves out: reading them (`model`).
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import AutoConfig
+
+from mas_lab.paths import data_dir
+from mas_lab.policy import PolicyError
+
+PROVENANCE = "provenance.json"
+"""The file that makes a folder a pocket model: how it was made, and the learning rates that suit it."""
+LARGE_LR = {"full": 1e-6, "lora": 2e-5}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where weights came from: a pocket family, a directory or a hub id, with what pins them down."""
+
+    kind: str
+    name: str
+    digest: str | None = None
+    """sha256 over the weight files of a pocket model or directory; the commit of a hub model."""
+
+    @classmethod
+    def find(cls, name: str | Path) -> "Source":
+        if (Path(name) / "config.json").is_file():
+            return cls("directory", str(Path(name).resolve()))
+        families = sorted(path.parent.name for path in (data_dir() / "pocket").glob("*/config.json"))
+        if str(name) in families:
+            return cls("pocket", str(name))
+        if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
+            return cls("hub", str(name))
+        raise PolicyError(
+            f"no model {str(name)!r}: neither a directory with a config.json, nor a hub id (owner/name), nor a pocket "
+            f"model; pocket models: {', '.join(families) or 'none here'}; lab.make_pocket(env, out) makes one"
+        )
+
+    def default_lr(self, lora: bool) -> float:
+        """What its `provenance.json` says: a pocket model names the rates that it learns at, of all its weights and of
+        an adapter. What `policy.save` wrote goes on at the rate that it had. Else the usual ones of large models.
+        Raises PolicyError where a pocket model names none.
+        """
+        path, which = Path(self.location()) / PROVENANCE, "lora" if lora else "full"
+        saved = path.with_name("policy.json")
+        if self.kind == "directory" and saved.is_file():
+            record = json.loads(saved.read_text())
+            return Source(**record["source"]).default_lr(lora) if lora else record["lr"]
+        if self.kind == "hub" or not path.is_file():
+            return LARGE_LR[which]
+        try:
+            rate = json.loads(path.read_text())["learning_rate"][which]
+        except (ValueError, KeyError, TypeError):
+            rate = None
+        if not isinstance(rate, (int, float)) or not 0 < rate < 1:
+            raise PolicyError(
+                f'{path} names no learning rate; write "learning_rate": {{"full": 1e-3, "lora": 5e-3}} into it, '
+                "or pass lr="
+            )
+        return rate
+
+    def location(self) -> str:
+        return str(data_dir() / "pocket" / self.name) if self.kind == "pocket" else self.name
+
+    def pinned(self) -> "Source":
+        """With its digest."""
+        if self.digest is not None:
+            return self
+        if self.kind == "hub":
+            return Source(self.kind, self.name, getattr(AutoConfig.from_pretrained(self.name), "_commit_hash", None))
+        sha = hashlib.sha256()
+        for path in sorted(Path(self.location()).glob("*.safetensors")):
+            with path.open("rb") as file:
+                sha.update(hashlib.file_digest(file, "sha256").digest())
+        return Source(self.kind, self.name, sha.hexdigest())
+
+    def check(self) -> None:
+        """Is what was recorded still there, and still the same? Raises PolicyError where not."""
+        if self.kind == "hub":
+            return
+        if not (Path(self.location()) / "config.json").is_file():
+            raise PolicyError(
+                f"the base model {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back"
+            )
+        found = Source(self.kind, self.name).pinned().digest
+        if self.digest != found:
+            raise PolicyError(f"the base model at {self.location()} has changed: sha256 {found}, not {self.digest}")
