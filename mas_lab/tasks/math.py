@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.grading import last_boxed, same_answer
-from mas_lab.tasks.shared.rows import Row, check_split, content_id, generated, sample_rows
+from mas_lab.tasks.shared.options import check_options, numbered, role_of
+from mas_lab.tasks.shared.rows import check_split, content_id, generated, problem_and_answer, sample_rows
 
 VERDICTS = {"approve": True, "reject": False}
 FORMAT, MATCH = 0.2, 0.8
@@ -62,16 +63,6 @@ class State:
         return [self.said[i - 1].answer for i, turn in enumerate(self.said) if turn.approved is False]
 
 
-def problem_and_answer(row: Row) -> tuple[str, str]:
-    r"""Reads the usual columns: `problem` or `question`, and `answer` or `solution`. A worked answer counts by what
-    follows its `####` (GSM8K) or stands in its last `\boxed{}` (MATH)."""
-    problem = next((row[name] for name in ("problem", "question") if row.get(name)), None)
-    worked = next((str(row[name]) for name in ("answer", "solution") if row.get(name) is not None), None)
-    if problem is None or worked is None:
-        raise EnvError(f"math: a row needs problem|question and answer|solution, this one has {sorted(row)}")
-    return problem.strip(), last_boxed(worked) or worked.rpartition("####")[2].strip()
-
-
 @dataclass(frozen=True)
 class Math:
     """Solver, then verifier, for up to `max_turns` rounds; with `fixer=True`: solver, verifier, and after each
@@ -114,19 +105,9 @@ class Math:
     """How often a verdict without working approves."""
 
     def __post_init__(self):
-        if self.size not in ("pocket", "full") and not (type(self.size) is int and 2 <= self.size <= 9):
-            raise ValueError(f"math: size={self.size!r}; use 'pocket', 'full', or 2 to 9 digits")
-        if self.rewards not in ("ours", "published"):
-            raise ValueError(f"math: rewards={self.rewards!r}; use 'ours' or 'published'")
-        fewest = 3 if self.fixer else 2
-        if self.n_agents is not None and (self.single_agent or not fewest <= self.n_agents <= 16):
-            raise ValueError(f"math: n_agents={self.n_agents}; use {fewest} to 16, or single_agent=True alone")
+        check_options(self, range(2, 10), "digits", fewest=3 if self.fixer else 2)
         if self.single_agent and self.fixer:
             raise ValueError("math: fixer=True needs a team; leave single_agent out")
-        if self.max_turns < 1:
-            raise ValueError(f"math: max_turns={self.max_turns}; an agent needs at least one turn")
-        if not 0 <= self.mistakes <= 1:
-            raise ValueError(f"math: mistakes={self.mistakes}; use a share from 0 to 1")
         if self.data and self.size != "full":
             raise ValueError(f"math: data={self.data!r} is for size='full'; pocket problems are generated")
 
@@ -135,8 +116,7 @@ class Math:
         if self.single_agent:
             return ("solo",)
         others = 2 if self.fixer else 1
-        count = (self.n_agents or others + 1) - others
-        return ("solver",) if count == 1 else tuple(f"solver_{i + 1}" for i in range(count))
+        return numbered("solver", (self.n_agents or others + 1) - others)
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -165,7 +145,7 @@ class Math:
         elif (self.data or "reasoning_gym:").startswith("reasoning_gym:"):
             pairs = generated((self.data or "").partition(":")[2] or "gsm_symbolic", n, split, seed, env="math")
         else:
-            rows = sample_rows(self.data, n, split, seed, key=lambda row: problem_and_answer(row)[0], env="math")
+            rows = sample_rows(self.data, n, split, seed, key=lambda row: problem_and_answer(row)[0], env=self.name)
             pairs = [problem_and_answer(row) for row in rows]
         return [Task(f"math-{content_id(problem)}", {"problem": problem, "gold": gold}) for problem, gold in pairs]
 
@@ -185,7 +165,7 @@ class Math:
         return ("verifier",)
 
     def observe(self, state: State, agent: str) -> list[Message]:
-        role = agent.split("_")[0]
+        role = role_of(agent)
         if self.size != "full":
             return [{"role": "user", "content": self._pocket_prompt(state, role)}]
         work = "\n\n".join(f"{turn.agent} wrote:\n{turn.text}" for turn in state.said)
@@ -252,7 +232,7 @@ class Math:
 
         Full size: the right form around the right answer, or around one that is wrong half the time.
         """
-        role = agent.split("_")[0]
+        role = role_of(agent)
         if self.size == "full":
             approve = rng.random() < self.trusts
             answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"

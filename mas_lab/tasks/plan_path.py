@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, cell_of, distances, walk, word
-from mas_lab.tasks.shared.rows import check_split, content_id, split_of
+from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, cell_of, distances, layout, mazes, walk, walls_in_order, word
+from mas_lab.tasks.shared.options import check_options, numbered, role_of
+from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
 LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
 SIZES = {"pocket": 5, "full": 10}
@@ -23,9 +24,6 @@ DENSITY = 0.22
 """Share of wall cells, as published."""
 SHORTEST = 3
 """A maze whose shortest path has fewer moves is too easy to keep."""
-
-PATIENCE = 10_000
-"""Draws in a row without a new maze, after which there are no more."""
 
 RULES = (
     "You move through a grid. Column a is the leftmost, row 1 is the top. U lowers the row by one, D raises it, "
@@ -89,23 +87,13 @@ class PlanPath:
     """How often `demonstrate` repeats the last proposal instead of thinking for itself."""
 
     def __post_init__(self):
-        if self.size not in SIZES and not (type(self.size) is int and 3 <= self.size <= LARGEST_POCKET):
-            raise ValueError(f"plan_path: size={self.size!r}; use 'pocket', 'full', or 3 to {LARGEST_POCKET}")
-        if self.rewards not in ("ours", "published"):
-            raise ValueError(f"plan_path: rewards={self.rewards!r}; use 'ours' or 'published'")
-        if self.n_agents is not None and (self.single_agent or not 2 <= self.n_agents <= 16):
-            raise ValueError(f"plan_path: n_agents={self.n_agents}; use 2 to 16, or single_agent=True alone")
-        if self.max_turns < 1:
-            raise ValueError(f"plan_path: max_turns={self.max_turns}; an agent needs at least one turn")
-        if not 0 <= self.mistakes <= 1:
-            raise ValueError(f"plan_path: mistakes={self.mistakes}; use a share from 0 to 1")
+        check_options(self, range(3, LARGEST_POCKET + 1))
 
     @property
     def agents(self) -> tuple[str, ...]:
         if self.single_agent:
             return ("solo",)
-        planners = (self.n_agents or 2) - 1
-        return (*(["planner"] if planners == 1 else [f"planner_{i + 1}" for i in range(planners)]), "executor")
+        return (*numbered("planner", (self.n_agents or 2) - 1), "executor")
 
     @property
     def side(self) -> int:
@@ -136,31 +124,18 @@ class PlanPath:
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """`n` different mazes; the first ones of a longer list are those of a shorter one."""
         check_split(split, "plan_path")
-        rng, found, idle = random.Random(f"plan_path {self.side} {split} {seed}"), {}, 0
-        while len(found) < n and idle < PATIENCE:
-            task = self._draw(rng, split)
-            idle = idle + 1 if task is None or task.id in found else 0
-            if task is not None:
-                found[task.id] = task
-        if len(found) < n:
-            raise EnvError(
-                f"plan_path: only {len(found)} of {n} different {self.side}x{self.side} mazes; ask for fewer"
-            )
-        return list(found.values())
+        rng = random.Random(f"plan_path {self.side} {split} {seed}")
+        found = draw(mazes(rng, self.side, DENSITY), n, split, self.name, home=layout, fits=self._fits)
+        return [self._task(maze) for maze in found]
 
-    def _draw(self, rng: random.Random, split: str) -> Task | None:
-        """One random maze, or `None` if it is of another split, unsolvable, or too short or long to be fun."""
-        cells = [(column, row) for row in range(self.side) for column in range(self.side)]
-        walls = [cell for cell in cells if rng.random() < DENSITY]
-        start, goal = rng.sample(cells, 2)
-        layout = f"{self.side} {' '.join(map(word, walls))}"
-        if start in walls or goal in walls or split_of(layout) != split:
-            return None
-        away = distances(Maze(self.side, frozenset(walls), start, goal)).get(start, 0)
-        if not SHORTEST <= away <= self.limit * self.max_turns:
-            return None
-        data = {"size": self.side, "walls": [word(cell) for cell in walls], "start": word(start), "goal": word(goal)}
-        return Task(f"plan_path-{content_id(f'{layout} {start} {goal}')}", data)
+    def _fits(self, maze: Maze) -> bool:
+        """Is there a way, neither too short nor too long to be fun?"""
+        return SHORTEST <= distances(maze).get(maze.start, 0) <= self.limit * self.max_turns
+
+    def _task(self, maze: Maze) -> Task:
+        places = {"start": word(maze.start), "goal": word(maze.goal)}
+        name = content_id(f"{layout(maze)} {maze.start} {maze.goal}")
+        return Task(f"plan_path-{name}", {"size": self.side, "walls": walls_in_order(maze), **places})
 
     def start(self, task: Task) -> State:
         data = task.data
@@ -174,8 +149,8 @@ class PlanPath:
         return () if state.done else (self.agents[len(state.hints)],)
 
     def observe(self, state: State, agent: str) -> list[Message]:
-        maze, duty = state.maze, agent.split("_")[0]
-        walls = " ".join(word(cell) for cell in sorted(maze.walls, key=lambda cell: cell[::-1]))
+        maze, duty = state.maze, role_of(agent)
+        walls = " ".join(walls_in_order(maze))
         hints = ["none" if moves is None else " ".join(moves) for moves in state.hints]
         if self.size != "full":
             told = "".join(f" hint {moves}" for moves in hints)

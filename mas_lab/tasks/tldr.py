@@ -1,26 +1,18 @@
 """TLDR (MAGRPO, arXiv 2508.04652): two writers at the same time, unseen by each other: a short and a detailed summary.
 
 Pocket: four generated sentences of plain words; full: posts for an instruction model. Leaves out: what can be counted
-in a text (`wording`), how files are read (`rows`), and later turns: there is one.
+in a text (`wording`), the pocket texts (`stories`), how files are read (`rows`), and later turns: there is one.
 """
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.shared import wording
+from mas_lab.tasks.shared import stories, wording
+from mas_lab.tasks.shared.options import check_options
 from mas_lab.tasks.shared.rows import Row, check_split, content_id, draw, sample_rows
-
-WHO = ("farmer", "sailor", "teacher", "doctor", "singer", "painter", "soldier", "hunter", "baker", "child")
-HOW = ("old", "young", "tall", "quiet", "proud", "poor", "happy", "clever", "lonely", "brave")
-DID = ("found", "sold", "built", "carried", "broke", "watched", "cleaned", "hid", "bought", "lost")
-WHAT = ("boat", "clock", "lamp", "chair", "violin", "basket", "letter", "map", "bell", "wagon")
-WHERE = ("river", "market", "forest", "harbor", "castle", "garden", "tower", "village", "beach", "bridge")
-WORDS = (*WHO, *HOW, *DID, *WHAT, *WHERE)
-SENTENCES = 4
-POCKET_TRANSITIONS = [phrases[0] for phrases in wording.TRANSITIONS.values() if " " not in phrases[0]]
 
 MARKER = "|||"
 """Separates the two summaries where one agent writes both."""
@@ -113,12 +105,7 @@ class TLDR:
     """How often its short summary is as long as a detailed one, and the other way round, at `mistakes` = 1."""
 
     def __post_init__(self):
-        if self.size not in ("pocket", "full") and not (type(self.size) is int and 2 <= self.size <= 8):
-            raise ValueError(f"tldr: size={self.size!r}; use 'pocket', 'full', or 2 to 8 sentences")
-        if self.rewards not in ("ours", "published"):
-            raise ValueError(f"tldr: rewards={self.rewards!r}; use 'ours' or 'published'")
-        if not 0 <= self.mistakes <= 1:
-            raise ValueError(f"tldr: mistakes={self.mistakes}; use a share from 0 to 1")
+        check_options(self, range(2, 9), "sentences")
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -136,7 +123,7 @@ class TLDR:
     @property
     def words(self) -> tuple[str, ...]:
         """Every word of a pocket prompt or answer."""
-        return (*WORDS, "near", ".", *POCKET_TRANSITIONS, MARKER, *DUTY)
+        return (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, *DUTY)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """`n` different texts; the first ones of a longer list are those of a shorter one."""
@@ -144,9 +131,9 @@ class TLDR:
         if self.size == "full":
             texts = [post(row) for row in sample_rows(self.data, n, split, seed, key=post, env="tldr")]
         else:
-            count = self.size if type(self.size) is int else SENTENCES
+            count = self.size if type(self.size) is int else stories.SENTENCES
             rng = random.Random(f"tldr {count} {split} {seed}")
-            texts = draw(_texts(rng, count), n, split, "tldr")
+            texts = draw(stories.stories(rng, count), n, split, "tldr")
         return [Task(f"tldr-{content_id(text)}", {"source": text}) for text in texts]
 
     def start(self, task: Task) -> State:
@@ -222,17 +209,4 @@ class TLDR:
         long = (agent == "detailed") != (rng.random() < self.overlong * self.mistakes)
         if self.size == "full":
             return " ".join(state.source.split()[: 40 if long else 16])
-        sentences, told = state.source.split(" ."), []
-        count = len(sentences) - 1  # nothing stands behind the last full stop
-        for chosen in sorted(rng.sample(range(count), min(count, rng.choice((2, 3)) if long else 1))):
-            if long and rng.random() < self.connects:
-                told.append(rng.choice(POCKET_TRANSITIONS))
-            for word in sentences[chosen].split():
-                told.append(rng.choice(WORDS) if rng.random() < self.invents * self.mistakes else word)
-        return " ".join(told)
-
-
-def _texts(rng: random.Random, sentences: int) -> Iterator[str]:
-    while True:
-        drawn = zip(*(rng.sample(kind, sentences) for kind in (HOW, WHO, DID, WHAT, WHERE)), strict=True)
-        yield " ".join(f"{how} {who} {did} {what} near {where} ." for how, who, did, what, where in drawn)
+        return stories.retold(state.source, rng, long, self.invents * self.mistakes, self.connects)

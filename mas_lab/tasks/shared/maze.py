@@ -1,7 +1,8 @@
 """A grid with walls: where a move leads, the ways to the goal, and cells by name. Leaves out: who moves, and why."""
 
+import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,6 +41,26 @@ def distances(maze: Maze) -> Mapping[Cell, int]:
                 away[cell] = away[at] + 1
                 queue.append(cell)
     return away
+
+
+def mazes(rng: random.Random, size: int, density: float) -> Iterator[Maze]:
+    """Random mazes without end, solvable or not; `density` is the share of walls."""
+    cells = [(column, row) for row in range(size) for column in range(size)]
+    while True:
+        walls = frozenset(cell for cell in cells if rng.random() < density)
+        start, goal = rng.sample(cells, 2)
+        if start not in walls and goal not in walls:
+            yield Maze(size, walls, start, goal)
+
+
+def walls_in_order(maze: Maze) -> list[str]:
+    """Row by row, each from the left."""
+    return [word(cell) for cell in sorted(maze.walls, key=lambda cell: cell[::-1])]
+
+
+def layout(maze: Maze) -> str:
+    """The walls alone, as a text: mazes with the same walls belong to the same split."""
+    return f"{maze.size} {' '.join(walls_in_order(maze))}"
 
 
 def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:

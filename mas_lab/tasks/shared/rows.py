@@ -7,12 +7,13 @@ data set holds it twice. Leaves out: what the columns mean (each task says which
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mas_lab.env import EnvError
+from mas_lab.tasks.shared.grading import last_boxed
 
 SPLITS = ("train", "val", "test")
 Row = Mapping[str, Any]
@@ -33,17 +34,35 @@ def check_split(split: str, env: str) -> None:
         raise EnvError(f"{env}: split={split!r}; use one of {', '.join(map(repr, SPLITS))}")
 
 
-def draw(texts: Iterator[str], n: int, split: str, env: str, patience: int = 10_000) -> list[str]:
-    """The first `n` distinct texts of an endless generator that belong to `split`."""
-    drawn: dict[str, None] = {}
-    for tried, text in enumerate(texts):
-        if len(drawn) == n:
-            return list(drawn)
-        if split_of(text) == split:
-            drawn[text] = None
-        if tried > patience + 100 * n:
+PATIENCE = 10_000
+"""Draws in a row without a new problem, after which there are no more."""
+
+T = TypeVar("T", bound=Hashable)
+
+
+def draw(
+    things: Iterable[T],
+    n: int,
+    split: str,
+    env: str,
+    home: Callable[[T], str] = str,
+    fits: Callable[[T], bool] = lambda thing: True,
+) -> list[T]:
+    """The first `n` different ones that belong to `split` and fit; `home(thing)` is the text that decides its split.
+
+    The first ones of a longer list are those of a shorter one. Raises `EnvError` where there are too few.
+    """
+    drawn: dict[T, None] = {}
+    idle = 0
+    for thing in things:
+        idle += 1
+        if len(drawn) == n or idle > PATIENCE:
             break
-    raise EnvError(f"{env}: found only {len(drawn)} distinct problems of split {split!r}, asked for {n}")
+        if thing not in drawn and split_of(home(thing)) == split and fits(thing):
+            drawn[thing], idle = None, 0
+    if len(drawn) < n:
+        raise EnvError(f"{env}: found only {len(drawn)} of {n} different problems of split {split!r}; ask for fewer")
+    return list(drawn)
 
 
 def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
@@ -57,6 +76,16 @@ def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], s
     if n > len(rows):
         raise EnvError(f"{env}: {data} holds {len(rows)} rows of split {split!r}, asked for {n}")
     return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))[:n]
+
+
+def problem_and_answer(row: Row) -> tuple[str, str]:
+    r"""Reads the usual columns: `problem` or `question`, and `answer` or `solution`. A worked answer counts by what
+    follows its `####` (GSM8K) or stands in its last `\boxed{}` (MATH)."""
+    problem = next((row[name] for name in ("problem", "question") if row.get(name)), None)
+    worked = next((str(row[name]) for name in ("answer", "solution") if row.get(name) is not None), None)
+    if problem is None or worked is None:
+        raise EnvError(f"a row needs problem|question and answer|solution, this one has {sorted(row)}")
+    return problem.strip(), last_boxed(worked) or worked.rpartition("####")[2].strip()
 
 
 def generated(task: str, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:

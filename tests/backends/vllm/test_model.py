@@ -179,6 +179,26 @@ def test_eos_is_kept_nothing_follows_it_and_lengths_are_each_ones_own(full):
     assert 0 < ended < 90
 
 
+def test_a_completion_ends_with_the_token_that_completes_a_stop_string(full):
+    asked = requests(30, max_tokens=12, temperatures=(1.5,))
+    free = full.sample(asked)
+    stop = next(answer.text.split()[2] for answer in free if len(answer.text.split()) > 4)
+    stopped = full.sample([replace(request, stop=(stop,)) for request in asked])
+    for whole, cut in zip(free, stopped, strict=True):
+        assert cut.ids == whole.ids[: len(cut.ids)] and cut.text == full.decode(cut.ids)
+        assert stop not in full.decode(cut.ids[:-1])
+        assert cut.finish == ("stop" if stop in cut.text else whole.finish)
+    assert {answer.finish for answer in stopped} > {"stop"}
+
+
+def test_top_k_and_top_p_leave_the_likeliest(full):
+    asked = requests(30, max_tokens=6, temperatures=(1.0,))
+    greedy = full.sample([replace(request, temperature=0.0) for request in asked])
+    for cut in ({"top_k": 1}, {"top_p": 1e-6}):
+        found = full.sample([replace(request, **cut) for request in asked])
+        assert [one.ids for one in found] == [one.ids for one in greedy]
+
+
 def test_evaluation_at_temperature_0_is_that_of_the_torch_back_end(env, full):
     plain = lab.load_policy("plan_path", lr=1e-3)
     plain.model.load_state_dict(full.model.state_dict())

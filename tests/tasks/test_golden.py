@@ -1,0 +1,49 @@
+"""What the shipped tasks draw, say, pay and demonstrate never moves: pocket models and recorded results stand on it."""
+
+import hashlib
+import random
+
+import pytest
+
+from mas_lab.tasks import make_env
+
+NOISE = ("", "answer 3", "1 2 3 answer 4", "approve", "approve reject", "a1 b2", "<moves>U R</moves>", "\\boxed{3}")
+GOLDEN = {
+    "plan_path": "b9dc90809e364dc7",
+    "plan_path size=6 n_agents=4": "fbea91aa157454de",
+    "plan_path single_agent=1": "bbd989fee8df50eb",
+    "math": "cef7aeb2346cbe8e",
+    "math fixer=1 max_turns=2": "f053caa08bc2f825",
+    "math size=9 n_agents=5": "eea3f5e7871acf21",
+    "tldr": "92b187b75f6cb4ab",
+    "tldr size=8": "de9c5b0787af292f",
+    "ladder n_agents=3": "9e6aaad27bb56b8f",
+    "paid_help": "b7063d594f484712",
+}
+
+
+def played(env) -> str:
+    """A hash of tasks of two splits, each played once, by the env's own demonstrations and now and then by noise."""
+    told = hashlib.sha256(repr((env.agents, env.max_turns, env.max_return, env.max_tokens, env.words)).encode())
+    for split in ("train", "test"):
+        rng = random.Random(split)
+        for task in env.tasks(12, split, seed=3):
+            told.update(repr((task.id, dict(task.data))).encode())
+            state, done = env.start(task), False
+            while not done:
+                actions = {}
+                for agent in env.acting(state):
+                    told.update(repr(env.observe(state, agent)).encode())
+                    own = rng.random() < 0.7
+                    actions[agent] = env.demonstrate(state, agent, rng) if own else rng.choice(NOISE)
+                step = env.step(state, actions)
+                paid = [float(reward) for reward in (step.team_reward, *step.local_rewards.values())]
+                told.update(repr((actions, paid, dict(step.valid), step.success, step.done)).encode())
+                state, done = step.state, step.done
+    return told.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(("options", "expected"), GOLDEN.items())
+def test_nothing_moves(options, expected):
+    name, *rest = options.split()
+    assert played(make_env(name, **{key: int(value) for key, value in (one.split("=") for one in rest)})) == expected
