@@ -151,8 +151,9 @@ class Recorder(Run):
     def _refuse_another(self, config: Mapping[str, Any]) -> None:
         if self.config.get("format", 1) != config["format"]:
             raise RunError(
-                f"{self.folder} was made by {self.made_by}, and this version trains on in format {config['format']} "
-                "alone; go on with the version that made it, read it with load_run(), or choose another folder"
+                f"{self.folder}: cannot resume, it was made by {self.made_by}, and this version trains on in format "
+                f"{config['format']} alone; go on with the version that made it, read it with load_run(), or choose "
+                "another folder"
             )
         different = differences(_decisive(self.config), _decisive(config))
         if different:

@@ -129,8 +129,8 @@ class Training:
     ranks: Any = None
     done: int = 0
     """Steps that were made."""
-    learning: bool = False
-    """Is it in the middle of an update? Else nothing was learned since the last step."""
+    whole: bool = True
+    """Are the weights those after `done` steps, with the tables of each of them kept?"""
 
     def run(self, steps: int) -> Iterator[Report]:
         if self.recorder:
@@ -146,6 +146,7 @@ class Training:
                 report = self._seen(self.done)
                 if self.recorder:
                     self.recorder.tables(report.step, report.turns, report.stats, _notes(report))
+                self.whole = True
                 scores.append(held_out.after(self.done, last=self.done == steps))
                 if self.done % self.chosen.save_every == 0 or self.done == steps:
                     self._save()
@@ -153,7 +154,7 @@ class Training:
         except Exception as error:
             # While a team plays and its turns are judged nothing is learned: its weights are those after `done` steps.
             # Where another rank ended, the ranks cannot save together any more.
-            if isinstance(error, RolloutError) or not (self.learning or self.ranks):
+            if isinstance(error, RolloutError) or (self.whole and not self.ranks):
                 self._save()
             raise
         except GeneratorExit:
@@ -184,7 +185,7 @@ class Training:
             report = self._step(step)
             if hasattr(self.curriculum, "see"):
                 self.curriculum.see(report)
-        self.learning, self.done = False, step + 1
+        self.done = step + 1
         return report
 
     def _step(self, step: int) -> Report:
@@ -200,7 +201,7 @@ class Training:
             "nonfinite": self.chosen.nonfinite,
             "seed": step_seed(self.seed, step),
         }
-        self.learning = True
+        self.whole = False
         with _timed(profile, "update"), self.ranks.updating(turns, options) if self.ranks else nullcontext():
             stats = update(self.team, turns, watch=self.watch, **options)
         stats.insert(0, "step", step)

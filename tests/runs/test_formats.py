@@ -55,7 +55,9 @@ def test_a_run_of_format_1_stands_on_the_board_beside_new_ones_by_its_name(old, 
 
 def test_training_on_in_a_run_of_format_1_says_what_made_it(old, models):
     team = small.make_team("shared", models)
-    with pytest.raises(lab.RunError, match=r"old was made by mas-lab 0\.1\.0 \(format 1\).*the version that made it"):
+    with pytest.raises(
+        lab.RunError, match=r"cannot resume, it was made by mas-lab 0\.1\.0 \(format 1\).*the version that made it"
+    ):
         list(lab.train(small.Relay(), team, "grpo", 3, run=old, **small.SETTINGS))
 
 
