@@ -191,6 +191,11 @@ class Driver:
                 self.prompts[key] = transcript(messages), tuple(self.team[say.agent].encode(messages))
             except PolicyError as error:
                 raise RolloutError(f"rollout: {where(game.task, say.at, say.agent)}: {error}") from error
+            except Exception as error:  # of a chat template, which may know no tools, say
+                raise RolloutError(
+                    f"rollout: {where(game.task, say.at, say.agent)}: its policy's chat template cannot write the prompt: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
         return self.prompts[key]
 
 

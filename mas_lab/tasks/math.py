@@ -9,11 +9,10 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
-from mas_lab.tasks.shared.grading import last_boxed, same_answer
+from mas_lab.tasks.shared.grading import is_right, last_boxed
 from mas_lab.tasks.shared.options import check_options, numbered, role_of
 from mas_lab.tasks.shared.rows import check_split, content_id, generated, problem_and_answer, sample_rows
 
@@ -210,7 +209,7 @@ class Math:
 
     def _answer(self, state: State, agent: str, text: str) -> Step:
         answer = self.read_answer(text)
-        right = _right(answer, state.gold)
+        right = is_right(answer, state.gold)
         after = replace(state, said=(*state.said, Said(agent, text, answer=answer)), done=self.single_agent)
         success = right and self.single_agent
         local = FORMAT * (answer is not None) + MATCH * right
@@ -219,7 +218,7 @@ class Math:
     def _judge(self, state: State, agent: str, text: str) -> Step:
         verdict = self.read_verdict(text)
         approved = self.rewards == "published" if verdict is None else verdict
-        right = _right(state.answers[-1], state.gold)
+        right = is_right(state.answers[-1], state.gold)
         said = (*state.said, Said(agent, text, approved=approved))
         done = approved or state.rounds + 1 >= self.max_turns
         local = float(verdict is not None and verdict == right)
@@ -244,8 +243,3 @@ class Math:
             return f"{shown}answer {values[-1]}"
         approve = str(values[-1]) == state.answers[-1] if working else rng.random() < self.trusts
         return shown + ("approve" if approve else "reject")
-
-
-@lru_cache(maxsize=8192)
-def _right(answer: str | None, gold: str) -> bool:
-    return answer is not None and same_answer(answer, gold)

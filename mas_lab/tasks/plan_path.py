@@ -13,7 +13,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, cell_of, distances, layout, mazes, walk, walls_in_order, word
+from mas_lab.tasks.shared.maze import (
+    MOVES,
+    Cell,
+    Maze,
+    cell_of,
+    distances,
+    layout,
+    mazes,
+    walk,
+    walls_in_order,
+    wander,
+    word,
+)
 from mas_lab.tasks.shared.options import check_options, numbered, role_of
 from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
@@ -207,15 +219,6 @@ class PlanPath:
         if hints and rng.random() < self.hints_are_copied:
             moves = hints[-1]
         else:
-            away, path, moves = distances(state.maze), [state.at], ()
-            while len(moves) < self.limit and path[-1] != state.maze.goal:
-                good = [move for move in MOVES if away[state.maze.after(path[-1], move)] < away[path[-1]]]
-                move = rng.choice(list(MOVES) if rng.random() < self.mistakes else good)
-                moves += (move if self.size == "full" else self._named(state.maze, path[-1], move),)
-                path.append(state.maze.after(path[-1], moves[-1]))
+            taken = wander(state.maze, state.at, self.limit, self.mistakes, rng)
+            moves = [move if self.size == "full" else word(state.maze.beyond(at, move)) for at, move in taken]
         return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
-
-    def _named(self, maze: Maze, at: Cell, move: str) -> str:
-        """The cell beyond `at`, be it a wall; `at` itself at the edge."""
-        cell = at[0] + MOVES[move][0], at[1] + MOVES[move][1]
-        return word(cell if maze.inside(cell) else at)

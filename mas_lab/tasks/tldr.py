@@ -5,14 +5,13 @@ in a text (`wording`), the pocket texts (`stories`), how files are read (`rows`)
 """
 
 import random
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import stories, wording
 from mas_lab.tasks.shared.options import check_options
-from mas_lab.tasks.shared.rows import Row, check_split, content_id, draw, sample_rows
+from mas_lab.tasks.shared.rows import check_split, content_id, draw, post, sample_rows
 
 MARKER = "|||"
 """Separates the two summaries where one agent writes both."""
@@ -47,16 +46,6 @@ FULL_SCALE = Scale(least=8, most=256, overlap=0.03, precise=0.5, dense=0.3)
 class State:
     source: str
     done: bool = False
-
-
-def post(row: Row) -> str:
-    """Reads the usual columns: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
-    if row.get("post"):
-        return "\n".join(part.strip() for part in (row.get("title"), row["post"]) if part)
-    text = row.get("prompt") or row.get("text")
-    if not text:
-        raise EnvError(f"tldr: a row needs post, prompt or text, this one has {sorted(row)}")
-    return re.sub(r"\s*TL;?DR:?\s*$", "", text, flags=re.IGNORECASE).strip()
 
 
 @dataclass(frozen=True)

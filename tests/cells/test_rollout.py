@@ -404,6 +404,17 @@ def test_a_prompt_that_its_policy_refuses_names_its_place():
         rollout(env, Team.shared(Illiterate(by_nth), env.agents), env.tasks(1, "train", 0), episodes(1))
 
 
+def test_a_chat_template_that_cannot_write_a_prompt_names_its_place():
+    class Toolless(Scripted):
+        def encode(self, messages):
+            raise TypeError("no role 'tool' here")
+
+    env = Ladder()
+    said = r"task 't0', agent 'planner', turn 0: its policy's chat template cannot write the prompt: TypeError: no role"
+    with pytest.raises(RolloutError, match=said):
+        rollout(env, Team.shared(Toolless(by_nth), env.agents), env.tasks(1, "train", 0), episodes(1))
+
+
 def test_an_agent_without_a_policy_and_a_task_that_stands_twice():
     env = Ladder()
     with pytest.raises(ValueError, match=r"agent 'executor' has no policy; .* the team has \['planner'\]"):

@@ -12,9 +12,9 @@ from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared import wording
-from mas_lab.tasks.shared.rows import SPLITS
+from mas_lab.tasks.shared.rows import SPLITS, post
 from mas_lab.tasks.shared.stories import WORDS
-from mas_lab.tasks.tldr import TLDR, post
+from mas_lab.tasks.tldr import TLDR
 
 POSTS = str(data_dir() / "tldr" / "posts.jsonl")
 SOURCE = (

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from fractions import Fraction
+from functools import lru_cache
 
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
 _LONGEST = 300
@@ -46,6 +47,12 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     if len(answer) > _LONGEST:
         return False
     return _grader.ask(answer, gold, timeout_s)
+
+
+@lru_cache(maxsize=8192)
+def is_right(answer: str | None, gold: str) -> bool:
+    """Is an answer that could be read (`None`: it could not) the same as `gold`? Remembers what it graded."""
+    return answer is not None and same_answer(answer, gold)
 
 
 def _number(text: str) -> Fraction | None:

@@ -26,6 +26,11 @@ class Maze:
         free = beside and self.inside((column, row)) and (column, row) not in self.walls
         return (column, row) if free else at
 
+    def beyond(self, at: Cell, move: str) -> Cell:
+        """The cell that `move`, a letter of `MOVES`, points to, be it a wall; `at` itself at the edge."""
+        cell = at[0] + MOVES[move][0], at[1] + MOVES[move][1]
+        return cell if self.inside(cell) else at
+
     def inside(self, cell: Cell) -> bool:
         return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
 
@@ -72,6 +77,17 @@ def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
             break
         path.append(cell)
     return path
+
+
+def wander(maze: Maze, at: Cell, most: int, mistakes: float, rng: random.Random) -> list[tuple[Cell, str]]:
+    """Up to `most` moves to the goal, each with the cell it is made from; a share `mistakes` is drawn at random."""
+    away, taken = distances(maze), []
+    while len(taken) < most and at != maze.goal:
+        good = [move for move in MOVES if away[maze.after(at, move)] < away[at]]
+        move = rng.choice(list(MOVES) if rng.random() < mistakes else good)
+        taken.append((at, move))
+        at = maze.after(at, move)
+    return taken
 
 
 def word(cell: Cell) -> str:

@@ -7,6 +7,7 @@ data set holds it twice. Leaves out: what the columns mean (each task says which
 import hashlib
 import json
 import random
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -86,6 +87,16 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     if problem is None or worked is None:
         raise EnvError(f"a row needs problem|question and answer|solution, this one has {sorted(row)}")
     return problem.strip(), last_boxed(worked) or worked.rpartition("####")[2].strip()
+
+
+def post(row: Row) -> str:
+    """Reads the usual columns: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
+    if row.get("post"):
+        return "\n".join(part.strip() for part in (row.get("title"), row["post"]) if part)
+    text = row.get("prompt") or row.get("text")
+    if not text:
+        raise EnvError(f"a row needs post, prompt or text, this one has {sorted(row)}")
+    return re.sub(r"\s*TL;?DR:?\s*$", "", text, flags=re.IGNORECASE).strip()
 
 
 def generated(task: str, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
