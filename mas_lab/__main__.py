@@ -95,6 +95,12 @@ def pocket_of_ones_own(name: str, args: argparse.Namespace) -> None:
     make_pocket(own_env(name, Path()), args.out, seed=args.seed, **chosen)
 
 
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count; give a number from 1")
+    return int(text)
+
+
 def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="mas_lab", description="Reinforcement learning for teams of language models.")
     root.add_argument("--version", action="version", version=f"mas_lab {_version()}")
@@ -108,8 +114,8 @@ def parser() -> argparse.ArgumentParser:
     sub = command(demo, "train two teams on this CPU, one of them under two baselines, and write a report")
     sub.add_argument("--compare", action="store_true", help="three recipes in the maze instead, at equal tokens")
     sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart, or runs/compare)")
-    sub.add_argument("--seeds", type=int, default=None, help="how many seeds of each comparison (default: 3)")
-    sub.add_argument("--steps", type=int, default=None, help="steps of every training, in place of the usual")
+    sub.add_argument("--seeds", type=_count, default=None, help="how many seeds of each comparison (default: 3)")
+    sub.add_argument("--steps", type=_count, default=None, help="steps of every training, in place of the usual")
 
     sub = command(lab, "open JupyterLab on a copy of the notebooks")
     sub.add_argument("--folder", type=Path, default=Path("runs/notebooks"), help="where the copies go")

@@ -62,6 +62,14 @@ def test_a_budget_ends_a_training_at_the_step_that_reaches_it():
     assert set(run.norms["policy"]) == {"stage_1", "stage_2"} and run.curve["step"].iloc[-1] == run.last.step + 1
 
 
+@pytest.mark.parametrize("option", ["--seeds", "--steps"])
+@pytest.mark.parametrize("text", ["0", "-1", "two"])
+def test_a_count_below_one_is_refused(option, text, capsys):
+    with pytest.raises(SystemExit):
+        command(["demo", f"{option}={text}"])
+    assert f"{option}: {text!r} is no count; give a number from 1" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_whole_demo_ends_with_two_lines_and_a_page(tmp_path, capsys):
     assert command(["demo", "--out", str(tmp_path), "--seeds", "1", "--steps", "2"]) == 0
