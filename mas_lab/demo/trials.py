@@ -31,6 +31,8 @@ HELD_OUT, REPEATS = 128, 4
 SCORE_EVERY = 5
 """Steps between the scores of a learning curve."""
 STAGES, LADDER_STEPS = 8, 30
+SPIKES = {"warmup": 2, "threshold": 2.5}
+"""Of the rule, both lower than usual: on the ladder norms are high and vary from the first step on."""
 LADDER_RECIPES = ("dr_mas", "grpo")
 
 Tell = Callable[[str, int, int], None]
@@ -132,7 +134,7 @@ def learn(trial: Trial, tell: Tell = lambda name, done, total: None) -> Trained:
 
 
 def _training(trial: Trial, env: Env, team: Team):
-    watch = SpikeWatch() if trial.keep else None
+    watch = SpikeWatch(**SPIKES) if trial.keep else None
     steps = trial.steps or 10**6
     return train(env, team, trial.recipe, steps, trial.seed, run=trial.keep, watch=watch, **trial.settings)
 
