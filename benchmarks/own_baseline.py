@@ -39,8 +39,8 @@ ARMS = {
     "pay 1.0": {"env": HELP | {"pay": 1.0}, **SEPARATE, "frozen": ("solver",)},
 }
 
-SEEDS = {"8 agents": 5, "pay 0.2": 5}
-"""Of the arms in question; the others have two."""
+SEEDS = {"8 agents": 3, "8 agents, one set of weights": 1, "pay 0.2": 3, "pay 1.0": 2}
+"""How many of each arm that is recorded. The others are made where they are asked for."""
 
 
 def learn(arm: str, recipe: str, seed: int, tell) -> dict[str, pd.DataFrame]:
@@ -92,11 +92,11 @@ def ship(out: Path, runs: list[dict[str, pd.DataFrame]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("data/results"))
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--seeds", type=int, default=None, help="of every arm, in place of the usual five or two")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(SEEDS))
+    parser.add_argument("--seeds", type=int, default=None, help="of every arm, in place of what is recorded")
     parser.add_argument("--workers", type=int, default=None, help="processes at a time (default: one per core)")
     args = parser.parse_args()
-    asked = {arm: range(args.seeds or SEEDS.get(arm, 2)) for arm in args.arms}
+    asked = {arm: range(args.seeds or SEEDS.get(arm, 3)) for arm in args.arms}
     jobs = [(learn, arm, recipe, seed) for arm, seeds in asked.items() for seed in seeds for recipe in RECIPES]
     runs = list(side_by_side(jobs, args.workers))
     runs.sort(key=lambda run: jobs.index((learn, *run["results"][["arm", "recipe", "seed"]].iloc[0])))

@@ -45,21 +45,23 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm"):
 
     `norms`: columns `recipe`, `seed`, `step`, and `y`, one row per step; a norm of 0 leaves a gap.
     """
-    figure = _recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, dots=False)
+    figure = _recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, every=True)
     figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
     figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
     return figure
 
 
-def _recipe_lines(table: pd.DataFrame, x: str, y: str, dots: bool = True) -> "Figure":
+def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "Figure":
+    """`every`: all runs have a value at every `x`; otherwise each has its own, which are dots and joined by lines."""
     import plotly.graph_objects as go
 
     figure, shades = go.Figure(), colors(table["recipe"])
     for recipe, runs in table.groupby("recipe", sort=False):
         for _, run in runs.groupby("seed"):
-            _line(figure, run[x], run[y], shades[recipe], 1, recipe, shown=False, dots=dots)
-        grid = np.linspace(runs[x].min(), runs.groupby("seed")[x].max().min(), 60)
+            _line(figure, run[x], run[y], shades[recipe], 1, recipe, shown=False, dots=not every)
+        least = runs.groupby("seed")[x].max().min()
+        grid = np.unique(runs.loc[runs[x] <= least, x]) if every else np.linspace(runs[x].min(), least, 60)
         each = [np.interp(grid, run[x], run[y]) for _, run in runs.groupby("seed")]
         _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, recipe, shown=True)
     figure.update_layout(**LAYOUT)
