@@ -122,6 +122,12 @@ def scored_steps(run: Run) -> list[int]:
     return [step for step in kept if step <= run.steps]
 
 
+def held_out_tasks(run: Run) -> frozenset[str]:
+    """The tasks of all scores that count."""
+    parts = run.parts(SCORES)[: len(scored_steps(run))]
+    return frozenset(read_tables(parts, ["task"])["task"]) if parts else frozenset()
+
+
 def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
     """A row per `step` of `evaluate`'s tables: mean `success` and `return` over the tasks, each counted once."""
     by_task = scores.drop_duplicates(["step", "task"])

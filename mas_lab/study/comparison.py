@@ -97,7 +97,7 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
             same = " They hold the same numbers." if len(own[list(METRICS)].drop_duplicates()) == 1 else ""
             told.append(f"Seed {seed} of {recipe} stands for {len(own)} runs ({files}): every one is a dot, but they "
                         f"share their tasks, and count as one pair.{same}")  # fmt: skip
-    return told + _unlike_settings(found)
+    return told + _unlike_tasks(found) + _unlike_settings(found)
 
 
 def _beyond_budget(runs: pd.DataFrame) -> list[str]:
@@ -127,6 +127,16 @@ def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
         elif not (row.final_low > 0 or row.final_high < 0):
             told.append(f"{where}: these {row.pairs} seeds do not tell {row.recipe} from {baseline} "
                         "by the final score.")  # fmt: skip
+    return told
+
+
+def _unlike_tasks(found: Sequence[Entry]) -> list[str]:
+    """Runs of one seed are a pair because they meet the same tasks; their held-out scores too must be of the same."""
+    scored = [entry for entry in found if entry.held_out_tasks]
+    told = []
+    for env, seed in dict.fromkeys((entry.env, entry.seed) for entry in scored):
+        if len({entry.held_out_tasks for entry in scored if (entry.env, entry.seed) == (env, seed)}) > 1:
+            told.append(f"{env}: the runs of seed {seed} kept scores of unlike held-out tasks.")
     return told
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError
 from mas_lab.runs.run import Run, load_run
-from mas_lab.runs.scores import kept_scores, run_curve
+from mas_lab.runs.scores import held_out_tasks, kept_scores, run_curve
 from mas_lab.table import TableError
 
 
@@ -28,6 +28,7 @@ class Entry:
     curve: pd.DataFrame
     held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     """The same of held-out tasks, where they were kept."""
+    held_out_tasks: frozenset[str] = frozenset()
     asked: Mapping[str, Any] = field(default_factory=dict)
     """Env, recipe and settings, as run.json has them."""
 
@@ -87,8 +88,8 @@ def _of_run(run: Run) -> Entry:
     path = Path(str(run.folder).rstrip("/"))
     asked = {"env": config["env"], "recipe": completed(config["recipe"]), "settings": config.get("settings", {})}
     name = str((config["env"] or {}).get("name", "env"))
-    scores = kept_scores(run, curve)
-    return Entry(path.name, name, str(config["recipe"]["name"]), int(config["seed"]), curve, scores, asked)
+    recipe, seed = str(config["recipe"]["name"]), int(config["seed"])
+    return Entry(path.name, name, recipe, seed, curve, kept_scores(run, curve), held_out_tasks(run), asked)
 
 
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:

@@ -207,6 +207,11 @@ def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, t
             lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place + step / 10}))
     board = lab.AblationBoard(runs, score="return", over="step")
     assert board.held_out and "held-out tasks" in repr(board) and sorted(board.runs["final"])[:2] == [0.3, 1.3]
+    told = " ".join(board.cautions)
+    assert "unlike held-out tasks" not in told
+    lab.keep_scores(lab.load_run(sorted(runs.iterdir())[0]), 2, scored.assign(task=scored["task"] + "b"))
+    told = " ".join(lab.AblationBoard(runs, score="return", over="step").cautions)
+    assert "the runs of seed 1 kept scores of unlike held-out tasks." in told and "seed 2 kept" not in told
     shutil.rmtree(next(runs.iterdir()) / "scores")
     assert not lab.AblationBoard(runs, score="return").held_out
     with pytest.raises(TableError, match="no return at some step, or no scored step"):
