@@ -200,11 +200,11 @@ def walk() -> None:
 
 
 def training() -> None:
-    """A training as its dashboard shows it."""
+    """A training as its dashboard shows it, with held-out scores."""
     env = lab.make_env(demo.ENV)
-    watched = {"watch": lab.SpikeWatch(), "foreground": True, **demo.SETTINGS}
+    watched = {"watch": lab.SpikeWatch(), "foreground": True, "score_every": 5, **demo.SETTINGS}
     trained = lab.LiveDashboard(env, demo.make_team(env), "grpo", demo.STEPS, seed=SEED, **watched)
-    instrument(trained, "training.png", 580)
+    instrument(trained, "training.png", 544)
 
 
 def board() -> None:
