@@ -142,7 +142,8 @@ def test_a_server_ends_with_the_process_that_started_it(tmp_path):
     """Its starter is killed without a chance to say so."""
     waiting = (
         "import threading, time; from mas_lab.backends.vllm import launch as vllm_launch;"
-        "threading.Thread(target=vllm_launch._follow, daemon=True).start(); time.sleep(600)"
+        "threading.Thread(target=vllm_launch._follow, daemon=True).start();"
+        "print('follows', flush=True); time.sleep(1200)"
     )
     lines = (
         "import subprocess, sys;"
@@ -151,11 +152,11 @@ def test_a_server_ends_with_the_process_that_started_it(tmp_path):
     )
     starter = subprocess.Popen([sys.executable, "-c", lines], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     child = int(starter.stdout.readline())
-    threading.Event().wait(1)
+    assert starter.stdout.readline() == "follows\n"
     os.kill(child, 0)  # it lives while its starter does
     starter.kill()
     starter.wait()
-    for _ in range(300):
+    for _ in range(3000):  # at once, unless the machine is busy
         try:
             os.kill(child, 0)
         except ProcessLookupError:
