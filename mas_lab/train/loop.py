@@ -205,7 +205,9 @@ class Training:
         with _timed(profile, "update"), self.ranks.updating(turns, options) if self.ranks else nullcontext():
             stats = update(self.team, turns, watch=self.watch, **options)
         stats.insert(0, "step", step)
-        if not live(turns.loc[selected(turns), "advantage"]).any():
+        if not (chosen := selected(turns)).any():
+            notes = (*notes, "no row is selected, nothing was learned")
+        elif not live(turns.loc[chosen, "advantage"]).any():
             notes = (*notes, "all groups are flat: every advantage is 0, nothing was learned")
         return Report(step, turns, stats, profile, notes)
 
