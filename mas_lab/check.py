@@ -23,6 +23,8 @@ GARBAGE = "\x00 }{ <moves> 0/0 -1e999 \\boxed{ ```python\n] None"
 UNICODE = "Ünïcode \u202e\u0301 \ud55c\uae00 \U0001f9ed \u2212\u00bd \ufeff\u2028 \u0660"
 LONG = 20_000
 """Characters of a very long text."""
+HARRIED = 2
+"""Tasks that the hostile play too, where an env has players of its own for all."""
 CLOSELY, THEN_EVERY = 16, 8
 """Every call is made twice in so many steps of an episode, and then in every so many-th."""
 NEWEST = 2_000
@@ -53,13 +55,14 @@ def hostile(player: str, prompt: str, rng: random.Random) -> str:
 class _Check:
     def __init__(self, env: Env):
         self.env, self.name, self.times = env, getattr(env, "name", type(env).__name__), Counter()
-        self.closely = True
+        self.closely, self.seen = True, None
         self.game = bool(getattr(env, "competitive", False))
 
     def run(self, tasks: int, split: str, seed: int) -> pd.DataFrame:
         self.attributes()
-        for task in self.tasks(tasks, split, seed):
-            for player in (*(["demonstrate"] if hasattr(self.env, "demonstrate") else []), *HOSTILE):
+        own = ("demonstrate",) if hasattr(self.env, "demonstrate") else ()
+        for number, task in enumerate(self.tasks(tasks, split, seed)):
+            for player in (*own, *HOSTILE) if number < HARRIED or not own else own:
                 self.episode(task, player, random.Random(f"{seed} {task.id} {player}"))
         return pd.DataFrame(self.times.items(), columns=["check", "times"])
 
@@ -86,7 +89,9 @@ class _Check:
         """The result of `function()`. Looked at closely: `argument` is unchanged, and a second call gives the same."""
         if not self.closely:
             return self.call(name, function, where)
-        before = self.call("copying a state", lambda: Before(argument), where)
+        if self.seen is None or self.seen[0] is not argument:
+            self.seen = argument, self.call("copying a state", lambda: Before(argument), where)
+        before = self.seen[1]
         first = self.call(name, function, where)
         self.law(f"{name} leaves its argument alone", before.is_still(argument), f"{name} changed what it was given; "
                  "build a new object instead (a frozen dataclass makes this mistake impossible), or begin with "
@@ -151,7 +156,7 @@ class _Check:
         state = self.pure("start", task, lambda: self.env.start(task), task=task.id)
         turns, total, own, steps, done = Counter(), 0.0, Counter(dict.fromkeys(self.env.agents, 0.0)), 0, False
         while not done:
-            self.closely = steps < CLOSELY or steps % THEN_EVERY == 0
+            self.closely, self.seen = steps < CLOSELY or steps % THEN_EVERY == 0, None
             acting = self.acting(state, task, turns)
             actions = {agent: self.speak(player, state, agent, rng, task, turns) for agent in acting}
             where = {"task": task.id, "agent": "+".join(acting), "turn": turns[acting[0]]}

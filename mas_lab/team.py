@@ -43,6 +43,7 @@ class Team(Mapping[str, Policy]):
     >>> Team.shared(policy, env.agents)                    # one set of weights plays every role
     >>> Team.per_agent(base.adapter, env.agents)           # one policy per role
     >>> Team({"solver": big, "verifier": small}, frozen=("verifier",))
+    >>> Team({"left": learner, "right": lab.load_run("runs/earlier").team()["left"]}, frozen="right")   # self-play
     """
 
     def __init__(

@@ -192,10 +192,8 @@ class Driver:
             except PolicyError as error:
                 raise RolloutError(f"rollout: {where(game.task, say.at, say.agent)}: {error}") from error
             except Exception as error:  # of a chat template, which may know no tools, say
-                raise RolloutError(
-                    f"rollout: {where(game.task, say.at, say.agent)}: its policy's chat template cannot write the prompt: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
+                told = f"its policy's chat template cannot write the prompt: {type(error).__name__}: {error}"
+                raise RolloutError(f"rollout: {where(game.task, say.at, say.agent)}: {told}") from error
         return self.prompts[key]
 
 
