@@ -1,12 +1,15 @@
-"""Tiny random models, and a run of one, that the files of this folder share, made once per session."""
+"""Threads and signals, the same for all tests; tiny random models, and a run of one, made once per session."""
 
 import os
+import signal
 
 import pytest
 
 # A thread each, also in the processes that tests start: they run side by side, and nothing hangs on the load.
 for variable in ("MAS_LAB_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+# Processes that a shell started in the background ignore Ctrl-C, and so do theirs. Tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
