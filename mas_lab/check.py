@@ -24,11 +24,9 @@ UNICODE = "Ünïcode \u202e\u0301 \ud55c\uae00 \U0001f9ed \u2212\u00bd \ufeff\u2
 LONG = 20_000
 """Characters of a very long text."""
 HARRIED = 2
-"""Tasks that the hostile play too, where an env has players of its own for all."""
-CLOSELY, THEN_EVERY = 16, 8
+"""Tasks that the hostile play too, where an env demonstrates all."""
+CLOSELY, THEN_EVERY = 16, 24
 """Every call is made twice in so many steps of an episode, and then in every so many-th."""
-NEWEST = 2_000
-"""The last characters of a prompt, from which words are cut."""
 EPSILON = 1e-9
 PARTS = ("agents", "max_turns", "max_return", "tasks", "start", "acting", "observe", "step", "max_tokens")
 
@@ -36,9 +34,9 @@ PARTS = ("agents", "max_turns", "max_return", "tasks", "start", "acting", "obser
 def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> pd.DataFrame:
     """Play `tasks` tasks of `split` and check the contract; a table of what was checked (`check`, `times`).
 
-    Texts: the env's own `demonstrate(state, agent, rng)` if it has one, and those of `HOSTILE`: nothing, garbage, words
-    cut from the prompt, a very long text (each agent's first), unicode. Raises `EnvError` naming the env, the task, the
-    agent, its turn and what was said, and what to do; what the env itself raises comes so too.
+    Texts: the env's own `demonstrate(state, agent, rng)`, and in the first two tasks (in all, if it has none) those of
+    `HOSTILE`: nothing, garbage, words cut from the prompt, a very long text (each agent's first), unicode.
+    Raises `EnvError` naming the env, task, agent, turn and text, and what to do; what the env raises comes so too.
     """
     return _Check(env).run(tasks, split, seed)
 
@@ -46,7 +44,7 @@ def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> 
 def hostile(player: str, prompt: str, rng: random.Random) -> str:
     """What one of `HOSTILE` answers to a prompt."""
     if player == "cut":
-        return " ".join(rng.choices(prompt[-NEWEST:].split() or ["x"], k=rng.randint(1, 6)))
+        return " ".join(rng.choices(prompt[-2000:].split() or ["x"], k=rng.randint(1, 6)))
     if player == "long":
         return (f"{prompt or 'x'} " * (1 + LONG // max(1, len(prompt))))[:LONG]
     return {"nothing": "", "garbage": GARBAGE, "unicode": UNICODE}[player]
@@ -216,8 +214,8 @@ class _Check:
         return hostile("cut" if once else player, transcript(messages), rng)
 
     def step(self, step: Step, acting: tuple[str, ...], turns: Counter, **where) -> None:
-        is_step, kind = isinstance(step, Step), type(step).__name__
-        self.law("step gives a Step", is_step, f"step gave {kind}; give mas_lab.Step", **where)
+        kind = type(step).__name__
+        self.law("step gives a Step", isinstance(step, Step), f"step gave {kind}; give mas_lab.Step", **where)
         spoken = {agent for agent in self.env.agents if turns[agent] or agent in acting}
         for name, allowed in (("local_rewards", spoken), ("valid", set(acting))):
             keys = set(getattr(step, name))
