@@ -209,7 +209,10 @@ def _naming(folder: Path) -> Iterator[None]:
 
 
 def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on."""
+    """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on. An
+    env of one's own goes by its class and options: it may move from a notebook to a file."""
     asked = {key: config.get(key) for key in ("env", "recipe", "curriculum", "seed", "settings", "threads")}
-    settings = asked["settings"] or {}
-    return asked | {"settings": {key: value for key, value in settings.items() if key not in KEEPING}}
+    settings, env = asked["settings"] or {}, dict(asked["env"] or {})
+    if ":" in env.get("name", ""):
+        env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
+    return asked | {"env": env, "settings": {key: value for key, value in settings.items() if key not in KEEPING}}

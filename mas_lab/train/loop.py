@@ -1,37 +1,29 @@
 """The loop: rollout, group, normalize, update, again. A generator, so that a notebook can draw, stop and resume.
 
-Leaves out: what each cell does, how a run is kept (`run`), and the command line (`__main__`).
+What cannot be meant is refused here, before anything is played. Leaves out: a step, and the next (`steps`), and the
+command line (`__main__`).
 """
 
 import os
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from mas_lab.cells.advantages import live
 from mas_lab.cells.contract import require_loss
-from mas_lab.cells.normalization import refuse_lone_groups, refuse_nonsense
-from mas_lab.cells.rollout import RolloutError, rollout
+from mas_lab.cells.normalization import refuse_nonsense
 from mas_lab.cells.update import Watch, update
 from mas_lab.check import check_env
 from mas_lab.env import Env
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.run import RunError, run_folder
-from mas_lab.runs.scores import KEPT
-from mas_lab.table import TableError, selected
+from mas_lab.runs.run import run_folder
 from mas_lab.team import Team
-from mas_lab.train.drawing import Curriculum, drawn, step_seed
-from mas_lab.train.held_out import HeldOut
-from mas_lab.train.memory import Memory, own_copies
-from mas_lab.train.record import describe
+from mas_lab.train.drawing import Curriculum
+from mas_lab.train.memory import own_copies
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
+from mas_lab.train.steps import Training
 
 
 def train(
@@ -111,156 +103,6 @@ def _ranks(team: Team):
 def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
     with ranks.driving():
         yield from loop
-
-
-@dataclass
-class Training:
-    """One training in progress: what `train` was asked for, with copies of its own of all that remembers."""
-
-    env: Env
-    team: Team
-    recipe: Recipe
-    seed: int
-    chosen: Settings
-    watch: Watch | None
-    curriculum: Curriculum | None
-    memory: Memory
-    recorder: Recorder | None
-    ranks: Any = None
-    done: int = 0
-    """Steps that were made."""
-    whole: bool = True
-    """Are the weights those after `done` steps, with the tables of each of them kept?"""
-
-    def run(self, steps: int) -> Iterator[Report]:
-        if self.recorder:
-            self._begin()
-        try:
-            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder)
-            if self.ranks:
-                self.ranks.assemble(self.team, self.watch)
-            while self.done < steps:
-                if self.recorder and self.recorder.is_superseded():
-                    raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
-                scores = [held_out.after(self.done)]
-                report = self._seen(self.done)
-                if self.recorder:
-                    self.recorder.tables(report.step, report.turns, report.stats, _notes(report))
-                self.whole = True
-                scores.append(held_out.after(self.done, last=self.done == steps))
-                if self.done % self.chosen.save_every == 0 or self.done == steps:
-                    self._save()
-                yield _with_scores(report, scores)
-        except Exception as error:
-            # While a team plays and its turns are judged nothing is learned: its weights are those after `done` steps.
-            # Where another rank ended, the ranks cannot save together any more.
-            if isinstance(error, RolloutError) or (self.whole and not self.ranks):
-                self._save()
-            raise
-        except GeneratorExit:
-            self._save()
-        finally:
-            if self.recorder:
-                self.recorder.end()
-
-    def _begin(self) -> None:
-        """A run goes on where it stopped, with as many torch threads as it was made with; several ranks have theirs
-        from their launcher."""
-        from mas_lab.backends.torch.threads import take_threads
-
-        asked = describe(self.env, self.recipe, self.seed, self.chosen, self.curriculum)
-        if not self.ranks:
-            asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
-        self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)
-        if not self.ranks:
-            take_threads(asked["threads"], str(self.recorder.folder))
-
-    def _save(self) -> None:
-        if self.recorder and not self.recorder.is_superseded():
-            self.recorder.save(self.done, self.team, self.watch, self.memory)
-
-    def _seen(self, step: int) -> Report:
-        """A step, shown to the curriculum; an error in it leaves the memory at the last good step."""
-        with self.memory.unmoved_by_errors():
-            report = self._step(step)
-            if hasattr(self.curriculum, "see"):
-                self.curriculum.see(report)
-        self.done = step + 1
-        return report
-
-    def _step(self, step: int) -> Report:
-        profile: dict[str, float] = {}
-        turns, notes = self._judged(step, profile)
-        options = {
-            "loss": self.recipe.loss,
-            "aggregate": self.recipe.aggregate,
-            "epochs": self.chosen.epochs,
-            "minibatches": self.chosen.minibatches,
-            "max_norm": self.chosen.max_norm,
-            "lr_scale": self.chosen.lr_scale(step),
-            "nonfinite": self.chosen.nonfinite,
-            "seed": step_seed(self.seed, step),
-        }
-        self.whole = False
-        with _timed(profile, "update"), self.ranks.updating(turns, options) if self.ranks else nullcontext():
-            stats = update(self.team, turns, watch=self.watch, **options)
-        stats.insert(0, "step", step)
-        if not (chosen := selected(turns)).any():
-            notes = (*notes, "no row is selected, nothing was learned")
-        elif not live(turns.loc[chosen, "advantage"]).any():
-            notes = (*notes, "all groups are flat: every advantage is 0, nothing was learned")
-        return Report(step, turns, stats, profile, notes)
-
-    def _judged(self, step: int, profile: dict[str, float]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-        """The turns of a step with their advantages, and what is to be noted. Played in rounds: each plays as many new
-        tasks as are still missing, until `tasks` of them have a row that is learned from. All rows of all rounds are
-        judged as one table, so what the recipe remembers moves once."""
-        chosen, remembered = self.chosen, self.memory.of_recipe()
-        before, rounds, known, found = remembered.state(), [], [], 0
-        while True:
-            with _timed(profile, "rollout"):
-                rounds.append(self._round(step, len(rounds), chosen.tasks - found, known))
-            with _timed(profile, "advantages"):
-                remembered.load_state(before)
-                turns = self.recipe.advantages(rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True))
-                refuse_lone_groups(turns, "train")
-            found = turns.loc[selected(turns), "task"].nunique()
-            if chosen.rounds == 1 or found >= chosen.tasks:
-                return turns, ()
-            if len(rounds) == chosen.rounds:
-                told = f"{found} of {chosen.tasks} tasks have a row that is learned from, after {chosen.rounds} rounds"
-                return turns, (f"{told} of {len(known)} tasks",)
-
-    def _round(self, step: int, round_: int, n: int, known: list[str]) -> pd.DataFrame:
-        """Play `n` tasks that are not among the `known` of this step, which they join."""
-        by = step_seed(self.seed, step, round_)
-        tasks = drawn(self.env, self.curriculum, n, self.chosen.split, by, known)
-        known += [task.id for task in tasks]
-        return rollout(
-            self.env, self.team, tasks, self.recipe.plan, self.seed, max_turns=self.chosen.max_turns,
-            workers=self.chosen.workers, step=step,
-        )  # fmt: skip
-
-
-def _with_scores(report: Report, scores: list[pd.DataFrame | None]) -> Report:
-    made = [table for table in scores if table is not None]
-    return replace(report, held_out=pd.concat(made, ignore_index=True)) if made else report
-
-
-def _notes(report: Report) -> dict[str, Any]:
-    """What is kept with the turns of a step: its scores, if its plan has any. A plan of one's own may branch in ways
-    that have no return; whoever asks for the curve of such a run is told why."""
-    try:
-        return {KEPT: report.scored}
-    except TableError:
-        return {}
-
-
-@contextmanager
-def _timed(profile: dict[str, float], name: str):
-    start = time.perf_counter()
-    yield
-    profile[name] = profile.get(name, 0.0) + time.perf_counter() - start
 
 
 def _recorder(run: str | Path | None) -> Recorder | None:

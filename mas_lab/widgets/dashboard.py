@@ -23,7 +23,7 @@ from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.widgets.document import write
-from mas_lab.widgets.live import Bar, Controls, Line, Redrawn
+from mas_lab.widgets.live import Shown
 from mas_lab.widgets.text import visible
 from mas_lab.widgets.training import Training, training_figure, training_page, whose_success
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 LIVE = ("jupyter", "vscode")
 """Front ends (`progress.front_end`) whose widgets live on when a cell has returned."""
-DRAWING, PAUSES = 0.1, (1.0, 5.0)
-"""Share of the time that may go into drawing; seconds between two drawings, at least and at most."""
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
 
@@ -77,9 +75,9 @@ class LiveDashboard:
         self._team, self._training = team, train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._so_far, self._spikes = Training(), []
         self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
-        self._telling, self._next_drawing = threading.Lock(), 0.0
         self._foreground = front_end() not in LIVE if foreground is None else foreground
-        self._begin_drawing()
+        self._shown = Shown(self.steps, self.stop, self._foreground)
+        self._tell()
         self._running.add(self)
         # The copied context sends what the thread prints and draws to this cell.
         context = contextvars.copy_context()
@@ -139,7 +137,9 @@ class LiveDashboard:
         self._running.discard(self)
         self._outcome = "ended" if self.error is None else "failed"
         try:
-            self._draw()
+            self._tell()
+            if self._so_far.steps:
+                self._shown.draw(self.figure)
             if self.error is not None and not self._foreground:
                 traceback.print_exception(self.error, file=sys.stderr)
         finally:
@@ -151,13 +151,8 @@ class LiveDashboard:
         self._so_far.take(report)
         self._spikes = list(getattr(self.watch, "spikes", ()))
         self.reports = [report] if self._folder else [*self.reports, report]
-        if time.monotonic() >= self._next_drawing:
-            start, first = time.monotonic(), self._so_far.steps == 1  # the first imports plotly
-            self._draw()
-            pause = 0.0 if first else (time.monotonic() - start) * (1 / DRAWING - 1)
-            self._next_drawing = time.monotonic() + min(max(pause, PAUSES[0]), PAUSES[1])
-        else:
-            self._tell()
+        self._tell()
+        self._shown.draw_if_due(self.figure)
 
     def _refuse_a_team_in_training(self, team: Team) -> None:
         models = {id(policy.model) for policy in team.policies.values()}
@@ -169,16 +164,6 @@ class LiveDashboard:
                 )
 
     # Telling
-
-    def _begin_drawing(self) -> None:
-        self._drawing, self._shown_in = None, _cell()
-        if front_end() == "terminal":
-            self._controls = Bar(self.steps)
-            return
-        self._controls, self._drawing = (Line() if self._foreground else Controls(self.steps, self.stop)), Redrawn()
-        self._tell()
-        if not self._foreground:
-            self._controls.show()
 
     def _line(self) -> str:
         done = self._so_far.steps
@@ -196,20 +181,10 @@ class LiveDashboard:
         return self._outcome or ("stopping" if self._asked_to_stop.is_set() else "running")
 
     def _tell(self) -> None:
-        with self._telling:  # two threads tell: the last to tell must tell the newest
-            self._controls.tell(self._so_far.steps, self._line(), self._state)
-
-    def _draw(self) -> None:
-        self._tell()
-        if self._drawing is not None and self._so_far.steps:
-            self._drawing.show(self.figure())
+        self._shown.tell(lambda: (self._so_far.steps, self._line(), self._state))
 
     def _ipython_display_(self) -> None:
-        if self._shown_in == _cell():  # it has just been drawn, when it was made
-            return
-        self._controls.repeat()
-        if self._drawing is not None:
-            self._drawing.repeat()
+        self._shown.repeat()
 
     # What was trained
 
@@ -256,10 +231,3 @@ class LiveDashboard:
         """One standalone file that works offline."""
         told = f"{self.name}: {self._line()}"
         return write(path, training_page(told, self._so_far, self.figure(), self.agents))
-
-
-def _cell() -> int | None:
-    """The number of the notebook cell that runs."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell.execution_count if shell else None

@@ -3,10 +3,15 @@
 Leaves out: running and stopping the loop (`dashboard`).
 """
 
+import sys
+import threading
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mas_lab.progress import front_end
 from mas_lab.runs.scores import mean_scores
 from mas_lab.widgets.figures import learning_curves
 
@@ -14,6 +19,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from mas_lab.train import Report
+
+DRAWING, PAUSES = 0.1, (1.0, 5.0)
+"""Share of the time that may go into drawing; seconds between two drawings, at least and at most."""
 
 
 class Redrawn:
@@ -120,3 +128,53 @@ class Bar:
         self._bar.set_postfix_str(line)
         if state in ("ended", "failed"):
             self._bar.close()
+
+
+class Shown:
+    """Where a training in a thread shows how far it is: controls, and a figure that is drawn again in its place.
+
+    `stop`: what the button calls. `foreground`: the cell returns only when training has ended. A terminal gets a bar.
+    """
+
+    def __init__(self, steps: int, stop: Callable[[], None], foreground: bool):
+        self._telling, self._next_drawing, self._cell = threading.Lock(), 0.0, _cell()
+        if front_end() == "terminal":
+            self._controls, self._drawing = Bar(steps), None
+            return
+        self._controls, self._drawing = (Line() if foreground else Controls(steps, stop)), Redrawn()
+        if not foreground:
+            self._controls.show()
+
+    def tell(self, news: Callable[[], tuple[int, str, str]]) -> None:
+        """(steps done, a line, the state), asked for when it can be told: two threads tell, and the last to do so must
+        tell the newest."""
+        with self._telling:
+            self._controls.tell(*news())
+
+    def draw(self, figure: "Callable[[], Figure]") -> None:
+        if self._drawing is not None:
+            self._drawing.show(figure())
+
+    def draw_if_due(self, figure: "Callable[[], Figure]") -> None:
+        """Drawing takes at most a share `DRAWING` of the time."""
+        if time.monotonic() < self._next_drawing:
+            return
+        start, first = time.monotonic(), self._next_drawing == 0.0  # the first imports plotly
+        self.draw(figure)
+        pause = 0.0 if first else (time.monotonic() - start) * (1 / DRAWING - 1)
+        self._next_drawing = time.monotonic() + min(max(pause, PAUSES[0]), PAUSES[1])
+
+    def repeat(self) -> None:
+        """The same once more, in the cell that runs now; in the cell in which it was made it has just been shown."""
+        if self._cell == _cell():
+            return
+        self._controls.repeat()
+        if self._drawing is not None:
+            self._drawing.repeat()
+
+
+def _cell() -> int | None:
+    """The number of the notebook cell that runs."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell.execution_count if shell else None

@@ -425,13 +425,13 @@ def test_a_nan_that_only_training_meets_stops_it_and_the_run_stays_whole(models,
     [_first] = lab.train(small.Relay(), team, small.RECIPE, 1, run=run, **QUICK)
     before = weights(team["asker"])
 
-    class Breaks(small.Relay):
+    class Relay(small.Relay):
         def step(self, state, actions):
             step = super().step(state, actions)
             return lab.Step(step.state, float("nan"), step.local_rewards, step.valid, step.success, step.done)
 
     with pytest.raises(lab.EnvError, match=r"team_reward is nan for task 'train-\d+', agent 'asker', turn 0"):
-        list(lab.train(Breaks(), team, small.RECIPE, 2, run=run, **QUICK))
+        list(lab.train(Relay(), team, small.RECIPE, 2, run=run, **QUICK))
     assert not differ(before, weights(team["asker"]))
     assert (lab.load_run(run).steps, lab.load_run(run).checkpoint().step) == (1, 1)
     assert next(iter(lab.train(small.Relay(), team, small.RECIPE, 2, run=run, **QUICK))).step == 1
