@@ -58,7 +58,7 @@ def _maze(runs: list[Trained]) -> list[str]:
         table_html(dialogue(before, before["episode"].iloc[0]), "Before"),
         table_html(dialogue(after, after["episode"].iloc[0]), "After"),
         "<h2>The optimizer's view of the last step</h2>",
-        table_html(stats, "What the columns mean: help(mas_lab.cells.update)"),
+        table_html(stats, "What the columns mean: help(lab.update)"),
     ]
 
 

@@ -38,8 +38,9 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
     import plotly.graph_objects as go
 
     figure, shades = go.Figure(), colors(agents)
+    scored = scored.assign(place=places(scored))
     for (policy, agent), own in without_repeats(scored).groupby(["policy", "agent"], sort=False):
-        shade, x = shades.get(agent, WHOLE), np.arange(len(own))
+        shade, x = shades.get(agent, WHOLE), own["place"].to_numpy()
         name = _named(policy, agent)
         line = {"color": shade, "width": 2 if agent else 3}
         figure.add_scatter(
@@ -52,14 +53,20 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
             x=x[high], y=own["norm"][high], mode="markers", marker=marker, showlegend=False, name=f"spike of {name}"
         )
     if clipped is not None:
-        for policy, own in clipped.groupby("policy", sort=False):
+        for policy, own in clipped.assign(place=places(clipped)).groupby("policy", sort=False):
             shade = shades.get(own["agent"].iloc[0], WHOLE) if own["agent"].nunique() == 1 else WHOLE
             own = own.drop_duplicates(["step", "optimizer_step"])
-            figure.add_scatter(x=np.arange(len(own)), y=own["policy_norm_clipped"], name=f"{policy}, after clipping",
+            figure.add_scatter(x=own["place"], y=own["policy_norm_clipped"], name=f"{policy}, after clipping",
                                mode="lines", line={"color": shade, "width": 1, "dash": "dot"})  # fmt: skip
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
     figure.update_yaxes(type="log")
     return figure
+
+
+def places(stats: pd.DataFrame) -> pd.Series:
+    """Where each row stands on an axis of the run's optimizer steps, from 0: an agent that is not called in each of
+    them has no norm there."""
+    return stats.groupby([name for name in ("step", "optimizer_step") if name in stats.columns]).ngroup()
 
 
 def _judged(own: pd.DataFrame) -> list[str]:
@@ -199,7 +206,7 @@ class SpikeInspector:
         """What the page shows, as plain data."""
         agents = {visible(agent): color for agent, color in colors(self.source.agents).items()}
         peaks = unmarked_peaks(self.scores, self.rule)
-        by_line = self.scores.groupby(["policy", "agent"], sort=False)
+        by_line = self.scores.assign(place=places(self.scores)).groupby(["policy", "agent"], sort=False)
         lines = [self._line(key, own) | {"peaks": peaks.get(key, [])} for key, own in by_line]
         opened = [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.spikes]
         return {"agents": agents, "whole": WHOLE, "lines": lines, "spikes": opened, "closed": self._why_closed()}
@@ -216,7 +223,7 @@ class SpikeInspector:
         when = own[["step", "optimizer_step"]].astype(int).to_numpy().tolist()
         high = np.flatnonzero(own["spike"]).tolist()
         told = {"policy": policy, "agent": agent, "name": _named(policy, agent)}
-        return told | {"norms": norms, "when": when, "high": high}
+        return told | {"norms": norms, "when": when, "at": own["place"].tolist(), "high": high}
 
     def page(self) -> str:
         rule = self.rule

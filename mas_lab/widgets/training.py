@@ -112,7 +112,7 @@ def training_figure(
             _line(figure, held_out, name, place, HELD_OUT, {"color": PALETTE[0], "width": 3}, 8)
     for trace in norm_curves(scored, agents).data if scored is not None else ():
         figure.add_trace(trace, row=2, col=1)
-    longest = max((len(trace.x) for trace in figure.data), default=0)
+    longest = max((int(max(trace.x, default=-1)) + 1 for trace in figure.data), default=0)
     figure.update_xaxes(title_text="training step", nticks=_ticks(len(curve)), row=1)
     figure.update_xaxes(title_text="optimizer step", nticks=_ticks(longest), row=2, col=1)
     figure.update_yaxes(title_text="success (share of episodes)", range=[-0.03, 1.03], row=1, col=1)

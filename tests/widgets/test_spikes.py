@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
@@ -27,6 +28,21 @@ def test_every_norm_of_the_run_is_a_point_and_every_spike_is_marked(spiky):
         assert lines[agent]["norms"] == pytest.approx(norms.tolist(), rel=1e-3)
     marked = {tuple(line["when"][place]) for line in lines.values() for place in line["high"]}
     assert marked == {(spike["step"], spike["optimizer_step"]) for spike in inspector.spikes}
+
+
+def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
+    """Steps 0 and 3 call nobody but the first agent; the other's two norms stand over steps 1 and 2 of its policy."""
+    calls = [(0, "asker"), (1, "asker"), (1, "doer"), (2, "asker"), (2, "doer"), (3, "asker")]
+    rows = [
+        {"step": step, "optimizer_step": 0, "policy": agent, "agent": agent, "policy_norm": 1.0 + step,
+         "grad_norm": 1.0 + step, "policy_norm_clipped": 1.0, "skipped": False}
+        for step, agent in calls
+    ]  # fmt: skip
+    inspector = lab.SpikeInspector(pd.DataFrame(rows), agents=AGENTS)
+    lines = {line["agent"]: line for line in inspector.data()["lines"]}
+    assert lines["asker"]["at"] == [0, 1, 2, 3] and lines["doer"]["at"] == [1, 2]
+    drawn = {trace.name: list(trace.x) for trace in inspector.figure().data}
+    assert drawn["doer"] == drawn["doer, after clipping"] == [1, 2]
 
 
 def test_the_anatomy_adds_up_from_token_to_agent(spiky):

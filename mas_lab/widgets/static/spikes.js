@@ -37,7 +37,7 @@
 
   function scales() {
     const norms = data.lines.flatMap((line) => line.norms.filter((norm) => norm > 0));
-    const longest = Math.max(2, ...data.lines.map((line) => line.norms.length));
+    const longest = Math.max(2, ...data.lines.map((line) => 1 + line.at[line.at.length - 1]));
     const [low, high] = norms.length
       ? [Math.log10(norms.reduce((a, b) => Math.min(a, b))) - 0.05, Math.log10(norms.reduce((a, b) => Math.max(a, b))) + 0.1] : [0, 1];
     const x = (place) => frame.left + (place / (longest - 1)) * (frame.width - frame.left - frame.right);
@@ -84,7 +84,7 @@
       let pen = "M";
       const path = line.norms.map((norm, place) => {
         if (!(norm > 0)) { pen = "M"; return ""; }
-        const piece = `${pen}${scale.x(place).toFixed(1)} ${scale.y(norm).toFixed(1)}`;
+        const piece = `${pen}${scale.x(line.at[place]).toFixed(1)} ${scale.y(norm).toFixed(1)}`;
         pen = "L";
         return piece;
       }).join("");
@@ -92,7 +92,7 @@
     }
     for (const line of data.lines) {
       for (const [place, why] of line.peaks) {
-        const ring = drawn("circle", { cx: scale.x(place), cy: scale.y(line.norms[place]), r: 4, class: "peak", fill: "#fff",
+        const ring = drawn("circle", { cx: scale.x(line.at[place]), cy: scale.y(line.norms[place]), r: 4, class: "peak", fill: "#fff",
           stroke: color(line.agent), "stroke-width": 1.2 });
         ring.append(drawn("title", {}, peak(line, place, why)));
         svg.append(ring);
@@ -100,7 +100,7 @@
       for (const place of line.high) {
         const found = opened(line.policy, line.when[place]);
         const label = `Spike of ${line.name} at step ${line.when[place][0]}: norm ${line.norms[place]}`;
-        const mark = drawn("circle", { cx: scale.x(place), cy: scale.y(line.norms[place]), r: 7, class: "spike",
+        const mark = drawn("circle", { cx: scale.x(line.at[place]), cy: scale.y(line.norms[place]), r: 7, class: "spike",
           fill: found < 0 ? "#fff" : color(line.agent), stroke: color(line.agent), "stroke-width": 2.5 });
         mark.append(drawn("title", {}, label + (found < 0 ? ` (${data.closed})` : "")));
         if (found >= 0) {
