@@ -630,7 +630,7 @@ def test_an_env_of_ones_own_resumes_in_another_object(models, tmp_path):
         team = small.make_team("shared", models)
         reports = play(lab.train(Plain(), team, small.RECIPE, steps, run=tmp_path / "run", **small.SETTINGS))
     assert [report.step for report in reports] == [1]
-    assert lab.load_run(tmp_path / "run").config["env"]["name"] == "Plain"
+    assert lab.load_run(tmp_path / "run").config["env"]["name"].endswith(":Plain")
 
 
 def test_a_watch_may_join_or_leave_a_run(models, tmp_path):
