@@ -39,7 +39,16 @@ ARMS = {
     "pay 1.0": {"env": HELP | {"pay": 1.0}, **SEPARATE, "frozen": ("solver",)},
 }
 
-SEEDS = {"8 agents": 3, "8 agents, one set of weights": 1, "pay 0.2": 3, "pay 1.0": 2}
+SEEDS = {
+    "8 agents": 10,
+    "8 agents, lr 1e-4": 3,
+    "8 agents, lr 1e-3": 3,
+    "8 agents, one set of weights": 3,
+    "pay 0.2": 10,
+    "pay 0.2, lr 1e-4": 3,
+    "pay 0.2, lr 1e-3": 3,
+    "pay 1.0": 10,
+}
 """How many of each arm that is recorded. The others are made where they are asked for."""
 
 
