@@ -12,10 +12,12 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
-from mas_lab.table import TableError, forbid, require, trained
+from mas_lab.table import TableError, forbid, place, require, trained
 
 Center = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
 Scale = Sequence[str] | str | None
+TALLEST = 1e150
+"""Credits from here on have squares that overflow."""
 FLAT = ("zero", "center")
 """What `normalize` may do where a scale group does not vary."""
 Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
@@ -179,6 +181,7 @@ def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None
     each_R = (
         turns.groupby(once_per, sort=False, observed=True).ngroup().to_numpy() if once_per else np.arange(len(turns))
     )
+    _refuse_unmeasurable(turns, group_R)
     pairs, unit_R = np.unique(np.stack([group_R, each_R], 1), axis=0, return_inverse=True)
     group_U, unit_R = pairs[:, 0], unit_R.reshape(-1)
 
@@ -190,6 +193,19 @@ def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None
     groups = _describe(own_U[played], group_U[played], group_U.max(initial=-1) + 1)
     per_row = {name: values_G[group_R] for name, values_G in groups.items()}
     return pd.DataFrame({**per_row, "own": own_U[unit_R]}, index=turns.index)
+
+
+def _refuse_unmeasurable(turns: pd.DataFrame, group_R: np.ndarray) -> None:
+    """Squares beyond the largest number there is would make a deviation infinite, and advantages NaN."""
+    credit_R = turns["credit"].to_numpy(float)
+    if not len(credit_R) or np.abs(credit_R).max() < TALLEST:
+        return
+    far = int(np.abs(credit_R).argmax())
+    group = turns[group_R == group_R[far]]["credit"]
+    raise TableError(
+        f"normalize: the credit {credit_R[far]:g} at {place(turns.iloc[far])} is too large to be compared (its group "
+        f"reaches from {group.min():g} to {group.max():g}); credits stay below {TALLEST:g}: scale the rewards"
+    )
 
 
 def _describe(value_N: np.ndarray, owner_N: np.ndarray, owners: int) -> dict[str, np.ndarray]:

@@ -8,6 +8,8 @@ computed (the back end).
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 import pandas as pd
@@ -20,7 +22,7 @@ from mas_lab.policy import Sample
 from mas_lab.table import column, require, selected, trained
 from mas_lab.team import Team
 
-__all__ = ["UpdateError", "Watch", "update", "whole_batches"]
+__all__ = ["UpdateError", "Watch", "require_max_norm", "update", "whole_batches"]
 
 STATS = (
     "policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms entropy truncated grad_norm "
@@ -54,7 +56,8 @@ def update(
     and "agent": `clipped(ratio="action")` under "agent" is equation 3 of Dr. MAS, whose published code, as AT-GRPO's,
     takes ratios and means over tokens.
     `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
-    `max_norm` clips each policy's gradient. `nonfinite`: "raise", or "skip" the step and record it (`skipped`).
+    `max_norm`, above 0, clips each policy's gradient; None does not. `nonfinite`: "raise", or "skip" the step and
+    record it (`skipped`).
     `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
     `attribute()` computes the shares of the gradient, and `attribute` itself is the `Batch` that asks for the step.
 
@@ -67,27 +70,41 @@ def update(
     `culprits`.
     """
     rows = _learnable(team, turns, loss, aggregate)
+    require_max_norm(max_norm, "update")
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
     for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
         batches = [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
-        try:
+        with _no_gradient_left(batches):
             _accumulate(batches)
             for batch in batches:
                 batch.check(nonfinite)
                 if watch is not None and not batch.broken:
                     watch(batch.name, dict(batch.norms), batch)
-        except BaseException:
             for batch in batches:
-                batch.policy.clear_gradients()
-            raise
-        for batch in batches:
-            stats += batch.step(number, max_norm, lr_scale)
+                stats += batch.step(number, max_norm, lr_scale)
     for name, policy in team.policies.items():
         if team.learners(name):
             policy.publish()
     return pd.DataFrame(stats, columns=None if stats else STATS.split())
+
+
+def require_max_norm(max_norm: Any, cell: str) -> None:
+    """Raises ValueError, naming who asks, for a bound that would turn the gradient around or stop it."""
+    if max_norm is not None and not (isinstance(max_norm, Real) and max_norm > 0):
+        raise ValueError(f"{cell}: max_norm={max_norm!r}; give a norm above 0 to clip at, or None for no clipping")
+
+
+@contextmanager
+def _no_gradient_left(batches: Sequence[Batch]) -> Iterator[None]:
+    """Whatever ends a step, an interrupt between two policies' too: no gradient is left for the next one to add to."""
+    try:
+        yield
+    except BaseException:
+        for batch in batches:
+            batch.policy.clear_gradients()
+        raise
 
 
 def _accumulate(batches: Sequence[Batch]) -> None:

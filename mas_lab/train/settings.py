@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from math import cos, pi
 from typing import Any
 
+from mas_lab.cells.update import require_max_norm
+
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda done: 1.0,
     "linear": lambda done: max(0.0, 1.0 - done),
@@ -58,6 +60,7 @@ class Settings:
             raise ValueError(f"train: schedule={self.schedule!r}; known are {', '.join(SCHEDULES)}")
         if self.schedule != "constant" and self.horizon is None:
             raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
+        require_max_norm(self.max_norm, "train")
         if self.nonfinite not in ("raise", "skip"):
             raise ValueError(f"train: nonfinite={self.nonfinite!r}; known are raise, skip")
         for name in ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",

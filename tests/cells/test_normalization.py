@@ -391,6 +391,15 @@ def test_a_flat_group_may_take_the_scale_of_its_center_group():
     assert lent["advantage"].tolist() == [-1.0, 1.0]
 
 
+@pytest.mark.parametrize("size", [1e150, 1e308])
+def test_credits_whose_squares_overflow_are_refused_by_their_place(size):
+    told = rf"normalize: the credit {size:g}.* at task 't' is too large .*reaches from {-size:g}.* to {size:g}"
+    with pytest.raises(TableError, match=told.replace("+", r"\+")):
+        normalize(by_task([0.0, size, -size, 1.0]))
+    below = normalize(by_task([0.0, 1e149, -1e149, 1.0]))["advantage"]
+    assert below.tolist() == pytest.approx([0.0, 2**0.5, -(2**0.5), 0.0], abs=1e-9)
+
+
 def test_nonsense_is_refused_by_its_name():
     turns = by_task([0.0, 1.0])
     with pytest.raises(ValueError, match="flat='centre'; known are zero, center"):

@@ -19,6 +19,7 @@ from mas_lab.cells.update import UpdateError, update
 from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError
 from mas_lab.team import Sampling, Team
+from mas_lab.train import Settings
 
 RELAY = Relay()
 LOSSES = {
@@ -486,7 +487,34 @@ def test_a_watcher_that_raises_stops_the_step(sampled, models):
         assert not any(gradient.any() for _, gradient in team[agent].gradients())
 
 
+def test_an_interrupt_between_two_policies_leaves_no_gradient(sampled, models):
+    """What the second policy had gathered would be added to its next gradient."""
+    team, whole = make_team("per_agent", models), make_team("per_agent", models)
+    norms = update(whole, sampled).set_index("agent")["policy_norm"]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    step, team["doer"].apply = team["doer"].apply, stop
+    with pytest.raises(KeyboardInterrupt):
+        update(team, sampled)
+    team["doer"].apply = step
+    assert not any(gradient.any() for agent in AGENTS for _, gradient in team[agent].gradients())
+    assert update(team, sampled).set_index("agent")["policy_norm"]["doer"] == norms["doer"]
+
+
 # What must not reach the optimizer
+
+
+@pytest.mark.parametrize("max_norm", [-1.0, 0, math.nan, "1"])
+def test_a_bound_that_turns_the_gradient_around_or_stops_it_is_refused(sampled, models, max_norm):
+    team = make_team("shared", models)
+    before = weights_of(team["asker"])
+    with pytest.raises(ValueError, match=r"update: max_norm=.*; give a norm above 0 to clip at, or None"):
+        update(team, sampled, max_norm=max_norm)
+    assert not moved(before, team["asker"])
+    with pytest.raises(ValueError, match="train: max_norm="):
+        Settings(max_norm=max_norm)
 
 
 def broken(sampled):
