@@ -113,10 +113,10 @@ def _config(model: "str | PretrainedConfig") -> "PretrainedConfig":
         return model
     if model in (shapes := known_shapes()):
         return shapes[model]
-    from transformers import AutoConfig
+    from mas_lab.backends.torch.source import model_config
 
     pocket = data_dir() / "pocket" / model
-    return AutoConfig.from_pretrained(pocket if (pocket / "config.json").is_file() else model)
+    return model_config(pocket if (pocket / "config.json").is_file() else model)
 
 
 def called(model: "str | PretrainedConfig") -> str:

@@ -166,7 +166,13 @@ def flush(path: Path) -> None:
 def hashes(folder: Path) -> dict[str, str]:
     """sha256 of every file below `folder`, by its path there; hashes.json, which holds them, is left out."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "hashes.json"]
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+
+
+def _sha256(path: Path) -> str:
+    """Read piece by piece: weights may be larger than what memory is left."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def differences(there: Any, here: Any, name: str = "") -> str:

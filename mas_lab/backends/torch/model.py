@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mas_lab.backends.torch.engine import TorchEngine
 from mas_lab.backends.torch.lean_norm import lean_norms
 from mas_lab.backends.torch.packing import PACKINGS, Cost
-from mas_lab.backends.torch.source import Source
+from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.backends.torch.tree_attention import follows_trees
 from mas_lab.policy import PolicyError
@@ -116,7 +116,7 @@ class TorchModel:
         self.dtype = self._dtype()
         self.weights = str(weights or source.location())
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
-        self.tokenizer = AutoTokenizer.from_pretrained(self.weights)
+        self.tokenizer = AutoTokenizer.from_pretrained(self.weights, trust_remote_code=False)
         self.context = getattr(self.net.config.get_text_config(), "max_position_embeddings", None) or 2**20
         self.by_tree = options.packing != "padded" and follows_trees(self.net)
         self.cost = Cost.of(self.net)
@@ -147,12 +147,12 @@ class TorchModel:
 
     def read(self, where: str, dtype: torch.dtype):
         """A transformers model from a directory or hub id, on this device, dropout off."""
-        config = AutoConfig.from_pretrained(where)
+        config = model_config(where)
         # The fused kernels drop a soft cap on the scores without a word.
         capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
         with quiet():
             net = AutoModelForCausalLM.from_pretrained(
-                where, dtype=dtype, attn_implementation="eager" if capped else None
+                where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False
             )
         # A padding_idx would drop the gradient of that token wherever it is really read (pad == eos in a chat).
         net.get_input_embeddings().padding_idx = None

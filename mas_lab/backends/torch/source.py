@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoConfig
 
@@ -16,6 +17,20 @@ from mas_lab.policy import PolicyError
 PROVENANCE = "provenance.json"
 """The file that makes a folder a pocket model: how it was made, and the learning rates that suit it."""
 LARGE_LR = {"full": 1e-6, "lora": 2e-5}
+
+
+def model_config(where: str | Path) -> Any:
+    """The transformers config of a directory or hub id. Code that comes with a model is never run, and never asked
+    about: PolicyError where a model cannot be had without."""
+    try:
+        return AutoConfig.from_pretrained(where, trust_remote_code=False)
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise PolicyError(
+            f"the model {str(where)!r} wants code of its own to be run, which is not done here; take one of an "
+            "architecture that transformers knows"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -72,7 +87,7 @@ class Source:
         if self.digest is not None:
             return self
         if self.kind == "hub":
-            return Source(self.kind, self.name, getattr(AutoConfig.from_pretrained(self.name), "_commit_hash", None))
+            return Source(self.kind, self.name, getattr(model_config(self.name), "_commit_hash", None))
         sha = hashlib.sha256()
         for path in sorted(Path(self.location()).glob("*.safetensors")):
             with path.open("rb") as file:

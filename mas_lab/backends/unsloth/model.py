@@ -16,12 +16,12 @@ from typing import ClassVar
 
 import torch
 from peft import LoraConfig
-from transformers import AutoConfig
 
 from mas_lab.backends.torch.decoders import RowDecoder
 from mas_lab.backends.torch.engine import Chunk, TorchEngine
 from mas_lab.backends.torch.lean_norm import lean_norms
 from mas_lab.backends.torch.model import Options, TorchModel, quiet
+from mas_lab.backends.torch.source import model_config
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly
 from mas_lab.backends.unsloth.importing import DEVICES, import_unsloth
 from mas_lab.policy import Completion, PolicyError
@@ -88,7 +88,7 @@ class UnslothModel(TorchModel):
         with quiet():
             net, _ = self.fast.FastLanguageModel.from_pretrained(
                 model_name=where,
-                max_seq_length=min(options.max_seq_length, AutoConfig.from_pretrained(where).max_position_embeddings),
+                max_seq_length=min(options.max_seq_length, model_config(where).max_position_embeddings),
                 dtype=dtype,
                 load_in_4bit=options.load_in_4bit,
                 full_finetuning=self.lora is None,

@@ -138,3 +138,30 @@ def test_a_pocket_model_that_names_no_rate_is_refused_unless_one_is_passed(of_on
     with pytest.raises(PolicyError, match=r"own/provenance.json names no learning rate; write .* or pass lr="):
         load_policy(of_ones_own)
     assert load_policy(of_ones_own, lr=0.5).lr == 0.5
+
+
+@pytest.fixture
+def with_code(qwen3, tmp_path):
+    """A model whose config and tokenizer bring code along; what it would do can be seen."""
+    shutil.copytree(qwen3, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    told = json.loads(path.read_text()) | {
+        "auto_map": {"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Net"}
+    }
+    path.write_text(json.dumps(told))
+    (tmp_path / "model" / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
+    return tmp_path / "model"
+
+
+def test_code_that_comes_with_a_model_is_not_run(with_code):
+    load_policy(with_code).sample(ASKED[:1])
+    assert not (with_code.parent / "ran").exists()
+
+
+def test_a_model_that_cannot_be_had_without_its_code_is_refused_and_nobody_is_asked(with_code, monkeypatch):
+    path = with_code / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "theirs"}))
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("somebody was asked"))
+    with pytest.raises(PolicyError, match="wants code of its own to be run, which is not done here"):
+        load_policy(with_code)
+    assert not (with_code.parent / "ran").exists()
