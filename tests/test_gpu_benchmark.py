@@ -41,6 +41,7 @@ def test_a_rollout_counts_its_tokens(folder):
     assert found["tokens_per_second"] == found["tokens"] / found["seconds"]
 
 
+@pytest.mark.slow
 def test_the_script_runs_each_part_apart_and_says_why_one_cannot(tmp_path):
     out = tmp_path / "gpu.json"
     command = [sys.executable, SCRIPT, "--tiny", "--steps=1", f"--out={out}", "--only", "raw vLLM", "LoRA, padded"]

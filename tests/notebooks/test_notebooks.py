@@ -1,5 +1,5 @@
-"""Every notebook runs from top to bottom once among the fast tests: short (`SMOKE = True`), and what it would load of
-recorded runs (`RECORDED = True`) it makes itself. As stored, at full length, those run that a CPU is enough for.
+"""Every notebook runs from top to bottom once, short (`SMOKE = True`), and makes itself what it would load of recorded
+runs (`RECORDED = True`). As stored, at full length, those run that a CPU is enough for.
 
 Elsewhere: notebooks 00 and 05 under the hands of a reader (`widgets/test_jupyterlab`), 10 and 11 on their engines
 (`backends`).
@@ -46,7 +46,12 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+MANY = "11_many_gpus_vllm"  # trains in three processes of its own: slow
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=[pytest.mark.slow] * (path.stem == MANY), id=path.stem) for path in NOTEBOOKS]
+)
 def test_notebook_runs_short(path, tmp_path):
     run(path, tmp_path, smoke=True, recorded=False)
 
