@@ -24,11 +24,6 @@ STEPS = 4
 HERE = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
 def child(*arguments) -> list[dict]:
     """What `children.py` printed, a JSON object per line."""
     paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -68,7 +63,7 @@ def refused(folder: Path, *words: str):
 # Bit for bit
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # of a worker, which may be handed tests of this file again and again
 def runs(models, tmp_path_factory):
     """`straight/kind` made 4 steps at once; `cut/kind-k` is what it left after k, finished in another process."""
     root = tmp_path_factory.mktemp("runs")
