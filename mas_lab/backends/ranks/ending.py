@@ -12,6 +12,8 @@ import torch
 
 from mas_lab.backends.ranks.engine import RankError
 
+GOES_ON = "If the run is kept, the same command goes on from its newest checkpoint"
+
 
 @contextmanager
 def connected(rank: str) -> Iterator[None]:
@@ -22,8 +24,8 @@ def connected(rank: str) -> Iterator[None]:
         if not _is_lost(error):
             raise
         raise RankError(
-            f"{rank}: another rank ended or lost its connection. If the run is kept, the same command goes on from its "
-            f"newest checkpoint. What was seen here: {str(error).splitlines()[0].rpartition('] ')[2][:100]}"
+            f"{rank}: another rank ended or lost its connection. {GOES_ON}. What was seen here: "
+            f"{str(error).splitlines()[0].rpartition('] ')[2][:100]}"
         ) from error
 
 
@@ -39,7 +41,9 @@ def saying_why(number: int) -> Iterator[None]:
     this process ends by itself, and a SIGTERM that came before its last words were out would swallow them."""
 
     def stop(*_):
-        raise SystemExit(f"mas_lab: rank {number} was stopped by the launcher: another rank ended, or it was asked to")
+        raise SystemExit(
+            f"mas_lab: rank {number} was stopped by the launcher: another rank ended, or it was asked to. {GOES_ON}"
+        )
 
     if threading.current_thread() is not threading.main_thread():
         yield
