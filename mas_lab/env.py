@@ -142,7 +142,7 @@ def no_message(message: Any) -> str:
     for key, kind in TOLD.items():
         if key in message and not isinstance(message[key], kind):
             return f"a message's {key} is {message[key]!r}; give a {kind.__name__}"
-    return not_plain(message.get("tool_calls", []), "tool_calls")
+    return next(filter(None, (not_plain(message.get(key), f"a message's {key}") for key in ("content", *TOLD))), "")
 
 
 def not_plain(value: Any, name: str) -> str:
@@ -153,7 +153,18 @@ def not_plain(value: Any, name: str) -> str:
         return f"{name} has the key {strange[0]!r}; keys are text" if strange else next(filter(None, inner), "")
     if isinstance(value, list):
         return next(filter(None, (not_plain(part, f"{name}[{i}]") for i, part in enumerate(value))), "")
+    if isinstance(value, str) and (problem := unwritable(value)):
+        return f"{name} has {problem}, which no file holds; replace it, as text.encode(errors='replace').decode() does"
     if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return ""
     kinds = "text, finite numbers, True, False, None, lists and dicts"
     return f"{name} is {value!r} ({type(value).__name__}); use JSON types: {kinds}"
+
+
+def unwritable(text: str) -> str:
+    """What in `text` has no UTF-8 form, in words; empty if nothing."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"a lone surrogate ({text[error.start]!r} at character {error.start})"
+    return ""

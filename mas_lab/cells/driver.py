@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.game import Act, Game, Said, Say, Score
-from mas_lab.cells.steps import RolloutError, checked, where
-from mas_lab.env import Env, transcript
+from mas_lab.cells.steps import RolloutError, checked, naming, where
+from mas_lab.env import Env, EnvError, Task, transcript, unwritable
 from mas_lab.policy import Completion, Engine, PolicyError, Request
 from mas_lab.table import TableError, place
 from mas_lab.team import Team
@@ -169,7 +169,7 @@ class Driver:
                 raise RolloutError(f"rollout: {self._waiting(engine, error)}: {error}") from error
             for ticket, completion in answers:
                 play, slot, say, columns = self.speaking.pop((id(engine), ticket))
-                self._answer(play, slot, _said(say, columns, completion))
+                self._answer(play, slot, _said(play.game.task, say, columns, completion))
 
     def _waiting(self, engine: Engine, error: PolicyError) -> str:
         """Whose answer failed: the one with the error's `ticket`, or the first that waits for this engine."""
@@ -180,24 +180,45 @@ class Driver:
     def _prompt(self, game: Game, say: Say) -> tuple[str, tuple[int, ...]]:
         key = (say.at.name, say.agent)
         if key not in self.prompts:
-            try:
+            place = where(game.task, say.at, say.agent)
+            with naming(self.env, "observe", place):
                 messages = self.env.observe(say.at.state, say.agent)
-            except Exception as error:
-                raise RolloutError(
-                    f"rollout: {type(self.env).__name__}.observe failed for "
-                    f"{where(game.task, say.at, say.agent)}: {type(error).__name__}: {error}"
-                ) from error
+            text = self._transcript(messages, place)
             try:
-                self.prompts[key] = transcript(messages), tuple(self.team[say.agent].encode(messages))
+                self.prompts[key] = text, tuple(self.team[say.agent].encode(messages))
             except PolicyError as error:
-                raise RolloutError(f"rollout: {where(game.task, say.at, say.agent)}: {error}") from error
+                raise RolloutError(f"rollout: {place}: {error}") from error
             except Exception as error:  # of a chat template, which may know no tools, say
-                told = f"its policy's chat template cannot write the prompt: {type(error).__name__}: {error}"
-                raise RolloutError(f"rollout: {where(game.task, say.at, say.agent)}: {told}") from error
+                raise RolloutError(
+                    f"rollout: {place}: its policy's chat template cannot write the prompt: {type(error).__name__}: "
+                    f"{error}; have observe give what the template takes, or pass load_policy(..., "
+                    "template={'chat_template': ...})"
+                ) from error
         return self.prompts[key]
 
+    def _transcript(self, messages: Any, place: str) -> str:
+        """The prompt as text, which a table must be able to hold."""
+        observe = f"{type(self.env).__name__}.observe"
+        try:
+            text = transcript(messages)
+        except Exception as error:
+            raise EnvError(
+                f"{observe} gave {messages!r:.200} for {place}; give a list of {{'role': ..., 'content': text}}"
+            ) from error
+        if problem := unwritable(text):
+            raise EnvError(
+                f"{observe} gave text with {problem} for {place}; no tokenizer reads it and no file holds it: replace "
+                "it, as text.encode(errors='replace').decode() does"
+            )
+        return text
 
-def _said(say: Say, columns: Mapping[str, Any], completion: Completion) -> Said:
+
+def _said(task: Task, say: Say, columns: Mapping[str, Any], completion: Completion) -> Said:
+    if problem := unwritable(completion.text):
+        raise RolloutError(
+            f"rollout: the completion of {where(task, say.at, say.agent)} has {problem}, which no file holds; its "
+            "policy's engine must decode tokens to text that has a UTF-8 form"
+        )
     spoken = {
         **columns,
         "completion": completion.text,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mas_lab.cells.credits import Credit
+from mas_lab.cells.steps import naming
 from mas_lab.env import Env, EnvError, Step, Task
 
 
@@ -74,10 +75,13 @@ class Game:
     def start(self) -> Node:
         if self.root is not None:
             return self.root
-        return Node(self.env.start(self.task), f"{self.episode}/0", "", 0, dict.fromkeys(self.env.agents, 0))
+        with naming(self.env, "start", f"task {self.task.id!r}"):
+            state = self.env.start(self.task)
+        return Node(state, f"{self.episode}/0", "", 0, dict.fromkeys(self.env.agents, 0))
 
     def acting(self, at: Node) -> tuple[str, ...]:
-        agents = tuple(self.env.acting(at.state))
+        with naming(self.env, "acting", f"task {self.task.id!r} at {at.name!r}, after turns {dict(at.turns)}"):
+            agents = tuple(self.env.acting(at.state))
         strangers = [agent for agent in agents if agent not in self.env.agents]
         if strangers or not agents:
             raise EnvError(

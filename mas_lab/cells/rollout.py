@@ -16,7 +16,7 @@ from mas_lab.cells.driver import Driver
 from mas_lab.cells.game import Game, Plan
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.steps import RolloutError
-from mas_lab.env import Env, Task
+from mas_lab.env import Env, EnvError, Task, unwritable
 from mas_lab.progress import progress_bar
 from mas_lab.table import ROLLOUT
 from mas_lab.team import Team
@@ -109,3 +109,6 @@ def _refuse_strangers(env: Env, team: Team, tasks: Sequence[Task]) -> None:
     if len(set(ids)) < len(ids):
         twice = next(task_id for task_id in ids if ids.count(task_id) > 1)
         raise ValueError(f"rollout: task {twice!r} stands twice among the tasks; ask a plan for more instances instead")
+    for task_id in ids:
+        if problem := unwritable(str(task_id)):
+            raise EnvError(f"rollout: the id of task {task_id!r} has {problem}, which no file holds; give another id")

@@ -1,53 +1,74 @@
-"""An environment's step within a rollout: what broke is named by its place, what breaks the contract is refused.
+"""An environment within a rollout: what it raises is named by its place, what breaks the contract is refused.
 
 Leaves out: the whole contract (`check_env` plays it through).
 """
 
 import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mas_lab.cells.game import Act, Node
+import numpy as np
+
 from mas_lab.env import Env, EnvError, Step, Task, not_plain
+
+if TYPE_CHECKING:
+    from mas_lab.cells.game import Act, Node
 
 
 class RolloutError(RuntimeError):
     """Something broke while a team played: names the task, the agent and the turn."""
 
 
-def checked(env: Env, task: Task, act: Act, take_step) -> Step:
-    """The environment's step, refused where it breaks the contract of `mas_lab.env.Step`."""
-    agents = [one.agent for one in act.said]
-    places = ", ".join(where(task, act.at, agent) for agent in agents)
+@contextmanager
+def naming(env: Env, part: str, place: str) -> Iterator[None]:
+    """What the environment's `part` raises inside, with its place."""
     try:
-        step = take_step()
+        yield
     except Exception as error:
         raise RolloutError(
-            f"rollout: {type(env).__name__}.step failed for {places}: {type(error).__name__}: {error}"
+            f"rollout: {type(env).__name__}.{part} failed for {place}: {type(error).__name__}: {error}"
         ) from error
+
+
+def checked(env: Env, task: Task, act: "Act", take_step) -> Step:
+    """The environment's step, refused where it breaks the contract of `mas_lab.env.Step`."""
+    agents = [one.agent for one in act.said]
+    places, step_of = ", ".join(where(task, act.at, agent) for agent in agents), f"{type(env).__name__}.step"
+    with naming(env, "step", places):
+        step = take_step()
     if not isinstance(step, Step):
-        raise EnvError(f"{type(env).__name__}.step returned {type(step).__name__} for {places}; it must return a Step")
+        raise EnvError(f"{step_of} returned {type(step).__name__} for {places}; it must return a Step")
+    for name in ("local_rewards", "valid", "info"):
+        if not isinstance(getattr(step, name), Mapping):
+            raise EnvError(f"{step_of}: {name} is {getattr(step, name)!r:.200} for {places}; give a dict")
     for agent in agents:
         if agent not in step.local_rewards or agent not in step.valid:
-            raise EnvError(
-                f"{type(env).__name__}.step gave no local reward or no `valid` for {where(task, act.at, agent)}"
-            )
+            raise EnvError(f"{step_of} gave no local reward or no `valid` for {where(task, act.at, agent)}")
     for agent, reward in step.local_rewards.items():
         if agent not in env.agents:
-            raise EnvError(f"{type(env).__name__}.step pays {agent!r} for {places}; the env plays {env.agents}")
+            raise EnvError(f"{step_of} pays {agent!r} for {places}; the env plays {env.agents}")
         if not _finite(reward):
-            raise EnvError(f"{type(env).__name__}.step: local_reward is {reward!r} for {where(task, act.at, agent)}")
+            raise EnvError(f"{step_of}: local_reward is {reward!r} for {where(task, act.at, agent)}")
     if not _finite(step.team_reward):
-        raise EnvError(f"{type(env).__name__}.step: team_reward is {step.team_reward!r} for {places}")
+        raise EnvError(f"{step_of}: team_reward is {step.team_reward!r} for {places}")
+    flags = {"success": step.success, "done": step.done} | {f"valid[{agent!r}]": step.valid[agent] for agent in agents}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_):
+            raise EnvError(f"{step_of}: {name} is {flag!r} for {places}; give True or False")
     problem = not_plain(step.info, "info")
     if problem:
-        raise EnvError(f"{type(env).__name__}.step: {problem}; for {places}")
+        raise EnvError(f"{step_of}: {problem}; for {places}")
     return step
 
 
 def _finite(reward: Any) -> bool:
-    return isinstance(reward, Real) and math.isfinite(reward)
+    try:
+        return isinstance(reward, Real) and math.isfinite(reward)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
-def where(task: Task, at: Node, agent: str) -> str:
+def where(task: Task, at: "Node", agent: str) -> str:
     return f"task {task.id!r}, agent {agent!r}, turn {at.turns[agent]}"

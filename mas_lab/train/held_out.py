@@ -10,6 +10,7 @@ from mas_lab.env import Env
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.scores import keep_scores, scored_steps
 from mas_lab.team import Team
+from mas_lab.train.drawing import tasks_of
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.settings import Settings
 
@@ -32,7 +33,7 @@ class HeldOut:
         every = self.chosen.score_every
         if every is None or done in self._scored or (done % every and not last):
             return None
-        tasks = self.env.tasks(self.chosen.score_tasks, SPLIT, seed=self.seed)
+        tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
         scores = evaluate(self.env, self.team, tasks, k=self.chosen.score_episodes, seed=self.seed)
         self._scored.add(done)
         if self.recorder:

@@ -4,11 +4,13 @@ What cannot be meant is refused here, before anything is played. Leaves out: a s
 command line (`__main__`).
 """
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from mas_lab.cells.contract import require_loss
 from mas_lab.cells.normalization import refuse_nonsense
@@ -74,8 +76,20 @@ def train(
         with ranks.telling() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, _recorder(run), ranks)
-    loop = training.run(steps)
-    return _driven(loop, ranks) if ranks else loop
+    loop = _driven(training.run(steps), ranks) if ranks else training.run(steps)
+    _open.add(loop)
+    return loop
+
+
+_open: WeakSet[Iterator[Report]] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A script that ends in the middle of its trainings leaves their checkpoints."""
+    for loop in list(_open):
+        if not loop.gi_running:  # in another thread
+            loop.close()
 
 
 def _refuse_what_cannot_choose(recipe: Recipe, chosen: Settings, curriculum: Curriculum | None) -> None:

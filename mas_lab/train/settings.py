@@ -45,7 +45,8 @@ class Settings:
     workers: int | None = None
     """Threads for `env.step`."""
     save_every: int = 10
-    """Steps between checkpoints; one more is made wherever the training stops."""
+    """Steps between checkpoints; one more is made wherever the training stops, by an error or an interrupt too. Only
+    where it stops between the optimizer steps of one update does it go on from the newest one."""
     check: bool = True
     """Play a few tasks through `check_env` first."""
     score_every: int | None = None

@@ -3,8 +3,9 @@
 Leaves out: what may be asked for (`loop`), what each cell does, and how a run is kept (`runs.recorder`).
 """
 
+import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from mas_lab.cells.advantages import live
 from mas_lab.cells.normalization import refuse_lone_groups
 from mas_lab.cells.rollout import RolloutError, rollout
 from mas_lab.cells.update import Watch, update
-from mas_lab.env import Env
+from mas_lab.env import Env, EnvError
 from mas_lab.recipes import Recipe
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError
@@ -48,6 +49,8 @@ class Training:
     """Steps that were made."""
     whole: bool = True
     """Are the weights those after `done` steps, with the tables of each of them kept?"""
+    unkept: Report | None = None
+    """The step whose tables are still to be kept, if the weights are those after it."""
 
     def run(self, steps: int) -> Iterator[Report]:
         if self.recorder:
@@ -61,24 +64,40 @@ class Training:
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
                 scores = [held_out.after(self.done)]
                 report = self._seen(self.done)
-                if self.recorder:
-                    self.recorder.tables(report.step, report.turns, report.stats, _notes(report))
-                self.whole = True
+                self._keep(report)
                 scores.append(held_out.after(self.done, last=self.done == steps))
                 if self.done % self.chosen.save_every == 0 or self.done == steps:
                     self._save()
                 yield _with_scores(report, scores)
-        except Exception as error:
-            # While a team plays and its turns are judged nothing is learned: its weights are those after `done` steps.
-            # Where another rank ended, the ranks cannot save together any more.
-            if isinstance(error, RolloutError) or (self.whole and not self.ranks):
-                self._save()
-            raise
+            if self.done == steps:  # also where a training ended before its last scores were made
+                held_out.after(self.done, last=True)
         except GeneratorExit:
             self._save()
+        except BaseException as error:
+            self._save_after(error)
+            raise
         finally:
             if self.recorder:
                 self.recorder.end()
+
+    def _save_after(self, error: BaseException) -> None:
+        """A checkpoint wherever the weights are those after `done` steps: while the team plays, is scored and judged,
+        and in an update until the first policy steps. Between two optimizer steps there is none to be had, and the run
+        goes on from the newest one. An interrupt before the tables of a step stand leaves them, too.
+        """
+        try:
+            if self.unkept is not None and not isinstance(error, Exception):
+                self._keep(self.unkept)
+            # Ranks save together: not where one of them may have ended, or waits within an update.
+            if self.whole and (not self.ranks or isinstance(error, RolloutError | EnvError)):
+                self._save()
+        except Exception as failed:
+            error.add_note(f"mas_lab: no checkpoint of step {self.done} was kept: {type(failed).__name__}: {failed}")
+
+    def _keep(self, report: Report) -> None:
+        if self.recorder:
+            self.recorder.tables(report.step, report.turns, report.stats, _notes(report))
+        self.unkept, self.whole = None, True
 
     def _begin(self) -> None:
         """A run goes on where it stopped, with as many torch threads as it was made with; several ranks have theirs
@@ -102,7 +121,7 @@ class Training:
             report = self._step(step)
             if hasattr(self.curriculum, "see"):
                 self.curriculum.see(report)
-        self.done = step + 1
+        self.done, self.unkept = step + 1, report
         return report
 
     def _step(self, step: int) -> Report:
@@ -118,15 +137,35 @@ class Training:
             "nonfinite": self.chosen.nonfinite,
             "seed": step_seed(self.seed, step),
         }
-        self.whole = False
         with _timed(profile, "update"), self.ranks.updating(turns, options) if self.ranks else nullcontext():
-            stats = update(self.team, turns, watch=self.watch, **options)
+            stats = self._updated(turns, options)
         stats.insert(0, "step", step)
         if not (chosen := selected(turns)).any():
             notes = (*notes, "no row is selected, nothing was learned")
         elif not live(turns.loc[chosen, "advantage"]).any():
             notes = (*notes, "all groups are flat: every advantage is 0, nothing was learned")
         return Report(step, turns, stats, profile, notes)
+
+    def _updated(self, turns: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataFrame:
+        """What breaks before any policy has stepped leaves weights, and what the watch remembers, as they were."""
+        versions, watched = self._versions(), self._watched()
+        self.whole = False
+        try:
+            return update(self.team, turns, watch=self.watch, **options)
+        except BaseException:
+            if self._versions() == versions:
+                if watched is not None:
+                    self.watch.load_state(watched)
+                self.whole = True
+            raise
+
+    def _versions(self) -> list[int]:
+        return [policy.version for policy in self.team.policies.values()]
+
+    def _watched(self) -> Any:
+        """What the watch remembers, where a checkpoint would keep it."""
+        remembers = self.recorder and hasattr(self.watch, "state") and hasattr(self.watch, "load_state")
+        return copy.deepcopy(self.watch.state()) if remembers else None
 
     def _judged(self, step: int, profile: dict[str, float]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """The turns of a step with their advantages, and what is to be noted. Played in rounds: each plays as many new

@@ -211,8 +211,8 @@ class TorchPolicy:
             torch._foreach_mul_(gradients, shrink)
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * lr_scale
+        self.version += 1  # also where the step below is interrupted half-way
         self.optimizer.step()
-        self.version += 1
         self.optimizer.zero_grad(set_to_none=True)
         return before, before * shrink
 

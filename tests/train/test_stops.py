@@ -1,0 +1,266 @@
+"""Wherever training stops, it leaves a checkpoint of its newest whole step; the same call ends as if it never had."""
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import small
+from pyarrow import parquet
+
+import mas_lab as lab
+from mas_lab.runs import checkpoint
+
+STEPS, STOPPED = 2, 1
+SETTINGS = small.SETTINGS | {"save_every": 100}
+TEMPLATE = "{% for m in messages if 'boom' in m['content'] %}{{ raise_exception('no booms') }}{% endfor %}"
+LONE = "half a pair: \ud800"
+
+
+class Fault:
+    """What breaks, in which part, while the second training step is made."""
+
+    def __init__(self):
+        self.part, self.answer, self.armed, self.draws, self.calls = "", None, False, 0, 0
+
+    def drawn(self, split: str) -> None:
+        self.draws += split == "train"
+        self.armed = self.draws == STOPPED + 1
+
+    def __call__(self, part: str, honest):
+        return self.answer(honest) if self.armed and part == self.part else honest
+
+
+FAULT = Fault()
+
+
+@dataclass(frozen=True)
+class Faulty(small.Relay):
+    def tasks(self, n, split, seed):
+        FAULT.drawn(split)
+        return FAULT("tasks", super().tasks(n, split, seed))
+
+    def start(self, task):
+        return FAULT("start", super().start(task))
+
+    def acting(self, state):
+        return FAULT("acting", super().acting(state))
+
+    def observe(self, state, agent):
+        return FAULT("observe", super().observe(state, agent))
+
+    def step(self, state, actions):
+        return FAULT("step", super().step(state, actions))
+
+
+@dataclass(frozen=True)
+class judged:
+    def __call__(self, turns):
+        return FAULT("credit", lab.mixed()(turns))
+
+
+class Watch(small.Memory):
+    def __call__(self, policy, norms, attribute):
+        super().__call__(policy, norms, attribute)
+        FAULT("watch", policy)
+
+
+def start(models, run, steps=STEPS, **changes):
+    policy = lab.load_policy(models / "a", lr=1e-2, template={"chat_template": TEMPLATE + small.TEMPLATE})
+    team, recipe = lab.Team.shared(policy, small.AGENTS), small.RECIPE.replace(credit=judged())
+    FAULT.draws = run.is_dir() and lab.load_run(run).steps
+    return lab.train(Faulty(), team, recipe, steps, run=run, watch=Watch(), **SETTINGS | changes)
+
+
+@pytest.fixture(scope="module")
+def straight(models, tmp_path_factory):
+    run = tmp_path_factory.mktemp("straight") / "run"
+    list(start(models, run))
+    return small.bits(run)
+
+
+@pytest.fixture(autouse=True)
+def whole():
+    yield
+    FAULT.__init__()
+
+
+def breaking(part, answer):
+    FAULT.part, FAULT.answer = part, answer
+
+
+def raising(error):
+    def answer(honest):
+        raise error
+
+    return answer
+
+
+def stepping(**changes):
+    return lambda honest: replace(honest, **changes)
+
+
+def saying(text):
+    return lambda honest: [{"role": "user", "content": f"{honest[0]['content']} {text}"}]
+
+
+TASK = r"task 'train-\d+'"
+PLACE = rf"{TASK}, agent 'asker', turn 0"
+BROKEN = {
+    "tasks raises": ("tasks", raising(OSError("gone")), r"Faulty\.tasks\(2, 'train', seed=\d+\) failed: OSError: gone"),
+    "tasks gives no tasks": ("tasks", lambda honest: ["a", "b"], r"Faulty\.tasks\(2, .* gave 'a'; .*list of lab\.Task"),
+    "an id that no file holds": (
+        "tasks", lambda honest: [replace(task, id=task.id + LONE) for task in honest],
+        r"the id of task 'train-\d+half a pair: \\ud800' has a lone surrogate"),
+    "start raises": ("start", raising(KeyError("word")), rf"Faulty\.start failed for {TASK}: KeyError: 'word'"),
+    "acting raises": (
+        "acting", raising(IndexError("nobody")), rf"Faulty\.acting failed for {TASK} at '.*', after turns"),
+    "nobody acts": ("acting", lambda honest: (), rf"Faulty\.acting returned \(\) in {TASK} at"),
+    "observe raises": ("observe", raising(KeyError("x")), rf"Faulty\.observe failed for {PLACE}: KeyError: 'x'"),
+    "observe gives no chat": ("observe", lambda honest: None, rf"Faulty\.observe gave None for {PLACE}; give a list"),
+    "a prompt that no file holds": ("observe", saying(LONE), rf"a lone surrogate \('\\ud800' at .*\) for {PLACE}"),
+    "a prompt of unknown words": ("observe", saying("a b c d e"), rf"{PLACE}: policy .* unknown to its tokenizer"),
+    "a prompt that is too long": ("observe", saying("w1 " * 99), rf"{PLACE} has \d+ tokens; .* exceeds the context"),
+    "a template that fails": (
+        "observe", saying("boom"), rf"{PLACE}: its policy's chat template cannot write .*TemplateError: no booms;"),
+    "step raises": ("step", raising(ZeroDivisionError("by 0")), rf"Faulty\.step failed for {PLACE}: ZeroDivisionError"),
+    "no Step": ("step", lambda honest: (honest.state, 0.0), rf"Faulty\.step returned tuple for {PLACE}"),
+    "an agent is missing": ("step", stepping(local_rewards={}), rf"no local reward or no `valid` for {PLACE}"),
+    "a stranger is paid": (
+        "step", lambda honest: replace(honest, local_rewards={**honest.local_rewards, "boss": 1.0}),
+        rf"Faulty\.step pays 'boss' for {PLACE}"),
+    "rewards are no dict": ("step", stepping(local_rewards=None), rf"local_rewards is None for {PLACE}; give a dict"),
+    "info is no dict": ("step", stepping(info=None), rf"info is None for {PLACE}; give a dict"),
+    "info that no file holds": ("step", stepping(info={"x": LONE}), rf"info\['x'\] has a lone surrogate.* for {PLACE}"),
+    "a nan": ("step", stepping(team_reward=math.nan), rf"team_reward is nan for {PLACE}"),
+    "an infinity": ("step", stepping(local_rewards={"asker": -math.inf}), rf"local_reward is -inf for {PLACE}"),
+    "beyond every float": ("step", stepping(team_reward=10**400), rf"team_reward is 1000*\d+ for {PLACE}"),
+    "done is no flag": ("step", stepping(done="no"), rf"Faulty\.step: done is 'no' for {PLACE}; give True or False"),
+}  # fmt: skip
+STOPPING = {
+    f"{error.__name__} in {part}": (part, raising(error("stop")), "stop")
+    for part in ("tasks", "start", "observe", "step", "credit", "watch")
+    for error in ((KeyboardInterrupt, SystemExit) if part == "step" else (KeyboardInterrupt,))
+}
+
+
+def newest(run: Path) -> int:
+    """The newest checkpoint; all that stand are whole, with the tables of their steps."""
+    for folder in (run / "checkpoints").iterdir():
+        if folder.suffix != ".tmp":
+            checkpoint.Checkpoint(folder).verify()
+    assert lab.load_run(run).steps >= lab.load_run(run).checkpoint().step
+    return lab.load_run(run).checkpoint().step
+
+
+def goes_on(models, run, straight, **changes) -> None:
+    FAULT.__init__()
+    list(start(models, run, **changes))
+    assert small.bits(run) == straight
+
+
+@pytest.mark.parametrize("case", BROKEN | STOPPING)
+def test_it_stops_with_a_checkpoint_and_words_and_goes_on_bit_for_bit(models, straight, tmp_path, case):
+    part, answer, words = (BROKEN | STOPPING)[case]
+    expected = (lab.RolloutError, lab.EnvError) if case in BROKEN else (KeyboardInterrupt, SystemExit)
+    training = start(models, tmp_path / "run")
+    breaking(part, answer)
+    with pytest.raises(expected, match=words):
+        list(training)
+    assert newest(tmp_path / "run") == STOPPED and not list((tmp_path / "run").rglob("*.tmp"))
+    goes_on(models, tmp_path / "run", straight)
+
+
+def test_between_two_optimizer_steps_it_goes_on_from_the_newest_checkpoint(models, straight, tmp_path):
+    def at_the_second(policy):
+        FAULT.calls += 1
+        if FAULT.calls == 2:
+            raise KeyboardInterrupt
+
+    training = start(models, tmp_path / "run")
+    breaking("watch", at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        list(training)
+    assert newest(tmp_path / "run") == 0
+    goes_on(models, tmp_path / "run", straight)
+
+
+@pytest.mark.parametrize("table", ["turns", "stats"])
+def test_an_interrupt_while_a_step_is_kept_loses_nothing_of_it(models, straight, tmp_path, monkeypatch, table):
+    write, interrupts = parquet.write_table, [f"{table}/{STOPPED - 1:06d}.tmp"]
+
+    def once(held, where, **options):
+        if interrupts and Path(where).as_posix().endswith(interrupts[0]):
+            raise KeyboardInterrupt(interrupts.pop())
+        return write(held, where, **options)
+
+    monkeypatch.setattr(parquet, "write_table", once)
+    with pytest.raises(KeyboardInterrupt):
+        list(start(models, tmp_path / "run"))
+    assert newest(tmp_path / "run") == STOPPED
+    goes_on(models, tmp_path / "run", straight)
+
+
+def test_a_second_interrupt_while_it_saves_leaves_whole_files_alone(models, straight, tmp_path, monkeypatch):
+    training = start(models, tmp_path / "run")
+    next(training)
+    breaking("step", raising(KeyboardInterrupt("first")))
+    monkeypatch.setattr(checkpoint, "hashes", raising(KeyboardInterrupt("second")))
+    with pytest.raises(KeyboardInterrupt, match="second"):
+        list(training)
+    monkeypatch.undo()
+    assert newest(tmp_path / "run") == 0
+    goes_on(models, tmp_path / "run", straight)
+
+
+def test_a_checkpoint_that_cannot_be_made_hides_nothing(models, tmp_path, monkeypatch):
+    training = start(models, tmp_path / "run")
+    next(training)
+    breaking("step", raising(ValueError("of the env")))
+    monkeypatch.setattr(checkpoint, "hashes", raising(OSError(28, "No space left on device")))
+    with pytest.raises(lab.RolloutError, match="ValueError: of the env") as caught:
+        list(training)
+    assert "no checkpoint of step 1 was kept: OSError: [Errno 28]" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("scored", [0, STOPPED, STEPS])
+def test_it_stops_while_it_is_scored_and_makes_the_score_when_it_goes_on(models, straight, tmp_path, scored):
+    scoring, settings = [], {"score_every": 1, "score_tasks": 2, "score_episodes": 1}
+
+    def due_score(tasks):
+        scoring.append(tasks[0].id)
+        if scoring[-1].startswith("test") and len([name for name in scoring if name[:4] == "test"]) == scored + 1:
+            raise KeyboardInterrupt
+        return tasks
+
+    training = start(models, tmp_path / "run", **settings)
+    breaking("tasks", due_score)
+    FAULT.drawn = lambda split: setattr(FAULT, "armed", True)
+    with pytest.raises(KeyboardInterrupt):
+        list(training)
+    assert newest(tmp_path / "run") == scored
+    del FAULT.drawn
+    goes_on(models, tmp_path / "run", straight, **settings)
+    assert sorted(path.stem for path in (tmp_path / "run" / "scores").iterdir()) == ["000000", "000001", "000002"]
+
+
+ENDING = """
+import sys
+from pathlib import Path
+import small
+training = small.start("shared", Path(sys.argv[1]), Path(sys.argv[2]), 4, save_every=100)
+next(training), next(training)
+sys.exit("enough")
+"""
+
+
+def test_a_script_that_ends_in_the_middle_leaves_a_checkpoint(models, tmp_path):
+    paths = [str(Path(small.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = [sys.executable, "-c", ENDING, str(models), str(tmp_path / "run")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "enough")
+    assert newest(tmp_path / "run") == 2
