@@ -220,7 +220,8 @@ def talk(env, turns: pd.DataFrame) -> str:
     said = dialogue(turns, turns["episode"].iloc[0])
     shades = colors(env.agents)
     lines = [
-        f'<div class="said"><b style="color:{shades[row.agent]}">{row.agent}</b> {html.escape(row.says)}</div>'
+        f'<div class="said"><b style="color:{shades[row.agent]}">{html.escape(row.agent)}</b> '
+        f"{html.escape(row.says)}</div>"
         for row in said.itertuples()
     ]
     return (

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mas_lab.demo.trials import ENV, HELD_OUT, REPEATS, STAGES, Trained
 from mas_lab.tasks import make_env
-from mas_lab.widgets.document import document, escape, figure_html, frame, table_html, write
+from mas_lab.widgets.document import FIGURES, document, escape, figure_html, frame, table_html, write
 from mas_lab.widgets.figures import dialogue, learning_curves, mazes, norm_lines
 from mas_lab.widgets.rewards import NOTE, reward_table, two_baselines
 from mas_lab.widgets.spikes import SpikeInspector
@@ -32,10 +32,11 @@ def write_report(out: Path, runs: list[Trained], waiting: bool = False) -> Path:
     mazes_runs, ladders = ([run for run in runs if (run.trial.env["name"] == ENV) is one] for one in (True, False))
     body = _maze(mazes_runs) if mazes_runs else []
     if ladders:
-        body += _ladder(ladders, first=not mazes_runs)
+        body += _ladder(ladders)
     if waiting:
         body.append("<h2>The ladder</h2><p>Still learning: open this page again when the command has ended.</p>")
-    return write(out / "report.html", document("Teams that learn, and what a baseline does", "".join(body)))
+    page = document("Teams that learn, and what a baseline does", "".join(body), scripts=FIGURES)
+    return write(out / "report.html", page)
 
 
 def _maze(runs: list[Trained]) -> list[str]:
@@ -49,7 +50,7 @@ def _maze(runs: list[Trained]) -> list[str]:
         "<h2>A planner and an executor learn to walk through mazes</h2>",
         f"<p>{' '.join(ABOUT[recipe] for recipe in recipes)}{equal} Success on {HELD_OUT} mazes that training never "
         f"shows, {REPEATS} episodes each (half of the mazes on the way).</p>",
-        figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves, first=True),
+        figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves),
         f"<h2>What each agent earned in the last step of {escape(best.trial.recipe)}</h2>",
         table_html(reward_table(turns), NOTE),
         figure_html(two_baselines(turns, env.agents), "Credits and advantages of planner and executor"),
@@ -62,12 +63,12 @@ def _maze(runs: list[Trained]) -> list[str]:
     ]
 
 
-def _ladder(runs: list[Trained], first: bool) -> list[str]:
+def _ladder(runs: list[Trained]) -> list[str]:
     """Both baselines on the ladder: curves, norms, and the spikes of the run that was kept."""
     curves, norms = pd.concat([run.curve for run in runs]), largest_norms(runs)
     parts = [
         f"<h2>A ladder of {STAGES}, under two baselines</h2><p>{escape(LADDER)}</p>",
-        figure_html(learning_curves(curves), "Success on held-out ladders, a line per run", curves, first=first),
+        figure_html(learning_curves(curves), "Success on held-out ladders, a line per run", curves),
         figure_html(norm_lines(norms), "The largest gradient norm of the eight policies at each step, a line per run"),
     ]
     kept = next((run for run in runs if run.trial.keep), None)

@@ -14,8 +14,9 @@ import pandas as pd
 from mas_lab.study.budget import METRICS, run_scores
 from mas_lab.study.comparison import FEW, cautions, compared, compared_pairs, over_envs, paired
 from mas_lab.study.entries import entries
-from mas_lab.widgets.document import document, escape, figure_html, table_html, write
+from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
+from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -45,7 +46,8 @@ def board_figure(
     shades, with_pairs = colors(recipes), not pairs.empty
     lines = [len(recipes), len(recipes), len(recipes) - 1][: 2 + with_pairs]
     tall = LINE * sum(lines) + BETWEEN * (len(lines) - 1)
-    figure = make_subplots(rows=len(lines), cols=len(envs), row_heights=lines, subplot_titles=envs, shared_yaxes=True,
+    titles = list(map(for_plotly, envs))
+    figure = make_subplots(rows=len(lines), cols=len(envs), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
                            vertical_spacing=BETWEEN / tall)  # fmt: skip
     for col, env in enumerate(envs, start=1):
         for row, metric in enumerate(METRICS, start=1):
@@ -88,7 +90,7 @@ def _key(figure: "Figure", told: str) -> None:
 
 def _scale(figure: "Figure", values: pd.Series, score: str, title: str, panels: int, row: int, col: int) -> None:
     """The axis of one panel, of `panels` side by side: its title in lines that fit, its span not below `LEAST`."""
-    lines = "<br>".join(textwrap.wrap(title, max(12, 66 // panels)))
+    lines = "<br>".join(map(for_plotly, textwrap.wrap(title, max(12, 66 // panels))))
     figure.update_xaxes(title_text=lines, title_standoff=8, row=row, col=col)
     if score == "success" and values.max() - values.min() < LEAST:
         middle = (values.max() + values.min()) / 2
@@ -100,20 +102,22 @@ def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], sh
     for place, recipe in enumerate(recipes):
         own, iqm = dots[dots["recipe"] == recipe], told[told["recipe"] == recipe]
         spread = np.linspace(0.08, 0.34, len(own)) if len(own) > 1 else [0.2] * len(own)
-        names = [", ".join(map(str, run)) for run in own[[n for n in ("file", "seed") if n in own]].to_numpy().tolist()]
+        known = own[[name for name in ("file", "seed") if name in own]].to_numpy().tolist()
+        names = [for_plotly(", ".join(map(str, run))) for run in known]
         dot = {"color": shades[recipe], "size": 7, "opacity": 0.7}
         figure.add_scatter(
             x=own[metric].tolist(), y=[place + up for up in spread], mode="markers", text=names, marker=dot,
-            hovertemplate="%{text}: %{x:.3f}", name=recipe, showlegend=False, row=row, col=col,
+            hovertemplate="%{text}: %{x:.3f}", name=for_plotly(recipe), showlegend=False, row=row, col=col,
         )  # fmt: skip
         mark = {"color": shades[recipe], "size": 12, "symbol": "diamond", "line": {"color": "#222", "width": 1}}
         for one in iqm.to_dict("records"):
             figure.add_scatter(
                 x=[one[metric]], y=[place - 0.15], mode="markers", marker=mark, error_x=_bar(one, metric),
-                name=f"{one['middle']} of {recipe}", text=[_hover(one, metric)], showlegend=False,
-                hovertemplate="%{text}<extra></extra>", row=row, col=col,
+                name=for_plotly(f"{one['middle']} of {recipe}"), text=[for_plotly(_hover(one, metric))],
+                hovertemplate="%{text}<extra></extra>", showlegend=False, row=row, col=col,
             )  # fmt: skip
-    ticks = {"tickvals": list(range(len(recipes))), "ticktext": list(recipes), "range": [len(recipes) - 0.4, -0.5]}
+    labels = list(map(for_plotly, recipes))
+    ticks = {"tickvals": list(range(len(recipes))), "ticktext": labels, "range": [len(recipes) - 0.4, -0.5]}
     figure.update_yaxes(
         **ticks, showgrid=False, zeroline=False, title_text="recipe" if col == 1 else None, row=row, col=col
     )
@@ -215,16 +219,17 @@ class AblationBoard:
         """One standalone file that works offline."""
         described = f"Final {self.score} and area under its curve of every run, per recipe; and differences by seed"
         least = SIDE + PANEL * self.runs["env"].nunique()
-        drawn = figure_html(self.figure(), described, self.runs, first=True, least=least)
+        drawn = figure_html(self.figure(), described, self.runs, least=least)
         tables = (table_html(table, caption) for caption, table in self._tables())
         parts = [f'<p class="quiet">{escape(NOTE)}</p>', drawn, self._told(), *tables]
-        return write(path, document("Recipes side by side", "".join(parts)))
+        return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
         display(self.figure())
-        display(HTML(self._told() + "".join(table_html(table, caption) for caption, table in self._tables())))
+        tables = (table_html(table, caption) for caption, table in self._tables())
+        display(HTML(beside(self._told() + "".join(tables))))
 
 
 def _many(count: int, noun: str) -> str:

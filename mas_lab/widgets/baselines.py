@@ -11,6 +11,7 @@ import pandas as pd
 
 from mas_lab.table import require
 from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
+from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -38,7 +39,7 @@ def controlled_curves(points: pd.DataFrame) -> "Figure":
             "measured": _dots(shade, "circle"),
         }
         for column, style in styles.items():
-            name = f"called {called}×: {NAMES[column]}"
+            name = for_plotly(f"called {called}×: {NAMES[column]}")
             figure.add_scatter(x=own["shift"], y=own[column], name=name, **style)
     _one(figure, "h")
     figure.update_layout(**LAYOUT | {"legend": {"orientation": "h", "y": -0.2}}, height=480)
@@ -69,7 +70,7 @@ def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
 
     require(pairs, ["agent", "norm_global", "norm_agent"], "paired_norms")
     still = {agent: (pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).mean() for agent in agents}
-    titles = [f"{agent} (own baseline gives 0 in {still[agent]:.0%} of its steps)" for agent in agents]
+    titles = [f"{for_plotly(agent)} (own baseline gives 0 in {still[agent]:.0%} of its steps)" for agent in agents]
     figure = make_subplots(rows=len(agents), cols=1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.09)
     step = "step" if "step" in pairs.columns else "call"
     for place, (agent, shade) in enumerate(colors(agents).items(), start=1):
@@ -77,8 +78,9 @@ def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
         for column, color, symbol in (("norm_global", GREY, "x-thin"), ("norm_agent", shade, "circle")):
             norms = own[column].where(own[column] > 0)
             marker = {"color": color, "symbol": symbol, "size": 6, "line": {"width": 1.5, "color": color}}
+            name = for_plotly(f"{agent}, {BASELINE[column]}")
             figure.add_scatter(x=own[step], y=norms, mode="lines+markers", line={"color": color, "width": 1},
-                               marker=marker, name=f"{agent}, {BASELINE[column]}", row=place, col=1)  # fmt: skip
+                               marker=marker, name=name, row=place, col=1)  # fmt: skip
         figure.update_yaxes(type="log", title_text="norm", tickvals=NORMS, row=place, col=1)
     figure.update_xaxes(title_text="training step", row=len(agents), col=1)
     figure.update_layout(**LAYOUT | {"legend": {"orientation": "h", "y": -0.12}}, height=190 * len(agents) + 120)
@@ -103,12 +105,13 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
         ratio = finite["norm_global"] / finite["norm_agent"]
         spread = place + rng.uniform(-0.28, 0.28, len(ratio))
         figure.add_scatter(x=spread, y=ratio, mode="markers", marker={"color": shade, "size": 5, "opacity": 0.6},
-                           name=agent, showlegend=False)  # fmt: skip
+                           name=for_plotly(agent), showlegend=False)  # fmt: skip
         figure.add_scatter(x=[place - 0.35, place + 0.35], y=[ratio.median()] * 2, mode="lines", showlegend=False,
-                           line={"color": "#000000", "width": 3}, name=f"median of {agent}")  # fmt: skip
+                           line={"color": "#000000", "width": 3}, name=for_plotly(f"median of {agent}"))  # fmt: skip
     _one(figure, "h")
     without = [(pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).sum() for agent in agents]
-    labels = [f"{agent}<br>{none} steps without a ratio" for agent, none in zip(agents, without, strict=True)]
+    told = zip(map(for_plotly, agents), without, strict=True)
+    labels = [f"{name}<br>{none} steps without a ratio" for name, none in told]
     figure.update_layout(**LAYOUT, xaxis={"tickvals": list(range(len(agents))), "ticktext": labels})
     figure.update_yaxes(type="log", title_text="norm: global over own baseline", tickvals=TICKS)
     return figure
@@ -130,9 +133,9 @@ def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "
         figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "width": 1, "dash": "dot"},
                            showlegend=False, hoverinfo="skip", row=1, col=column)  # fmt: skip
         for agent, shade in colors(agents).items():
-            own = shown["agent"] == agent
-            figure.add_scatter(x=predicted[own], y=shown.loc[own, "measured"], mode="markers", name=agent,
-                               marker={"color": shade, "size": 8, "opacity": 0.8}, legendgroup=agent,
+            own, name = shown["agent"] == agent, for_plotly(agent)
+            figure.add_scatter(x=predicted[own], y=shown.loc[own, "measured"], mode="markers", name=name,
+                               marker={"color": shade, "size": 8, "opacity": 0.8}, legendgroup=name,
                                showlegend=column == 1, row=1, col=column)  # fmt: skip
     figure.update_xaxes(type="log", title_text="predicted ratio of |G|²", tickvals=TICKS)
     figure.update_yaxes(type="log", tickvals=TICKS)

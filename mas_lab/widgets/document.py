@@ -4,7 +4,11 @@ In a notebook the document stands in a sandboxed frame of its own, so that its s
 wrote, cannot reach the notebook. Leaves out: what is in the document.
 """
 
+import base64
+import functools
+import hashlib
 import html
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +18,10 @@ import pandas as pd
 from mas_lab.widgets.text import for_script, visible
 
 STATIC = Path(__file__).parent / "static"
-PLOTLY = STATIC / "plotly-cartesian.min.js"
-"""plotly.js 4.1.1 (MIT), the file of that name in the npm package plotly.js-cartesian-dist-min, the version that
-plotly 7.1 carries; it draws the figures of older ones too."""
+FIGURES = ("plotly-cartesian.min.js", "figures.js")
+"""The scripts of a page with figures. The first is plotly.js 4.1.1 (MIT), the file of that name in the npm package
+plotly.js-cartesian-dist-min, the version that plotly 7.1 carries; it draws the figures of older ones too. This bundle
+for Cartesian axes is a third of the size of the whole that plotly carries, and drawn in half the time."""
 OFFLINE = {
     "responsive": True,
     "displaylogo": False,
@@ -25,18 +30,37 @@ OFFLINE = {
 }
 """plotly's settings in a page of ours: nothing in it offers to send the data away, and a click on a legend waits 200 ms
 (not 300) to see whether it is the first of two."""
+POLICY = (
+    "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
+    "form-action 'none'"
+)
+"""What the browser lets a page of ours do: run the files of `static/`, and ask nobody for anything. plotly sets styles,
+none of which may load anything, and its camera makes its picture in the page."""
 
 
 def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = ()) -> str:
     """A whole page. `body` is HTML; `data` is plain data that `scripts` (files of `static/`) read from `#data`."""
     style = (STATIC / "instruments.css").read_text(encoding="utf-8")
-    code = "".join(f"<script>{(STATIC / name).read_text(encoding='utf-8')}</script>" for name in scripts)
+    code = "".join(f"<script>{_code(name)}</script>" for name in scripts)
     held = f'<script type="application/json" id="data">{for_script(data)}</script>' if data is not None else ""
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy()}"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{style}</style></head>'
         f"<body><main><h1>{escape(title)}</h1>{body}</main>{held}{code}</body></html>"
     )
+
+
+@functools.cache
+def policy() -> str:
+    """`POLICY` with the hash of every script of `static/`: a page within a page is held to the policies of both."""
+    codes = (_code(path.name).encode() for path in sorted(STATIC.glob("*.js")))
+    hashes = (base64.b64encode(hashlib.sha256(code).digest()).decode() for code in codes)
+    return POLICY.format(" ".join(f"'sha256-{value}'" for value in hashes))
+
+
+def _code(name: str) -> str:
+    return (STATIC / name).read_text(encoding="utf-8")
 
 
 def escape(text: Any) -> str:
@@ -63,25 +87,25 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def figure_html(
-    figure: Any, described: str, data: pd.DataFrame | None = None, first: bool = False, least: int = 0
-) -> str:
+def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, least: int = 0) -> str:
     """A plotly figure with its alternative text and, folded, the numbers behind it, unless the page shows them anyway.
-    On a screen narrower than `least` pixels it scrolls.
-
-    plotly.js comes with the `first` figure of a page: its bundle for Cartesian axes, a third of the size of the whole
-    that plotly carries, and drawn in half the time.
-    """
-    drawn = figure.to_html(full_html=False, include_plotlyjs=False, default_width="100%", config=OFFLINE)
+    On a screen narrower than `least` pixels it scrolls. The page draws it with the scripts `FIGURES`."""
+    drawn = json.loads(figure.to_json())
+    size = {name: f"{drawn['layout'][name]}px" if name in drawn["layout"] else "100%" for name in ("width", "height")}
     held = ""
     if data is not None:
         held = f"<details><summary>The numbers behind this figure</summary>{table_html(data, described)}</details>"
-    library = f"<script>{PLOTLY.read_text(encoding='utf-8')}</script>" if first else ""
     return (
-        f'{library}<figure role="img" aria-label="{escape(described)}" style="overflow-x:auto">'
-        f'<div style="min-width:{least}px">{drawn}</div></figure>'
+        f'<figure role="img" aria-label="{escape(described)}" style="overflow-x:auto"><div style="min-width:{least}px">'
+        f'<div class="drawing" style="width:{size["width"]};height:{size["height"]}"></div>'
+        f'<script type="application/json">{for_script(drawn | {"config": OFFLINE})}</script></div></figure>'
         f'<p class="described">{escape(described)}</p>{held}'
     )
+
+
+def beside(body: str) -> str:
+    """HTML that stands in a notebook, outside of any frame: its MathJax, whichever it is, leaves the text as it is."""
+    return f'<div class="tex2jax_ignore mathjax_ignore">{body}</div>'
 
 
 def write(path: str | Path, page: str) -> Path:

@@ -1,6 +1,7 @@
 """Pure functions from tables to plotly figures: the same figure works live, in a stored notebook and in a file.
 
-Leaves out: widgets and pages around them. plotly is imported when a figure is drawn.
+What comes from outside (names, titles, labels) reaches plotly through `text.for_plotly` alone. Leaves out: widgets and
+pages around them. plotly is imported when a figure is drawn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.table import require
+from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -21,7 +23,9 @@ LAYOUT = {
     "font": {"family": "system-ui, sans-serif", "size": 13},
     "margin": {"l": 60, "r": 20, "t": 50, "b": 50},
     "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+    "hoverlabel": {"namelength": -1},
 }
+"""Names stand whole where the mouse is: plotly would cut them, and `for_plotly` makes some longer."""
 
 
 def colors(names: Sequence[str]) -> dict[str, str]:
@@ -29,18 +33,18 @@ def colors(names: Sequence[str]) -> dict[str, str]:
     return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(names))}
 
 
-def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks"):
+def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks") -> "Figure":
     """Every run a thin line over sampled tokens, a dot where it was scored; the mean of a recipe's runs a thick one.
 
     `scores`: columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.
     """
     figure = _recipe_lines(scores, "tokens", y)
-    figure.update_layout(xaxis_title="sampled tokens", yaxis_title=y_title, yaxis_range=[0, 1])
+    figure.update_layout(xaxis_title="sampled tokens", yaxis_title=for_plotly(y_title), yaxis_range=[0, 1])
     figure.update_xaxes(rangemode="nonnegative")
     return figure
 
 
-def norm_lines(norms: pd.DataFrame, y: str = "policy_norm"):
+def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
     """Every run's gradient norm over training steps a thin line; the mean of a recipe's runs a thick one.
 
     `norms`: columns `recipe`, `seed`, `step`, and `y`, one row per step; a norm of 0 leaves a gap.
@@ -58,12 +62,13 @@ def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "
 
     figure, shades = go.Figure(), colors(table["recipe"])
     for recipe, runs in table.groupby("recipe", sort=False):
+        name = for_plotly(recipe)
         for _, run in runs.groupby("seed"):
-            _line(figure, run[x], run[y], shades[recipe], 1, recipe, shown=False, dots=not every)
+            _line(figure, run[x], run[y], shades[recipe], 1, name, shown=False, dots=not every)
         least = runs.groupby("seed")[x].max().min()
         grid = np.unique(runs.loc[runs[x] <= least, x]) if every else np.linspace(runs[x].min(), least, 60)
         each = [np.interp(grid, run[x], run[y]) for _, run in runs.groupby("seed")]
-        _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, recipe, shown=True)
+        _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, name, shown=True)
     figure.update_layout(**LAYOUT)
     return figure
 
@@ -97,7 +102,8 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
     """
     from plotly.subplots import make_subplots
 
-    figure = make_subplots(rows=1, cols=len(played), subplot_titles=list(played), horizontal_spacing=0.08)
+    titles = list(map(for_plotly, played))
+    figure = make_subplots(rows=1, cols=len(played), subplot_titles=titles, horizontal_spacing=0.08)
     for column, turns in enumerate(played.values(), start=1):
         own = turns[(turns["task"] == task.id) & turns["kept"].astype(bool)]
         if own.empty:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from mas_lab.progress import front_end
 from mas_lab.runs.scores import mean_scores
+from mas_lab.widgets.document import escape
 from mas_lab.widgets.figures import learning_curves
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Controls:
         told = "End training after this step, with a checkpoint where the run is kept"
         self._button = ipywidgets.Button(description="Stop", icon="stop", tooltip=told)
         self._button.on_click(lambda _: stop())
-        self._line = ipywidgets.Label()
+        self._line = ipywidgets.HTML()  # not Label, which reads $…$ as LaTeX
         self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._bar]), self._line])
 
     def show(self) -> None:
@@ -99,7 +100,7 @@ class Controls:
 
     def tell(self, done: int, line: str, state: str) -> None:
         """`state`: "running", "stopping", "ended" or "failed"."""
-        self._bar.value, self._line.value = done, line
+        self._bar.value, self._line.value = done, escape(line)
         self._bar.bar_style = {"ended": "success", "failed": "danger"}.get(state, "")
         self._button.disabled = state != "running"
         self._button.description = {"running": "Stop", "stopping": "Stopping"}.get(state, "Ended")

@@ -12,9 +12,10 @@ import pandas as pd
 from mas_lab.cells.normalization import is_flat
 from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, pooled_inflation
 from mas_lab.table import require, trained
-from mas_lab.widgets.document import document, escape, figure_html, table_html, write
+from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.source import Source
+from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -64,7 +65,8 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
 
     rows = turns[trained(turns)]
     advantages = both_baselines(rows)
-    figure = make_subplots(rows=2, cols=len(agents), subplot_titles=list(agents), vertical_spacing=0.2)
+    titles = list(map(for_plotly, agents))
+    figure = make_subplots(rows=2, cols=len(agents), subplot_titles=titles, vertical_spacing=0.2)
     shades, everyone = colors(agents), _baseline(rows)
     span = (rows["credit"].min(), rows["credit"].max())
     wide = (min(a.min() for a in advantages.values()), max(a.max() for a in advantages.values()))
@@ -94,6 +96,7 @@ def _baseline(rows: pd.DataFrame) -> float:
 
 
 def _histogram(go, values: pd.Series, span: tuple[float, float], marker: dict, name: str, shown: bool = False):
+    name = for_plotly(name)
     size = max((span[1] - span[0]) / 40, 1e-6)
     bins = {"start": span[0], "end": span[1] + size, "size": size}
     return go.Histogram(x=values, xbins=bins, marker=marker, name=name, legendgroup=name, showlegend=shown)
@@ -110,13 +113,14 @@ def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
 
     figure, shades = go.Figure(), colors(agents)
     for agent in agents:
-        own = curve[curve["agent"] == agent]
+        own = curve[curve["agent"] == agent].astype({"step": float})
         ends = [*own["75 %"], *own["25 %"][::-1]]
         figure.add_scatter(
             x=[*own["step"], *own["step"][::-1]], y=ends, fill="toself", mode="lines", fillcolor=shades[agent],
             opacity=0.15, line={"width": 0}, showlegend=False, hoverinfo="skip",
         )  # fmt: skip
-        figure.add_scatter(x=own["step"], y=own["mean"], name=agent, mode="lines", line={"color": shades[agent]})
+        line = {"color": shades[agent]}
+        figure.add_scatter(x=own["step"], y=own["mean"], name=for_plotly(agent), mode="lines", line=line)
     figure.update_layout(**LAYOUT, xaxis_title="training step", yaxis_title="credit (line: mean; band: quartiles)")
     return figure
 
@@ -155,23 +159,21 @@ class RewardInspector:
         parts = [
             f'<p class="quiet">{escape(self.source.title)}, step {self.step}. {escape(NOTE)}</p>',
             table_html(self.table, "Who earned what, per agent"),
-            figure_html(
-                self.figure(), described, _binned(self.turns), first=True, least=60 + 180 * len(self.source.agents)
-            ),
+            figure_html(self.figure(), described, _binned(self.turns), least=60 + 180 * len(self.source.agents)),
         ]
         if "turn" in self.turns.columns:
             parts.append(table_html(reward_table(self.turns, ("agent", "turn")), "The same per agent and turn"))
         if len(self.source.steps) > 1:
             curve = self.curve()
             parts += ["<h2>Over training</h2>", figure_html(rewards_over_steps(curve, self.source.agents),
-                      "Mean credit of each agent over training steps", curve, first=False)]  # fmt: skip
-        return write(path, document("Who earned what", "".join(parts)))
+                      "Mean credit of each agent over training steps", curve)]  # fmt: skip
+        return write(path, document("Who earned what", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
         display(self.figure())
-        display(HTML(table_html(self.table, f"Who earned what, {self.source.title}, step {self.step}")))
+        display(HTML(beside(table_html(self.table, f"Who earned what, {self.source.title}, step {self.step}"))))
 
 
 NOTE = (

@@ -16,7 +16,7 @@ from mas_lab.table import TableError, column, require, trained
 from mas_lab.widgets.document import document, escape, frame, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import for_plotly, visible
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -83,9 +83,9 @@ def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     require(turns, ["episode", "agent", earned], "episode_timeline")
     rows = turns.assign(depth=column(turns, "depth"), kept=column(turns, "kept").astype(bool))
     for agent in agents:
-        own = rows[rows["agent"] == agent]
+        own = rows[rows["agent"] == agent].astype({"depth": float, earned: float})
         signs = ["circle" if kept else "circle-open" for kept in own["kept"]]
-        figure.add_scatter(x=own["depth"], y=own[earned], mode="markers", name=agent,
+        figure.add_scatter(x=own["depth"], y=own[earned], mode="markers", name=for_plotly(agent),
                            marker={"color": shades[agent], "symbol": signs, "size": 10})  # fmt: skip
     figure.update_layout(
         **LAYOUT, xaxis_title="environment step in the episode", yaxis_title=f"{earned} (filled: kept)"

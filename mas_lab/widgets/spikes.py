@@ -18,7 +18,7 @@ from mas_lab.widgets.document import document, escape, frame, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.peaks import unmarked_peaks
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import for_plotly, visible
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -41,7 +41,7 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
     scored = scored.assign(place=places(scored))
     for (policy, agent), own in without_repeats(scored).groupby(["policy", "agent"], sort=False):
         shade, x = shades.get(agent, WHOLE), own["place"].to_numpy()
-        name = _named(policy, agent)
+        name = for_plotly(_named(policy, agent))
         line = {"color": shade, "width": 2 if agent else 3}
         figure.add_scatter(
             x=x, y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", line=line, text=_judged(own),
@@ -56,8 +56,9 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
         for policy, own in clipped.assign(place=places(clipped)).groupby("policy", sort=False):
             shade = shades.get(own["agent"].iloc[0], WHOLE) if own["agent"].nunique() == 1 else WHOLE
             own = own.drop_duplicates(["step", "optimizer_step"])
-            figure.add_scatter(x=own["place"], y=own["policy_norm_clipped"], name=f"{policy}, after clipping",
-                               mode="lines", line={"color": shade, "width": 1, "dash": "dot"})  # fmt: skip
+            line, name = {"color": shade, "width": 1, "dash": "dot"}, for_plotly(f"{policy}, after clipping")
+            norms = own["policy_norm_clipped"].astype(float)
+            figure.add_scatter(x=own["place"], y=norms, name=name, mode="lines", line=line)
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
     figure.update_yaxes(type="log")
     return figure
@@ -94,7 +95,7 @@ def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[s
     shades = colors(agents)
     top = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
     rows = turns.iloc[[int(row) for row, _ in top]]
-    names = [f"row {row} · {agent}" for (row, _), agent in zip(top, rows["agent"], strict=True)]
+    names = [for_plotly(f"row {row} · {agent}") for (row, _), agent in zip(top, rows["agent"], strict=True)]
     figure = go.Figure(go.Bar(x=[share for _, share in top], y=names, orientation="h",
                               marker_color=[shades[agent] for agent in rows["agent"]]))  # fmt: skip
     title = "share of the policy's gradient (all rows sum to 1)" if spike.get("exact", True) else PROXY

@@ -1,8 +1,10 @@
-"""Model text as text: what it would do to a page, a terminal or the order of letters is shown, not done.
+"""Model text and names as text: what they would do to a page, a figure, a terminal or the order of letters is shown,
+not done.
 
 Leaves out: HTML escaping, which every writer of HTML does at its end (`html.escape`, or `textContent` in the browser).
 """
 
+import html
 import json
 import unicodedata
 from typing import Any
@@ -26,6 +28,15 @@ def _shown(character: str) -> str:
     if code == 0x7F:
         return "␡"
     return f"⟨U+{code:04X}⟩" if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Co") else character
+
+
+def for_plotly(text: Any) -> str:
+    """Text for any string of a figure, where it shows as it is written.
+
+    plotly reads tags (links and styles among them) and entities in all of its strings, `$…$` as LaTeX on a page that
+    has MathJax, and `%{…}` in its templates. It decodes entities once, last.
+    """
+    return html.escape(visible(str(text)), quote=False).replace("$", "&#36;").replace("%", "&#37;")
 
 
 def for_script(data: Any) -> str:

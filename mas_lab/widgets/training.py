@@ -12,7 +12,7 @@ from mas_lab.cells.plans import joint, tree
 from mas_lab.runs.run import Run
 from mas_lab.runs.scores import CURVE, kept_scores, mean_scores, run_curve
 from mas_lab.train import Report
-from mas_lab.widgets.document import document, escape, figure_html, table_html
+from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html
 from mas_lab.widgets.figures import LAYOUT, PALETTE
 from mas_lab.widgets.spikes import WHOLE, norm_curves
 
@@ -130,8 +130,9 @@ KEYS = {"legend": 0.42, "legend2": 1.01}
 
 def _line(figure: "Figure", points: pd.DataFrame, name: str, place: int, whose: str, line: dict, size: int) -> None:
     figure.add_scatter(
-        x=points["step"].tolist(), y=points[name].tolist(), mode="lines+markers", marker={"size": size}, line=line,
-        name=whose, legend="legend2", legendgroup=whose, showlegend=place == 1, cliponaxis=False, row=1, col=place,
+        x=points["step"].tolist(), y=points[name].astype(float).tolist(), mode="lines+markers", line=line,
+        marker={"size": size}, name=whose, legend="legend2", legendgroup=whose, showlegend=place == 1, cliponaxis=False,
+        row=1, col=place,
     )  # fmt: skip
 
 
@@ -145,11 +146,11 @@ def training_page(told: str, so_far: Training, figure: "Figure", agents: Sequenc
     curve, stats = so_far.curve, so_far.stats
     described = f"Success, return and gradient norms of {', '.join(agents)} over {len(curve)} training steps"
     parts = [f'<p class="quiet">{escape(told)}</p>',
-             figure_html(figure, described, curve, first=True, least=560)]  # fmt: skip
+             figure_html(figure, described, curve, least=560)]  # fmt: skip
     if len(so_far.held_out):
         parts.append(table_html(so_far.held_out, "Scores on held-out tasks, by training steps made until then"))
     if len(stats):
         shown = ["step", "optimizer_step", "policy", "agent", "grad_norm", "grad_norm_clipped", "entropy"]
         parts.append(f"<details><summary>The optimizer's numbers</summary>"
                      f"{table_html(stats[shown], 'Gradient norms, and entropy in nats')}</details>")  # fmt: skip
-    return document("Training", "".join(parts))
+    return document("Training", "".join(parts), scripts=FIGURES)

@@ -1,7 +1,8 @@
-"""A real browser for the instruments, and what a model may write to do more than be read."""
+"""A real browser for the instruments, and what a model or a run's names may hold to do more than be read."""
 
 import shutil
 
+import evil_names
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -20,6 +21,25 @@ def browser():
         launched.close()
 
 
+@pytest.fixture
+def open_page(browser):
+    """Open a file, after a `script` if one is given; at the end, no error was logged and nothing was asked of the
+    network."""
+    troubles = []
+
+    def open_file(path, script=""):
+        page = browser.new_page()
+        page.add_init_script(script)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda asked: None if asked.url.startswith("file:") else troubles.append(asked.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield open_file
+    assert [trouble for trouble in troubles if not trouble.startswith(("data:", "blob:"))] == []
+
+
 HOSTILE = {
     "markup": "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><b>bold</b>&amp;",
     "closing": "</script></pre></iframe><script>window.hacked = 1</script><!--",
@@ -36,3 +56,9 @@ HOSTILE = {
 def hostile():
     """Texts that a model may write to do more than be read."""
     return dict(HOSTILE)
+
+
+@pytest.fixture(scope="session")
+def evil_zip(spiky, tmp_path_factory):
+    """The run `spiky` as somebody hands it in whose every name and text is evil."""
+    return evil_names.evil_zip(spiky, tmp_path_factory.mktemp("zips"))

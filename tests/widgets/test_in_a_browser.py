@@ -8,23 +8,6 @@ import mas_lab as lab
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def open_page(browser):
-    """Open a file; at the end, no error was logged and nothing was asked of the network."""
-    troubles = []
-
-    def open_file(path):
-        page = browser.new_page()
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda asked: None if asked.url.startswith("file:") else troubles.append(asked.url))
-        page.goto(path.as_uri())
-        return page
-
-    yield open_file
-    assert [trouble for trouble in troubles if not trouble.startswith(("data:", "blob:"))] == []
-
-
 def test_hostile_texts_show_as_text(open_page, hostile, tmp_path):
     texts = list(hostile.values())
     rows = pd.DataFrame({"episode": "e", "agent": "a", "turn": 0, "candidate": range(len(texts)), "task": "t"})

@@ -97,7 +97,7 @@ def test_the_page_works_offline(spiky, tmp_path):
     assert elements.fetched == []
     expected = {"* plotly.js (cartesian": 1, 'role="img"': 2, "The numbers behind this figure": 2}
     assert {text: page.count(text) for text in expected} == expected
-    assert page.count('"sendChartToCloud", "sendDataToCloud"') == 2, "a figure offers to send the data away"
+    assert page.count('"sendChartToCloud","sendDataToCloud"') == 2, "a figure offers to send the data away"
     assert len(page) < 8e6
 
 

@@ -1,0 +1,136 @@
+"""Pages full of evil names in headless Chromium: they ask nobody for anything, and show every name as it is written."""
+
+import http.server
+import threading
+
+import pandas as pd
+import pytest
+from evil_names import EVIL, EvilRelay
+from small import RECIPE, SETTINGS
+
+import mas_lab as lab
+from mas_lab.widgets.document import FIGURES, document, figure_html, frame, policy, write
+from mas_lab.widgets.figures import learning_curves
+
+pytestmark = pytest.mark.browser
+MATHJAX = (
+    """window.MathJax = {version: "3.2.2", config: {}, startup: {}, get _() { window.typeset = true; return {}; }};"""
+)
+"""A MathJax that plotly takes for one, and that remembers whether it was asked."""
+ALIEN = "a, img, image, iframe, object, embed, link, meta[http-equiv=refresh]"
+"""What a page of ours has no use for."""
+
+
+def live(_, models):
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), EvilRelay.agents)
+    return lab.LiveDashboard(EvilRelay(), team, RECIPE.replace(name=EVIL), 3, foreground=True, **SETTINGS)
+
+
+MADE = {
+    "rewards": lambda run, _: lab.RewardInspector(run),
+    "rollouts": lambda run, _: lab.RolloutViewer(run),
+    "spikes": lambda run, _: lab.SpikeInspector(run),
+    "board": lambda run, _: lab.AblationBoard({EVIL: run, "other": run}),
+    "live": live,
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_an_instrument_of_evil_names_asks_nobody_for_anything(open_page, evil_zip, models, tmp_path, name):
+    page = open_page(MADE[name](evil_zip, models).to_html(tmp_path / "page.html"))
+    page.wait_for_load_state("load")
+    unfold(page)
+    assert EVIL in page.locator("main").inner_text()
+    for drawing in page.locator(".drawing").all():
+        assert EVIL in " ".join(drawing.locator("text").all_text_contents())
+    assert page.locator(ALIEN).count() == 0 and page.evaluate("window.hacked") is None
+
+
+def unfold(page):
+    """Everything that a click would show, until there is no more of it."""
+    for _ in range(6):
+        page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
+        page.wait_for_timeout(50)
+
+
+def drawn(open_page, path, names, script=""):
+    """A page with the curves of recipes of those names."""
+    scores = {"recipe": [*names, *names], "seed": 0, "tokens": [0] * len(names) + [10] * len(names), "success": 0.5}
+    figure = learning_curves(pd.DataFrame(scores), y_title=" and ".join(names)).update_layout(hovermode="x")
+    page = open_page(write(path, document("A figure", figure_html(figure, EVIL), scripts=FIGURES)), script)
+    page.wait_for_selector(".js-plotly-plot .legendtext")
+    return page
+
+
+WRITTEN = ["tool_user, α→β", "a<b & c", "a > 5 %, $3 and $4", "&lt;b&gt;", "<b>bold</b>", "%{x}"]
+
+
+def test_names_show_in_a_legend_in_a_title_and_where_the_mouse_is(open_page, tmp_path):
+    page = drawn(open_page, tmp_path / "page.html", WRITTEN, MATHJAX)
+    assert page.locator(".legendtext").all_text_contents() == WRITTEN
+    assert page.locator(".ytitle").text_content() == " and ".join(WRITTEN)
+    box = page.locator(".nsewdrag").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector(".hovertext .name")
+    assert set(page.locator(".hovertext .name").all_text_contents()) == set(WRITTEN)
+    assert page.evaluate("window.typeset") is None
+    page.evaluate("Plotly.relayout(document.querySelector('.drawing'), 'yaxis.title.text', '$x$')")
+    assert page.evaluate("window.typeset"), "plotly does not know this MathJax"
+
+
+@pytest.fixture
+def asked():
+    """(address, what was asked of it) of a server on loopback."""
+    paths = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            paths.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_):
+            """Nothing in the tests' output."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+
+
+SLIPPED = """<script>window.hacked = 1</script><img src="{0}/image" onerror="window.hacked = 1">
+<p style="background:url({0}/style)">a</p><link rel="stylesheet" href="{0}/sheet"><iframe src="{0}/frame"></iframe>
+<script src="{0}/script"></script><style>@import url({0}/import); @font-face {{ font-family: f; src: url({0}/font) }}
+* {{ font-family: f; }}</style><object data="{0}/object"></object><video src="{0}/video"></video>"""
+FETCH = "address => fetch(address + '/fetch', {mode: 'no-cors'}).catch(() => null).then(() => null)"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_page_is_held_to_its_policy_where_markup_slips_through(browser, evil_zip, asked, tmp_path, held):
+    """Nothing of it runs, and nothing is asked for, while our own scripts run. Without the policy, all of it does."""
+    address, paths = asked
+    path = lab.RewardInspector(evil_zip).to_html(tmp_path / "page.html")
+    text = path.read_text(encoding="utf-8").replace("<main>", f"<main>{SLIPPED.format(address)}", 1)
+    path.write_text(text if held else text.replace(policy(), ""), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector(".js-plotly-plot .barlayer path")
+    page.evaluate(FETCH, address)
+    everything = ["/fetch", "/font", "/frame", "/image", "/import", "/object", "/script", "/sheet", "/style", "/video"]
+    assert sorted(set(paths)) == ([] if held else everything)
+    assert page.evaluate("window.hacked") == (None if held else 1)
+    page.close()
+
+
+def test_a_figures_camera_makes_its_picture_in_the_page(open_page, tmp_path):
+    page = drawn(open_page, tmp_path / "page.html", ["a<b"])
+    page.locator(".js-plotly-plot").hover()
+    with page.expect_download() as picture:
+        page.locator(".modebar-btn[data-title^=Download]").click()
+    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_within_a_page_runs(open_page, evil_zip, tmp_path):
+    """As the demo's report holds its spikes: both pages' policies apply."""
+    inside = frame(lab.SpikeInspector(evil_zip).page(), EVIL, height=900)
+    page = open_page(write(tmp_path / "page.html", document("Both", inside)))
+    page.frame_locator("iframe").locator("circle.spike").first.wait_for(state="attached")
