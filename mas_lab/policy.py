@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from mas_lab.cells.losses import Loss
+    from mas_lab.locks import ModelLock
 
 
 class PolicyError(ValueError):
@@ -90,7 +91,8 @@ class Tokens:
 
 
 class Engine(Protocol):
-    """Batches the requests of every policy it serves. `submit` queues, `ready` returns what has been answered.
+    """Batches the requests of every policy it serves. `submit` queues, `ready` returns what has been answered of what
+    the thread that calls has asked for.
 
     An engine that does not stream (`streams = False`) answers everything pending at the first `ready`. One that streams
     gives what is finished after a moment's work, perhaps nothing, so that one engine never waits for another.
@@ -109,12 +111,14 @@ class Engine(Protocol):
 
 class Policy(Protocol):
     """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens; `version` rises
-    whenever the weights change; policies on different devices are trained at the same time."""
+    whenever the weights change; policies on different devices are trained at the same time. `lock` is that of its
+    model: calls wait for those of other threads (`mas_lab.locks`)."""
 
     name: str
     model: Any
     tokenizer: Any
     engine: Engine
+    lock: "ModelLock"
     context: int
     device: Any
     version: int

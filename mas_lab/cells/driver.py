@@ -17,6 +17,7 @@ import pandas as pd
 from mas_lab.cells.game import Act, Game, Said, Say, Score
 from mas_lab.cells.steps import RolloutError, checked, naming, where
 from mas_lab.env import Env, EnvError, Task, transcript, unwritable
+from mas_lab.locks import playing
 from mas_lab.policy import Completion, Engine, PolicyError, Request
 from mas_lab.table import TableError, place
 from mas_lab.team import Team
@@ -53,7 +54,8 @@ class Driver:
     def play(self, plans: Sequence[tuple[Game, Generator]]) -> None:
         self.ready.extend(_Play(game, generator) for game, generator in plans)
         try:
-            self._play()
+            with playing(self.team.policies.values()):
+                self._play()
         finally:  # where something broke, nobody waits for what is still being said
             for engine in self.engines if self.speaking else ():
                 engine.cancel([ticket for key, ticket in self.speaking if key == id(engine)])

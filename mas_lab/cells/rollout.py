@@ -38,7 +38,8 @@ def rollout(
 
     `max_turns` overrides the environment's bound on the turns of one agent; `workers` runs `env.step` in that many
     threads. Each completion is drawn by (seed, step, node, agent, candidate) alone, so that a draw does not depend on
-    what else is in the batch. What the environment's steps tell in `info` is a column where any of them told anything.
+    what else is in the batch. All of it is played with the same weights: an update in another thread waits. What the
+    environment's steps tell in `info` is a column where any of them told anything.
     Raises ValueError where the team samples by `top_p` or `top_k`: its log-probabilities could not be trained on.
     """
     _refuse_cut_distributions(env, team)

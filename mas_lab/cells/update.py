@@ -18,7 +18,8 @@ from mas_lab.cells.advantages import require_one_per_token
 from mas_lab.cells.batch import ROW, Batch, UpdateError
 from mas_lab.cells.contract import require_loss
 from mas_lab.cells.losses import Loss, clipped
-from mas_lab.policy import Sample
+from mas_lab.locks import alone, standing_for, this_thread
+from mas_lab.policy import Policy, Sample
 from mas_lab.table import column, require, selected, trained
 from mas_lab.team import Team
 
@@ -58,6 +59,7 @@ def update(
     `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
     `max_norm`, above 0, clips each policy's gradient; None does not. `nonfinite`: "raise", or "skip" the step and
     record it (`skipped`).
+    Other threads wait for the models that learn until all of it is done; PolicyError where one of them trains these.
     `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
     `attribute()` computes the shares of the gradient, and `attribute` itself is the `Batch` that asks for the step.
 
@@ -69,11 +71,18 @@ def update(
     token before the first step (NaN after it); `lr`; whether the step was `skipped`, and the rows that caused it,
     `culprits`.
     """
-    rows = _learnable(team, turns, loss, aggregate)
     require_max_norm(max_norm, "update")
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
-    stats: list[dict[str, Any]] = []
+    with alone(learners(team), changing=True):
+        stats = _steps(team, turns, loss, aggregate, epochs, minibatches, max_norm, lr_scale, nonfinite, watch, seed)
+    return pd.DataFrame(stats, columns=None if stats else STATS.split())
+
+
+def _steps(
+    team, turns, loss, aggregate, epochs, minibatches, max_norm, lr_scale, nonfinite, watch, seed
+) -> list[dict[str, Any]]:
+    rows, stats = _learnable(team, turns, loss, aggregate), []
     for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
         batches = [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
         with _no_gradient_left(batches):
@@ -84,10 +93,14 @@ def update(
                     watch(batch.name, dict(batch.norms), batch)
             for batch in batches:
                 stats += batch.step(number, max_norm, lr_scale)
-    for name, policy in team.policies.items():
-        if team.learners(name):
-            policy.publish()
-    return pd.DataFrame(stats, columns=None if stats else STATS.split())
+    for policy in learners(team):
+        policy.publish()
+    return stats
+
+
+def learners(team: Team) -> list[Policy]:
+    """The policies that an update changes."""
+    return [policy for name, policy in team.policies.items() if team.learners(name)]
 
 
 def require_max_norm(max_norm: Any, cell: str) -> None:
@@ -98,7 +111,10 @@ def require_max_norm(max_norm: Any, cell: str) -> None:
 
 @contextmanager
 def _no_gradient_left(batches: Sequence[Batch]) -> Iterator[None]:
-    """Whatever ends a step, an interrupt between two policies' too: no gradient is left for the next one to add to."""
+    """Whatever ends a step, an interrupt between two policies' too: no gradient is left for the next one to add to. Nor
+    does this one add to what was left by hand."""
+    for batch in batches:
+        batch.policy.clear_gradients()
     try:
         yield
     except BaseException:
@@ -114,9 +130,12 @@ def _accumulate(batches: Sequence[Batch]) -> None:
         apart = getattr(batch.policy, "ranks", None) is None
         by_device.setdefault(str(getattr(batch.policy, "device", None)) if apart else "all", []).append(batch)
 
+    holder = this_thread()
+
     def in_order(own: Sequence[Batch]) -> None:
-        for batch in own:
-            batch.accumulate()
+        with standing_for(holder):
+            for batch in own:
+                batch.accumulate()
 
     if len(by_device) < 2:
         in_order(batches)

@@ -12,8 +12,9 @@ import pandas as pd
 from mas_lab.cells.advantages import live, per_token
 from mas_lab.cells.batch import Batch
 from mas_lab.cells.losses import Loss, clipped, reinforce
-from mas_lab.cells.update import whole_batches
+from mas_lab.cells.update import learners, whole_batches
 from mas_lab.explain.moments import both_baselines
+from mas_lab.locks import alone
 from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import require
 from mas_lab.team import Team
@@ -36,13 +37,14 @@ def attribute(
     Where the back end has no forward mode, `exact` is False and the shares are those of `proxy_shares`.
     """
     parts = []
-    for batch in whole_batches(team, turns, loss, aggregate):
-        with batch.gradients_kept():
-            batch.accumulate()
-            batch.check("raise")
-            shares = shares_of(batch)
-        groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
-        parts.append(shares.assign(policy=batch.name, group=groups))
+    with alone(learners(team)):
+        for batch in whole_batches(team, turns, loss, aggregate):
+            with batch.gradients_kept():
+                batch.accumulate()
+                batch.check("raise")
+                shares = shares_of(batch)
+            groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
+            parts.append(shares.assign(policy=batch.name, group=groups))
     known = [name for name in SHARES if name != "group" or "group" in turns.columns]
     return pd.concat(parts, ignore_index=True)[known] if parts else pd.DataFrame(columns=known)
 
@@ -99,12 +101,13 @@ def norms_without(
     exactly that row's share. Costs one `update`'s passes, and one pass per row.
     """
     found = []
-    for batch in whole_batches(team, turns, loss, aggregate):
-        with batch.gradients_kept():
-            batch.accumulate()
-            for row in rows:
-                if row in batch.rows.index:
-                    found.append((batch.name, row, batch.norm, batch.norm_without(row)))
+    with alone(learners(team)):
+        for batch in whole_batches(team, turns, loss, aggregate):
+            with batch.gradients_kept():
+                batch.accumulate()
+                for row in rows:
+                    if row in batch.rows.index:
+                        found.append((batch.name, row, batch.norm, batch.norm_without(row)))
     return pd.DataFrame(found, columns=["policy", "row", "norm", "norm_without"])
 
 
@@ -127,17 +130,18 @@ def baseline_ratio(
     """
     require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
     found = []
-    for batch in whole_batches(team, turns, loss, aggregate):
-        advantages = both_baselines(batch.table)
-        measured = {name: batch.norms_with(values)[1] for name, values in advantages.items()}
-        for agent, own in batch.rows.groupby("agent", sort=False):
-            chosen = own.index if len(own) <= rows else own.sample(rows, random_state=seed).index.sort_values()
-            squared = pd.DataFrame({name: values.loc[own.index] ** 2 for name, values in advantages.items()})
-            moments = _prediction(pd.Series(squared_scores(batch, chosen), index=chosen), squared)
-            norms = {f"norm_{name}": norm[agent] for name, norm in measured.items()}
-            ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
-            found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
-                          **norms, "measured": ratio})  # fmt: skip
+    with alone(learners(team)):
+        for batch in whole_batches(team, turns, loss, aggregate):
+            advantages = both_baselines(batch.table)
+            measured = {name: batch.norms_with(values)[1] for name, values in advantages.items()}
+            for agent, own in batch.rows.groupby("agent", sort=False):
+                chosen = own.index if len(own) <= rows else own.sample(rows, random_state=seed).index.sort_values()
+                squared = pd.DataFrame({name: values.loc[own.index] ** 2 for name, values in advantages.items()})
+                moments = _prediction(pd.Series(squared_scores(batch, chosen), index=chosen), squared)
+                norms = {f"norm_{name}": norm[agent] for name, norm in measured.items()}
+                ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
+                found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
+                              **norms, "measured": ratio})  # fmt: skip
     return pd.DataFrame(found)
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mas_lab.locks import alone
 from mas_lab.policy import Policy
 from mas_lab.runs.disk import RunError, differences, flush, hashes, read_json, write_json
 from mas_lab.team import Sampling, Team
@@ -44,9 +45,10 @@ class Checkpoint:
         at all."""
         staged = folder.with_suffix(".tmp")
         shutil.rmtree(staged, ignore_errors=True)
-        for number, policy in enumerate(team.policies.values()):
-            (staged / "policies" / str(number)).mkdir(parents=True)
-            policy.save(staged / "policies" / str(number))
+        with alone(team.policies.values()):
+            for number, policy in enumerate(team.policies.values()):
+                (staged / "policies" / str(number)).mkdir(parents=True)
+                policy.save(staged / "policies" / str(number))
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched}
         state["memory"] = memory or {}
         write_json(staged / "state.json", state)
@@ -76,8 +78,9 @@ class Checkpoint:
         different = differences(self.state["team"], describe_team(team))
         if different:
             raise RunError(f"checkpoint {self.folder} was made by another team: {different}")
-        for number, name in enumerate(team.policies):
-            team.policies[name].load(self.folder / "policies" / str(number))
+        with alone(team.policies.values(), changing=True):
+            for number, name in enumerate(team.policies):
+                team.policies[name].load(self.folder / "policies" / str(number))
 
     def tokenizer(self, policy: str) -> Any:
         """The fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or None."""

@@ -48,6 +48,7 @@ def evaluate(
     `throughput`: episodes per second of the whole evaluation, one number in all rows.
     `swap` exchanges the policies of two roles. `sampling` overrides the team's: `Sampling(temperature=0)` is greedy,
     and here alone it may have `top_p` and `top_k`.
+    Beside a training in another thread, all episodes are played with the weights after one of its steps; it waits.
     `summary(scores)` gives means with 95 % intervals over tasks.
     """
     if k < 1:

@@ -14,9 +14,10 @@ from weakref import WeakSet
 
 from mas_lab.cells.contract import require_loss
 from mas_lab.cells.normalization import refuse_nonsense
-from mas_lab.cells.update import Watch, update
+from mas_lab.cells.update import Watch, learners, update
 from mas_lab.check import check_env
 from mas_lab.env import Env
+from mas_lab.locks import trained_alone
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import run_folder
@@ -44,6 +45,10 @@ def train(
     `run`: a folder (a bare name goes under `runs_dir()`) that keeps the run; on an existing run it goes on where that
     stopped, with the team passed in set to the saved one, or says why it cannot. `steps` is the total: resuming a
     3-step run with steps=6 makes three more. Close the generator, or break out of the loop, at any time.
+
+    Until it has ended, other threads may play with the team (`rollout`, `evaluate`), which changes nothing here; what
+    would change the weights of a policy that learns is refused there with a PolicyError. It takes no notice of a loop
+    that was left unfinished in the main thread.
 
     `curriculum(env, n, split, seed)` draws the tasks of a step in the place of `env.tasks`, and may `see(report)`, see
     `train.drawing`. A part of the recipe, or a curriculum, that has `state()` and `load_state(state)` remembers from
@@ -77,6 +82,7 @@ def train(
             check_env(env, tasks=2, split=chosen.split, seed=seed)
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, _recorder(run), ranks)
     loop = _driven(training.run(steps), ranks) if ranks else training.run(steps)
+    loop = trained_alone(learners(team), loop)
     _open.add(loop)
     return loop
 

@@ -7,7 +7,7 @@ import copy
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -15,8 +15,9 @@ import pandas as pd
 from mas_lab.cells.advantages import live
 from mas_lab.cells.normalization import refuse_lone_groups
 from mas_lab.cells.rollout import RolloutError, rollout
-from mas_lab.cells.update import Watch, update
+from mas_lab.cells.update import Watch, learners, update
 from mas_lab.env import Env, EnvError
+from mas_lab.locks import alone
 from mas_lab.recipes import Recipe
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError
@@ -51,10 +52,13 @@ class Training:
     """Are the weights those after `done` steps, with the tables of each of them kept?"""
     unkept: Report | None = None
     """The step whose tables are still to be kept, if the weights are those after it."""
+    learned: list[int] = field(default_factory=list)
+    """Versions of what learns after `done` steps: another training may have gone on with a team whose loop was left."""
 
     def run(self, steps: int) -> Iterator[Report]:
         if self.recorder:
             self._begin()
+        self.learned = self._learned()
         try:
             held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder)
             if self.ranks:
@@ -113,7 +117,12 @@ class Training:
 
     def _save(self) -> None:
         if self.recorder and not self.recorder.is_superseded():
-            self.recorder.save(self.done, self.team, self.watch, self.memory)
+            with alone(self.team.policies.values()):
+                if self._learned() == self.learned:
+                    self.recorder.save(self.done, self.team, self.watch, self.memory)
+
+    def _learned(self) -> list[int]:
+        return [policy.version for policy in learners(self.team)]
 
     def _seen(self, step: int) -> Report:
         """A step, shown to the curriculum; an error in it leaves the memory at the last good step."""
@@ -121,7 +130,7 @@ class Training:
             report = self._step(step)
             if hasattr(self.curriculum, "see"):
                 self.curriculum.see(report)
-        self.done, self.unkept = step + 1, report
+        self.done, self.unkept, self.learned = step + 1, report, self._learned()
         return report
 
     def _step(self, step: int) -> Report:

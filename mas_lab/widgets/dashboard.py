@@ -39,8 +39,11 @@ class LiveDashboard:
     """Train, watch and stop: the arguments of `lab.train`, in a thread of its own, so that the cell returns.
 
     `.stop()`, its button, or an interrupt of the kernel during `.wait()` ends training after the current step, with a
-    valid checkpoint where `run` keeps one. `.wait()` returns when training has ended, and raises what it raised: call
-    it before anything else uses the team. `reports` holds a `Report` per step, or the last one where `run` keeps all.
+    valid checkpoint where `run` keeps one. `.wait()` returns when training has ended, and raises what it raised. Other
+    cells may use the team meanwhile: each rollout or evaluation plays with the weights after some whole step, training
+    waits for it before it changes them, and becomes what it would be alone. To train the team elsewhere, or to load
+    other weights into it, `.stop()` and `.wait()` first. `reports` holds a `Report` per step, or the last one where
+    `run` keeps all.
 
     Where no widget outlives its cell (Colab, saved Kaggle versions, nbconvert, a terminal), it trains in the
     foreground: the cell returns when training has ended, and the kernel's interrupt is the stop. `foreground` decides

@@ -4,8 +4,11 @@ Leaves out: who is a rank, and what they tell each other (`ranks`).
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from mas_lab.backends.torch.engine import Pending
+from mas_lab.locks import alone
 from mas_lab.policy import Completion, PolicyError, Request
 
 if TYPE_CHECKING:
@@ -24,28 +27,26 @@ class RankedEngine:
     def __init__(self, ranks: "Ranks", number: int, model):
         self.ranks, self.number, self.model, self.inner = ranks, number, model, model.engine
         self.policies = [policy for policy in ranks.team.policies.values() if policy.shared is model]
-        self._pending: list[tuple[int, int, Request]] = []
-        self._tickets = 0
+        self._pending, self._tickets = Pending(), count()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
     def submit(self, policy, requests: Sequence[Request]) -> list[int]:
         """Queue requests, on rank 0; returns a ticket for each."""
-        tickets = list(range(self._tickets, self._tickets + len(requests)))
-        self._tickets += len(requests)
+        tickets = [next(self._tickets) for _ in requests]
         own = self.policies.index(policy)
-        self._pending += [(ticket, own, request) for ticket, request in zip(tickets, requests, strict=True)]
+        self._pending.asked += [(ticket, own, request) for ticket, request in zip(tickets, requests, strict=True)]
         return tickets
 
     def cancel(self, tickets: Iterable[int]) -> None:
         """Forgets what was asked and has no answer yet."""
         forgotten = set(tickets)
-        self._pending = [entry for entry in self._pending if entry[0] not in forgotten]
+        self._pending.asked = [entry for entry in self._pending.asked if entry[0] not in forgotten]
 
     def ready(self) -> list[tuple[int, Completion]]:
-        """Answers everything pending, as (ticket, completion)."""
-        pending, self._pending = self._pending, []
+        """Answers everything that this thread has asked for, as (ticket, completion)."""
+        pending, self._pending.asked = self._pending.asked, []
         asked = [(own, request) for _, own, request in pending]
         return list(zip([ticket for ticket, _, _ in pending], self._ask(asked), strict=True))
 
@@ -56,9 +57,10 @@ class RankedEngine:
     def _ask(self, asked: list[tuple[int, Request]]) -> list[Completion]:
         if not asked:
             return []
-        self.ranks.require_team(self.policies[asked[0][0]].name)
-        self.ranks.tell("sample", self.number, asked)
-        return self.answer(asked)
+        with alone(self.policies):  # the other ranks hear one word at a time
+            self.ranks.require_team(self.policies[asked[0][0]].name)
+            self.ranks.tell("sample", self.number, asked)
+            return self.answer(asked)
 
     def answer(self, asked: list[tuple[int, Request]]) -> list[Completion]:
         """On every rank: all completions, in order. Raises RankError where a rank could not answer its share."""

@@ -22,6 +22,7 @@ from mas_lab.backends.ranks.ending import connected, saying_why
 from mas_lab.backends.ranks.engine import Elsewhere, RankedEngine, RankError
 from mas_lab.backends.ranks.shares import Sharded, Share
 from mas_lab.backends.torch import state as torch_state
+from mas_lab.locks import alone
 from mas_lab.team import Team
 
 PATIENCE = timedelta(hours=12)
@@ -132,11 +133,12 @@ class Ranks:
 
     @contextmanager
     def updating(self, turns, options: dict[str, Any]) -> Iterator[None]:
-        """On rank 0: the others update on `turns` while the body does."""
-        self.tell("update", turns, options)
-        self.listening = False
-        yield
-        self.listening = True
+        """On rank 0: the others update on `turns` while the body does; no thread here asks them for anything else."""
+        with alone(self.team.policies.values(), changing=True):
+            self.tell("update", turns, options)
+            self.listening = False
+            yield
+            self.listening = True
 
     # The others
 

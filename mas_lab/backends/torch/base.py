@@ -14,7 +14,10 @@ from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
 from mas_lab.backends.torch.source import Source
 from mas_lab.backends.torch.state import read_record
+from mas_lab.locks import Only, alone, held
 from mas_lab.policy import PolicyError
+
+RANDOM = Only("torch's random numbers")
 
 
 class TorchBase:
@@ -31,15 +34,19 @@ class TorchBase:
         if stray:
             raise PolicyError(f"the LoRA parameter {stray[0]!r} is in no optimizer")
 
+    lock = property(lambda self: self.shared.lock)
+    name = property(lambda self: self.shared.source.name)
+
     def _make(self, made_with: dict[str, int], rank: int, lr: float) -> TorchPolicy:
         name = f"adapter{made_with['index']}"
-        with torch.random.fork_rng():
+        with alone([RANDOM]), torch.random.fork_rng():
             torch.manual_seed(made_with["seed"] + made_with["index"])
             self.shared.add_adapter(name, rank)
         policy = TorchPolicy(self.shared, lr, name)
         policy.made_with = made_with
         return policy
 
+    @held()
     def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> TorchPolicy:
         """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken.
 
@@ -58,6 +65,7 @@ class TorchBase:
         policy.lr = policy.lr if lr is None else lr
         return policy
 
+    @held()
     def take(self, index: int, agent: str, rank: int | None = None) -> TorchPolicy | None:
         """The policy of adapter `index`, for `agent`; `None` where another agent has it."""
         for policy in self._free:

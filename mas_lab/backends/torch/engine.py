@@ -9,15 +9,19 @@ Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V voca
 """
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
 
 from mas_lab.backends.torch.decoders import RowDecoder, TreeDecoder
 from mas_lab.backends.torch.mixed_lora import Slices, mixing
+from mas_lab.locks import alone
 from mas_lab.policy import Completion, Request, check_fit
 
 
@@ -44,8 +48,16 @@ class Chunk:
         self.room = max(self.room, room)
 
 
+class Pending(threading.local):
+    """What the thread that looks has asked for and not yet got: (ticket, policy, request)."""
+
+    def __init__(self):
+        self.asked: list[tuple[int, Any, Request]] = []
+
+
 class TorchEngine:
-    """Serves the policies of one model (one, or the adapters of one base). Answers all that is pending at `ready`.
+    """Serves the policies of one model (one, or the adapters of one base). Answers all that is pending at `ready`, in
+    batches of what the thread that calls has asked for: what another one asks never moves a draw by float noise.
 
     `budget`: tokens (prompts and completions at full length) that are sampled at once.
     """
@@ -54,8 +66,7 @@ class TorchEngine:
 
     def __init__(self, model, budget: int):
         self.model, self.budget = model, budget
-        self._pending: list[tuple[int, object, Request]] = []
-        self._tickets = 0
+        self._pending, self._tickets = Pending(), count()
         self._uniforms = Uniforms()
         # Small models say the same again and again, and a tokenizer is slow to read.
         self._text = lru_cache(2**16)(lambda ids: self.model.tokenizer.decode(ids, skip_special_tokens=True))
@@ -64,20 +75,19 @@ class TorchEngine:
         """Queue requests; returns a ticket for each. Raises PolicyError where one does not fit the context."""
         for request in requests:
             check_fit(policy, request)
-        tickets = list(range(self._tickets, self._tickets + len(requests)))
-        self._tickets += len(requests)
-        self._pending += [(ticket, policy, request) for ticket, request in zip(tickets, requests, strict=True)]
+        tickets = [next(self._tickets) for _ in requests]
+        self._pending.asked += [(ticket, policy, request) for ticket, request in zip(tickets, requests, strict=True)]
         return tickets
 
     def ready(self) -> list[tuple[int, Completion]]:
-        """Answers everything pending, as (ticket, completion)."""
-        pending, self._pending = self._pending, []
+        """Answers everything that this thread has asked for, as (ticket, completion)."""
+        pending, self._pending.asked = self._pending.asked, []
         return self._answer(pending)
 
     def cancel(self, tickets: Iterable[int]) -> None:
         """Forgets requests that nobody waits for any more."""
         gone = set(tickets)
-        self._pending = [entry for entry in self._pending if entry[0] not in gone]
+        self._pending.asked = [entry for entry in self._pending.asked if entry[0] not in gone]
 
     def publish(self, policy) -> None:
         """Nothing to do: it samples from the very weights that are trained."""
@@ -93,11 +103,12 @@ class TorchEngine:
         return [answers[i] for i in range(len(requests))]
 
     def _answer(self, pending) -> list[tuple[int, Completion]]:
-        if self.model.net.training:
-            self.model.net.eval()
         answers: list[tuple[int, Completion]] = []
-        for chunk in self._chunks(pending):
-            answers += zip(chunk.tickets_R, self._complete(chunk), strict=True)
+        with alone([policy for _, policy, _ in pending]):
+            if self.model.net.training:
+                self.model.net.eval()
+            for chunk in self._chunks(pending):
+                answers += zip(chunk.tickets_R, self._complete(chunk), strict=True)
         return answers
 
     def _chunks(self, pending) -> Iterator[Chunk]:

@@ -20,6 +20,7 @@ from mas_lab.backends.torch.packing import PACKINGS, Cost
 from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.backends.torch.tree_attention import follows_trees
+from mas_lab.locks import ModelLock
 from mas_lab.policy import PolicyError
 
 
@@ -109,7 +110,7 @@ class TorchModel:
         weights=None,
     ):
         self.source, self.options, self.template, self.peft = source.pinned(), options, dict(template or {}), None
-        self.lora = lora
+        self.lora, self.lock = lora, ModelLock()
         self.device = torch.device(options.device or pick_device())
         if self.device.type == "cpu":
             settle_threads()

@@ -1,6 +1,7 @@
 """Policies that learn with torch: full weights, or one adapter of a shared base.
 
-Leaves out: the loss (the caller's), the sampler (`engine`), log-probabilities (`packing`), shares (`slopes`).
+Each call that touches weights or gradients has the model to itself (`mas_lab.locks`). Leaves out: the loss (the
+caller's), the sampler (`engine`), log-probabilities (`packing`), shares (`slopes`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from mas_lab.cells.advantages import per_token
 from mas_lab.cells.contract import token_losses
 from mas_lab.cells.losses import Loss
 from mas_lab.env import Message
+from mas_lab.locks import held
 from mas_lab.policy import Completion, PolicyError, Request, Sample, Tokens
 
 
@@ -46,6 +48,7 @@ class TorchPolicy:
     model = property(lambda self: self.shared.model)
     tokenizer = property(lambda self: self.shared.tokenizer)
     engine = property(lambda self: self.shared.engine)
+    lock = property(lambda self: self.shared.lock)
     device = property(lambda self: self.shared.device)
     context = property(lambda self: self.shared.context)
 
@@ -69,6 +72,7 @@ class TorchPolicy:
 
     # Learning
 
+    @held()
     def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Log-probabilities of the sampled tokens (N,), with gradient, in the order of the samples."""
         self.activate()
@@ -78,6 +82,7 @@ class TorchPolicy:
         order_N = torch.from_numpy(np.argsort(np.concatenate([token_N for token_N, _ in parts])))
         return torch.cat([values for _, values in parts])[order_N.to(self.shared.device)]
 
+    @held()
     def accumulate(self, samples: Sequence[Sample], loss: Loss) -> Tokens:
         """Adds the gradient of sum_i weight_i sum_t losses_it to `.grad`; returns what each token came to, detached.
 
@@ -176,27 +181,32 @@ class TorchPolicy:
         if self.shared.net.training:
             self.shared.net.eval()
 
+    @held()
     def slopes(self, samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]) -> torch.Tensor:
         """What each token (N,) moves of the weighted loss along `direction`; see `slopes.token_slopes`."""
         return token_slopes(self, samples, loss, direction)
 
     # Gradients and steps
 
+    @held()
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
         """(parameter name, gradient) of each parameter this policy trains, always in the same order."""
-        for name, parameter in self.parameters.items():
+        for parameter in self.parameters.values():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            yield name, parameter.grad
+        return iter([(name, parameter.grad) for name, parameter in self.parameters.items()])
 
+    @held()
     def set_gradients(self, gradients: Iterable[torch.Tensor]) -> None:
         """Replaces the gradients, in the order of `gradients()`."""
         for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
             parameter.grad = gradient.to(parameter).clone()
 
+    @held()
     def clear_gradients(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
 
+    @held(changing=True)
     def apply(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Clips, makes one AdamW step at `lr * lr_scale`, clears the gradients. Returns the norm before and after.
 
@@ -234,10 +244,12 @@ class TorchPolicy:
         """What this policy is, as plain data that does not depend on the machine: two that agree may swap states."""
         return torch_state.describe(self)
 
+    @held()
     def save(self, directory: Path) -> None:
         """Weights as plain transformers or PEFT load them, AdamW's state, and what rebuilds the policy."""
         torch_state.save(self, Path(directory))
 
+    @held(changing=True)
     def load(self, directory: Path) -> None:
         """Weights and AdamW's state from `save`, bit for bit. The policy must be of the same make."""
         torch_state.load(self, Path(directory))

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from mas_lab.locks import alone, held, this_thread
 from mas_lab.policy import Completion, PolicyError, Request, Sample, check_fit
 
 COOLEST, HOTTEST = 0.01, 2.0
@@ -34,8 +35,8 @@ Row = tuple[tuple[int, ...], tuple[int, ...]]
 """Token ids of a prompt and its completion."""
 Scores = list[list[float]]
 """Log-probabilities of the tokens of some completions."""
-Answer = tuple[int, Sequence[int], Sequence[float]]
-"""Ticket, token ids, log-probabilities."""
+Answer = tuple[int, Sequence[int] | EngineError, Sequence[float]]
+"""Ticket, token ids or why there are none, log-probabilities."""
 
 
 class VllmEngine(ABC):
@@ -46,6 +47,8 @@ class VllmEngine(ABC):
     """
 
     streams = True
+    lock = property(lambda self: self.model.lock)
+    name = property(lambda self: self.model.source.name)
 
     def __init__(self, model):
         self.model, self.options = model, model.options
@@ -54,7 +57,9 @@ class VllmEngine(ABC):
         self._started = self._resting = False
         self._tickets = count()
         self._asked: dict[int, tuple[Any, Request]] = {}
-        self._kept: list[tuple[int, Completion]] = []
+        self._asker: dict[int, int] = {}
+        """The thread that waits for each ticket."""
+        self._kept: list[tuple[int, Completion | EngineError]] = []
         self._published: dict[str, int] = {}
         self._recent: dict[str, deque[Row]] = defaultdict(lambda: deque(maxlen=PROBED))
         self._eos = model.eos_ids()
@@ -71,12 +76,16 @@ class VllmEngine(ABC):
                     f"policy {policy.name!r}: vLLM samples at temperature 0 and from {COOLEST} to {HOTTEST}; "
                     f"{request.temperature} was asked for"
                 )
+        with alone([policy]):
+            return self._submit(policy, requests)
+
+    def _submit(self, policy, requests: Sequence[Request]) -> list[int]:
         self.publish(policy)
         self._wake_up()
         tickets = [next(self._tickets) for _ in requests]
         try:
             for ticket, request in zip(tickets, requests, strict=True):
-                self._asked[ticket] = policy, request
+                self._asked[ticket], self._asker[ticket] = (policy, request), this_thread()
                 self._send(ticket, policy, request)
         except BaseException:
             self.cancel(tickets)
@@ -84,14 +93,28 @@ class VllmEngine(ABC):
         return tickets
 
     def ready(self) -> list[tuple[int, Completion]]:
-        """What has been answered since the last call, as (ticket, completion), after a moment's work."""
-        answers, self._kept = self._kept, []
-        if self._asked:
-            answers += [(ticket, self._complete(ticket, ids, found)) for ticket, ids, found in self._receive()]
-        return answers
+        """What this thread asked for and has been answered since its last call, as (ticket, completion), after a
+        moment's work. Other threads' answers are kept for them."""
+        me = this_thread()
+        with alone([self]):
+            if any(self._asker[ticket] == me for ticket in list(self._asked)):
+                for ticket, ids, logprobs in self._receive():
+                    self._kept.append((ticket, self._complete(ticket, ids, logprobs)))
+            mine = [entry for entry in self._kept if self._asker[entry[0]] == me]
+            self._kept = [entry for entry in self._kept if self._asker[entry[0]] != me]
+            for ticket, _ in mine:
+                del self._asker[ticket]
+        for _, answer in mine:
+            if isinstance(answer, EngineError):
+                raise answer
+        return mine
 
     def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
         """Answers these requests now, in order; what others have queued stays queued."""
+        with alone([policy]):
+            return self._sample(policy, requests)
+
+    def _sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
         tickets, others = self.submit(policy, requests), []
         answers: dict[int, Completion | None] = dict.fromkeys(tickets)
         try:
@@ -105,18 +128,26 @@ class VllmEngine(ABC):
             self.cancel(tickets)
             raise
         self._kept += others
+        self._asker |= {ticket: this_thread() for ticket, _ in others}
         return list(answers.values())
 
     def cancel(self, tickets: Iterable[int]) -> None:
         """Forgets requests that nobody waits for any more."""
         gone = set(tickets)
-        self._kept = [entry for entry in self._kept if entry[0] not in gone]
-        running = [ticket for ticket in gone if self._asked.pop(ticket, None)]
-        if running:
-            self._abort(running)
+        with alone([self]):
+            self._kept = [entry for entry in self._kept if entry[0] not in gone]
+            for ticket in gone:
+                self._asker.pop(ticket, None)
+            running = [ticket for ticket in gone if self._asked.pop(ticket, None)]
+            if running:
+                self._abort(running)
 
-    def _complete(self, ticket: int, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
+    def _complete(
+        self, ticket: int, ids: Sequence[int] | EngineError, logprobs: Sequence[float]
+    ) -> Completion | EngineError:
         policy, request = self._asked.pop(ticket)
+        if isinstance(ids, EngineError):
+            return ids
         ids = tuple(ids)
         self._recent[policy.adapter or ""].append((tuple(request.prompt_ids), ids))
         if request.temperature == 0:  # vLLM reports the untempered distribution there; what was drawn was certain
@@ -127,6 +158,7 @@ class VllmEngine(ABC):
 
     # Publishing
 
+    @held()
     def publish(self, policy) -> None:
         """Has vLLM sample from the policy's present weights, and proves that it does; nothing where they are known.
 

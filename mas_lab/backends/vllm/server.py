@@ -140,12 +140,18 @@ class ServerEngine(VllmEngine):
             if isinstance(choice, Exception):
                 self._started = False  # the next request reaches for the server anew
                 name = self._asked[ticket][0].name
-                raise EngineError(f"policy {name!r}: {choice}", ticket) from choice
-            answers.append((ticket, choice["token_ids"], choice["logprobs"]["token_logprobs"]))
+                error = EngineError(f"policy {name!r}: {choice}", ticket)
+                error.__cause__ = choice
+                answers.append((ticket, error, ()))
+            else:
+                answers.append((ticket, choice["token_ids"], choice["logprobs"]["token_logprobs"]))
         return answers
 
     def _abort(self, tickets: Sequence[int]) -> None:
-        """A server drops a request whose connection is closed."""
+        """A server drops a request whose connection is closed; not while another thread waits on these connections, and
+        what comes then is left unread."""
+        if self._asked:
+            return
         self._client.close()
         self._client = httpx.Client(timeout=self.options.patience, limits=httpx.Limits(max_connections=None))
 
