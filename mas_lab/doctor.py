@@ -64,7 +64,7 @@ def threads() -> str:
     usable = len(affinity(0)) if affinity else os.cpu_count()
     told = [f"{usable} of {os.cpu_count()} cores usable"]
     quota = Path("/sys/fs/cgroup/cpu.max")
-    if quota.is_file() and not (limit := quota.read_text().split())[0].startswith("max"):
+    if quota.is_file() and not (limit := quota.read_text(encoding="utf-8").split())[0].startswith("max"):
         told.append(f"container quota {int(limit[0]) / int(limit[1]):g}")
     if "torch" in sys.modules:
         told.append(f"torch uses {sys.modules['torch'].get_num_threads()}")

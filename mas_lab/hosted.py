@@ -81,7 +81,7 @@ def gpus() -> tuple[str, ...]:
     if shutil.which("nvidia-smi") is None:
         return ()
     asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    done = subprocess.run(asked, capture_output=True, encoding="utf-8", errors="replace", check=False)
     return tuple(line.strip() for line in done.stdout.splitlines() if line.strip()) if done.returncode == 0 else ()
 
 
@@ -98,7 +98,7 @@ def installed() -> dict[str, str]:
 def plan_install(needs: Sequence[str], have: Mapping[str, str], constraints: Path) -> list[str]:
     """The pip command that adds what `needs` ask for beside `have`; it writes `constraints`, which pin all of that."""
     pins = [f"{name}=={version}\n" for name, version in sorted(have.items()) if PINNABLE.fullmatch(version)]
-    constraints.write_text("".join(pins))
+    constraints.write_text("".join(pins), encoding="utf-8")
     return [
         sys.executable, "-m", "pip", "install", "--disable-pip-version-check",
         "--constraint", str(constraints), *needs,
@@ -110,7 +110,7 @@ def add(needs: Sequence[str], host: str) -> dict[str, str]:
     before = installed()
     with tempfile.TemporaryDirectory() as folder:
         command = plan_install(needs, before, Path(folder) / "constraints.txt")
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if done.returncode:
         told = f"{done.stdout}\n{done.stderr}".strip()
         if UNREACHABLE.search(told):

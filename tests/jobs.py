@@ -1,6 +1,7 @@
 """Jobs that the tests of `processes` hand to other processes, and a program that runs endless ones."""
 
 import os
+import signal
 import sys
 import time
 
@@ -33,7 +34,16 @@ def hushed(tell):
     return progress_bar(1, "rollout", "episode").disable
 
 
+def forks(*_):
+    """On a signal: a fork that stays."""
+    if fork := os.fork():
+        print(fork, flush=True)
+    else:
+        time.sleep(1200)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, forks)
     try:
         list(side_by_side([(endless, "first"), (endless, "second")], workers=2))
     except KeyboardInterrupt:

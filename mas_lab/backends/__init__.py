@@ -63,7 +63,7 @@ def restore_policies(directories: dict[str, str | Path]) -> dict[str, Policy]:
 
 def _backend_in(directory: str | Path) -> str | None:
     path = Path(directory) / "policy.json"
-    return json.loads(path.read_text())["backend"] if path.is_file() else None
+    return json.loads(path.read_text(encoding="utf-8"))["backend"] if path.is_file() else None
 
 
 def _model_of(backend: str):

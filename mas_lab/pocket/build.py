@@ -146,4 +146,4 @@ def _provenance(order: Order, parameters: int, seconds: int) -> dict[str, Any]:
 
 
 def write_provenance(folder: Path, record: Mapping[str, Any]) -> None:
-    (folder / "provenance.json").write_text(json.dumps(record, indent=1) + "\n")
+    (folder / "provenance.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

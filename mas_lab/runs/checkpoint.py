@@ -12,7 +12,7 @@ from typing import Any
 
 from mas_lab.locks import alone
 from mas_lab.policy import Policy
-from mas_lab.runs.disk import RunError, differences, flush, hashes, read_json, write_json
+from mas_lab.runs.disk import RunError, differences, flush, hashes, patiently, read_json, write_json
 from mas_lab.team import Sampling, Team
 
 Restore = Callable[[dict[str, Path]], dict[str, Policy]]
@@ -55,7 +55,7 @@ class Checkpoint:
         write_json(staged / "hashes.json", hashes(staged))
         for path in sorted(staged.rglob("*"), reverse=True):
             flush(path)
-        staged.rename(folder)
+        patiently(lambda: staged.rename(folder))
         flush(folder.parent)
         return cls(folder)
 

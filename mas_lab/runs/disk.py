@@ -8,9 +8,10 @@ import hashlib
 import io
 import json
 import os
+import time
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ INFO = "info"
 """The column that holds plain data of any form."""
 DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
 """What reading a file raises that is not whole."""
+
+
+HELD = (5, 32, 145)
+"""What Windows calls it when somebody has a file open: access denied, sharing violation, directory not empty."""
 
 
 class RunError(RuntimeError):
@@ -143,8 +148,22 @@ def read_note(path: Files, name: str) -> Any:
 
 def _put(staged: Path, path: Path) -> None:
     flush(staged)
-    staged.replace(path)
+    patiently(lambda: staged.replace(path))
     flush(path.parent)
+
+
+def patiently(change: Callable[[], Any], seconds: float = 5.0) -> None:
+    """A change of what a folder holds. Windows refuses it while anybody reads the file, if only a virus scanner or a
+    page that follows the run: it is tried again for a while. Raises the system's error where that does not help."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            change()
+            return
+        except OSError as error:
+            if getattr(error, "winerror", None) not in HELD or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 def flush(path: Path) -> None:

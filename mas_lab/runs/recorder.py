@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -15,7 +16,7 @@ import pandas as pd
 
 from mas_lab.cells.advantages import in_lists
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import RunError, differences, dumps, write_json, write_table
+from mas_lab.runs.disk import RunError, differences, dumps, patiently, write_json, write_table
 from mas_lab.runs.run import KEEPING, TABLES, Run
 from mas_lab.team import Team
 
@@ -196,7 +197,9 @@ class Recorder(Run):
         watched = watch.state() if hasattr(watch, "state") else self._remembered
         Checkpoint.write(folder, team, watched, memory.state() if memory else None)
         for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
-            shutil.rmtree(old.rename(old.with_suffix(".tmp")))
+            gone = old.with_suffix(".tmp")
+            patiently(partial(old.rename, gone))
+            patiently(partial(shutil.rmtree, gone))
 
 
 @contextmanager

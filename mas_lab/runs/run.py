@@ -16,7 +16,7 @@ import pandas as pd
 
 from mas_lab import recipes
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import Files, RunError, dumps, read_json, read_table, read_tables
+from mas_lab.runs.disk import Files, RunError, dumps, patiently, read_json, read_table, read_tables
 from mas_lab.team import Team
 
 FORMAT = 2
@@ -210,7 +210,7 @@ def export(run: Run | str | Path, path: str | Path) -> Path:
         for name in (*TABLES, SCORES):
             for part in run.parts(name):
                 archive.writestr(f"{name}/{part.name}", part.read_bytes())
-    staged.replace(target)
+    patiently(lambda: staged.replace(target))
     return target
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.runs.disk import patiently
 from mas_lab.widgets.text import for_script, visible
 
 STATIC = Path(__file__).parent / "static"
@@ -114,7 +115,8 @@ def write(path: str | Path, page: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(path.name + ".tmp")
     staged.write_text(page, encoding="utf-8", errors="backslashreplace")
-    return staged.replace(path)
+    patiently(lambda: staged.replace(path))
+    return path
 
 
 def frame(page: str, title: str, height: int) -> str:

@@ -82,6 +82,20 @@ def test_none_outlives_the_process_that_started_them(endless):
     assert until_gone(children)
 
 
+@on_linux
+def test_nor_does_a_fork_of_it_keep_them(endless):
+    """It holds all that its parent held, such as the pipes by which the children are told."""
+    program, children = endless
+    program.send_signal(signal.SIGUSR1)
+    fork = int(program.stdout.readline())
+    try:
+        program.kill()
+        program.wait()
+        assert until_gone(children) and alive(fork)
+    finally:
+        os.kill(fork, signal.SIGKILL)
+
+
 class Screen(io.StringIO):
     """Somebody watches; while a test runs, not while its fixtures are made: pytest's own capture comes in between."""
 

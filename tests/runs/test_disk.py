@@ -1,9 +1,12 @@
-"""Tables on disk: what comes back is what went in."""
+"""Tables on disk: what comes back is what went in. Files in their place, whoever reads there."""
+
+import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from mas_lab.runs.disk import read_table, read_tables, write_table
+from mas_lab.runs.disk import patiently, read_table, read_tables, write_json, write_table
 
 INFOS = [{}, {"x": [1, {"y": None}], "deep": {"ü": True}}, [{"a": 1.5}, {}]]
 
@@ -34,3 +37,38 @@ def test_nor_do_lists_of_advantages_change_that(tmp_path):
 def test_some_columns(tmp_path, columns):
     write_table(tmp_path / "0.parquet", pd.DataFrame({"agent": ["b"], "info": [{"x": 1}]}))
     assert list(read_table(tmp_path / "0.parquet", columns)) == columns
+
+
+def held(number):
+    """As Windows says that somebody has the file open."""
+    error = PermissionError(13, "The process cannot access the file")
+    error.winerror = number
+    return error
+
+
+@pytest.mark.parametrize("number", [5, 32])
+def test_a_file_that_somebody_reads_is_replaced_once_he_is_done(tmp_path, monkeypatch, number):
+    replace, tries = Path.replace, []
+
+    def busy(self, target):
+        tries.append(target)
+        if len(tries) < 3:
+            raise held(number)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", busy)
+    write_json(tmp_path / "run.json", {"a": 1})
+    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8")) == {"a": 1} and len(tries) == 3
+
+
+@pytest.mark.parametrize(("error", "tries"), [(held(32), 2), (PermissionError(13, "Permission denied"), 1)])
+def test_what_waiting_does_not_help_is_raised(error, tries):
+    asked = []
+
+    def refused():
+        asked.append(1)
+        raise error
+
+    with pytest.raises(PermissionError):
+        patiently(refused, seconds=0.01)
+    assert len(asked) == tries

@@ -229,6 +229,18 @@ def test_what_a_kill_leaves_behind_is_swept_away(runs, models, tmp_path):
     assert [path.name for path in run.rglob("*.tmp")] == ["run.json.tmp"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks /proc what is mapped")
+@pytest.mark.parametrize("kind", ["shared", "lora"])
+def test_no_file_of_a_run_stays_mapped(models, tmp_path, kind):
+    """Windows deletes no file that is, and older checkpoints are deleted while training goes on."""
+    play(small.start(kind, models, tmp_path / "run", STEPS), 2)
+    training = small.start(kind, models, tmp_path / "run", STEPS)
+    next(training)  # its team is alive
+    team = lab.load_run(tmp_path / "run").team()
+    mapped = Path("/proc/self/maps").read_text(encoding="utf-8")
+    assert team.policies and str(tmp_path) not in mapped
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 def test_stopped_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint(
     runs, models, tmp_path, error, monkeypatch

@@ -1,11 +1,18 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
+import errno
 import importlib.util
 import json
+import ntpath
+import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +22,7 @@ from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
 from mas_lab.tasks.math import Math
-from mas_lab.tasks.shared import grading
+from mas_lab.tasks.shared import grading, rows
 from mas_lab.tasks.shared.chains import value
 from mas_lab.tasks.shared.rows import SPLITS, problem_and_answer
 
@@ -282,6 +289,30 @@ def test_a_broken_file_names_its_line(tmp_path):
         Math(size="full", data=str(tmp_path / "missing")).tasks(1, "train", 0)
 
 
+def test_a_line_of_a_file_ends_at_its_newline_alone(tmp_path):
+    """JSON may hold the separators at which `str.splitlines` cuts too."""
+    problems = [{"problem": f"{n}\u2028+\x85{n}", "answer": 2 * n} for n in range(40)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\r\n".join(json.dumps(one, ensure_ascii=False) for one in problems), encoding="utf-8", newline="")
+    golds = {task.data["gold"] for split in SPLITS for task in Math(size="full", data=str(path)).tasks(1, split, 0)}
+    assert golds <= {str(one["answer"]) for one in problems} and len(golds) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "asked"),
+    [(r"C:\sets\math", (r"C:\sets\math", None)), (r"C:\sets\math:main", (r"C:\sets\math", "main")),
+     ("org/math:main", ("org/math", "main"))],
+)  # fmt: skip
+def test_a_drive_is_no_configuration(monkeypatch, data, asked):
+    import datasets
+
+    found = []
+    monkeypatch.setattr(rows, "splitdrive", ntpath.splitdrive)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *given: found.append(given) or {})
+    rows._load.__wrapped__(data, "math")
+    assert found == [asked]
+
+
 def test_a_data_set_keeps_its_splits_and_a_problem_in_two_of_them_is_a_test_problem(tmp_path):
     for split, numbers in {"train": range(10), "test": range(8, 14)}.items():
         lines = [json.dumps({"question": f"{n} + 1", "answer": f"#### {n + 1}"}) for n in numbers]
@@ -325,6 +356,37 @@ def test_the_last_box_counts(text, boxed):
 )
 def test_same_answer(answer, gold, same):
     assert grading.same_answer(answer, gold) is same
+
+
+def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatch):
+    """Windows says EINVAL of a pipe that nobody reads."""
+    assert grading.same_answer(r"\frac{8}{2}", "4")
+    child = grading._grader._child
+
+    def gone(text):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(child.stdin, "write", gone)
+    assert not grading.same_answer(r"\frac{8}{4}", "2")
+    assert grading.same_answer(r"\frac{8}{4}", "2") and grading._grader._child is not child
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
+def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
+    lines = (
+        "import os, time; from mas_lab.tasks.shared import grading;"
+        "grading.same_answer('x+1', '1+x'); print(grading._grader._child.pid, flush=True);"
+        "fork = os.fork(); print(fork, flush=True) if fork else None; time.sleep(600)"
+    )
+    asker = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)
+    grader, fork = (int(asker.stdout.readline()) for _ in range(2))
+    try:
+        asker.kill()
+        asker.wait()
+        assert not psutil.pid_exists(grader) or not psutil.wait_procs([psutil.Process(grader)], 60)[1]
+        assert psutil.pid_exists(fork)
+    finally:
+        os.kill(fork, signal.SIGKILL)
 
 
 def test_an_endless_answer_is_wrong_and_the_next_one_is_graded():

@@ -64,12 +64,12 @@ class Source:
         path, which = Path(self.location()) / PROVENANCE, "lora" if lora else "full"
         saved = path.with_name("policy.json")
         if self.kind == "directory" and saved.is_file():
-            record = json.loads(saved.read_text())
+            record = json.loads(saved.read_text(encoding="utf-8"))
             return Source(**record["source"]).default_lr(lora) if lora else record["lr"]
         if self.kind == "hub" or not path.is_file():
             return LARGE_LR[which]
         try:
-            rate = json.loads(path.read_text())["learning_rate"][which]
+            rate = json.loads(path.read_text(encoding="utf-8"))["learning_rate"][which]
         except (ValueError, KeyError, TypeError):
             rate = None
         if not isinstance(rate, (int, float)) or not 0 < rate < 1:

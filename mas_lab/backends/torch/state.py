@@ -53,7 +53,7 @@ def read_record(directory: Path) -> dict[str, Any]:
     path = directory / RECORD
     if not path.is_file():
         raise PolicyError(f"{path} is not there; was this directory written by `policy.save`?")
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
@@ -94,7 +94,7 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
     save_weights(policy, directory, weights)
     (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
     save_file(_contiguous(state), directory / OPTIMIZER)
-    (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n")
+    (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n", encoding="utf-8")
 
 
 def load(policy: "TorchPolicy", directory: Path) -> None:
@@ -114,7 +114,8 @@ def load(policy: "TorchPolicy", directory: Path) -> None:
         if name not in policy.parameters:
             raise PolicyError(f"policy {policy.name!r}: {directory / OPTIMIZER} names {name!r}, which it has not")
         parameter = policy.parameters[name]
-        policy.optimizer.state[parameter][field] = value.to(parameter.device)
+        # A copy: what was read is the file itself, mapped, and Windows deletes no checkpoint that is held so.
+        policy.optimizer.state[parameter][field] = value.to(parameter.device, copy=True)
     policy.lr = lr
 
 

@@ -74,10 +74,10 @@ class Heads:
         """Of the model there, in Hugging Face format."""
         for path in directory.glob("*.safetensors"):
             self.widen_file(path)
-        config = json.loads((directory / "config.json").read_text())
+        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
         config["head_dim"] = self.wide
         config["rope_parameters"]["rope_theta"] **= self.wide / self.size
-        (directory / "config.json").write_text(json.dumps(config))
+        (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
 def widened(model, folder: Path) -> tuple[str, Heads | None]:

@@ -7,10 +7,12 @@ callers and is replaced when it had to be killed. Leaves out: finding the answer
 
 import atexit
 import json
+import os
 import re
 import subprocess
 import sys
 import threading
+import time
 from fractions import Fraction
 from functools import lru_cache
 
@@ -79,7 +81,7 @@ class _Grader:
                 child.stdin.write(json.dumps([answer, gold]) + "\n")
                 child.stdin.flush()
                 line = child.stdout.readline()
-            except BrokenPipeError:
+            except OSError:  # a broken pipe, which Windows calls an invalid argument
                 line = ""
             finally:
                 timer.cancel()
@@ -91,7 +93,7 @@ class _Grader:
     def _start(self) -> subprocess.Popen:
         command = [sys.executable, "-P", __file__]  # -P: `import math` there must not find the task of that name
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
         )
         if self._child.stdout.readline().strip() != '"ready"':
             self.close()
@@ -116,11 +118,19 @@ def _serve() -> None:
     from math_verify import parse, verify
 
     answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not break the protocol
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     print('"ready"', file=answers, flush=True)
     for line in sys.stdin:
         answer, gold = json.loads(line)
         read = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
         print(json.dumps(bool(verify(*read, timeout_seconds=None))), file=answers, flush=True)
+
+
+def _end_with(parent: int) -> None:
+    """A fork of the parent that outlives it would hold the pipe open. (Windows goes on naming the same parent.)"""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from os.path import splitdrive
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -138,16 +139,17 @@ def _load(data: str, env: str) -> tuple[tuple[str | None, Row], ...]:
         return tuple(_read_jsonl(Path(data), env))
     from datasets import load_dataset
 
-    path, _, configuration = data.partition(":")
+    drive, rest = splitdrive(data)  # of Windows, with a colon of its own
+    path, _, configuration = rest.partition(":")
     try:
-        parts = load_dataset(path, configuration or None)
+        parts = load_dataset(drive + path, configuration or None)
     except Exception as error:
         raise EnvError(f"{env}: {data!r} is neither a JSONL file nor a data set that opens: {error}") from error
     return tuple((_own_split(split), row) for split, part in parts.items() for row in part)
 
 
 def _read_jsonl(path: Path, env: str) -> Iterator[tuple[str | None, Row]]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         if not line.strip():
             continue
         try:
