@@ -103,7 +103,7 @@ def raw_vllm(folder: Path, load: Load) -> Callable[[], dict]:
     needs("vllm")
     gpu = gpu_works()
     if not gpu:
-        from mas_lab.backends.vllm.launch import prepare
+        from mas_lab.backends.vllm.serve import prepare
 
         prepare()
     from vllm import LLM, SamplingParams

@@ -1,10 +1,12 @@
-"""A vLLM server that is started here, on the loopback address, and ends with this process.
+"""A vLLM server that is started here, on the loopback address, for this process alone, and ends with it.
 
-Leaves out: talking to it (`server`).
+It inherits a socket that is already bound, asks for a key that is made for it, has the routes that its model needs and
+no others, and proves in each answer that it is the one. Leaves out: talking to it (`server`), and its side (`serve`).
 """
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -16,37 +18,37 @@ from pathlib import Path
 import httpx
 import torch
 
-from mas_lab.backends.vllm import launch as vllm_launch
+from mas_lab.backends.vllm import serve, transfer
 from mas_lab.backends.vllm.engine import EngineError
-from mas_lab.backends.vllm.launch import FOLLOWS, arguments, flags, prepare
+from mas_lab.backends.vllm.launch import arguments, flags
 from mas_lab.backends.vllm.weights import widened
 
 
 class Child:
-    """The server of a `VllmModel`. `url` is where it answers, `log` what it printed, `heads` how its heads are wide."""
+    """The server of a `VllmModel`. `url` is where it answers, `key` what it asks for, `log` what it printed, `heads`
+    how its heads are wide."""
 
     def __init__(self, model, folder: Path):
-        prepare()
+        serve.prepare()
         base, self.heads = widened(model, folder)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.url, self.log = f"http://127.0.0.1:{port}", folder / "server.log"
-        # By its path, which spares it the import of the package; -P: beside it lies a module that is called vllm too.
-        line = [sys.executable, "-P", vllm_launch.__file__, "--host", "127.0.0.1", "--port", str(port)]
-        line += ["--disable-uvicorn-access-log"]
-        if model.options.transfer in ("nccl", "ipc"):
-            line += ["--weight-transfer-config", json.dumps({"backend": model.options.transfer})]
-        with self.log.open("wb") as log:
+        self.key, self._answer = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self.log = folder / "server.log"
+        with socket.socket() as bound, self.log.open("wb") as log:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as vLLM sets it on sockets of its own
+            bound.bind(("127.0.0.1", 0))
+            port = bound.getsockname()[1]
+            secret = {serve.KEY: self.key, serve.ANSWER: self._answer}
             self.process = subprocess.Popen(
-                [*line, *flags(arguments(model, base))],
-                stdin=subprocess.PIPE,
+                _command(model, base, port),
+                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(model),
+                env=_environment(model) | secret | {serve.LISTENS: str(bound.fileno())},
+                pass_fds=[bound.fileno()],
                 start_new_session=True,
             )
-        weakref.finalize(self, _end, self.process)
+        self.url = f"http://127.0.0.1:{port}"
+        weakref.finalize(self, _end, self.process, os.getpid())
 
     def is_alive(self) -> bool:
         return self.process.poll() is None
@@ -54,23 +56,52 @@ class Child:
     def wait(self, seconds: float) -> None:
         """Until it answers. Raises EngineError with the end of its log where it does not."""
         end = time.monotonic() + seconds
+        bearing = {"Authorization": f"Bearer {self.key}"}
         while self.is_alive() and time.monotonic() < end:
             try:
-                if httpx.get(f"{self.url}/health", timeout=5).is_success:
-                    return
+                found = httpx.get(f"{self.url}/health", headers=bearing, timeout=5, trust_env=False)
             except httpx.HTTPError:
                 time.sleep(0.25)
+                continue
+            self.require(found)
+            if found.is_success:
+                return
         why = f"ended with status {self.process.poll()}" if not self.is_alive() else f"is not up after {seconds:.0f} s"
-        tail = self.log.read_text(errors="replace")[-2000:]
-        _end(self.process)
+        tail = self.log.read_text(encoding="utf-8", errors="replace")[-2000:]
+        _end(self.process, os.getpid())
         raise EngineError(f"the vLLM server that was started here {why}; the end of its log:\n{tail}")
+
+    def require(self, found: httpx.Response) -> None:
+        """Raises EngineError where somebody else answered."""
+        if found.headers.get(serve.PROOF) == self._answer:
+            return
+        who = found.headers.get("server", "a server without a name")
+        state = "lives" if self.is_alive() else "has ended"
+        raise EngineError(
+            f"at {self.url} a stranger answers ({who!r}), not the vLLM server that was started here, which {state}: "
+            f"see {self.log}; resume the run, and a new one is started"
+        )
+
+
+def _command(model, base: str, port: int) -> list[str]:
+    # By its path, which spares it the import of the package; -P: beside it lies a module that is called vllm too.
+    line = [sys.executable, "-P", serve.__file__, "--host", "127.0.0.1", "--port", str(port)]
+    line += ["--disable-uvicorn-access-log", "--disable-fastapi-docs"]
+    if model.options.transfer in ("nccl", "ipc"):
+        line += ["--weight-transfer-config", json.dumps({"backend": model.options.transfer})]
+    return line + flags(arguments(model, base))
 
 
 def _environment(model) -> dict[str, str]:
+    routes = _routes(model)
     changed = {
-        FOLLOWS: "1",
-        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
-        "VLLM_SERVER_DEV_MODE": "1",
+        serve.FOLLOWS: str(os.getpid()),
+        serve.ROUTES: ",".join(["/health", "/v1/models", "/v1/completions", *routes]),
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0" if model.lora is None else "1",
+        "VLLM_SERVER_DEV_MODE": "1" if any(not route.startswith("/v1/") for route in routes) else "0",
+        "VLLM_ALLOW_INSECURE_SERIALIZATION": "0",
+        "VLLM_HOST_IP": "127.0.0.1",  # where its own processes meet
+        "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
         "OMP_NUM_THREADS": str(torch.get_num_threads()),
     }
     if model.options.gpus is not None:
@@ -80,12 +111,24 @@ def _environment(model) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"} | changed
 
 
-def _end(process: subprocess.Popen) -> None:
-    """The server and its workers, which are a session of their own."""
+def _routes(model) -> list[str]:
+    """By which weights reach this model's server, and by which it sleeps."""
+    if model.lora is not None:
+        routes = ["/v1/load_lora_adapter"]
+    elif model.options.transfer in ("nccl", "ipc"):
+        routes = [*transfer.ROUTES, "/reset_prefix_cache"]
+    else:
+        routes = ["/collective_rpc", "/reset_prefix_cache"]
+    return [*routes, "/sleep", "/wake_up"] if model.options.sleep else routes
+
+
+def _end(process: subprocess.Popen, starter: int) -> None:
+    """The server and its workers, which are a session of their own; not by a fork of the process that started it."""
+    if os.getpid() != starter:
+        return
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
             process.wait(10)
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue
-    process.stdin.close()

@@ -1,14 +1,9 @@
-"""How vLLM is started: its arguments, what it must leave alone in this process, and what its CPU build needs.
+"""How vLLM is started: its arguments, and what it must leave alone in this process.
 
-`python -m mas_lab.backends.vllm.launch --model DIR ...` is vLLM's OpenAI-compatible server, with its own flags; full
-weights can be exchanged in it without a GPU too. Leaves out: talking to it (`server`).
+Leaves out: what the process that it runs in needs first (`serve`).
 """
 
-import os
 import random
-import signal
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,26 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
-FOLLOWS = "MAS_LAB_VLLM_FOLLOWS"
-"""In the environment of a server that ends with the process at the other end of its standard input."""
 CPU_CACHE = 2**30
 """Bytes of key-value cache on a CPU."""
-
-
-def prepare() -> None:
-    """To be called before anything of vLLM is imported."""
-    for name, value in (QUIET | {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}).items():
-        os.environ.setdefault(name, value)
-    from vllm.platforms import current_platform
-
-    if current_platform.is_cpu():
-        # Small helpers would be compiled by a C++ compiler, for half a minute.
-        type(current_platform).simple_compile_backend = "eager"
-        import vllm._custom_ops as ops
-
-        # Packed copies of the weights would go on being used after new weights are loaded.
-        ops._supports_onednn = False
 
 
 @contextmanager
@@ -100,20 +77,3 @@ def flags(chosen: dict[str, Any]) -> list[str]:
         else:
             line += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
     return line
-
-
-def _follow() -> None:
-    """Ends this process with the one that started it, however that ended: its end of the pipe is closed then."""
-    sys.stdin.read()
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-if __name__ in ("__main__", "__mp_main__"):  # the server and, where its workers are spawned, each of them
-    prepare()
-
-if __name__ == "__main__":
-    import runpy
-
-    if FOLLOWS in os.environ:
-        threading.Thread(target=_follow, daemon=True).start()
-    runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__")

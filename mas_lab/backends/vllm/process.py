@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
-from mas_lab.backends.vllm.launch import arguments, prepare, undisturbed
+from mas_lab.backends.vllm.launch import arguments, undisturbed
+from mas_lab.backends.vllm.serve import prepare
 from mas_lab.backends.vllm.weights import save_for_vllm, tensors_for_vllm, widened
 from mas_lab.policy import PolicyError, Request
 

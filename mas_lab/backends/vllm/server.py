@@ -3,13 +3,18 @@
 Prompts and answers are token ids. A running server must have been started with `--logprobs-mode processed_logprobs`,
 VLLM_SERVER_DEV_MODE=1 (full weights, prefixes, sleep) and, for adapters, `--enable-lora`, `--max-loras` and
 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; `--data-parallel-size` is its own matter. Servers answer in turns and all get the
-weights. Leaves out: keys and encryption; put a proxy in front of a server that others can reach.
+weights. Every request bears a key: one of its own for a server that is started here, which must prove in each answer
+that it is the one; VLLM_API_KEY of this process for servers by address, where vLLM guards the OpenAI API alone with it
+and `python -m mas_lab.backends.vllm.serve` all routes. Leaves out: encryption; put a proxy in front of a server that
+others can reach.
 """
 
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from queue import Empty, Queue
@@ -20,6 +25,7 @@ import httpx
 
 from mas_lab.backends.vllm.child import Child
 from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
+from mas_lab.backends.vllm.serve import KEY
 from mas_lab.backends.vllm.weights import save_for_vllm
 from mas_lab.policy import Request
 
@@ -58,11 +64,20 @@ class ServerEngine(VllmEngine):
         if self._child is not None:
             self._child.wait(self.options.patience)
             self._urls, self._heads = [self._child.url], self._child.heads
-        self._client = httpx.Client(timeout=self.options.patience, limits=httpx.Limits(max_connections=None))
+        self._client = self._new_client()
         self._bases = {url: self._get(url, "/v1/models")["data"][0]["id"] for url in self._urls}
         self._turns = cycle(self._urls)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.options.max_seqs * len(self._urls), "vllm")
+
+    def _new_client(self) -> httpx.Client:
+        key = os.environ.get(KEY) if self._child is None else self._child.key
+        return httpx.Client(
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=self.options.patience,
+            limits=httpx.Limits(max_connections=None),
+            trust_env=self._child is None,  # no proxy between this process and its own server
+        )
 
     def _get(self, url: str, path: str) -> Any:
         return self._call("GET", url, path)
@@ -76,6 +91,10 @@ class ServerEngine(VllmEngine):
             answer = self._client.request(method, url.rstrip("/") + path, **options)
         except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed by `_abort`
             raise EngineError(self._gone(url, f"{type(error).__name__}: {error}")) from error
+        if self._child is not None:
+            self._child.require(answer)
+        if answer.status_code == 401:
+            raise EngineError(f"the vLLM server at {url} wants a key: set {KEY} to it where this process is started")
         if answer.status_code == 404 and path != "/v1/completions":
             raise EngineError(
                 f"the vLLM server at {url} has no {path}; start it with VLLM_SERVER_DEV_MODE=1, and for adapters with "
@@ -153,7 +172,7 @@ class ServerEngine(VllmEngine):
         if self._asked:
             return
         self._client.close()
-        self._client = httpx.Client(timeout=self.options.patience, limits=httpx.Limits(max_connections=None))
+        self._client = self._new_client()
 
     # Publishing
 
@@ -186,7 +205,8 @@ class ServerEngine(VllmEngine):
         for url in self._urls:
             if url not in self._senders:
                 workers = self._get(url, "/get_world_size")["world_size"]
-                self._senders[url] = sender(self.options.transfer, url, workers, policy.shared.net)
+                post = partial(self._post, url)
+                self._senders[url] = sender(self.options.transfer, url, workers, policy.shared.net, post)
             self._senders[url].send_weights()
 
     def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:

@@ -1,26 +1,46 @@
 """Full weights from the trainer's GPU to a server's, by vLLM's own weight transfer.
 
+Both of its ways unpickle: "ipc" what comes over HTTP, in the server, with the key alone; "nccl", in trainer and server,
+what stands in the store where the group meets, a port that asks for no key and, for a server on this machine, is bound
+to the loopback address: not for a machine whose other users are not trusted.
 Not verified: it has not run on a GPU yet. Leaves out: FSDP shards (vLLM's `ModuleSource` gathers them on every rank).
 """
 
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlparse
 
+ROUTES = (
+    "/get_world_size", "/init_weight_transfer_engine", "/start_weight_update", "/update_weights",
+    "/finish_weight_update", "/shutdown_weight_transfer_engine",
+)  # fmt: skip
 
-def sender(kind: str, url: str, workers: int, net):
+
+def sender(kind: str, url: str, workers: int, net, post: Callable[[str, dict[str, Any] | None], Any]):
     """What sends all parameters of `net` to the server at `url` when its `send_weights()` is called.
 
     "nccl": the trainer and the server's `workers` GPUs form a group of their own; "ipc": both are on one GPU, and the
-    server reads the trainer's memory.
+    server reads the trainer's memory. `post(path, body)` asks the server, with its key.
     """
     from vllm.distributed.weight_transfer.base import ModuleSource
-    from vllm.distributed.weight_transfer.clients import HTTPVLLMWeightSyncClient
     from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
 
     return WeightTransferTrainerFactory.trainer_init(
         _group(url, workers) if kind == "nccl" else _shared(),
-        client=HTTPVLLMWeightSyncClient(url),
+        client=asking(url, post),
         source=ModuleSource(net),
     )
+
+
+def asking(url: str, post: Callable[[str, dict[str, Any] | None], Any]):
+    """vLLM's client of these routes, whose own requests would bear no key."""
+    from vllm.distributed.weight_transfer.clients import HTTPVLLMWeightSyncClient
+
+    class Client(HTTPVLLMWeightSyncClient):
+        def _post(self, path: str, json: dict[str, Any] | None = None) -> None:
+            post(f"/{path}", json)
+
+    return Client(url)
 
 
 def _group(url: str, workers: int):

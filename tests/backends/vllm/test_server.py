@@ -3,13 +3,17 @@
 One server is started, killed in the middle of a rollout, and started again; the file takes as long as two starts.
 """
 
+import json
 import os
 import signal
-import subprocess
-import sys
 import threading
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
+import httpx
+import psutil
 import pytest
 import torch
 
@@ -19,7 +23,7 @@ from small import AGENTS, Relay, make_model
 
 import mas_lab as lab
 from mas_lab.backends.vllm.engine import EngineError
-from mas_lab.policy import PolicyError, Request
+from mas_lab.policy import Request
 
 pytestmark = pytest.mark.engines
 torch.set_num_threads(1)
@@ -43,14 +47,9 @@ def team(model):
     team = adapters(model, "server")
     yield team
     child = team["asker"].engine._child
-    os.killpg(child.process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(child.process.pid, signal.SIGKILL)
     assert child.process.wait(10) is not None
-
-
-@pytest.fixture(scope="module")
-def url(team):
-    team["asker"].publish()
-    return team["asker"].engine._child.url
 
 
 def test_a_server_draws_and_learns_as_the_engine_in_this_process(model, team):
@@ -105,21 +104,13 @@ def test_a_server_killed_in_a_rollout_is_named_and_the_run_goes_on(team, model, 
     assert max(engine.gaps.values()) < 1e-4 and engine._child.process.pid != env.victim[0]
 
 
-def test_running_servers_are_used_by_their_addresses(model, url):
-    """All weights of a model this time; the server reads them from a file, under the adapters it also serves, which
-    are not to be used after this test."""
-    policy = lab.load_policy(model, backend="vllm", lr=1e-2, where=(url, url), max_seqs=8)
-    team = lab.Team.shared(policy, AGENTS)
-    for report in lab.train(Relay(), team, "at_grpo", 2, **SETTINGS):
-        assert report.stats["mismatch"].max() < 1e-4
-    assert policy.engine.syncs.total() == 2 and policy.engine.gaps[policy.name] < 1e-4
-    policy.engine._push = lambda policy: None
-    with torch.no_grad():
-        for parameter in policy.parameters.values():
-            parameter.add_(0.1)
-    policy.version += 1
-    with pytest.raises(PolicyError, match="stale weights"):
-        policy.publish()
+def test_adapters_need_no_endpoint_for_developers(team):
+    child = team["asker"].engine._child
+    told = Path(f"/proc/{child.process.pid}/environ").read_text()
+    assert "VLLM_SERVER_DEV_MODE=0" in told and "VLLM_ALLOW_INSECURE_SERIALIZATION=0" in told
+    with httpx.Client(headers={"Authorization": f"Bearer {child.key}"}, trust_env=False) as client:
+        assert client.get(f"{child.url}/v1/models").is_success
+        assert client.post(f"{child.url}/collective_rpc", json={}).status_code == 404
 
 
 def test_addresses_where_nothing_answers_are_named(model):
@@ -138,29 +129,48 @@ def test_a_server_that_cannot_start_shows_its_log(model, tmp_path):
         (tmp_path / "config.json").rename(model / "config.json")
 
 
-def test_a_server_ends_with_the_process_that_started_it(tmp_path):
-    """Its starter is killed without a chance to say so."""
-    waiting = (
-        "import threading, time; from mas_lab.backends.vllm import launch as vllm_launch;"
-        "threading.Thread(target=vllm_launch._follow, daemon=True).start();"
-        "print('follows', flush=True); time.sleep(1200)"
-    )
-    lines = (
-        "import subprocess, sys;"
-        f"child = subprocess.Popen([sys.executable, '-c', {waiting!r}], stdin=subprocess.PIPE);"
-        "print(child.pid, flush=True); sys.stdin.read()"
-    )
-    starter = subprocess.Popen([sys.executable, "-c", lines], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    child = int(starter.stdout.readline())
-    assert starter.stdout.readline() == "follows\n"
-    os.kill(child, 0)  # it lives while its starter does
-    starter.kill()
-    starter.wait()
-    for _ in range(3000):  # at once, unless the machine is busy
-        try:
-            os.kill(child, 0)
-        except ProcessLookupError:
-            return
-        threading.Event().wait(0.1)
-    os.kill(child, signal.SIGKILL)
-    pytest.fail("the server lived on")
+def test_who_takes_the_port_of_a_server_that_died_is_a_stranger(team):
+    """Only the server itself is killed: its workers end with it."""
+    policy = team["asker"]
+    policy.publish()
+    engine, child = policy.engine, policy.engine._child
+    workers = psutil.Process(child.process.pid).children(recursive=True)
+    assert workers
+    os.kill(child.process.pid, signal.SIGKILL)
+    child.process.wait(10)
+    assert not psutil.wait_procs(workers, 60)[1]
+    with stranger(int(child.url.rpartition(":")[2])) as asked:
+        reason = rf"at {child.url} a stranger answers \('Stranger/1.*server that was started here, which has ended"
+        with pytest.raises(EngineError, match=reason):
+            policy.sample([Request((4, 9), 2, 1.0, 0)])
+        assert asked and not engine._asked
+
+
+@contextmanager
+def stranger(port):
+    """A server that says yes to everything; the paths that it was asked for."""
+    asked = []
+
+    class Yes(BaseHTTPRequestHandler):
+        server_version = "Stranger/1"
+
+        def do_POST(self):
+            asked.append(self.path)
+            choice = {"token_ids": [5, 6], "logprobs": {"token_logprobs": [-1.0, -1.0]}}
+            said = json.dumps({"choices": [choice]}).encode()
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        do_GET = do_POST
+
+        def log_message(self, *said):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Yes) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield asked
+        server.shutdown()
