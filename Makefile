@@ -24,7 +24,7 @@ INSTALL_FLAGS ?=
 LOCK_FLAGS ?=
 PUZZLES ?= requirements/puzzles.txt
 READY := $(VENV)/.ready-$(SET)
-FAST := not slow and not browser and not engines
+FAST := not slow and not long and not browser and not engines
 # -P keeps the checkout off the import path, so that the tests see the package as it is installed.
 PYTEST := $(RUN) -P -m pytest
 # Up to four at once, a thread each. What is slow may take longer than pyproject's limit per test.
@@ -52,7 +52,7 @@ test: $(READY)
 	$(PYTEST) $(SIDE_BY_SIDE) -m "$(FAST)" $(ARGS)
 
 test-all: $(READY)
-	$(PYTEST) $(SIDE_BY_SIDE) $(PATIENT) -m "not engines" $(ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) $(PATIENT) -m "not engines and not long" $(ARGS)
 
 # The low end of the ranges in pyproject.toml, Colab's set.
 test-floor:

@@ -23,8 +23,10 @@ Files = Path | zipfile.Path
 """A run's folder, or an exported run's zip."""
 INFO = "info"
 """The column that holds plain data of any form."""
-DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error)
+DAMAGED = (OSError, ValueError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error)
 """What reading a file raises that is not whole."""
+LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__macosx"}
+"""What systems and notebooks leave in folders unasked, in small letters."""
 
 
 HELD = (5, 32, 145)
@@ -58,7 +60,11 @@ def read_tables(paths: Sequence[Files], columns: list[str] | None = None) -> pd.
             raise _torn(path, error) from None
     if _unlike([part.schema for part in parts]):
         return _lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
-    parquet.write_table(pyarrow.concat_tables(parts, promote_options="permissive"), whole, compression="none")
+    try:
+        joined = pyarrow.concat_tables(parts, promote_options="permissive")
+    except pyarrow.ArrowException as error:
+        raise RunError(f"{paths[0]} and those beside it are not parts of one table ({error})") from None
+    parquet.write_table(joined, whole, compression="none")
     whole.seek(0)
     return _lists(pd.read_parquet(whole))
 
@@ -183,9 +189,14 @@ def flush(path: Path) -> None:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """sha256 of every file below `folder`, by its path there; hashes.json, which holds them, is left out."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "hashes.json"]
-    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+    """sha256 of every file below `folder`, by its path there; litter is left out, and hashes.json, which holds them."""
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {name: _sha256(path) for name, path in files.items() if path.name != "hashes.json" and not is_litter(name)}
+
+
+def is_litter(name: str) -> bool:
+    """Is a file, by its path within a folder, one that a system or a notebook put there unasked?"""
+    return any(part.lower() in LITTER or part.startswith("._") for part in name.split("/"))
 
 
 def _sha256(path: Path) -> str:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from mas_lab.cells.advantages import in_lists
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import RunError, differences, dumps, patiently, write_json, write_table
+from mas_lab.runs.disk import RunError, differences, dumps, is_litter, patiently, write_json, write_table
 from mas_lab.runs.run import KEEPING, TABLES, Run
 from mas_lab.team import Team
 
@@ -89,7 +89,8 @@ class Recorder(Run):
     def _was_started(self) -> bool:
         if (self.folder / "run.json").exists():
             return True
-        if self.folder.exists() and any(entry.name not in ("run.json.tmp", LOCK) for entry in self.folder.iterdir()):
+        found = [entry.name for entry in self.folder.iterdir()] if self.folder.exists() else []
+        if any(name not in ("run.json.tmp", LOCK) and not is_litter(name) for name in found):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 

@@ -15,8 +15,11 @@ from typing import Any
 import pandas as pd
 
 from mas_lab import recipes
+from mas_lab.runs import forms
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import Files, RunError, dumps, patiently, read_json, read_table, read_tables
+from mas_lab.runs.forms import require_form
+from mas_lab.runs.zips import Zipped, open_zip
 from mas_lab.team import Team
 
 FORMAT = 2
@@ -62,7 +65,10 @@ class Run:
     @property
     def recipe(self) -> "recipes.Recipe":
         """The recipe anew. `ValueError` names a part of one's own in it, which only its own code can make."""
-        return recipes.from_data(self.config["recipe"])
+        try:
+            return recipes.from_data(self.config["recipe"])
+        except (TypeError, KeyError, AttributeError) as error:
+            raise RunError(f"{self.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
 
     @property
     def recipe_name(self) -> str:
@@ -114,7 +120,7 @@ class Run:
 
     def watched(self) -> dict[str, Any] | None:
         """What the run's watch remembered, if that had a `state()`: in the newest checkpoint, or in an exported zip."""
-        if isinstance(self.folder, zipfile.Path):
+        if isinstance(self.folder, Zipped):
             path = self.folder / WATCH
             return read_json(path) if path.is_file() else None
         folders = self._checkpoints()
@@ -122,9 +128,9 @@ class Run:
 
     def token_texts(self) -> dict[str, dict[str, str]]:
         """Policy -> token id -> text, of all tokens in the run's completions, as far as tokenizers were kept."""
-        if isinstance(self.folder, zipfile.Path):
+        if isinstance(self.folder, Zipped):
             path = self.folder / TOKENS
-            return read_json(path) if path.is_file() else {}
+            return require_form(read_json(path), forms.TOKENS, path) if path.is_file() else {}
         if not self._checkpoints() or not self.parts("turns"):
             return {}
         checkpoint = Checkpoint(self._checkpoints()[-1])
@@ -139,7 +145,7 @@ class Run:
 
     def checkpoint(self) -> "Checkpoint":
         """The newest checkpoint, checked against its hashes."""
-        if isinstance(self.folder, zipfile.Path):
+        if isinstance(self.folder, Zipped):
             raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
         folders = self._checkpoints()
         if not folders:
@@ -159,7 +165,11 @@ class Run:
 
 def load_run(path: str | Path) -> Run:
     """A run by its folder, by its name under `runs_dir()`, or from an exported zip: `.turns`, `.stats`, `.recipe`,
-    and, where the folder is there, `.team()`."""
+    and, where the folder is there, `.team()`.
+
+    A zip may be anybody's: it is read where it lies, up to 2 GiB and 20 million rows unless MAS_LAB_ZIP_GIB says more,
+    and RunError or TableError names the member that is none of a run's. Folders are not limited.
+    """
     for folder in (run_folder(path), Path(path)):
         if (folder / "run.json").is_file():
             return _readable(Run(folder))
@@ -174,8 +184,10 @@ def load_run(path: str | Path) -> Run:
 
 def _readable(run: Run) -> Run:
     """Runs of earlier versions open; of a later one nobody here knows what its files mean."""
-    if run.config.get("format", 1) > FORMAT:
+    path = run.folder / "run.json"
+    if require_form(run.config, forms.VERSIONS, path).get("format", 1) > FORMAT:
         raise RunError(f"{run.folder} was made by {run.made_by}; this version reads up to format {FORMAT}: update it")
+    require_form(run.config, forms.CONFIG, path)
     return run
 
 
@@ -184,11 +196,8 @@ def run_folder(run: str | Path) -> Path:
     return runs_dir() / run if Path(run).name == str(run) else Path(run)
 
 
-def _open_zip(path: Path) -> zipfile.Path:
-    try:
-        inside = zipfile.Path(path)
-    except zipfile.BadZipFile as error:
-        raise RunError(f"{path} is neither a run's folder nor a zip made by export() ({error})") from None
+def _open_zip(path: Path) -> Zipped:
+    inside = open_zip(path)
     if not (inside / "run.json").is_file():
         raise RunError(f"{path} holds no run.json, so it was not made by export()")
     return inside

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.credits import return_to_go
-from mas_lab.runs.disk import read_note, read_tables, write_table
+from mas_lab.runs.disk import RunError, read_note, read_tables, write_table
+from mas_lab.runs.forms import NUMBER, require_form
 from mas_lab.runs.run import SCORES, Run
 from mas_lab.table import TableError, column
 
@@ -19,6 +20,7 @@ CURVE = ["step", "tokens", "success", "return"]
 KEPT = "mas_lab.runs.scores.1"
 """What a step's scores are called in the file of its turns. The number is that of their meaning: another one, and what
 earlier versions kept is not read."""
+SCORED = dict.fromkeys(CURVE[1:], NUMBER)
 
 
 def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
@@ -49,6 +51,8 @@ def run_curve(run: Run) -> pd.DataFrame:
     kept = [read_note(run.part(step), KEPT) for step in range(run.steps)]
     if not kept or None in kept:
         return training_curve(run.read("turns", READ))
+    for step, scores in enumerate(kept):
+        require_form(scores, SCORED, run.part(step))
     curve = pd.DataFrame(kept).assign(step=range(run.steps))
     return curve.assign(tokens=curve["tokens"].cumsum())[CURVE]
 
@@ -146,4 +150,6 @@ def kept_scores(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
     means = mean_scores(tables)
     curve = run_curve(run) if curve is None else curve
     until = np.concatenate([[0], curve["tokens"]])
+    if means["step"].max() >= len(until):
+        raise RunError(f"{run.folder}: scores of step {means['step'].max()} are kept, of a run of {len(curve)} steps")
     return means.assign(tokens=until[means["step"]])[CURVE]

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.recipes import completed
-from mas_lab.runs.disk import RunError
+from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import held_out_tasks, kept_scores, run_curve
 from mas_lab.table import TableError
@@ -61,10 +61,10 @@ def _read(x: Any) -> Iterator[Entry]:
 
 
 def _paths(path: Path) -> list[Path]:
-    """The runs of a folder; anything else in it is refused by name, but for hidden files."""
+    """The runs of a folder; anything else in it is refused by name, but for hidden files and litter."""
     if not path.is_dir() or (path / "run.json").is_file():
         return [path]
-    found = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+    found = sorted(one for one in path.iterdir() if not one.name.startswith(".") and not is_litter(one.name))
     for entry in found:
         if not (entry / "run.json").is_file() and entry.suffix != ".zip":
             raise RunError(
@@ -86,10 +86,14 @@ def _of_run(run: Run) -> Entry:
     if len(curve) != run.steps:
         raise RunError(f"{run.folder}: {run.steps} steps of statistics, {len(curve)} of turns; export it again")
     path = Path(str(run.folder).rstrip("/"))
-    asked = {"env": config["env"], "recipe": completed(config["recipe"]), "settings": config.get("settings", {})}
+    try:
+        recipe = completed(config["recipe"])
+    except TypeError as error:
+        raise RunError(f"{run.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
+    asked = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}
     name = str((config["env"] or {}).get("name", "env"))
-    recipe, seed = str(config["recipe"]["name"]), int(config["seed"])
-    return Entry(path.name, name, recipe, seed, curve, kept_scores(run, curve), held_out_tasks(run), asked)
+    called, seed = str(config["recipe"]["name"]), int(config["seed"])
+    return Entry(path.name, name, called, seed, curve, kept_scores(run, curve), held_out_tasks(run), asked)
 
 
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:

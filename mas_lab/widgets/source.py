@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.runs.disk import read_tables
-from mas_lab.runs.run import Run, load_run
+from mas_lab.runs.forms import WATCHED, require_form
+from mas_lab.runs.run import WATCH, Run, load_run
+from mas_lab.runs.zips import Zipped
 from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.widgets.text import visible
@@ -67,7 +69,10 @@ class Source:
         """What a `SpikeWatch` remembered: of a live training, in a run's newest checkpoint, or in an exported zip."""
         told_by = self._live or self.run
         remembered = told_by.watched() if told_by else None
-        return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
+        if not isinstance(remembered, dict) or not {"rule", "spikes"} <= set(remembered):
+            return None
+        is_zip = self.run is not None and isinstance(self.run.folder, Zipped)
+        return require_form(remembered, WATCHED, self.run.folder / WATCH) if is_zip else remembered
 
     @property
     def agents(self) -> tuple[str, ...]:

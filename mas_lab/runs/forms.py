@@ -1,0 +1,138 @@
+"""What stands in the files of a run that somebody else made: of which form the JSON is, and what the tables hold.
+
+Leaves out: how much of it there may be (`zips`), and the values' meaning (`mas_lab.table`).
+"""
+
+import re
+from typing import Any
+
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
+
+from mas_lab.cells.advantages import require_one_per_token
+from mas_lab.runs.disk import RunError
+from mas_lab.table import SCHEMA, require
+
+DEPTH = 100
+NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
+VERSIONS = {"format?": int, "versions?": {str: str}}
+"""Of run.json: what says who wrote it, and so what else is in it."""
+CONFIG = {"env": {"name?": str}, "recipe": {"name": str}, "seed": int, "settings?": {str: None}}
+TOKENS = {str: {str: str}}
+SPIKE = {
+    **{"call": int, "policy": str, "agent": str, "agents": [str], "norm": NUMBER, "usual": NUMBER, "score": NUMBER},
+    **{"norms": {str: NUMBER}, "rows": {DIGITS: NUMBER}, "tokens": {DIGITS: [NUMBER]}, "exact?": bool},
+    **{"without": {str: NUMBER}, "baselines": {str: None}, "judged?": {str: {str: NUMBER}}},
+}
+WATCHED = {
+    "rule": {"warmup": int, "window": int, "threshold": NUMBER, "floor": NUMBER},
+    "spikes": [SPIKE],
+}
+"""What a `SpikeWatch` remembers, as far as it is shown."""
+TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
+COUNTS = {"step", "turn", "depth", "candidate", "optimizer_step"}
+IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs"}
+NUMBERS = {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"}
+HELD = {
+    "turns": ["step", "task", "episode", "agent", "turn", "policy", "prompt", "completion", "prompt_ids",
+              "completion_ids", "logprobs", "valid", "team_reward", "success", "credit", "group", "advantage"],
+    "stats": ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "skipped"],
+    "scores": ["step", "task", "success", "return"],
+}  # fmt: skip
+"""Columns that every version wrote, by the folder of the table."""
+
+
+def misfit(data: Any, form: Any, where: str = "") -> str:
+    """Where plain data is not of a form, in words; empty if it is. A form is a type, a pattern, None for anything,
+    [form] for a list, {str or pattern: form} for any keys, or {"key": form, "maybe?": form} for these and others."""
+    if isinstance(form, list):
+        parts = [(f"{where}[{place}]", one, form[0]) for place, one in enumerate(data)] if _is(data, list) else None
+    elif isinstance(form, dict) and not all(isinstance(key, str) for key in form):
+        [(key_form, inner)] = form.items()
+        parts = [(_in(where, key), one, inner) for key, one in data.items()] if _is(data, dict) else None
+        wrong = [key for key in data if not _is(key, key_form)] if parts else []
+        if wrong:
+            return f"{where or 'it'} has the key {wrong[0]!r:.100}, which does not belong there"
+    elif isinstance(form, dict):
+        if _is(data, dict) and (missing := [key for key in form if not key.endswith("?") and key not in data]):
+            return f"{_in(where, missing[0])} is missing"
+        asked = [(key.removesuffix("?"), inner) for key, inner in form.items()]
+        parts = (
+            [(_in(where, key), data[key], inner) for key, inner in asked if key in data] if _is(data, dict) else None
+        )
+    else:
+        parts = [] if form is None or _is(data, form) else None
+    if parts is None:
+        return f"{where or 'it'} is {data!r:.100}, not {_named(form)}"
+    return next(filter(None, (misfit(one, inner, place) for place, one, inner in parts)), "")
+
+
+def require_form(data: Any, form: Any, path: Any) -> Any:
+    """The data, or RunError naming the file and the field."""
+    if wrong := f"it nests deeper than {DEPTH} levels" if _is_deep(data) else misfit(data, form):
+        raise RunError(f"{path}: {wrong}; the file was edited, or written by something else")
+    return data
+
+
+def _is_deep(data: Any) -> bool:
+    level = [data]
+    for _ in range(DEPTH):
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [part for parts in inner for part in parts]
+    return bool(level)
+
+
+def check_table(table: pd.DataFrame, name: str, path: str) -> None:
+    """Are a table's columns of the kinds that training writes? RunError or TableError names the file, the column and
+    the row. `name`: of its folder; what no instrument reads is not looked at."""
+    if name not in HELD:
+        return
+    if missing := [column for column in HELD[name] if column not in table.columns]:
+        raise RunError(f"{path}: column {missing[0]!r} is missing; it was not written by train()")
+    for column in map(str, table.columns):
+        values = table[column]
+        if column in TEXTS:
+            _require_each(values, lambda value: isinstance(value, str), "text", path)
+        elif column in COUNTS and not (is_integer_dtype(values) and values.between(0, 2**53).all()):
+            raise RunError(f"{path}: column {column!r} does not hold counts, from 0")
+        elif column in NUMBERS and not (is_numeric_dtype(values) or is_bool_dtype(values)):
+            raise RunError(f"{path}: column {column!r} does not hold numbers")
+        elif column in LISTS:
+            kinds = int if column in IDS else (int, float)
+            _require_each(values, lambda value, kinds=kinds: _lists_only(value, kinds), "a list of numbers", path)
+    if name == "turns":
+        require(table, [column for column in table.columns if column in SCHEMA], path)
+        require_one_per_token(table, path)
+        lengths = table["logprobs"].map(len) == table["completion_ids"].map(len)
+        if not lengths.all():
+            raise RunError(f"{path}: row {int(lengths.argmin())} has not one of logprobs for each of completion_ids")
+
+
+def _require_each(values: pd.Series, is_one: Any, what: str, path: str) -> None:
+    for row, value in enumerate(values):
+        if not is_one(value):
+            raise RunError(f"{path}: column {values.name!r} holds {value!r:.100} in row {row}, not {what}")
+
+
+def _lists_only(value: Any, kinds: Any) -> bool:
+    return isinstance(value, list) and all(_is(one, kinds) for one in value)
+
+
+def _is(value: Any, form: Any) -> bool:
+    """True is no number here, and no count is so long that it fits nowhere."""
+    if isinstance(form, re.Pattern):
+        return isinstance(value, str) and bool(form.fullmatch(value))
+    if isinstance(value, bool):
+        return form is bool
+    return isinstance(value, form) and not (isinstance(value, int) and abs(value) >= 2**63)
+
+
+def _in(where: str, key: Any) -> str:
+    return f"{where}.{key!s:.100}" if where else f"{key!s:.100}"
+
+
+def _named(form: Any) -> str:
+    named = {str: "text", int: "a whole number", NUMBER: "a number", bool: "true or false", DIGITS: "digits"}
+    if isinstance(form, list | dict):
+        return "a list" if isinstance(form, list) else "an object"
+    return named[form]

@@ -1,0 +1,255 @@
+"""Zips of runs that nobody made by `export()`: one honest zip, and what somebody may have done to it.
+
+Leaves out: what is to come of them (`runs/test_zips.py`).
+"""
+
+import io
+import json
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+Members = dict[str, bytes]
+TURNS, STATS, SCORES = "turns/000001.parquet", "stats/000001.parquet", "scores/000005.parquet"
+
+
+def members(path: Path) -> Members:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def pack(there: Members, path: Path, method: int = zipfile.ZIP_DEFLATED, more=()) -> Path:
+    """A zip of the members, and of `more`, (name or ZipInfo, data) each, under names that may repeat."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in (*there.items(), *more):
+            archive.writestr(name, data)
+    return path
+
+
+def edited(name: str, change: Callable[[dict], object]) -> Callable:
+    """JSON with a change: `change` works on it, or gives what stands in its place."""
+
+    def make(there: Members, path: Path) -> Path:
+        data = json.loads(there[name])
+        changed = change(data)
+        return pack(there | {name: json.dumps(data if changed is None else changed).encode()}, path)
+
+    return make
+
+
+def field(key: str, value: object) -> Callable:
+    return edited("run.json", lambda config: {**config, key: value})
+
+
+def without(key: str) -> Callable:
+    return edited("run.json", lambda config: {name: value for name, value in config.items() if name != key})
+
+
+def text(name: str, written: str | bytes) -> Callable:
+    return lambda there, path: pack(there | {name: written if isinstance(written, bytes) else written.encode()}, path)
+
+
+def extra(name: str | zipfile.ZipInfo, data: bytes = b"x") -> Callable:
+    return lambda there, path: pack(there, path, more=[(name, data)])
+
+
+def table(name: str, change: Callable[[pa.Table], pa.Table], **options) -> Callable:
+    """A table with a change, written as parquet anew."""
+
+    def make(there: Members, path: Path) -> Path:
+        out = io.BytesIO()
+        parquet.write_table(change(parquet.read_table(io.BytesIO(there[name]))), out, **options)
+        return pack(there | {name: out.getvalue()}, path)
+
+    return make
+
+
+def column(name: str, of: str, values: Callable[[int], object]) -> Callable:
+    """A table one of whose columns holds other values, or a new one; `values` of the number of rows."""
+
+    def change(held: pa.Table) -> pa.Table:
+        new = values(held.num_rows)
+        new = new if isinstance(new, pa.Array) else pa.array(new)
+        place = held.schema.get_field_index(of)
+        return held.append_column(of, new) if place < 0 else held.set_column(place, of, new)
+
+    return table(name, change)
+
+
+def rows(n: int) -> pa.Table:
+    """Many rows in a few thousand bytes: a dictionary of one number, and runs of its index."""
+    return pa.table({"step": pa.array(np.zeros(n, np.int8))})
+
+
+def repeated(n: int, length: int) -> pa.Table:
+    """One long text in n rows."""
+    return pa.table({"task": pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), ["x" * length])})
+
+
+def listed(n: int) -> pa.Table:
+    return pa.table({"prompt_ids": pa.ListArray.from_arrays(pa.array([0, n]), pa.array(np.zeros(n, np.int64)))})
+
+
+def grown(n: int, length: int) -> pa.Table:
+    """Texts that each repeat the one before."""
+    return pa.table({"task": [f"{'x' * length}{place}" for place in range(n)]})
+
+
+def bytes_changed(change: Callable[[bytearray], None]) -> Callable:
+    def make(there: Members, path: Path) -> Path:
+        data = bytearray(pack(there, path).read_bytes())
+        change(data)
+        path.write_bytes(data)
+        return path
+
+    return make
+
+
+def listing_of(data: bytes, name: str) -> int:
+    """Where the zip's list speaks of a member."""
+    at = data.index(b"PK\1\2")
+    while data[at + 46 : at + 46 + len(name)] != name.encode():
+        at = data.index(b"PK\1\2", at + 4)
+    return at
+
+
+def lie(name: str, size: int) -> Callable:
+    """The zip's list gives a member another size."""
+    return bytes_changed(lambda data: struct.pack_into("<L", data, listing_of(bytes(data), name) + 24, size))
+
+
+def encrypted(data: bytearray) -> None:
+    data[6] |= 1  # the first member is run.json
+    data[listing_of(bytes(data), "run.json") + 8] |= 1
+
+
+def damaged(data: bytearray) -> None:
+    at = data.index(TURNS.encode())
+    data[at + len(TURNS) + 50] ^= 1
+
+
+def long_listing(data: bytearray) -> None:
+    """The end says that the list takes gigabytes."""
+    struct.pack_into("<L", data, len(data) - 22 + 12, 2**31)
+
+
+def link() -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo("turns/000009.parquet")
+    info.create_system, info.external_attr = 3, 0o120777 << 16
+    return info
+
+
+class Runs:
+    """Unpickled, it would leave a file."""
+
+    def __init__(self, marker: Path):
+        self.marker = marker
+
+    def __reduce__(self):
+        return (Path.touch, (self.marker,))
+
+
+def pickled(there: Members, path: Path) -> Path:
+    return pack(there | {TURNS: pickle.dumps(Runs(path.with_suffix(".executed")))}, path)
+
+
+def nested(depth: int, inner: str = "1") -> str:
+    return "[" * depth + inner + "]" * depth
+
+
+ZEROS = bytes(200 * 2**20)
+NOTED = {b"pandas": b'{"index_columns": [{"kind": "range"}], "columns": 5}'}
+BOMBS = {
+    "a member that unpacks to much": (extra("notes.txt", ZEROS), "unpacks to 0.20 GiB"),
+    "many that do": (lambda t, p: pack(t, p, more=[(f"{i}.txt", ZEROS[: 2**24]) for i in range(6)]), "unpacks to"),
+    "JSON that does": (text("run.json", b"[" + b"[]," * 2**20 + b"[]]"), "run.json unpacks to"),
+    "a million rows in a few bytes": (table(TURNS, lambda _: rows(5_000_000)), f"{TURNS}.*5,000,0.. rows"),
+    "one long text in many rows": (table(TURNS, lambda _: repeated(20_000, 2**20)), f"{TURNS}.*GiB in memory"),
+    "a list of many numbers": (table(TURNS, lambda _: listed(3_000_000)), f"{TURNS}.*GiB in memory"),
+    "a page that unpacks to much": (
+        table(TURNS, lambda _: pa.table({"task": ["x" * 70 * 2**20]}), use_dictionary=False, compression="zstd"),
+        f"{TURNS}.*GiB in memory",
+    ),
+    "texts that grow from one another": (
+        table(TURNS, lambda _: grown(2_000, 2**16), use_dictionary=False, column_encoding="DELTA_BYTE_ARRAY"),
+        f"{TURNS}.*a page that train",
+    ),
+    "a list of members that is too long": (bytes_changed(long_listing), "list of members|neither"),
+}
+"""What takes gigabytes if it is read, by the words of its refusal; under a limit of 64 MiB."""
+
+HOSTILE = {
+    "a name that leaves the folder": (extra("../run.json"), r"'\.\./run\.json' is not named"),
+    "an absolute name": (extra("/tmp/x.json"), "'/tmp/x.json' is not named"),
+    "a drive": (extra("C:/x.json"), "'C:/x.json' is not named"),
+    "a backslash": (extra("turns\\000001.parquet"), "is not named"),
+    "a name that nobody can read": (extra("turns/\x1b[2J.parquet"), "is not named"),
+    "a link": (extra(link(), b"/etc/passwd"), "'turns/000009.parquet' is a link"),
+    "a member twice": (extra("run.json", b"{}"), "'run.json' is there twice"),
+    "another way to pack": (lambda t, p: pack(t, p, zipfile.ZIP_BZIP2), "'run.json' is packed in a way"),
+    "and another": (lambda t, p: pack(t, p, zipfile.ZIP_LZMA), "'run.json' is packed in a way"),
+    "encrypted": (bytes_changed(encrypted), "'run.json' is encrypted"),
+    "a list that makes a member shorter": (lie(TURNS, 10), f"{TURNS} was damaged"),
+    "a list that makes a member longer": (lie(TURNS, 2**20), f"{TURNS} (was damaged|is .* bytes)"),
+    "a flipped bit": (bytes_changed(damaged), f"{TURNS} was damaged"),
+    "cut short": (bytes_changed(lambda data: data.__delitem__(slice(-300, None))), "neither"),
+    "empty": (lambda there, path: pack({}, path), "holds no run.json"),
+    "no zip": (bytes_changed(lambda data: data.__setitem__(slice(None), b"homework")), "neither"),
+    "run.json is a folder": (lambda t, p: pack({"run.json/": b""}, p), "holds no run.json"),
+    "run.json is cut": (text("run.json", '{"format": 2,'), "run.json is not JSON"),
+    "run.json is not text": (text("run.json", b"\xff\xfe{}"), "run.json is not JSON"),
+    "run.json nests without end": (text("run.json", nested(200_000)), "run.json is not JSON"),
+    "a recipe nests": (text("run.json", '{"recipe": ' + nested(300) + "}"), "run.json: it nests deeper"),
+    "run.json is a list": (text("run.json", "[1]"), "run.json holds list"),
+    "a number of many digits": (text("run.json", '{"seed": ' + "9" * 9_999 + "}"), "run.json is not JSON"),
+    "settings are text": (field("settings", "none"), "run.json: settings is 'none', not an object"),
+    "the recipe is null": (field("recipe", None), "run.json: recipe is None, not an object"),
+    "a recipe without a name": (field("recipe", {"is": "Recipe"}), "run.json: recipe.name is missing"),
+    "a recipe of no kind": (field("recipe", {"is": [], "name": "x"}), "run.json: recipe is not one"),
+    "a recipe of unknown arguments": (field("recipe", {"is": "Recipe", "name": "x", "y": 1}), "recipe is not one"),
+    "the format is text": (field("format", "x"), "run.json: format is 'x', not a whole number"),
+    "versions are a list": (field("versions", [1]), r"run.json: versions is \[1\], not an object"),
+    "a version is a number": (field("versions", {"mas-lab": 1}), "run.json: versions.mas-lab is 1, not text"),
+    "the env is a list": (field("env", []), "run.json: env is .*, not an object"),
+    "the env's name is a number": (field("env", {"name": 1}), "run.json: env.name is 1, not text"),
+    "the seed is text": (field("seed", "1"), "run.json: seed is '1', not a whole number"),
+    "the seed is beyond counting": (field("seed", 10**30), "run.json: seed is 1000"),
+    "no seed": (without("seed"), "run.json: seed is missing"),
+    "no recipe": (without("recipe"), "run.json: recipe is missing"),
+    "no env": (without("env"), "run.json: env is missing"),
+    "a watch of another form": (edited("watch.json", lambda w: w.update(spikes=5)), "watch.json: spikes is 5, not"),
+    "a watch of no rows": (
+        edited("watch.json", lambda w: w["spikes"][0].update(rows={"last": 1.0})),
+        r"watch.json: spikes\[0\].rows has the key 'last'",
+    ),
+    "a watch without its rule": (edited("watch.json", lambda w: w.update(rule={})), "watch.json: rule.* is missing"),
+    "tokens are a list": (text("tokens.json", "[]"), "tokens.json holds list"),
+    "a token is a number": (edited("tokens.json", lambda t: t["shared"].update({"0": 5})), "shared.0 is 5, not text"),
+    "a pickle for a table": (pickled, f"{TURNS} is not a whole table"),
+    "half a table": (lambda t, p: pack(t | {TURNS: t[TURNS][:5000]}, p), f"{TURNS} is not a whole table"),
+    "no table": (text(TURNS, b""), f"{TURNS} is not a whole table"),
+    "a table without a column": (table(TURNS, lambda t: t.drop_columns(["agent"])), f"{TURNS}.*'agent' is missing"),
+    "a text that is a number": (column(TURNS, "agent", lambda n: [[1]] * n), f"{TURNS}"),
+    "a column of another kind": (column(TURNS, "agent", lambda n: [1] * n), "turns/.*Field agent has"),
+    "a reward of text": (column(TURNS, "team_reward", lambda n: ["1"] * n), f"{TURNS}.*'team_reward' is not a finite"),
+    "steps below 0": (column(TURNS, "step", lambda n: [-1] * n), f"{TURNS}: column 'step' does not hold counts"),
+    "ids that are text": (column(TURNS, "completion_ids", lambda n: [["a"]] * n), f"{TURNS}: column 'completion_ids'"),
+    "a log-probability short": (column(TURNS, "logprobs", lambda n: [[0.0]] * n), f"{TURNS}: row .* logprobs"),
+    "advantages of another length": (column(TURNS, "advantage", lambda n: [[1.0] * 9] * n), f"{TURNS}: the advantage"),
+    "info that is no JSON": (column(TURNS, "info", lambda n: ["{"] * n), f"{TURNS} is not a whole table"),
+    "info that nests without end": (column(TURNS, "info", lambda n: [nested(99_999)] * n), f"{TURNS} is not"),
+    "norms of text": (column(STATS, "grad_norm", lambda n: ["1"] * n), f"{STATS}: column 'grad_norm' does not hold"),
+    "notes for pandas": (table(TURNS, lambda t: t.replace_schema_metadata(NOTED)), f"{TURNS} is not a whole table"),
+    "a score of another form": (
+        table(TURNS, lambda t: t.replace_schema_metadata({b"mas_lab.runs.scores.1": b"[1]"})),
+        f"{TURNS}: it is .*, not an object",
+    ),
+    "scores of a step that was not made": (column(SCORES, "step", lambda n: [10**6] * n), "scores of step 1000000"),
+}  # fmt: skip
+"""What is refused by its own fault, by the words of the refusal."""
