@@ -22,6 +22,10 @@ class PolicyError(ValueError):
     """A policy that cannot do what was asked: names the policy and what to do."""
 
 
+class NotFiniteError(PolicyError):
+    """Weights, or what they compute, that are NaN or infinite: nothing that is sampled from them means anything."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One completion asked for. `seed` (64 bit) alone decides the draw, whatever else is in the batch.

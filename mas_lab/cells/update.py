@@ -58,7 +58,8 @@ def update(
     takes ratios and means over tokens.
     `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
     `max_norm`, above 0, clips each policy's gradient; None does not. `nonfinite`: "raise", or "skip" the step and
-    record it (`skipped`).
+    record it (`skipped`), which leaves the weights good; weights that a step has made NaN or infinite always raise
+    PolicyError.
     Other threads wait for the models that learn until all of it is done; PolicyError where one of them trains these.
     `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
     `attribute()` computes the shares of the gradient, and `attribute` itself is the `Batch` that asks for the step.

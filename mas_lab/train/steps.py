@@ -18,6 +18,7 @@ from mas_lab.cells.rollout import RolloutError, rollout
 from mas_lab.cells.update import Watch, learners, update
 from mas_lab.env import Env, EnvError
 from mas_lab.locks import alone
+from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError
@@ -87,13 +88,15 @@ class Training:
     def _save_after(self, error: BaseException) -> None:
         """A checkpoint wherever the weights are those after `done` steps: while the team plays, is scored and judged,
         and in an update until the first policy steps. Between two optimizer steps there is none to be had, and the run
-        goes on from the newest one. An interrupt before the tables of a step stand leaves them, too.
+        goes on from the newest one. An interrupt before the tables of a step stand leaves them, too. Weights from which
+        nothing can be sampled are not kept.
         """
         try:
             if self.unkept is not None and not isinstance(error, Exception):
                 self._keep(self.unkept)
             # Ranks save together: not where one of them may have ended, or waits within an update.
-            if self.whole and (not self.ranks or isinstance(error, RolloutError | EnvError)):
+            lost = isinstance(error.__cause__, NotFiniteError)
+            if self.whole and not lost and (not self.ranks or isinstance(error, RolloutError | EnvError)):
                 self._save()
         except Exception as failed:
             error.add_note(f"mas_lab: no checkpoint of step {self.done} was kept: {type(failed).__name__}: {failed}")

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from mas_lab.backends.torch.decoders import RowDecoder, TreeDecoder
+from mas_lab.backends.torch.finite import require_drawn
 from mas_lab.backends.torch.mixed_lora import Slices, mixing
 from mas_lab.locks import alone
 from mas_lab.policy import Completion, Request, check_fit
@@ -34,16 +35,20 @@ class Chunk:
     prompt_R: list[int] = field(default_factory=list)
     tickets_R: list[int] = field(default_factory=list)
     requests_R: list[Request] = field(default_factory=list)
+    policies_R: list[Any] = field(default_factory=list)
     tokens: int = 0
     room: int = 0
     """The tokens that one prompt's completions may come to, at most."""
 
-    def add(self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Request]], room: int) -> None:
+    def add(
+        self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Any, Request]], room: int
+    ) -> None:
         self.prompt_R += [len(self.prompts)] * len(members)
         self.prompts.append(prompt)
         self.adapters.append(adapter)
-        self.tickets_R += [ticket for ticket, _ in members]
-        self.requests_R += [request for _, request in members]
+        self.tickets_R += [ticket for ticket, _, _ in members]
+        self.policies_R += [policy for _, policy, _ in members]
+        self.requests_R += [request for _, _, request in members]
         self.tokens += len(prompt) + room
         self.room = max(self.room, room)
 
@@ -115,10 +120,10 @@ class TorchEngine:
         """Requests of one (adapter, prompt) together, adapters in a row, like lengths side by side."""
         groups: dict[tuple, list] = {}
         for ticket, policy, request in pending:
-            groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append((ticket, request))
+            groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append((ticket, policy, request))
         chunk = Chunk()
         for (adapter, prompt), members in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
-            room = sum(request.max_tokens for _, request in members)
+            room = sum(request.max_tokens for _, _, request in members)
             if chunk.prompts and chunk.tokens + len(prompt) + room > self.budget:
                 yield chunk
                 chunk = Chunk()
@@ -160,6 +165,7 @@ class TorchEngine:
         live, node_R, logits_MV = np.arange(len(most_R)), np.array(chunk.prompt_R), decoder.prefill()
         for step in range(uniform_RT.shape[1]):
             ids, logprobs = draw(logits_MV, node_R, temperature_R[live], uniform_RT[live, step], cut_R[live])
+            require_drawn(logprobs, chunk.policies_R, live)
             ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
             ended = np.isin(ids, eos)
             for place in np.flatnonzero(ended):
@@ -240,7 +246,8 @@ class Cut:
 def draw(logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray, uniform_R: np.ndarray, cut_R: Cut):
     """One token per request from its node's distribution at its temperature (0: the likeliest, log-probability 0).
 
-    Returns (ids_R, logprobs_R) as arrays. Inverts the cumulative distribution, summed in float64.
+    Returns (ids_R, logprobs_R) as arrays, NaN where the logits are not finite. Inverts the cumulative distribution,
+    summed in float64.
     """
     device = logits_MV.device
     greedy_R = temperature_R == 0
@@ -254,5 +261,5 @@ def draw(logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray,
     ids_R = ids_R1[:, 0].cpu().numpy()
     if greedy_R.any():
         ids_R = np.where(greedy_R, logits_RV.argmax(-1).cpu().numpy(), ids_R)
-        logprobs_R = np.where(greedy_R, 0.0, logprobs_R)
+        logprobs_R = np.where(greedy_R & np.isfinite(logprobs_R), 0.0, logprobs_R)
     return ids_R, logprobs_R

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mas_lab.backends.torch.engine import TorchEngine
+from mas_lab.backends.torch.finite import require_finite
 from mas_lab.backends.torch.lean_norm import lean_norms
 from mas_lab.backends.torch.packing import PACKINGS, Cost
 from mas_lab.backends.torch.source import Source, model_config
@@ -117,6 +118,7 @@ class TorchModel:
         self.dtype = self._dtype()
         self.weights = str(weights or source.location())
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
+        require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = AutoTokenizer.from_pretrained(self.weights, trust_remote_code=False)
         self.context = getattr(self.net.config.get_text_config(), "max_position_embeddings", None) or 2**20
         self.by_tree = options.packing != "padded" and follows_trees(self.net)

@@ -15,6 +15,7 @@ import torch
 
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import encode
+from mas_lab.backends.torch.finite import require_finite
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.packing import MicroBatch, Tree, micro_batches, plant, token_logprobs
 from mas_lab.backends.torch.slopes import token_slopes
@@ -210,7 +211,8 @@ class TorchPolicy:
     def apply(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Clips, makes one AdamW step at `lr * lr_scale`, clears the gradients. Returns the norm before and after.
 
-        A gradient that is not finite never steps: PolicyError, weights and gradients as they were.
+        A gradient that is not finite never steps: PolicyError, weights and gradients as they were. Weights that are not
+        finite after the step are lost: NotFiniteError.
         """
         gradients = [gradient for _, gradient in self.gradients()]
         before = torch.nn.utils.get_total_norm(gradients).item()
@@ -224,6 +226,8 @@ class TorchPolicy:
         self.version += 1  # also where the step below is interrupted half-way
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        when = f"after a step at learning rate {self.lr * lr_scale:g}, which is too high or was no number"
+        require_finite(self.parameters, self.name, when)
         return before, before * shrink
 
     def publish(self) -> None:

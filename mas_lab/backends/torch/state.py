@@ -14,6 +14,7 @@ import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
+from mas_lab.backends.torch.finite import require_finite
 from mas_lab.backends.torch.model import quiet
 from mas_lab.policy import PolicyError
 
@@ -91,6 +92,7 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
     if policy.ranks is not None:
         policy.ranks.before_saving()
     weights, state = whole(policy)
+    require_finite(weights or policy.parameters, policy.name, "and are not kept")
     save_weights(policy, directory, weights)
     (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
     save_file(_contiguous(state), directory / OPTIMIZER)
@@ -100,9 +102,12 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
 def load(policy: "TorchPolicy", directory: Path) -> None:
     shared, lr = policy.shared, read_record(directory)["lr"]
     if policy.adapter is None:
-        shared.net.load_state_dict(shared.read(str(directory), shared.net.dtype).state_dict())
+        net = shared.read(str(directory), shared.net.dtype)
+        require_finite(dict(net.named_parameters()), policy.name, f"in {directory}")
+        shared.net.load_state_dict(net.state_dict())
     else:
         weights = load_file(directory / ADAPTER)
+        require_finite(weights, policy.name, f"in {directory / ADAPTER}")
         own = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
             raise PolicyError(f"policy {policy.name!r}: the adapter in {directory} is of another make")

@@ -12,10 +12,12 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
 
+from mas_lab.backends.torch.finite import BACK
 from mas_lab.locks import alone, held, this_thread
-from mas_lab.policy import Completion, PolicyError, Request, Sample, check_fit
+from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sample, check_fit
 
 COOLEST, HOTTEST = 0.01, 2.0
 """vLLM raises a temperature between 0 and the first to it, and refuses one above the second."""
@@ -59,7 +61,7 @@ class VllmEngine(ABC):
         self._asked: dict[int, tuple[Any, Request]] = {}
         self._asker: dict[int, int] = {}
         """The thread that waits for each ticket."""
-        self._kept: list[tuple[int, Completion | EngineError]] = []
+        self._kept: list[tuple[int, Completion | PolicyError]] = []
         self._published: dict[str, int] = {}
         self._recent: dict[str, deque[Row]] = defaultdict(lambda: deque(maxlen=PROBED))
         self._eos = model.eos_ids()
@@ -105,7 +107,7 @@ class VllmEngine(ABC):
             for ticket, _ in mine:
                 del self._asker[ticket]
         for _, answer in mine:
-            if isinstance(answer, EngineError):
+            if isinstance(answer, PolicyError):
                 raise answer
         return mine
 
@@ -144,10 +146,12 @@ class VllmEngine(ABC):
 
     def _complete(
         self, ticket: int, ids: Sequence[int] | EngineError, logprobs: Sequence[float]
-    ) -> Completion | EngineError:
+    ) -> Completion | PolicyError:
         policy, request = self._asked.pop(ticket)
         if isinstance(ids, EngineError):
             return ids
+        if not np.isfinite(logprobs).all():
+            return NotFiniteError(f"policy {policy.name!r}: vLLM's log-probabilities are not finite; {BACK}")
         ids = tuple(ids)
         self._recent[policy.adapter or ""].append((tuple(request.prompt_ids), ids))
         if request.temperature == 0:  # vLLM reports the untempered distribution there; what was drawn was certain

@@ -1,0 +1,115 @@
+"""NaN and infinite weights stop what is made of them where they are first met, and are never kept."""
+
+import pytest
+import small
+import torch
+from safetensors.torch import load_file, save_file
+
+import mas_lab as lab
+from mas_lab.policy import NotFiniteError, Request
+
+
+def ruin(policy, value=float("nan")) -> str:
+    """The name of the parameter whose first number is now `value`."""
+    name, parameter = list(policy.parameters.items())[-1]
+    with torch.no_grad():
+        parameter.view(-1)[0] = value
+    return name
+
+
+def asked(temperature=1.0):
+    return [Request((5, 6), 4, temperature, seed) for seed in range(3)]
+
+
+def weights(policy):
+    return [parameter.detach().clone() for parameter in policy.parameters.values()]
+
+
+def same(one, other) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("packing", ["auto", "padded"])
+@pytest.mark.parametrize("temperature", [1.0, 0.0])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nothing_is_sampled_from_weights_that_are_no_numbers(models, packing, temperature, value):
+    policy = lab.load_policy(models / "a", packing=packing)
+    assert len(policy.sample(asked(temperature))) == 3
+    name = ruin(policy, value)
+    with pytest.raises(NotFiniteError, match=f"policy 'a': its weights are not finite where it samples.*{name!r}"):
+        policy.sample(asked(temperature))
+
+
+def test_of_two_adapters_the_one_that_is_no_number_is_named(models):
+    team = small.make_team("lora", models)
+    ruin(team["doer"])
+    tickets = [ticket for agent in team for ticket in team["asker"].engine.submit(team[agent], asked())]
+    with pytest.raises(NotFiniteError, match="policy 'doer': its weights"):
+        team["asker"].engine.ready()
+    assert len(team["asker"].sample(asked())) == 3 and len(tickets) == 6
+
+
+def test_good_weights_that_compute_no_numbers_are_told_apart(models):
+    policy = lab.load_policy(models / "a")
+    with pytest.raises(NotFiniteError, match=r"though its weights are: .* or the temperature is too low"):
+        policy.sample(asked(temperature=1e-42))
+
+
+@pytest.mark.parametrize("kind", ["shared", "lora"])
+def test_a_file_of_weights_that_are_no_numbers_is_refused_and_changes_nothing(models, tmp_path, kind):
+    policy = small.make_team(kind, models)["asker"]
+    policy.save(tmp_path)
+    [file] = tmp_path.glob("*.safetensors")
+    kept = load_file(file)
+    save_file({name: tensor * float("nan") for name, tensor in kept.items()}, file, metadata={"format": "pt"})
+    before = weights(policy)
+    with pytest.raises(NotFiniteError, match=f"its weights are not finite in {tmp_path}"):
+        policy.load(tmp_path)
+    assert same(before, weights(policy))
+    if kind == "shared":
+        with pytest.raises(NotFiniteError, match=f"not finite in {tmp_path}"):
+            lab.load_policy(tmp_path)
+
+
+@pytest.mark.parametrize(("how", "save_every", "left"), [("rate", 1, 2), ("hand", 1, 2), ("hand", 100, 0)])
+def test_training_stops_at_weights_that_are_no_numbers_and_goes_on_from_the_last_good_ones(
+    models, tmp_path, how, save_every, left
+):
+    team, run, good = small.make_team("shared", models), tmp_path / "run", {0: None}
+    good[0] = weights(team["asker"])
+    words = {
+        "rate": r"policy 'a': its weights are not finite after a step at learning rate",
+        "hand": "where it samples",
+    }
+    with pytest.raises((NotFiniteError, lab.RolloutError), match=words[how]) as stopped:
+        settings = small.SETTINGS | {"save_every": save_every}
+        for report in lab.train(small.Relay(), team, small.RECIPE, 5, run=run, **settings):
+            good[report.step + 1] = weights(team["asker"])
+            if report.step == 1:
+                team["asker"].lr, _ = (1e35, None) if how == "rate" else (1e-2, ruin(team["asker"]))
+    assert not getattr(stopped.value, "__notes__", [])
+    assert max(good) == 2
+    kept = lab.load_run(run)
+    assert kept.checkpoint().step == left and same(good[left], weights(kept.team()["asker"]))
+    plain, again = ([list(lab.train(small.Relay(), small.make_team("shared", models), small.RECIPE, 4, run=where,
+                                    **settings))] for where in (tmp_path / "plain", run))  # fmt: skip
+    assert plain and again and small.bits(run) == small.bits(tmp_path / "plain")
+
+
+def test_a_loop_that_is_left_with_such_weights_says_so_and_keeps_the_checkpoint_before(models, tmp_path):
+    team, run = small.make_team("lora", models), tmp_path / "run"
+    loop = lab.train(small.Relay(), team, small.RECIPE, 5, run=run, **small.SETTINGS | {"save_every": 2})
+    assert [next(loop).step for _ in range(3)] == [0, 1, 2]
+    ruin(team["doer"])
+    with pytest.raises(NotFiniteError, match="policy 'doer': its weights are not finite and are not kept"):
+        loop.close()
+    assert lab.load_run(run).checkpoint().step == 2 and lab.load_run(run).team()
+
+
+def test_a_gradient_that_is_skipped_leaves_good_weights(models):
+    team, env = small.make_team("shared", models), small.Relay()
+    turns = small.RECIPE.advantages(lab.rollout(env, team, env.tasks(3, "train", 0), lab.tree(3)))
+    turns.at[0, "logprobs"] = [float("nan")] * len(turns.at[0, "logprobs"])
+    before = weights(team["asker"])
+    assert lab.update(team, turns, nonfinite="skip")["skipped"].all()
+    assert same(before, weights(team["asker"])) and len(team["asker"].sample(asked())) == 3
