@@ -7,7 +7,6 @@ to the environment, in threads if asked. Leaves out: how an instance is explored
 import hashlib
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ import pandas as pd
 
 from mas_lab.cells.game import Act, Game, Said, Say, Score
 from mas_lab.cells.steps import RolloutError, checked, naming, where
+from mas_lab.cells.workers import Job, Workers, ended
 from mas_lab.env import Env, EnvError, Task, transcript, unwritable
 from mas_lab.locks import playing
 from mas_lab.policy import Completion, Engine, PolicyError, Request
@@ -42,12 +42,12 @@ class _Play:
 class Driver:
     """Advances every plan until it waits, then lets engines and environment answer, until nothing is left."""
 
-    def __init__(self, env: Env, team: Team, pool: ThreadPoolExecutor | None, seed: int, step: int, bar):
-        self.env, self.team, self.pool, self.seed, self.step, self.bar = env, team, pool, seed, step, bar
+    def __init__(self, env: Env, team: Team, workers: Workers | None, seed: int, step: int, bar):
+        self.env, self.team, self.workers, self.seed, self.step, self.bar = env, team, workers, seed, step, bar
         self.engines = list({id(policy.engine): policy.engine for policy in team.policies.values()}.values())
         self.prompts: dict[tuple[str, str], tuple[str, tuple[int, ...]]] = {}
         self.speaking: dict[tuple[int, int], tuple[_Play, int, Say, dict[str, Any]]] = {}
-        self.acting: dict[Future, tuple[_Play, int, Act]] = {}
+        self.acting: dict[Job, tuple[_Play, int, Act]] = {}
         self.scoring: list[tuple[_Play, int, Score]] = []
         self.ready: deque[_Play] = deque()
 
@@ -105,23 +105,25 @@ class Driver:
 
     def _act(self, play: _Play, slot: int, act: Act) -> None:
         actions = {one.agent: one.text for one in act.said}
-        if self.pool is None:
-            self._answer(
-                play, slot, checked(self.env, play.game.task, act, lambda: self.env.step(act.at.state, actions))
-            )
+
+        def take_step():
+            return self.env.step(act.at.state, actions)
+
+        if self.workers is None:
+            self._answer(play, slot, checked(self.env, play.game.task, act, take_step))
         else:
-            self.acting[self.pool.submit(self.env.step, act.at.state, actions)] = (play, slot, act)
+            self.acting[self.workers.submit(take_step)] = (play, slot, act)
 
     def _collect_steps(self, in_waves: bool) -> None:
         """All steps, for engines that answer in waves; else those that are done after a moment, or, if nobody speaks,
         as soon as there is one."""
-        if in_waves or self.speaking:
-            done, _ = wait(self.acting, timeout=None if in_waves else MOMENT)
+        if in_waves:
+            jobs = ended(self.acting)
         else:
-            done, _ = wait(self.acting, return_when=FIRST_COMPLETED)
-        for future in [future for future in self.acting if future in done]:
-            play, slot, act = self.acting.pop(future)
-            self._answer(play, slot, checked(self.env, play.game.task, act, future.result))
+            jobs = ended(self.acting, patience=MOMENT) if self.speaking else ended(self.acting, first=True)
+        for job in jobs:
+            play, slot, act = self.acting.pop(job)
+            self._answer(play, slot, checked(self.env, play.game.task, act, job.answer))
 
     def _score(self) -> None:
         scores, self.scoring = self.scoring, []

@@ -5,7 +5,6 @@ are drawn (the back end's engine).
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import fields, is_dataclass, replace
@@ -16,6 +15,7 @@ from mas_lab.cells.driver import Driver
 from mas_lab.cells.game import Game, Plan
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.steps import RolloutError
+from mas_lab.cells.workers import Workers, require_limit
 from mas_lab.env import Env, EnvError, Task, unwritable
 from mas_lab.progress import progress_bar
 from mas_lab.table import ROLLOUT
@@ -33,17 +33,21 @@ def rollout(
     max_turns: int | None = None,
     workers: int | None = None,
     step: int = 0,
+    step_timeout: float | None = None,
 ) -> pd.DataFrame:
     """Let `team` play `tasks` by `plan`: a table with a row per model call, columns `mas_lab.table.ROLLOUT`.
 
     `max_turns` overrides the environment's bound on the turns of one agent; `workers` runs `env.step` in that many
-    threads. Each completion is drawn by (seed, step, node, agent, candidate) alone, so that a draw does not depend on
+    threads, and `step_timeout` bounds the seconds of each such step: RolloutError names the task and the turn of one
+    that takes longer. Its thread is left behind (none can be ended), nobody waits for it, and its answer is not taken.
+
+    Each completion is drawn by (seed, step, node, agent, candidate) alone, so that a draw does not depend on
     what else is in the batch. All of it is played with the same weights: an update in another thread waits. What the
     environment's steps tell in `info` is a column where any of them told anything.
     Raises ValueError where the team samples by `top_p` or `top_k`: its log-probabilities could not be trained on.
     """
     _refuse_cut_distributions(env, team)
-    return played(env, team, tasks, plan, seed, max_turns, workers, step)
+    return played(env, team, tasks, plan, seed, max_turns, workers, step, step_timeout)
 
 
 def played(
@@ -55,8 +59,10 @@ def played(
     max_turns: int | None = None,
     workers: int | None = None,
     step: int = 0,
+    step_timeout: float | None = None,
 ) -> pd.DataFrame:
     """`rollout` by whatever distribution the team samples from: for what is scored and never trained on."""
+    require_limit(step_timeout, workers, "rollout")
     env = _with_max_turns(env, max_turns)
     _refuse_strangers(env, team, tasks)
     games = [
@@ -64,9 +70,9 @@ def played(
         for task in tasks
         for number in range(plan.instances)
     ]
-    threads = ThreadPoolExecutor(workers) if workers else nullcontext()
-    with threads as pool, progress_bar(len(games), "rollout", "episode") as bar:
-        Driver(env, team, pool, seed, step, bar).play([(game, plan(game)) for game in games])
+    threads = Workers(workers, step_timeout) if workers else nullcontext()
+    with threads as steppers, progress_bar(len(games), "rollout", "episode") as bar:
+        Driver(env, team, steppers, seed, step, bar).play([(game, plan(game)) for game in games])
     rows = [{"step": step, **row} for game in games for row in game.rows]
     told = any(row["info"] for row in rows)
     return pd.DataFrame(rows, columns=[name for name in ROLLOUT if name != "info" or told])

@@ -24,7 +24,7 @@ from mas_lab.team import Team
 
 FORMAT = 2
 """Of run.json. In 1, recipes could not say `ddof`, `eps`, `flat` or `select`, and `episode_return` took `of`."""
-KEEPING = ("save_every", "workers", "check", "score_every", "score_tasks", "score_episodes")
+KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_tasks", "score_episodes")
 """Settings that a resumed run may change."""
 TABLES = ("turns", "stats")
 SCORES = "scores"

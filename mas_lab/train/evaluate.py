@@ -15,6 +15,7 @@ import pandas as pd
 from mas_lab.cells.game import Game, Plan
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import played
+from mas_lab.cells.workers import require_limit
 from mas_lab.env import Env, Task
 from mas_lab.team import Sampling, Team
 
@@ -33,6 +34,8 @@ def evaluate(
     seed: int = 0,
     sampling: Sampling | Mapping[str, Sampling] | None = None,
     price: Mapping[str, tuple[float, float]] | None = None,
+    workers: int | None = None,
+    step_timeout: float | None = None,
 ) -> pd.DataFrame:
     """Play each task `k` times: a row per (task, agent).
 
@@ -47,12 +50,13 @@ def evaluate(
     for what a lone user waits.
     `throughput`: episodes per second of the whole evaluation, one number in all rows.
     `swap` exchanges the policies of two roles. `sampling` overrides the team's: `Sampling(temperature=0)` is greedy,
-    and here alone it may have `top_p` and `top_k`.
+    and here alone it may have `top_p` and `top_k`. `workers`, `step_timeout`: as in `rollout`.
     Beside a training in another thread, all episodes are played with the weights after one of its steps; it waits.
     `summary(scores)` gives means with 95 % intervals over tasks.
     """
     if k < 1:
         raise ValueError(f"evaluate: k={k}; a task is played at least once")
+    require_limit(step_timeout, workers, "evaluate")
     _refuse_prices(price)
     strangers = [agent for agent in (*(swap or ()), *(price or {})) if agent not in env.agents]
     if not tasks:
@@ -64,7 +68,7 @@ def evaluate(
     playing = team.swapped(*swap) if swap else team
     playing = playing.with_sampling(sampling) if sampling is not None else playing
     plan, start = _Timed(episodes(k)), time.perf_counter()
-    turns = played(env, playing, tasks, plan, seed, step=STREAM)
+    turns = played(env, playing, tasks, plan, seed, workers=workers, step=STREAM, step_timeout=step_timeout)
     throughput = len(tasks) * k / (time.perf_counter() - start)
     scores = _per_task(turns, tasks, k).merge(_per_agent(turns, tasks, env.agents, k), on="task")
     if price is not None:

@@ -34,7 +34,10 @@ class HeldOut:
         if every is None or done in self._scored or (done % every and not last):
             return None
         tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
-        scores = evaluate(self.env, self.team, tasks, k=self.chosen.score_episodes, seed=self.seed)
+        scores = evaluate(
+            self.env, self.team, tasks, k=self.chosen.score_episodes, seed=self.seed, workers=self.chosen.workers,
+            step_timeout=self.chosen.step_timeout,
+        )  # fmt: skip
         self._scored.add(done)
         if self.recorder:
             keep_scores(self.recorder, done, scores)

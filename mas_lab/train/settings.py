@@ -9,6 +9,7 @@ from math import cos, pi
 from typing import Any
 
 from mas_lab.cells.update import require_max_norm
+from mas_lab.cells.workers import require_limit
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda done: 1.0,
@@ -20,7 +21,8 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 @dataclass(frozen=True)
 class Settings:
     """What a training step is made of, beside the recipe. Recorded with a run; a resumed run must ask for the same,
-    but for `save_every`, `workers`, `check` and the three of held-out scores, which do not change its training."""
+    but for `save_every`, `workers`, `step_timeout`, `check` and the three of held-out scores, which do not change its
+    training."""
 
     tasks: int = 32
     """Tasks per step, drawn afresh by (seed, step); with `rounds`, those of which the recipe's `select` marks a row."""
@@ -44,6 +46,8 @@ class Settings:
     max_turns: int | None = None
     workers: int | None = None
     """Threads for `env.step`."""
+    step_timeout: float | None = None
+    """Seconds that a step in one of them may take: one that takes longer ends the training, with a checkpoint."""
     save_every: int = 10
     """Steps between checkpoints; one more is made wherever the training stops, by an error or an interrupt too. Only
     where it stops between the optimizer steps of one update does it go on from the newest one."""
@@ -62,6 +66,7 @@ class Settings:
         if self.schedule != "constant" and self.horizon is None:
             raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
         require_max_norm(self.max_norm, "train")
+        require_limit(self.step_timeout, self.workers, "train")
         if self.nonfinite not in ("raise", "skip"):
             raise ValueError(f"train: nonfinite={self.nonfinite!r}; known are raise, skip")
         for name in ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",

@@ -206,7 +206,7 @@ class Training:
         known += [task.id for task in tasks]
         return rollout(
             self.env, self.team, tasks, self.recipe.plan, self.seed, max_turns=self.chosen.max_turns,
-            workers=self.chosen.workers, step=step,
+            workers=self.chosen.workers, step=step, step_timeout=self.chosen.step_timeout,
         )  # fmt: skip
 
 

@@ -1,0 +1,106 @@
+"""Threads that step an environment, each step within a time limit if there is one.
+
+No thread can be ended from outside. One that hangs is left to itself: nothing waits for it, neither the end of a
+rollout nor that of the interpreter, and what it answers late goes nowhere. Leaves out: what they are asked (`driver`),
+and what is made of the answers (`steps`).
+"""
+
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
+from math import inf
+from numbers import Real
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+SLICE = 0.2
+"""Seconds of a wait: Windows interrupts no endless one, and after each it is seen whether a step is late."""
+
+
+def require_limit(step_timeout: Any, workers: int | None, cell: str) -> None:
+    """Raises ValueError, naming who asks, for a limit that is no number of seconds, or that nobody could keep."""
+    if step_timeout is None:
+        return
+    if isinstance(step_timeout, bool) or not isinstance(step_timeout, Real) or not 0 < step_timeout < inf:
+        raise ValueError(f"{cell}: step_timeout={step_timeout!r}; give seconds above 0, or None for no limit")
+    if not workers:
+        raise ValueError(
+            f"{cell}: step_timeout={step_timeout} needs workers: a step in the caller's own thread cannot be left "
+            "behind; pass workers=1 or more"
+        )
+
+
+class Job(Future):
+    """One step, and how long it has taken since a worker began it."""
+
+    def __init__(self, work: Callable[[], Any], limit: float | None):
+        super().__init__()
+        self.work, self.limit = work, inf if limit is None else limit
+        self.since = self.until = inf
+
+    @property
+    def late(self) -> bool:
+        return min(self.until, time.monotonic()) - self.since > self.limit
+
+    def answer(self) -> Any:
+        """What `work` gave, or what it raised; TimeoutError where it is late, though it may have answered by now."""
+        if self.late:
+            raise TimeoutError(
+                f"no answer within step_timeout={self.limit} seconds; its thread is left to itself, and a late answer "
+                "is not taken. Raise the limit, or give step one of its own that ends what hangs in it"
+            )
+        return self.result()
+
+    def run(self) -> None:
+        if self.set_running_or_notify_cancel():
+            self.since = time.monotonic()
+            try:
+                answer, error = self.work(), None
+            except BaseException as raised:
+                answer, error = None, raised
+            self.until = time.monotonic()
+            self.set_result(answer) if error is None else self.set_exception(error)
+
+
+class Workers:
+    """`count` daemon threads; unlike those of an executor, none is waited for. `limit`: seconds for each step."""
+
+    def __init__(self, count: int, limit: float | None = None):
+        self.count, self.limit = count, limit
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._started = 0
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_) -> None:
+        """What has not begun never does; idle threads end, and a busy one when its step does."""
+        while not self._jobs.empty():
+            self._jobs.get().cancel()
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+    def submit(self, work: Callable[[], Any]) -> Job:
+        job = Job(work, self.limit)
+        self._jobs.put(job)
+        if self._started < self.count:
+            self._started += 1
+            Thread(target=self._serve, name=f"mas_lab step {self._started}", daemon=True).start()
+        return job
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job.run()
+
+
+def ended(jobs: Collection[Job], first: bool = False, patience: float = inf) -> list[Job]:
+    """The jobs that have ended or are late, in their order: when all have (or the `first` has), when one is late, or
+    after `patience` seconds."""
+    until = time.monotonic() + patience
+    while True:
+        seconds = max(0.0, min(SLICE, until - time.monotonic()))
+        running = wait(jobs, seconds, FIRST_COMPLETED if first else ALL_COMPLETED).not_done
+        late = [job for job in running if job.late]
+        if late or not running or (first and len(running) < len(jobs)) or time.monotonic() >= until:
+            return [job for job in jobs if job not in running or job in late]
