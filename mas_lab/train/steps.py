@@ -160,19 +160,16 @@ class Training:
 
     def _updated(self, turns: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataFrame:
         """What breaks before any policy has stepped leaves weights, and what the watch remembers, as they were."""
-        versions, watched = self._versions(), self._watched()
+        versions, watched = self._learned(), self._watched()
         self.whole = False
         try:
             return update(self.team, turns, watch=self.watch, **options)
         except BaseException:
-            if self._versions() == versions:
+            if self._learned() == versions:
                 if watched is not None:
                     self.watch.load_state(watched)
                 self.whole = True
             raise
-
-    def _versions(self) -> list[int]:
-        return [policy.version for policy in self.team.policies.values()]
 
     def _watched(self) -> Any:
         """What the watch remembers, where a checkpoint would keep it."""
