@@ -18,7 +18,7 @@ from mas_lab.widgets.document import document, escape, frame, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.peaks import unmarked_peaks
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import for_plotly, visible
+from mas_lab.widgets.text import for_plotly, visible, visible_data
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -138,7 +138,8 @@ def anatomy(spike: Mapping[str, Any], turns: pd.DataFrame, source: Source) -> di
     kept = ("step", "optimizer_step", "policy", "agent", "agents", "norm", "usual", "score", "norms", "without",
             "baselines")  # fmt: skip
     ordered = sorted(agents.values(), key=lambda agent: -abs(agent["share"]))
-    return {**{name: spike[name] for name in kept}, "exact": spike.get("exact", True), "anatomy": ordered}
+    told = visible_data({name: spike[name] for name in kept})
+    return {**told, "exact": spike.get("exact", True), "anatomy": ordered}
 
 
 def _sample(

@@ -19,6 +19,15 @@ def visible(text: str) -> str:
     return "".join(_shown(character) for character in text)
 
 
+def visible_data(data: Any) -> Any:
+    """Plain data with all of its texts visible, the keys among them."""
+    if isinstance(data, dict):
+        return {visible_data(key): visible_data(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [visible_data(value) for value in data]
+    return visible(data) if isinstance(data, str) else data
+
+
 def _shown(character: str) -> str:
     if character.isprintable() or character in KEPT or character == " ":
         return character

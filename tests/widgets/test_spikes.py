@@ -45,6 +45,21 @@ def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
     assert drawn["doer"] == drawn["doer, after clipping"] == [1, 2]
 
 
+def test_a_spike_opens_under_a_name_with_what_nobody_sees(spiky):
+    """The page finds a spike by its policy's name, and an agent's colour by the agent's."""
+    run, watch, policy, agents = lab.load_run(spiky), lab.SpikeWatch(), "shared\u200b", {"asker": "ask\u200ber"}
+    told = json.loads(json.dumps(run.watched()).replace('"shared"', json.dumps(policy)))
+    watch.load_state(json.loads(json.dumps(told).replace('"asker"', json.dumps(agents["asker"]))))
+    turns, stats = (table.assign(policy=policy).replace({"agent": agents}) for table in (run.turns, run.stats))
+    data = lab.SpikeInspector([turns, stats], watch=watch).data()
+    assert {line["policy"] for line in data["lines"]} == {spike["policy"] for spike in data["spikes"]}
+    assert {spike["policy"] for spike in data["spikes"]} == {"shared⟨U+200B⟩"}
+    for spike in data["spikes"]:
+        baselines = spike["baselines"].values()
+        named = {*spike["norms"], *spike["agents"], *(agent for norms in baselines for agent in norms)}
+        assert named <= {"", *data["agents"]}
+
+
 def test_the_anatomy_adds_up_from_token_to_agent(spiky):
     data = held(lab.SpikeInspector(spiky).page())
     turns = lab.load_run(spiky)
