@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from evil_names import EVIL
 from notebooks.test_notebooks import prepared
 
 import mas_lab as lab
@@ -174,6 +175,44 @@ def test_an_interrupt_while_a_cell_waits_is_a_stop(run_all, models, tmp_path):
     page.locator(".jp-OutputArea-output", has_text="LiveDashboard(").get_by_text("stopped)").wait_for()
     kept = lab.load_run(run)
     assert kept.checkpoint().step == kept.steps >= 1
+    page.close()
+
+
+EVIL_NAMES = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from IPython.display import HTML, display
+from evil_names import *
+from small import RECIPE, SETTINGS
+run = {run!r}
+display(HTML("it typesets: $x$"))
+display(lab.RewardInspector(run))
+display(lab.AblationBoard([run, run]))
+display(lab.RolloutViewer(run))
+display(lab.SpikeInspector(run))
+"""
+EVIL_TRAINING = """
+team = lab.Team.per_agent(lambda agent: lab.load_policy(Path({models!r}) / "a"), EvilRelay.agents)
+lab.LiveDashboard(EvilRelay(broken="nan"), team, RECIPE.replace(name=EVIL), 3, **SETTINGS)
+"""
+
+
+def test_evil_names_are_text_in_a_notebook(run_all, evil_zip, models):
+    """In outputs, in the figure of a training, and in the line that says how it failed; JupyterLab's MathJax is on."""
+    cell = EVIL_NAMES.format(tests=str(Path(__file__).parents[1]), run=str(evil_zip))
+    notebook = notebook_of("import mas_lab as lab", cell, EVIL_TRAINING.format(models=str(models)))
+    page = run_all(notebook, "names.ipynb")
+    page.locator(".widget-html", has_text="ended by").wait_for()
+    page.locator(".jp-RenderedHTMLCommon mjx-container").first.wait_for()
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .infolayer').length == 2")
+    page.frame_locator("iframe[title^=SpikeInspector]").locator("circle.spike").first.wait_for(state="attached")
+    assert page.locator(".jp-Notebook mjx-container").count() == 1
+    for shown in (".js-plotly-plot", ".jp-RenderedHTMLCommon", ".widget-html"):
+        texts = [text.replace(r"\\", "\\") for text in page.locator(shown).all_text_contents()]  # an error quotes names
+        assert any(EVIL in text for text in texts), shown
+        assert page.locator(f"{shown} :is([*|href*=evil], [src*=evil])").count() == 0
+    assert page.evaluate("window.hacked") is None
     page.close()
 
 
