@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from mas_lab.holds import holding, own_repr
+
 Message = dict[str, Any]
 """`{"role": "system" | "user" | "assistant" | "tool", "content": text}`, the chat format of the field, and what chat
 templates take besides: `name`, `reasoning_content`, `tool_call_id`, and `tool_calls`, beside which `content` may be
@@ -82,14 +84,14 @@ class Env(Protocol):
 def spec(env: Env) -> dict[str, Any]:
     """An env as plain data: `{"name": ..., **options}`; of one in `ENVS`, `make_env(**spec(env))` makes an equal one.
 
-    One's own is called `module:Class`, as a config may name it; one that is no dataclass has no options to list.
+    One's own is called `module:Class`, as a config may name it; one that is no dataclass is told by what it `holds`.
     """
     kind = type(env)
     name = env.name if kind.__module__.startswith("mas_lab.") else class_name(kind)
     if is_dataclass(env):
-        return {"name": name, **_options(env)}
-    told = {} if kind.__repr__ is object.__repr__ else {"repr": repr(env)}  # that one is an address in memory
-    return {"name": name, **told}
+        return {"name": name, **_options(env), **holding(env, _option)}
+    text = own_repr(env)
+    return {"name": name, **({} if text is None else {"repr": text}), **holding(env, _option)}
 
 
 def class_name(kind: type) -> str:
@@ -107,11 +109,12 @@ def _option(value: Any) -> Any:
         return [_option(part) for part in value]
     if not not_plain(value, ""):
         return value
-    if isinstance(value, type) or callable(value):
-        return class_name(value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value))
-    if is_dataclass(value):
-        return {"is": class_name(type(value)), **_options(value)}
-    return class_name(type(value)) if type(value).__repr__ is object.__repr__ else repr(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"is": class_name(type(value)), **_options(value), **holding(value, _option)}
+    if not callable(value) and (text := own_repr(value)) is not None:
+        return text
+    name, held = class_name(value if hasattr(value, "__qualname__") else type(value)), holding(value, _option)
+    return {"is": name, **held} if held else name
 
 
 def transcript(messages: Sequence[Message]) -> str:

@@ -19,6 +19,7 @@ from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.normalization import Center, Scale, normalize
 from mas_lab.cells.plans import episodes, joint, tree
 from mas_lab.cells.selection import Selector, not_flat, select
+from mas_lab.holds import holding
 from mas_lab.table import plain
 
 
@@ -122,19 +123,20 @@ GONE = {
 
 
 def to_data(part: Any) -> Any:
-    """A recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple)."""
+    """A recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple). What is no dataclass
+    is told by its name, and by what it `holds`."""
     part = plain(part)
     if dataclasses.is_dataclass(part):
         given = [field.name for field in dataclasses.fields(part) if field.init]  # the others are memory
         fields = {name: to_data(getattr(part, name)) for name in given}
-        return {"is": _name(type(part)), **fields}
+        return {"is": _name(type(part)), **fields, **holding(part, to_data)}
     if isinstance(part, tuple | list):
         return [to_data(one) for one in part]
     if part is None or isinstance(part, str | int | float | bool):
         return part
     if isinstance(part, Mapping):
         return {key: to_data(value) for key, value in part.items()}
-    return {"is": _name(part if hasattr(part, "__qualname__") else type(part))}
+    return {"is": _name(part if hasattr(part, "__qualname__") else type(part)), **holding(part, to_data)}
 
 
 def _name(part: Any) -> str:

@@ -9,7 +9,7 @@ import mas_lab
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
     ("paths", "progress"),
-    ("table", "env", "purity", "check", "policy", "team", "locks"),
+    ("table", "holds", "env", "purity", "check", "policy", "team", "locks"),
     ("cells",),
     ("explain", "recipes"),
     ("runs",),

@@ -6,6 +6,7 @@ only whole files. One process at a time writes. Leaves out: what stands in the f
 
 import json
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import pandas as pd
 
 from mas_lab.cells.advantages import in_lists
+from mas_lab.holds import comparable, holders
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, differences, dumps, is_litter, patiently, write_json, write_table
 from mas_lab.runs.run import KEEPING, TABLES, Run
@@ -53,6 +55,7 @@ class Recorder(Run):
         with _naming(self.folder):
             if self._was_started():
                 self._refuse_another(config)
+            self._say_what_is_untold(config)
             try:
                 if self._was_kept():
                     return self._resume(team, watch, memory)
@@ -157,10 +160,24 @@ class Recorder(Run):
                 f"{config['format']} alone; go on with the version that made it, read it with load_run(), or choose "
                 "another folder"
             )
-        different = differences(_decisive(self.config), _decisive(config))
+        earlier = "untold" not in self.config
+        different = differences(*comparable(_decisive(self.config), _decisive(config), earlier))
         if different:
             raise RunError(
                 f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
+            )
+
+    def _say_what_is_untold(self, config: Mapping[str, Any]) -> None:
+        """What cannot be told, or was not by an earlier version: nobody would notice if that were another one."""
+        missing = list(config.get("untold", ()))
+        if self._was_started() and "untold" not in self.config:
+            recorded, asked = (dict(holders(_decisive(one))) for one in (self.config, config))
+            missing = [f"what {place} holds" for place in asked if place not in recorded]
+        if missing:
+            warnings.warn(
+                f"{self.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes on, "
+                "nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
+                stacklevel=2,
             )
 
     def _refuse_gaps(self, step: int) -> None:

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from mas_lab.env import Env, spec
+from mas_lab.holds import untold
 from mas_lab.recipes import Recipe, to_data
 from mas_lab.runs.run import FORMAT
 from mas_lab.train.drawing import Curriculum
@@ -23,11 +24,11 @@ def describe(
     """What run.json records."""
     import torch
 
+    asked = {"env": spec(env), "recipe": to_data(recipe), "curriculum": to_data(curriculum)}
     return {
         "format": FORMAT,
-        "env": spec(env),
-        "recipe": to_data(recipe),
-        "curriculum": to_data(curriculum),
+        **asked,
+        "untold": untold(asked),
         "seed": seed,
         "settings": asdict(settings),
         "threads": torch.get_num_threads(),
