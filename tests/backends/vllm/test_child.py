@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,7 +63,9 @@ def server(model):
     )  # fmt: skip
     try:
         said = next(line for line in starter.stdout if line.startswith("started"))
-        yield SimpleNamespace(**json.loads(said.partition(" ")[2]), starter=starter)
+        server = SimpleNamespace(**json.loads(said.partition(" ")[2]), starter=starter)
+        yield server
+        shutil.rmtree(Path(server.log).parent)  # who is killed sweeps nothing
     finally:
         starter.kill()
         starter.wait()
