@@ -52,7 +52,7 @@ def _of_call(call: ast.Call) -> list[str]:
 def _mode(call: ast.Call, given: dict) -> str:
     place = call.args[0 if isinstance(call.func, ast.Attribute) else 1 :]
     mode = given.get("mode", place[0] if place else ast.Constant(""))
-    return mode.value if isinstance(mode, ast.Constant) else ""
+    return mode.value if isinstance(mode, ast.Constant) else "unknown"  # or the name of a zip's member
 
 
 def _is_os_open(call: ast.Call) -> bool:

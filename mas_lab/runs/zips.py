@@ -48,7 +48,7 @@ class Zipped(zipfile.Path):
     """A place in a zip, for reading; `open_zip` gives the top."""
 
     def open(self, mode: str = "r", *_, **__) -> io.BytesIO | io.StringIO:
-        return io.BytesIO(self.read_bytes()) if "b" in mode else io.StringIO(self.read_text())
+        return io.BytesIO(self.read_bytes()) if "b" in mode else io.StringIO(self.read_text(encoding="utf-8"))
 
     def read_text(self, encoding: str = "utf-8", *_, **__) -> str:
         return self.read_bytes().decode(encoding)
