@@ -18,13 +18,12 @@ import pandas as pd
 from mas_lab.cells.advantages import in_lists
 from mas_lab.holds import comparable, holders
 from mas_lab.runs.checkpoint import Checkpoint
+from mas_lab.runs.claim import HOLDER, LOCK, Claim
 from mas_lab.runs.disk import RunError, differences, dumps, is_litter, patiently, write_json, write_table
 from mas_lab.runs.run import KEEPING, TABLES, Run
 from mas_lab.team import Team
 
 KEPT_CHECKPOINTS = 2
-LOCK = "training.lock"
-"""Held by the process that trains in the folder; the file stays when it has ended."""
 
 
 class Memory(Protocol):
@@ -41,7 +40,7 @@ class Recorder(Run):
     """The run folder of a training in progress."""
 
     _writers: ClassVar[dict[Path, "Recorder"]] = {}
-    _lock = None
+    _held: Claim | None = None
     _remembered: Any = None
 
     def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
@@ -70,30 +69,22 @@ class Recorder(Run):
         return threads if type(threads) is int and threads > 0 else None
 
     def _claim(self) -> None:
-        from filelock import FileLock, Timeout
-
         place = self.folder.resolve()
         former = self._writers.get(place)
-        lock = former._lock if former else FileLock(place / LOCK, timeout=0, thread_local=False)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise RunError(
-                f"{self.folder}: another process is training in this folder; end it first, or choose another folder"
-            ) from None
-        self._lock, self._writers[place] = lock, self
+        self._held = former._held if former else Claim.of(place)
+        self._writers[place] = self
 
     def end(self) -> None:
         """Write no more: others may train here now."""
         if not self.is_superseded():
-            self._lock.release(force=True)
+            self._held.release()
             del self._writers[self.folder.resolve()]
 
     def _was_started(self) -> bool:
         if (self.folder / "run.json").exists():
             return True
         found = [entry.name for entry in self.folder.iterdir()] if self.folder.exists() else []
-        if any(name not in ("run.json.tmp", LOCK) and not is_litter(name) for name in found):
+        if any(name not in ("run.json.tmp", LOCK, HOLDER) and not is_litter(name) for name in found):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 
