@@ -12,8 +12,9 @@ import torch
 
 import mas_lab as lab
 from mas_lab import locks
+from mas_lab.backends.torch.forward_mode import forward_mode, in_forward_mode
 from mas_lab.locks import ModelLock, alone, playing
-from mas_lab.policy import PolicyError, Request
+from mas_lab.policy import PolicyError, Request, Sample
 
 PATIENCE = 60.0
 """Seconds after which a thread that should have ended, or waited, has not."""
@@ -159,6 +160,33 @@ def test_gradients_of_two_threads_do_not_mix(models):
         moved.append((stats, [parameter.detach().clone() for parameter in policy.parameters.values()]))
     pd.testing.assert_frame_equal(moved[0][0], moved[1][0], check_exact=True)
     assert all(torch.equal(one, other) for one, other in zip(moved[0][1], moved[1][1], strict=True))
+
+
+def test_two_models_are_attributed_in_two_threads_as_in_one(models):
+    """torch has one level of forward mode for all threads."""
+    teams = [small.make_team("shared", models) for _ in range(2)]
+    turns = small.RECIPE.advantages(played(teams[0], 3))
+    alone_, said = lab.attribute(teams[0], turns), teams[1]["asker"].logprobs
+
+    def often(team):
+        return [lab.attribute(team, turns) for _ in range(6)]
+
+    for thread in [InThread(lambda team=team: often(team)) for team in teams]:
+        for shares in thread.get():
+            pd.testing.assert_frame_equal(shares, alone_, check_exact=True)
+    inside, done = threading.Event(), threading.Event()
+
+    def within():
+        with forward_mode():
+            inside.set()
+            done.wait(PATIENCE)
+
+    samples = [Sample((5, 6), (7, 8), (-1.0, -1.0), 1.0, 1.0, 1.0)]
+    plain, other = said(samples), InThread(within)
+    inside.wait(PATIENCE)
+    assert not in_forward_mode() and torch.equal(said(samples), plain)
+    done.set()
+    other.get()
 
 
 # Waiting

@@ -6,8 +6,9 @@ and every norm that does not compute this very function; they keep their own.
 """
 
 import torch
-from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
+
+from mas_lab.backends.torch.forward_mode import in_forward_mode
 
 
 def _normed(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,7 +51,7 @@ class _Lean:
         self.layer, self.eps = layer, _eps(layer)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if forward_ad._current_level >= 0 or x.dtype != torch.float32:
+        if in_forward_mode() or x.dtype != torch.float32:
             return type(self.layer).forward(self.layer, x)
         if not torch.is_grad_enabled():
             return _normed(x, self.eps)[0].mul_(self.layer.weight)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from mas_lab.backends.torch import tree_attention
+from mas_lab.backends.torch.forward_mode import in_forward_mode
 from mas_lab.policy import PolicyError, Sample
 
 PACKINGS = ("auto", "packed", "padded")
@@ -176,7 +176,7 @@ class MicroBatch:
         if self.by_tree:
             return tree_attention.forward(call, net.config, self.ids_M, self.at_M, self.layout, self.keep_U)
         # The fused kernels have no forward-mode derivative.
-        how = "eager" if forward_ad._current_level >= 0 else net.config._attn_implementation
+        how = "eager" if in_forward_mode() else net.config._attn_implementation
         with tree_attention.attending(net.config, how):
             logits_PQV = call(**self.inputs, use_cache=False).logits
         return logits_PQV.flatten(0, 1).index_select(0, self.keep_U)
@@ -201,7 +201,7 @@ def token_logprobs(net, batch: MicroBatch, entropy_grad: bool, call=None) -> tup
     """(logprobs_N, entropy_N) in float32, under the temperature each token was sampled at."""
     vocabulary = net.config.get_text_config().vocab_size
     large = len(batch.keep_U) * vocabulary > LARGE_LOGITS
-    forward_mode = forward_ad._current_level >= 0
+    forward_mode = in_forward_mode()
     if (batch.by_tree and not large) or forward_mode or not bare_head(net):
         return _pick(batch.logits(net, call or net), batch.temperature_U, batch.from_N, batch.id_N, entropy_grad)
     hidden_Uh, head = batch.hidden(net), net.get_output_embeddings()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd import forward_ad
 
+from mas_lab.backends.torch.forward_mode import forward_mode
 from mas_lab.backends.torch.packing import MicroBatch, micro_batches, token_logprobs
 from mas_lab.cells.contract import token_losses
 from mas_lab.cells.losses import Loss
@@ -52,7 +53,7 @@ def token_slopes(
 @contextmanager
 def _moving(policy: "TorchPolicy", direction: Sequence[torch.Tensor]) -> Iterator[Any]:
     """The network as a function of its inputs, its parameters moving along `direction`."""
-    with forward_ad.dual_level():
+    with forward_mode():
         along = zip(policy.parameters.items(), direction, strict=True)
         duals = {name: forward_ad.make_dual(parameter, part) for (name, parameter), part in along}
 

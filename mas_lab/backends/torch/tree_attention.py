@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch.autograd import forward_ad
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from mas_lab.backends.torch.forward_mode import in_forward_mode
 
 NAME = "mas_lab_tree"
 
@@ -102,7 +103,7 @@ def tree_attention(
     query = query.index_select(0, tree.grid_PQ.flatten()).view(P, Q, H, R, D)
     query = query.permute(0, 2, 3, 1, 4).reshape(P, H, R * Q, D)
     mask = tree.mask(R, sliding_window, query.dtype)
-    attend = _attend_plainly if softcap is not None or forward_ad._current_level >= 0 else _attend_fused
+    attend = _attend_plainly if softcap is not None or in_forward_mode() else _attend_fused
     mixed = attend(query, key.transpose(1, 2), value.transpose(1, 2), mask, scaling, softcap)
     mixed = mixed.view(P, H, R, Q, -1).permute(0, 3, 1, 2, 4).reshape(P * Q, H * R, -1)
     return mixed.index_select(0, tree.cell_M).unsqueeze(0), None
