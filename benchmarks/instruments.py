@@ -58,7 +58,9 @@ def long_run(real: Path, folder: Path, steps: int) -> None:
     """Record the steps of a run again under other numbers, as training records them."""
     import mas_lab as lab
     from mas_lab.runs.disk import read_note
+    from mas_lab.runs.merging import merge
     from mas_lab.runs.recorder import Recorder
+    from mas_lab.runs.run import TABLES
     from mas_lab.runs.scores import KEPT
 
     shutil.copytree(real, folder)
@@ -68,6 +70,7 @@ def long_run(real: Path, folder: Path, steps: int) -> None:
     for step in range(REAL, steps):
         one = step % REAL
         recorder.tables(step, turns[one].assign(step=step), stats[one].assign(step=step), notes[one])
+        merge(recorder.manifest, TABLES, until=step)
 
 
 def quickstart_run(folder: Path) -> None:
@@ -84,12 +87,13 @@ def quickstart_run(folder: Path) -> None:
 def a_class(run: Path, folders: Path, zips: Path) -> None:
     """Copies of a run under other seeds, and what each would hand in."""
     import mas_lab as lab
+    from mas_lab.runs.manifest import Manifest
 
     zips.mkdir()
     for seed in range(CLASS):
         copy = Path(shutil.copytree(run, folders / f"student-{seed:02d}"))
         config = json.loads((copy / "run.json").read_text(encoding="utf-8"))
-        (copy / "run.json").write_text(json.dumps(config | {"seed": seed}), encoding="utf-8")
+        Manifest(copy).replace("run.json", json.dumps(config | {"seed": seed}).encode())
         lab.export(copy, zips / f"student-{seed:02d}.zip")
 
 

@@ -3,11 +3,15 @@
 python children.py finish MODELS RUNS STEPS          every run below RUNS, named kind-..., to STEPS steps
 python children.py killed MODELS RUNS STEPS MOMENT.. a run killed at each of these writes, then finished
 python children.py shot MODELS RUN STEPS TIMES SEED  one run, killed at random times, then finished
+python children.py merged RUN UNTIL                   copies of RUN, each killed at another write of a merge
+
+MERGED in the environment: so many steps fill a file.
 """
 
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -15,6 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import small
+
+from mas_lab.runs import merging
+from mas_lab.runs.manifest import Manifest
+from mas_lab.runs.run import TABLES
 
 WRITES = ("fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
 
@@ -90,9 +98,21 @@ def shot(models: Path, run: Path, steps: int, times: int, seed: int) -> None:
     print(json.dumps({"deaths": deaths, "bits": small.bits(run)}), flush=True)
 
 
+def merged(run: Path, until: int) -> None:
+    moment, ended = 0, 9
+    while ended:
+        moment += 1
+        copy = Path(shutil.copytree(run, run.with_name(f"{run.name}-{moment}")))
+        ended = in_a_fork(dying(lambda copy=copy: merging.merge(Manifest(copy), TABLES, until), moment))
+        print(json.dumps({"copy": str(copy), "ended": ended}), flush=True)
+
+
 if __name__ == "__main__":
-    what, models, where, steps = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
-    rest = [int(argument) for argument in sys.argv[5:]]
+    merging.STEPS = int(os.environ.get("MERGED", merging.STEPS))
+    what, *arguments = sys.argv[1:]
+    if what == "merged":
+        sys.exit(merged(Path(arguments[0]), int(arguments[1])))
+    models, where, steps, rest = *map(Path, arguments[:2]), int(arguments[2]), list(map(int, arguments[3:]))
     if what == "finish":
         for run in sorted(where.iterdir()):
             go_on(models, run, steps)

@@ -14,6 +14,7 @@ import pandas as pd
 from small import Relay
 
 import mas_lab as lab
+from mas_lab.runs.manifest import MANIFEST, digest, manifest_of
 
 EVIL = (
     """<span style="background:url(https://evil.test/a);cursor:url(https://evil.test/b)">x</span>"""
@@ -38,15 +39,18 @@ def good(name: str) -> str:
 
 def evil_zip(run: Path, folder: Path) -> Path:
     """A run as somebody hands it in whose every name and text is evil."""
-    handed_in = folder / "evil.zip"
+    handed_in, digests = folder / "evil.zip", {}
     with zipfile.ZipFile(lab.export(run, folder / "good.zip")) as old, zipfile.ZipFile(handed_in, "w") as new:
-        for name in old.namelist():
-            new.writestr(name, (_of_json if name.endswith(".json") else _of_table)(old.read(name)))
+        for name in set(old.namelist()) - {MANIFEST}:
+            held = (_of_json if name.endswith(".json") else _of_table)(old.read(name))
+            new.writestr(name, held)
+            digests[name] = digest(held)
+        new.writestr(MANIFEST, manifest_of(digests))
     return handed_in
 
 
-def _of_json(held: bytes) -> str:
-    return json.dumps(_renamed(json.loads(held)))
+def _of_json(held: bytes) -> bytes:
+    return json.dumps(_renamed(json.loads(held))).encode()
 
 
 def _renamed(data: Any) -> Any:

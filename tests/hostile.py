@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from mas_lab.runs.manifest import MANIFEST, digest, manifest_of
+
 Members = dict[str, bytes]
 TURNS, STATS, SCORES = "turns/000001.parquet", "stats/000001.parquet", "scores/000005.parquet"
 
@@ -25,7 +27,11 @@ def members(path: Path) -> Members:
 
 
 def pack(there: Members, path: Path, method: int = zipfile.ZIP_DEFLATED, more=()) -> Path:
-    """A zip of the members, and of `more`, (name or ZipInfo, data) each, under names that may repeat."""
+    """A zip of the members, and of `more`, (name or ZipInfo, data) each, under names that may repeat. Who changes a
+    member changes what the manifest says of it, too."""
+    if MANIFEST in there:
+        told = {name: digest(data) for name, data in there.items() if name != MANIFEST}
+        there = there | {MANIFEST: manifest_of(told)}
     with zipfile.ZipFile(path, "w", method) as archive:
         for name, data in (*there.items(), *more):
             archive.writestr(name, data)
@@ -119,6 +125,11 @@ def listing_of(data: bytes, name: str) -> int:
     return at
 
 
+def long_manifest(there: Members, path: Path) -> Path:
+    held = {name: data for name, data in there.items() if name != MANIFEST}
+    return pack(held, path, more=[(MANIFEST, bytes(2**22))])
+
+
 def lie(name: str, size: int) -> Callable:
     """The zip's list gives a member another size."""
     return bytes_changed(lambda data: struct.pack_into("<L", data, listing_of(bytes(data), name) + 24, size))
@@ -169,6 +180,7 @@ BOMBS = {
     "a member that unpacks to much": (extra("notes.txt", ZEROS), "unpacks to 0.20 GiB"),
     "many that do": (lambda t, p: pack(t, p, more=[(f"{i}.txt", ZEROS[: 2**24]) for i in range(6)]), "unpacks to"),
     "JSON that does": (text("run.json", b"[" + b"[]," * 2**20 + b"[]]"), "run.json unpacks to"),
+    "a manifest that does": (long_manifest, "manifest.txt unpacks to"),
     "a million rows in a few bytes": (table(TURNS, lambda _: rows(5_000_000)), f"{TURNS}.*5,000,0.. rows"),
     "one long text in many rows": (table(TURNS, lambda _: repeated(20_000, 2**20)), f"{TURNS}.*GiB in memory"),
     "a list of many numbers": (table(TURNS, lambda _: listed(3_000_000)), f"{TURNS}.*GiB in memory"),

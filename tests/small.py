@@ -6,7 +6,10 @@ and made on the spot. Leaves out: anything a test asserts.
 
 import hashlib
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,7 @@ import torch
 
 import mas_lab as lab
 from mas_lab.env import Step, Task
+from mas_lab.runs.manifest import Manifest
 
 torch.set_num_threads(1)
 WORDS = tuple(f"w{i}" for i in range(8))
@@ -176,6 +180,30 @@ def start(kind: str, models: Path, run: Path, steps: int, **changes):
     """The training that all runs of these tests make, as a generator; `changes` to its settings."""
     torch.set_num_threads(1)
     return lab.train(Relay(), make_team(kind, models), RECIPE, steps, run=run, watch=Memory(), **SETTINGS | changes)
+
+
+def child(*arguments, **variables: str) -> list[dict]:
+    """What `children.py` printed, a JSON object per line."""
+    here = Path(__file__).parent
+    paths = [str(here), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)} | variables
+    command = [sys.executable, str(here / "children.py"), *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def recorded(run: Path, **changes) -> None:
+    """`changes` to run.json, as if a training had asked for them."""
+    config = json.loads((run / "run.json").read_text())
+    Manifest(run).replace("run.json", json.dumps(config | changes).encode())
+
+
+def of_format(run: Path, number: int, **changes) -> None:
+    """The run as a version wrote it that knew no manifest."""
+    config = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(config | changes | {"format": number}))
+    (run / "manifest.txt").unlink()
 
 
 def bits(run: Path) -> dict[str, str]:

@@ -7,12 +7,13 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from mas_lab.locks import alone
 from mas_lab.policy import Policy
-from mas_lab.runs.disk import RunError, differences, flush, hashes, patiently, read_json, write_json
+from mas_lab.runs.disk import RunError, differences, flush, hashes, patiently, read_json, write_json, writing
 from mas_lab.team import Sampling, Team
 
 Restore = Callable[[dict[str, Path]], dict[str, Policy]]
@@ -37,6 +38,7 @@ class Checkpoint:
 
     @property
     def state(self) -> dict[str, Any]:
+        self._refuse_changes("state.json")
         return read_json(self.folder / "state.json")
 
     @classmethod
@@ -45,24 +47,37 @@ class Checkpoint:
         at all."""
         staged = folder.with_suffix(".tmp")
         shutil.rmtree(staged, ignore_errors=True)
-        with alone(team.policies.values()):
-            for number, policy in enumerate(team.policies.values()):
-                (staged / "policies" / str(number)).mkdir(parents=True)
-                policy.save(staged / "policies" / str(number))
-        state = {"step": int(folder.name), "team": describe_team(team), "watch": watched}
-        state["memory"] = memory or {}
-        write_json(staged / "state.json", state)
-        write_json(staged / "hashes.json", hashes(staged))
-        for path in sorted(staged.rglob("*"), reverse=True):
-            flush(path)
-        patiently(lambda: staged.rename(folder))
-        flush(folder.parent)
+        state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
+        with writing(folder):
+            try:
+                with alone(team.policies.values()):
+                    for number, policy in enumerate(team.policies.values()):
+                        (staged / "policies" / str(number)).mkdir(parents=True)
+                        policy.save(staged / "policies" / str(number))
+                write_json(staged / "state.json", state)
+                write_json(staged / "hashes.json", hashes(staged))
+                for path in sorted(staged.rglob("*"), reverse=True):
+                    flush(path)
+                patiently(lambda: staged.rename(folder))
+                flush(folder.parent)
+            except BaseException:
+                shutil.rmtree(staged, ignore_errors=True)  # it may have filled the disk
+                raise
         return cls(folder)
 
     def verify(self) -> None:
         """Compare every file with its recorded sha256. Raises `RunError` naming the first that differs."""
-        recorded = read_json(self.folder / "hashes.json")
-        found = hashes(self.folder)
+        self._refuse_changes("*")
+        if self.state["step"] != self.step:
+            raise RunError(f"checkpoint {self.folder} was made after {self.state['step']} steps; give it back its name")
+
+    def _refuse_changes(self, called: str) -> None:
+        recorded = {
+            name: sha256
+            for name, sha256 in read_json(self.folder / "hashes.json").items()
+            if fnmatch(Path(name).name, called)
+        }
+        found = hashes(self.folder, called)
         for name in sorted(set(recorded) | set(found)):
             if recorded.get(name) != found.get(name):
                 what = "missing" if name not in found else "not recorded" if name not in recorded else "changed"
@@ -70,8 +85,6 @@ class Checkpoint:
                     f"checkpoint {self.folder}: {name} is {what}, so it cannot be trusted; "
                     "delete this checkpoint's folder to go on from the one before it"
                 )
-        if self.state["step"] != self.step:
-            raise RunError(f"checkpoint {self.folder} was made after {self.state['step']} steps; give it back its name")
 
     def load_into(self, team: Team) -> None:
         """Set the team's weights and optimizers to the saved ones. Refuses a team of another make."""
@@ -86,6 +99,7 @@ class Checkpoint:
         """The fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or None."""
         names = list(self.state["team"]["policies"])
         path = self.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
+        self._refuse_changes("tokenizer.json")
         if path is None or not path.is_file():
             return None
         from tokenizers import Tokenizer

@@ -1,6 +1,6 @@
 """Files that are whole or not there: written beside their place, flushed to disk, renamed into it.
 
-Leaves out: what stands in them (`run`, `checkpoint`).
+Leaves out: what stands in them (`run`, `checkpoint`) and what they must hold (`manifest`).
 """
 
 import errno
@@ -10,10 +10,10 @@ import json
 import os
 import time
 import zipfile
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -23,8 +23,6 @@ Files = Path | zipfile.Path
 """A run's folder, or an exported run's zip."""
 INFO = "info"
 """The column that holds plain data of any form."""
-DAMAGED = (OSError, ValueError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error)
-"""What reading a file raises that is not whole."""
 LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__macosx"}
 """What systems and notebooks leave in folders unasked, in small letters."""
 
@@ -37,36 +35,51 @@ class RunError(RuntimeError):
     """A run folder that cannot be written, read or resumed: names the file and what to do."""
 
 
-def read_table(path: Files, columns: list[str] | None = None) -> pd.DataFrame:
-    try:
+class Unwritten(RunError):
+    """A file that could not be written: the disk is full, or nobody may write there."""
+
+
+class Readable(Protocol):
+    """A path, or a part of a run that knows its sha256."""
+
+    def read_bytes(self) -> bytes: ...
+
+
+def read_table(path: Readable, columns: list[str] | None = None) -> pd.DataFrame:
+    with _reading(path):
         return _lists(pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns))
-    except DAMAGED as error:
-        raise _torn(path, error) from None
 
 
-def read_tables(paths: Sequence[Files], columns: list[str] | None = None) -> pd.DataFrame:
+def read_tables(paths: Sequence[Readable], columns: list[str] | None = None) -> pd.DataFrame:
     """Parts of one table, or some `columns` of them, in order, as one; joined before pandas sees them, which saves
     seconds on a long run."""
     import pyarrow
     from pyarrow import parquet
 
-    parts, whole = [], io.BytesIO()
+    parts = []
     for path in paths:
-        try:
+        with _reading(path):
             # Not parquet.read_table: it hands every small file to threads, which takes longer than reading it.
             held = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
             parts.append(held.read(columns, use_threads=False))
-        except DAMAGED as error:
-            raise _torn(path, error) from None
     if _unlike([part.schema for part in parts]):
         return _lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
     try:
         joined = pyarrow.concat_tables(parts, promote_options="permissive")
     except pyarrow.ArrowException as error:
         raise RunError(f"{paths[0]} and those beside it are not parts of one table ({error})") from None
-    parquet.write_table(joined, whole, compression="none")
-    whole.seek(0)
-    return _lists(pd.read_parquet(whole))
+    return _lists(joined.combine_chunks().to_pandas())
+
+
+@contextmanager
+def _reading(path: Readable) -> Iterator[None]:
+    """Whatever the bytes of a damaged file make a reader raise, with the file's name."""
+    try:
+        yield
+    except RunError:
+        raise
+    except Exception as error:
+        raise RunError(f"{path} is not a whole table ({error}); the file was damaged or edited") from None
 
 
 def _unlike(schemas: Sequence[Any]) -> bool:
@@ -95,16 +108,12 @@ def _read_info(text: Any) -> Any:
     return json.loads(text) if isinstance(text, str) else {}
 
 
-def _torn(path: Files, error: Exception) -> RunError:
-    return RunError(f"{path} is not a whole table ({error}); the file was damaged or edited")
-
-
-def read_json(path: Files) -> dict[str, Any]:
+def read_json(path: Readable) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError:
         raise RunError(f"{path} is missing; the folder is not a whole run") from None
-    except DAMAGED as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path} is not JSON ({error}); the file was damaged or edited") from None
     if not isinstance(data, dict):
         raise RunError(f"{path} holds {type(data).__name__}, not an object; it was not written by mas_lab")
@@ -120,42 +129,87 @@ def dumps(data: Any, path: Path) -> str:
 
 def write_json(path: Path, data: Any) -> None:
     """Plain data, in its place as a whole or not at all."""
-    staged = path.with_name(path.name + ".tmp")
-    staged.write_text(dumps(data, path), encoding="utf-8")
-    _put(staged, path)
+    write_bytes(path, dumps(data, path).encode())
 
 
-def write_table(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = None) -> None:
-    """A table as parquet, in its place as a whole or not at all; `notes` about it (plain data) go into the file."""
+def write_table(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = None) -> bytes:
+    """A table as parquet, in its place as a whole or not at all; `notes` about it (plain data) go into the file.
+    Returns its bytes."""
+    data = packed(path, table, notes)
+    write_bytes(path, data)
+    return data
+
+
+def packed(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = None) -> bytes:
+    """What `write_table` writes."""
     import pyarrow
     from pyarrow import parquet
 
-    staged = path.with_suffix(".tmp")
     if INFO in table.columns:  # as text, since every step may tell of other things
         table = table.assign(**{INFO: table[INFO].map(json.dumps)})
-    held = pyarrow.Table.from_pandas(table, preserve_index=False)
+    held, file = pyarrow.Table.from_pandas(table, preserve_index=False), io.BytesIO()
     written = {name: dumps(note, path) for name, note in (notes or {}).items()}
-    parquet.write_table(held.replace_schema_metadata({**held.schema.metadata, **written}), staged)
-    _put(staged, path)
+    parquet.write_table(held.replace_schema_metadata({**held.schema.metadata, **written}), file)
+    return file.getvalue()
 
 
-def read_note(path: Files, name: str) -> Any:
+def read_note(path: Readable, name: str) -> Any:
     """A note that `write_table` put into a file, without its table; None where there is none, as when pandas wrote it
     anew."""
     import pyarrow
     from pyarrow import parquet
 
-    try:
+    with _reading(path):
         notes = parquet.read_metadata(pyarrow.BufferReader(path.read_bytes())).metadata or {}
         return json.loads(notes.get(name.encode(), "null"))
-    except DAMAGED as error:
-        raise _torn(path, error) from None
 
 
-def _put(staged: Path, path: Path) -> None:
-    flush(staged)
-    patiently(lambda: staged.replace(path))
-    flush(path.parent)
+def write_bytes(path: Path, data: bytes) -> None:
+    """In their place as a whole or not at all."""
+    with whole(path) as staged:
+        staged.write_bytes(data)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to, which then is flushed and renamed into it; or gone, if anything fails."""
+    staged = path.with_name(path.name + ".tmp")
+    with writing(path):
+        try:
+            yield staged
+            flush(staged)
+            patiently(lambda: staged.replace(path))
+            flush(path.parent)
+        except BaseException:
+            with suppress(OSError):
+                staged.unlink(missing_ok=True)
+            raise
+
+
+def append(path: Path, data: bytes) -> None:
+    """At the end of a file and flushed; or cut off again, if anything fails."""
+    with writing(path), path.open("ab", buffering=0) as file:
+        before = file.tell()
+        try:
+            if file.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                file.truncate(before)
+            raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """An error of the file system, with the file that was being written. Libraries in Rust (safetensors, tokenizers)
+    have errors of their own for it, which say "os error"."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) or "(os error " in str(error):
+            raise Unwritten(f"{path} cannot be written ({error})") from error
+        raise
 
 
 def patiently(change: Callable[[], Any], seconds: float = 5.0) -> None:
@@ -188,9 +242,10 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def hashes(folder: Path) -> dict[str, str]:
-    """sha256 of every file below `folder`, by its path there; litter is left out, and hashes.json, which holds them."""
-    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+def hashes(folder: Path, called: str = "*") -> dict[str, str]:
+    """sha256 of every file below `folder` that is `called` so, by its path there; litter is left out, and hashes.json,
+    which holds them."""
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(called)) if path.is_file()}
     return {name: _sha256(path) for name, path in files.items() if path.name != "hashes.json" and not is_litter(name)}
 
 

@@ -1,10 +1,12 @@
 """Keeping a run while it is made, so that training goes on bit for bit wherever it was stopped or killed.
 
 Everything is written beside its place, flushed to disk, and renamed into it, so that a run killed at any moment holds
-only whole files. One process at a time writes. Leaves out: what stands in the folder (`run`), what a step is (`train`).
+only whole files; a step counts from the line of the manifest that names its tables. One process at a time writes.
+Leaves out: what stands in the folder (`run`), what a step is (`train`).
 """
 
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,11 +21,19 @@ from mas_lab.cells.advantages import in_lists
 from mas_lab.holds import comparable, holders
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.claim import HOLDER, LOCK, Claim
-from mas_lab.runs.disk import RunError, differences, dumps, is_litter, patiently, write_json, write_table
-from mas_lab.runs.run import KEEPING, TABLES, Run
+from mas_lab.runs.disk import RunError, Unwritten, differences, dumps, is_litter, patiently, write_table, writing
+from mas_lab.runs.manifest import MANIFEST, Part, digest
+from mas_lab.runs.merging import merge
+from mas_lab.runs.run import FORMAT, KEEPING, SCORES, TABLES, Run
 from mas_lab.team import Team
 
 KEPT_CHECKPOINTS = 2
+STARTED = (LOCK, HOLDER, MANIFEST, f"{MANIFEST}.tmp", "run.json.tmp")
+"""What a start leaves that was killed before run.json stood."""
+OWN = re.compile(r"\d+\.parquet|\d+-\d+\.zip|.*\.tmp")
+"""The files of tables. Others were put there by hand and stay."""
+RESUMES = (2, FORMAT)
+"""Formats in which a run is trained on. One of format 2 becomes one of this format."""
 
 
 class Memory(Protocol):
@@ -51,7 +61,7 @@ class Recorder(Run):
         parts of the training, is set to what they remembered after those steps.
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
-        with _naming(self.folder):
+        with _naming(self.folder), self._saying_what_is_safe():
             if self._was_started():
                 self._refuse_another(config)
             self._say_what_is_untold(config)
@@ -84,7 +94,7 @@ class Recorder(Run):
         if (self.folder / "run.json").exists():
             return True
         found = [entry.name for entry in self.folder.iterdir()] if self.folder.exists() else []
-        if any(name not in ("run.json.tmp", LOCK, HOLDER) and not is_litter(name) for name in found):
+        if any(name not in STARTED and not is_litter(name) for name in found):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 
@@ -97,7 +107,7 @@ class Recorder(Run):
         self.folder.mkdir(parents=True, exist_ok=True)
         self._claim()
         try:
-            write_json(self.folder / "run.json", config)
+            self._describe(config)
             for name in (*TABLES, "checkpoints"):
                 (self.folder / name).mkdir(exist_ok=True)
             self.save(0, team, watch, memory)
@@ -105,12 +115,18 @@ class Recorder(Run):
             for name in (*TABLES, "checkpoints"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
             self.end()
-            for name in ("run.json", "run.json.tmp", LOCK):
+            for name in ("run.json", *STARTED):
                 (self.folder / name).unlink(missing_ok=True)
             if not existed:
                 self.folder.rmdir()
             raise
         return 0
+
+    def _describe(self, config: Mapping[str, Any]) -> None:
+        """Write run.json, recorded before it stands: at no moment is there one that the manifest does not know."""
+        there = Part(self.folder, "run.json")
+        before = [digest(there.read_bytes())] if there.path.is_file() else []
+        self.manifest.replace("run.json", dumps(config, there.path).encode(), before)
 
     def _resume(self, team: Team, watch: Any, memory: Memory | None) -> int:
         self._claim()
@@ -120,10 +136,20 @@ class Recorder(Run):
         checkpoint.load_into(team)
         if memory:
             memory.load_state(kept)
+        if self.config["format"] != FORMAT:
+            self._raise_format()
         self._forget_after(checkpoint.step)
         self._remembered = checkpoint.state["watch"]
         self._remind(watch)
         return checkpoint.step
+
+    def _raise_format(self) -> None:
+        """Record the files of a run of format 2, which trusted them; from here on they are checked."""
+        parts = [part for name in (*TABLES, SCORES) for part in self.parts(name)]
+        config = self.config | {"format": FORMAT}
+        sha256 = {part.name: [digest(part.read_bytes())] for part in (*parts, self._file("run.json"))}
+        self.manifest.add(sha256)
+        self._describe(config)
 
     def _remembered_by(self, memory: Memory | None, checkpoint: Checkpoint) -> dict[str, Any]:
         """What the parts of the training remembered, refused where the run's and those asked for are not the same."""
@@ -145,11 +171,11 @@ class Recorder(Run):
             watch.join(self.stats)
 
     def _refuse_another(self, config: Mapping[str, Any]) -> None:
-        if self.config.get("format", 1) != config["format"]:
+        if self.config.get("format", 1) not in RESUMES:
             raise RunError(
-                f"{self.folder}: cannot resume, it was made by {self.made_by}, and this version trains on in format "
-                f"{config['format']} alone; go on with the version that made it, read it with load_run(), or choose "
-                "another folder"
+                f"{self.folder}: cannot resume, it was made by {self.made_by}, and this version trains on in formats "
+                f"{' and '.join(map(str, RESUMES))} alone; go on with the version that made it, read it with "
+                "load_run(), or choose another folder"
             )
         earlier = "untold" not in self.config
         different = differences(*comparable(_decisive(self.config), _decisive(config), earlier))
@@ -174,18 +200,22 @@ class Recorder(Run):
     def _refuse_gaps(self, step: int) -> None:
         """A checkpoint after `step` steps stands on the tables of every one of them."""
         for name in TABLES:
-            for number in range(step):
-                path = self.folder / name / f"{number:06d}.parquet"
-                if not path.is_file():
-                    raise RunError(f"{path} is missing; put it back, or start again in another folder")
+            parts = self.parts(name)[:step]
+            missing = [part.path for part in parts if not part.path.is_file()]
+            missing += [self.folder / name / f"{number:06d}.parquet" for number in range(len(parts), step)]
+            if missing:
+                raise RunError(f"{missing[0]} is missing; put it back, or start again in another folder")
 
     def _forget_after(self, step: int) -> None:
-        """Tables beyond the checkpoint are made again, bit for bit; what was half-written goes."""
+        """Tables beyond the checkpoint are made again, bit for bit; what was half-written or never recorded goes."""
+        beyond = {part.name for name in TABLES for part in self.parts(name)[step:]}
+        parts = {name: part for name, part in self.manifest.parts.items() if name not in beyond}
+        self.manifest.write_anew(parts)
+        kept = {part.path for part in parts.values()}
         for name in TABLES:
-            for path in self.parts(name)[step:]:
-                path.unlink()
-            for path in (self.folder / name).glob("*.tmp"):
-                path.unlink()
+            for path in (self.folder / name).iterdir():
+                if OWN.fullmatch(path.name) and path not in kept:
+                    path.unlink()
         for path in (self.folder / "checkpoints").glob("*.tmp"):
             shutil.rmtree(path)
 
@@ -195,20 +225,41 @@ class Recorder(Run):
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame, notes: Mapping[str, Any] | None = None):
         """The tables of one step; `notes` about its turns go into their file."""
-        write_table(self.folder / "turns" / f"{step:06d}.parquet", in_lists(turns), notes)
-        write_table(self.folder / "stats" / f"{step:06d}.parquet", stats)
+        digests = {}
+        with self._saying_what_is_safe():
+            for name, table, told in (("turns", in_lists(turns), notes), ("stats", stats, None)):
+                file = f"{name}/{step:06d}.parquet"
+                digests[file] = [digest(write_table(self.folder / file, table, told))]
+            self.manifest.add(digests)
 
     def save(self, step: int, team: Team, watch: Any = None, memory: Memory | None = None) -> None:
-        """A checkpoint after `step` steps; the two newest are kept."""
+        """A checkpoint after `step` steps; the two newest are kept. What both stand on is no more written anew: its
+        tables are merged, as far as they fill a file."""
         folder = self.folder / "checkpoints" / f"{step:06d}"
         if folder.exists():
             return
         watched = watch.state() if hasattr(watch, "state") else self._remembered
-        Checkpoint.write(folder, team, watched, memory.state() if memory else None)
-        for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
-            gone = old.with_suffix(".tmp")
-            patiently(partial(old.rename, gone))
-            patiently(partial(shutil.rmtree, gone))
+        with self._saying_what_is_safe():
+            Checkpoint.write(folder, team, watched, memory.state() if memory else None)
+            with writing(folder.parent):
+                for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+                    gone = old.with_suffix(".tmp")
+                    patiently(partial(old.rename, gone))
+                    patiently(partial(shutil.rmtree, gone))
+            merge(self.manifest, TABLES, until=int(self._checkpoints()[0].name))
+
+    @contextmanager
+    def _saying_what_is_safe(self) -> Iterator[None]:
+        """What could not be written, and what a full disk has left."""
+        try:
+            yield
+        except Unwritten as error:
+            checkpoints = self._checkpoints()
+            safe = "nothing was kept: free space, or choose another folder"
+            if checkpoints:
+                step = int(checkpoints[-1].name)
+                safe = f"the run is whole up to step {step}: free space, and the same command goes on from there"
+            raise RunError(f"{error}; {safe}") from error
 
 
 @contextmanager

@@ -1,14 +1,17 @@
 """A run that was kept: a folder with the recipe, the tables and checkpoints, or a zip of it without weights.
 
     runs/<name>/run.json                      what was asked: env, recipe, seed, settings, versions, threads
-    runs/<name>/turns/000007.parquet          the table of step 7, with what it scored; stats/ beside it
-    runs/<name>/checkpoints/000008/           the team after 8 steps: safetensors and JSON, with their sha256
+    runs/<name>/turns/000107.parquet          the table of step 107, with what it scored; stats/ beside it
+    runs/<name>/turns/000000-000099.zip       those of a hundred earlier steps, just as they were
+    runs/<name>/manifest.txt                  the sha256 of these files
+    runs/<name>/checkpoints/000108/           the team after 108 steps: safetensors and JSON, with their sha256
 
 Leaves out: how it is written (`recorder`), and what it scored (`scores`).
 """
 
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,15 @@ import pandas as pd
 from mas_lab import recipes
 from mas_lab.runs import forms
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import Files, RunError, dumps, patiently, read_json, read_table, read_tables
+from mas_lab.runs.disk import Files, RunError, Unwritten, dumps, read_json, read_table, read_tables, whole
 from mas_lab.runs.forms import require_form
+from mas_lab.runs.manifest import MANIFEST, Manifest, Part, digest, manifest_of
 from mas_lab.runs.zips import Zipped, open_zip
 from mas_lab.team import Team
 
-FORMAT = 2
-"""Of run.json. In 1, recipes could not say `ddof`, `eps`, `flat` or `select`, and `episode_return` took `of`."""
+FORMAT = 3
+"""Of a run. In 2, there was no manifest and each step a file of its own; in 1, recipes could not say `ddof`, `eps`,
+`flat` or `select` either, and `episode_return` took `of`."""
 KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_tasks", "score_episodes")
 """Settings that a resumed run may change."""
 TABLES = ("turns", "stats")
@@ -47,14 +52,26 @@ class Run:
     """A run folder or an exported zip, for reading. `load_run` makes one."""
 
     def __init__(self, folder: Files):
-        self.folder = folder
+        self.folder, self.manifest = folder, Manifest(folder)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.recipe_name}, {self.steps} steps)"
 
     @property
     def config(self) -> dict[str, Any]:
-        return read_json(self.folder / "run.json")
+        config = read_json(self._file("run.json"))
+        if config.get("format", 1) == FORMAT and not self.manifest.parts:
+            raise RunError(f"{self.folder / MANIFEST} is missing; put it back, without it no file can be trusted")
+        return config
+
+    def _file(self, name: str) -> Part:
+        """A file as it was recorded; of a run without a manifest, as it is."""
+        parts = self.manifest.parts
+        if parts and name not in parts:
+            raise RunError(
+                f"{self.folder / name} is not recorded in {self.folder / MANIFEST}; it was put there by hand"
+            )
+        return parts.get(name) or Part(self.folder, name)
 
     @property
     def made_by(self) -> str:
@@ -94,18 +111,25 @@ class Run:
         """The turns of one training step (from 0), or some `columns` of them, without reading the others."""
         return read_table(self.part(step), columns)
 
-    def part(self, step: int) -> Files:
-        """The file of one step's turns."""
-        path = self.folder / "turns" / f"{step:06d}.parquet"
-        if not path.is_file():
+    def part(self, step: int) -> Part:
+        """One step's turns, as they are on disk."""
+        name = f"turns/{step:06d}.parquet"
+        if name not in self.manifest.parts and (self.manifest.parts or not (self.folder / name).is_file()):
             raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
-        return path
+        return self._file(name)
 
-    def parts(self, name: str) -> list[Files]:
-        """The files of one table, a step each, in order."""
-        folder = self.folder / name
-        parts = [path for path in folder.iterdir() if _is_part(path.name)] if folder.is_dir() else []
-        return sorted(parts, key=lambda path: path.name)
+    def parts(self, name: str) -> list[Part]:
+        """One table as it is on disk, a step each, in order. Raises `RunError` naming a step that is missing."""
+        parts = [part for held, part in self.manifest.parts.items() if held.startswith(f"{name}/")]
+        if not self.manifest.parts and (self.folder / name).is_dir():
+            found = (path.name for path in (self.folder / name).iterdir())
+            parts = [Part(self.folder, f"{name}/{file}") for file in found if _is_part(file)]
+        parts.sort(key=lambda part: part.name)
+        for step, part in enumerate(parts if name in TABLES else ()):
+            if part.step != step:
+                missing = self.folder / name / f"{step:06d}.parquet"
+                raise RunError(f"{missing} is missing; put it back, or start again in another folder")
+        return parts
 
     def read(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
         """One table ("turns" or "stats") of all steps, or some `columns` of it, without reading the others."""
@@ -121,16 +145,15 @@ class Run:
     def watched(self) -> dict[str, Any] | None:
         """What the run's watch remembered, if that had a `state()`: in the newest checkpoint, or in an exported zip."""
         if isinstance(self.folder, Zipped):
-            path = self.folder / WATCH
-            return read_json(path) if path.is_file() else None
+            return read_json(self._file(WATCH)) if self._holds(WATCH) else None
         folders = self._checkpoints()
         return Checkpoint(folders[-1]).state["watch"] if folders else None
 
     def token_texts(self) -> dict[str, dict[str, str]]:
         """Policy -> token id -> text, of all tokens in the run's completions, as far as tokenizers were kept."""
         if isinstance(self.folder, Zipped):
-            path = self.folder / TOKENS
-            return require_form(read_json(path), forms.TOKENS, path) if path.is_file() else {}
+            held = read_json(self._file(TOKENS)) if self._holds(TOKENS) else {}
+            return require_form(held, forms.TOKENS, self.folder / TOKENS)
         if not self._checkpoints() or not self.parts("turns"):
             return {}
         checkpoint = Checkpoint(self._checkpoints()[-1])
@@ -142,6 +165,9 @@ class Run:
                 known = sorted(map(int, ids.unique()))
                 texts[policy] = {str(one): tokenizer.decode([one], skip_special_tokens=False) for one in known}
         return texts
+
+    def _holds(self, name: str) -> bool:
+        return name in self.manifest.parts or (not self.manifest.parts and (self.folder / name).is_file())
 
     def checkpoint(self) -> "Checkpoint":
         """The newest checkpoint, checked against its hashes."""
@@ -210,17 +236,27 @@ def export(run: Run | str | Path, path: str | Path) -> Path:
     """
     run = run if isinstance(run, Run) else load_run(run)
     target = Path(path)
-    staged = target.with_name(target.name + ".tmp")
-    with zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("run.json", (run.folder / "run.json").read_bytes())
-        for name, held in ((WATCH, run.watched()), (TOKENS, run.token_texts())):
-            if held:
-                archive.writestr(name, dumps(held, run.folder / name))
-        for name in (*TABLES, SCORES):
-            for part in run.parts(name):
-                archive.writestr(f"{name}/{part.name}", part.read_bytes())
-    patiently(lambda: staged.replace(target))
+    try:
+        with whole(target) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
+            digests = {}
+            for name, data in _exported(run):
+                archive.writestr(name, data)
+                digests[name] = digest(data)
+            archive.writestr(MANIFEST, manifest_of(digests))
+    except Unwritten as error:
+        raise RunError(f"{error}; the run is as it was: free space, or choose another place") from error
     return target
+
+
+def _exported(run: Run) -> Iterator[tuple[str, bytes]]:
+    """The files of a zip. Each step is one of its own there."""
+    yield "run.json", run._file("run.json").read_bytes()
+    for name, held in ((WATCH, run.watched()), (TOKENS, run.token_texts())):
+        if held:
+            yield name, dumps(held, run.folder / name).encode()
+    for name in (*TABLES, SCORES):
+        for part in run.parts(name):
+            yield part.name, part.read_bytes()
 
 
 def _is_part(name: str) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.credits import return_to_go
-from mas_lab.runs.disk import RunError, read_note, read_tables, write_table
+from mas_lab.runs.disk import RunError, Unwritten, packed, read_note, read_tables, write_bytes, writing
 from mas_lab.runs.forms import NUMBER, require_form
+from mas_lab.runs.manifest import digest
 from mas_lab.runs.run import SCORES, Run
 from mas_lab.table import TableError, column
 
@@ -114,15 +115,26 @@ def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
         raise ValueError(f"keep_scores: step={step}, but {run.folder} holds {run.steps} steps")
     if not isinstance(run.folder, Path):
         raise TypeError(f"keep_scores: {run.folder} is an exported zip; keep scores with the run's folder, then export")
-    folder = run.folder / SCORES
-    folder.mkdir(exist_ok=True)
-    write_table(folder / f"{step:06d}.parquet", scores.assign(step=step))
+    name = f"{SCORES}/{step:06d}.parquet"
+    path, known = run.folder / name, run.manifest.parts
+    data = packed(path, scores.assign(step=step))
+    try:
+        with writing(path):
+            path.parent.mkdir(exist_ok=True)
+        if name in known:
+            run.manifest.replace(name, data, known[name].sha256)
+        else:
+            write_bytes(path, data)
+            if known:
+                run.manifest.add({name: [digest(data)]})
+    except Unwritten as error:
+        raise RunError(f"{error}; the run is whole as it was: free space, and do it again") from error
 
 
 def scored_steps(run: Run) -> list[int]:
     """After which steps somebody kept a score, in order. What a killed run scored beyond its newest checkpoint is made
     again with those steps, and counts from then on."""
-    kept = [int(part.name.partition(".")[0]) for part in run.parts(SCORES)]
+    kept = [part.step for part in run.parts(SCORES)]
     return [step for step in kept if step <= run.steps]
 
 

@@ -25,7 +25,7 @@ GIB, USUAL = 2**30, 2.0
 ROWS = 10_000_000
 """Rows for each GiB."""
 JSON = 32
-"""A JSON file may take this part of the limit: in memory it is many times as long as on disk."""
+"""A JSON file, or the manifest, may take this part of the limit: in memory it is many times as long as on disk."""
 LISTED = 2**24
 """Bytes that the list of members may take: some 200,000 of them."""
 AT_ONCE = 2**20
@@ -56,7 +56,7 @@ class Zipped(zipfile.Path):
     def read_bytes(self) -> bytes:
         """RunError where it is damaged or holds too much."""
         account: Account = self.root.account
-        if self.name.endswith(".json"):
+        if self.name.endswith((".json", ".txt")):
             size = self.root.getinfo(self.at).file_size
             _refuse_beyond(size, account.limit / JSON, f"{self} unpacks to", "as JSON")
         data = self._unpacked()

@@ -3,10 +3,12 @@
 import json
 import shutil
 
+import pandas as pd
 import pytest
 import small
 
 import mas_lab as lab
+from mas_lab.runs.manifest import Manifest
 
 RECORDED = {
     "is": "Recipe", "name": "grpo_mixed", "plan": {"is": "episodes", "n": 3}, "by": ["task"],
@@ -27,9 +29,7 @@ def old(models, tmp_path):
     """A run in whose run.json stands what format 1 wrote."""
     recipe = lab.RECIPES["grpo"].replace(plan=lab.episodes(3))
     list(lab.train(small.Relay(), small.make_team("shared", models), recipe, 2, run=tmp_path / "old", **small.SETTINGS))
-    config = json.loads((tmp_path / "old" / "run.json").read_text())
-    config |= {"format": 1, "recipe": RECORDED, "versions": {"mas-lab": "0.1.0"}}
-    (tmp_path / "old" / "run.json").write_text(json.dumps(config))
+    small.of_format(tmp_path / "old", 1, recipe=RECORDED, versions={"mas-lab": "0.1.0"})
     return tmp_path / "old"
 
 
@@ -72,5 +72,36 @@ def test_a_recipe_of_format_1_reads_back_where_its_parts_are_still_there(old):
 def test_a_run_of_a_later_version_is_refused_by_its_format(old):
     config = json.loads((old / "run.json").read_text()) | {"format": 99}
     (old / "run.json").write_text(json.dumps(config))
-    with pytest.raises(lab.RunError, match=r"made by mas-lab 0\.1\.0 \(format 99\).*reads up to format 2: update it"):
+    with pytest.raises(lab.RunError, match=r"made by mas-lab 0\.1\.0 \(format 99\).*reads up to format 3: update it"):
         lab.load_run(old)
+
+
+def test_a_run_of_format_2_is_trained_on_and_recorded_from_then_on(models, tmp_path):
+    run = tmp_path / "run"
+    list(small.start("shared", models, tmp_path / "straight", 4))
+    list(small.start("shared", models, run, 3))
+    small.of_format(run, 2)
+    (run / "turns" / "000002.parquet").rename(run / "turns" / "000003.parquet")
+    with pytest.raises(lab.RunError, match=r"turns/000002\.parquet is missing"):
+        lab.load_run(run).turns  # noqa: B018
+    (run / "turns" / "000003.parquet").rename(run / "turns" / "000002.parquet")
+    turns = lab.load_run(run).turns
+    assert [report.step for report in small.start("shared", models, run, 4)] == [3]
+    assert small.bits(run) == small.bits(tmp_path / "straight")
+    assert lab.load_run(run).config == lab.load_run(tmp_path / "straight").config
+    pd.testing.assert_frame_equal(lab.load_run(run).turns[: len(turns)], turns)
+    assert set(Manifest(run).parts) == set(Manifest(tmp_path / "straight").parts)
+
+
+def test_killed_while_it_becomes_one_of_this_format_it_goes_on(models, tmp_path):
+    list(small.start("shared", models, tmp_path / "straight", 2))
+    list(small.start("shared", models, tmp_path / "old", 1))
+    small.of_format(tmp_path / "old", 2)
+    moments = (3, 6, 7, 8)
+    for moment in moments:
+        shutil.copytree(tmp_path / "old", tmp_path / "runs" / f"shared-{moment}")
+    deaths = small.child("killed", models, tmp_path / "runs", 2, *moments)
+    assert [death["ended"] for death in deaths] == [9] * len(moments)
+    for death in deaths:
+        assert death["bits"] == small.bits(tmp_path / "straight"), f"killed before write {death['moment']}"
+        assert lab.load_run(tmp_path / "runs" / f"shared-{death['moment']}").config["format"] == 3

@@ -16,22 +16,11 @@ import pytest
 import small
 import torch
 from filelock import FileLock
-from pyarrow import parquet
 
 import mas_lab as lab
 
 STEPS = 4
 HERE = Path(__file__).parents[1]
-
-
-def child(*arguments) -> list[dict]:
-    """What `children.py` printed, a JSON object per line."""
-    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, str(HERE / "children.py"), *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def play(generator, steps: int | None = None) -> list[lab.Report]:
@@ -71,7 +60,7 @@ def runs(models, tmp_path_factory):
         for report in small.start(kind, models, root / "straight" / kind, STEPS):
             if report.step + 1 < STEPS:
                 shutil.copytree(root / "straight" / kind, root / "cut" / f"{kind}-{report.step + 1}")
-    child("finish", models, root / "cut", STEPS)
+    small.child("finish", models, root / "cut", STEPS)
     return root
 
 
@@ -187,7 +176,7 @@ def test_killed_at_a_write_it_resumes_to_the_same_bits(models, tmp_path):
     play(small.start("shared", models, tmp_path / "straight", 2))
     moments = [1, 7, 23, 48, 61]
     (tmp_path / "runs").mkdir()
-    deaths = child("killed", models, tmp_path / "runs", 2, *moments)
+    deaths = small.child("killed", models, tmp_path / "runs", 2, *moments)
     assert [death["ended"] for death in deaths] == [9] * len(moments)
     for death in deaths:
         assert death["bits"] == small.bits(tmp_path / "straight"), f"killed before write {death['moment']}"
@@ -197,7 +186,7 @@ def test_killed_at_a_write_it_resumes_to_the_same_bits(models, tmp_path):
 def test_killed_at_every_third_write_until_it_is_through(models, tmp_path):
     play(small.start("shared", models, tmp_path / "straight", 2))
     (tmp_path / "runs").mkdir()
-    *deaths, survived = child("killed", models, tmp_path / "runs", 2, *range(1, 600, 3))
+    *deaths, survived = small.child("killed", models, tmp_path / "runs", 2, *range(1, 600, 3))
     assert len(deaths) > 30 and {death["ended"] for death in deaths} == {9} and survived["ended"] == 0
     for death in (*deaths, survived):
         assert death["bits"] == small.bits(tmp_path / "straight"), f"killed before write {death['moment']}"
@@ -207,7 +196,7 @@ def test_killed_at_every_third_write_until_it_is_through(models, tmp_path):
 @pytest.mark.parametrize("kind", ["per_agent", "lora"])
 def test_killed_at_random_moments_again_and_again(models, tmp_path, kind):
     play(small.start(kind, models, tmp_path / "straight", 8))
-    [told] = child("shot", models, tmp_path / f"{kind}-shot", 8, 12, 7)
+    [told] = small.child("shot", models, tmp_path / f"{kind}-shot", 8, 12, 7)
     assert told["deaths"] >= 3
     assert told["bits"] == small.bits(tmp_path / "straight")
 
@@ -221,7 +210,7 @@ def test_what_a_kill_leaves_behind_is_swept_away(runs, models, tmp_path):
     (torn / "hashes.json").unlink()
     (torn / "policies" / "0" / "model.safetensors").write_bytes(b"torn")
     table = (straight / "turns" / "000003.parquet").read_bytes()
-    (run / "turns" / "000003.tmp").write_bytes(table[: len(table) // 2])
+    (run / "turns" / "000003.parquet.tmp").write_bytes(table[: len(table) // 2])
     (run / "turns" / "000003.parquet").write_bytes(table[: len(table) // 3])
     (run / "run.json.tmp").write_text("{")
     play(small.start("shared", models, run, STEPS))
@@ -241,20 +230,17 @@ def test_no_file_of_a_run_stays_mapped(models, tmp_path, kind):
     assert team.policies and str(tmp_path) not in mapped
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
-def test_stopped_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint(
-    runs, models, tmp_path, error, monkeypatch
-):
-    """The interrupt of a notebook, or a full disk, after the weights have stepped and before the tables stand."""
-    write, run = parquet.write_table, tmp_path / "run"
+def test_interrupted_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint(runs, models, tmp_path, monkeypatch):
+    """The interrupt of a notebook, after the weights have stepped and before the tables stand."""
+    write, run = Path.write_bytes, tmp_path / "run"
 
-    def stop(table, where, **options):
-        if str(where).endswith("000002.tmp"):
-            raise error
-        return write(table, where, **options)
+    def stop(path, data):
+        if path.name == "000002.parquet.tmp":
+            raise KeyboardInterrupt
+        return write(path, data)
 
-    monkeypatch.setattr(parquet, "write_table", stop)
-    with pytest.raises(error if isinstance(error, type) else type(error)):
+    monkeypatch.setattr(Path, "write_bytes", stop)
+    with pytest.raises(KeyboardInterrupt):
         play(small.start("shared", models, run, STEPS))
     monkeypatch.undo()
     assert (lab.load_run(run).steps, lab.load_run(run).checkpoint().step) == (2, 2)
@@ -338,14 +324,20 @@ def test_a_missing_table_is_named(run, models, table):
 def test_a_torn_table_is_named(run):
     path = run / "turns" / "000001.parquet"
     path.write_bytes(path.read_bytes()[:-100])
-    with refused(run, "turns/000001.parquet", "not a whole table"):
+    with refused(run, "turns/000001.parquet is changed", "manifest.txt"):
         lab.load_run(run).turns  # noqa: B018
     assert len(lab.load_run(run).stats) > 0
+    small.of_format(run, 2)
+    with refused(run, "turns/000001.parquet is not a whole table"):
+        lab.load_run(run).turns  # noqa: B018
 
 
 @pytest.mark.parametrize(("text", "words"), [("{", "is not JSON"), ("[1]", "holds list"), ("{}", "cannot resume")])
 def test_a_run_json_that_is_not_ours_is_named(run, models, text, words):
     (run / "run.json").write_text(text)
+    with refused(run, "run.json is changed"):
+        play(small.start("shared", models, run, STEPS))
+    (run / "manifest.txt").unlink()
     with refused(run, words):
         play(small.start("shared", models, run, STEPS))
 
@@ -583,7 +575,7 @@ def test_there_is_no_pickle(models, tmp_path, monkeypatch):
     play(small.start("lora", models, tmp_path / "lora", 1))
     play(small.start("unlike", models, tmp_path / "unlike", 1))
     suffixes = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
-    assert suffixes == {".json", ".parquet", ".safetensors", ".jinja", ".lock"}
+    assert suffixes == {".json", ".txt", ".parquet", ".safetensors", ".jinja", ".lock"}
 
 
 # What users bring

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 import pytest
-from small import RECIPE, SETTINGS, Relay, make_team
+from small import RECIPE, SETTINGS, Relay, make_team, of_format
 
 import mas_lab as lab
 from mas_lab.cells.game import Act, Say
@@ -75,7 +75,9 @@ def test_training_keeps_what_each_step_scored_with_its_turns(run, tmp_path):
 
 
 def test_turns_that_pandas_wrote_anew_are_scored_anew(run):
-    """Nothing that was kept survives a change of the table; a run of an earlier version kept nothing."""
+    """Nothing that was kept survives a change of the table; a run of an earlier version kept nothing, and did not
+    record what its tables held."""
+    of_format(run.folder, 2)
     path = run.folder / "turns" / "000003.parquet"
     kept, turns = run_curve(run), pd.read_parquet(path)
     turns.assign(team_reward=turns["team_reward"] + 1).to_parquet(path)
@@ -90,6 +92,9 @@ def test_turns_that_pandas_wrote_anew_are_scored_anew(run):
 def test_torn_turns_are_named(run):
     path = run.folder / "turns" / "000003.parquet"
     path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(lab.RunError, match=r"turns/000003\.parquet is changed"):
+        run_curve(run)
+    of_format(run.folder, 2)
     with pytest.raises(lab.RunError, match=r"turns/000003\.parquet is not a whole table"):
         run_curve(run)
 

@@ -1,6 +1,5 @@
 """`python -m mas_lab.train --config`: the shipped example, what each key does, and what is refused where."""
 
-import json
 import os
 import subprocess
 import sys
@@ -163,7 +162,7 @@ def test_a_run_that_somebody_handed_in_imports_nothing(own, tmp_path, monkeypatc
     run = tmp_path / "run"
     config = yaml.safe_load((run / "run.json").read_text())
     config["env"]["name"] = "evil:Env"
-    (run / "run.json").write_text(json.dumps(config))
+    small.recorded(run, env=config["env"])
     (tmp_path / "elsewhere" / "evil.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path / "elsewhere")
     lab.export(run, tmp_path / "run.zip")

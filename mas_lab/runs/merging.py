@@ -1,0 +1,63 @@
+"""Steps kept together: the tables of a long run in files of a hundred steps, which are not thousands of small ones.
+
+Such a file is a plain zip of the parts as their steps wrote them, byte for byte and not compressed: any one is read
+without the others. Leaves out: when it is made (`recorder`) and how a part is found in it (`manifest`).
+"""
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mas_lab.runs.disk import patiently, whole
+from mas_lab.runs.manifest import Manifest, Part
+
+STEPS, BYTES = 100, 64 * 2**20
+"""A file is full when it holds so many steps, or the next one would make it larger than this."""
+
+
+def merge(manifest: Manifest, tables: Sequence[str], until: int) -> None:
+    """Move the parts of steps before `until` into files of many, as far as they fill one.
+
+    The old files go when the new ones and the manifest that tells of them are on disk: killed at any moment, a run
+    reads as before.
+    """
+    alone = [part for name, part in sorted(manifest.parts.items()) if not part.file]
+    blocks = [
+        block
+        for table in tables
+        for block in _full([part for part in alone if part.name.startswith(f"{table}/") and part.step < until])
+    ]
+    if not blocks:
+        return
+    moved = {part.name: part for block in blocks for part in _together(block)}
+    manifest.write_anew({**manifest.parts, **moved})
+    for block in blocks:
+        for part in block:
+            patiently(part.path.unlink)
+
+
+def _full(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Neighbours that fill a file. The same ones whenever it is asked: what fills none is the newest."""
+    block, held = [], 0
+    for part in parts:
+        size = part.path.stat().st_size
+        if block and held + size > BYTES:
+            yield block
+            block, held = [], 0
+        block, held = [*block, part], held + size
+        if len(block) == STEPS:
+            yield block
+            block, held = [], 0
+
+
+def _together(parts: Sequence[Part]) -> Iterator[Part]:
+    """The same parts in one file, a step at a time. What is damaged is moved as it is, and named where it is read."""
+    root, table = parts[0].root, Path(parts[0].name).parent
+    file = (table / f"{parts[0].step:06d}-{parts[-1].step:06d}.zip").as_posix()
+    with whole(root / file) as staged, zipfile.ZipFile(staged, "w") as archive:
+        for part in parts:
+            data, info = part.stored(), zipfile.ZipInfo(Path(part.name).name)
+            archive.writestr(info, data)
+            start = info.header_offset + len(info.FileHeader())
+            yield replace(part, file=file, start=start, size=len(data))

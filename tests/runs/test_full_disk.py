@@ -1,0 +1,136 @@
+"""A full disk: the error names the run, the file and what is safe, and the same command goes on when there is room."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import small
+
+import mas_lab as lab
+from mas_lab.runs import merging
+
+STEPS = 4
+FAR = 400
+"""More changes of files than such a run makes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def merged():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "STEPS", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def straight(models, tmp_path_factory):
+    run = tmp_path_factory.mktemp("full") / "straight"
+    list(small.start("shared", models, run, STEPS))
+    return run
+
+
+def fill(patch: pytest.MonkeyPatch, moment: int, error: int = errno.ENOSPC) -> list[str]:
+    """From its `moment`-th change of a file on, the disk is full: nothing is flushed, renamed or made any more. Returns
+    what was asked since then."""
+    refused, seen = [], 0
+
+    def counted(name, call):
+        def wrapper(*arguments, **options):
+            nonlocal seen
+            seen += 1
+            if seen >= moment:
+                refused.append(name)
+                raise OSError(error, os.strerror(error))
+            return call(*arguments, **options)
+
+        return wrapper
+
+    for name in ("fsync", "rename", "replace", "mkdir"):
+        patch.setattr(os, name, counted(name, getattr(os, name)))
+    return refused
+
+
+def fails_and_goes_on(models, run: Path, straight: Path, moment: int, error: int) -> bool:
+    """Did the disk fill up before the run was through?"""
+    with pytest.MonkeyPatch.context() as patch:
+        refused = fill(patch, moment, error)
+        try:
+            list(small.start("shared", models, run, STEPS))
+        except lab.RunError as told:
+            message = str(told)
+            assert str(run) in message and os.strerror(error) in message
+            if (run / "run.json").exists():
+                step = lab.load_run(run).checkpoint().step
+                assert f"the run is whole up to step {step}: free space, and the same command goes on" in message
+            else:
+                assert "choose another folder" in message
+    assert not list(run.rglob("*.tmp"))
+    list(small.start("shared", models, run, STEPS))
+    assert small.bits(run) == small.bits(straight)
+    lab.load_run(run).turns  # noqa: B018
+    return bool(refused)
+
+
+@pytest.mark.parametrize("moment", [1, 12, 37, 66, 117])
+def test_a_disk_that_is_full_stops_the_run_and_loses_nothing(models, straight, tmp_path, moment):
+    error = errno.EDQUOT if moment % 2 else errno.ENOSPC
+    assert fails_and_goes_on(models, tmp_path / "run", straight, moment, error)
+
+
+@pytest.mark.slow
+def test_at_whatever_write_it_fills_up(models, straight, tmp_path):
+    moments = 0
+    while fails_and_goes_on(models, tmp_path / str(moments), straight, moments + 1, errno.ENOSPC):
+        moments += 1
+        assert moments < FAR
+    assert moments > 100
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import small
+import mas_lab as lab
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+try:
+    list(small.start("shared", Path(sys.argv[1]), Path(sys.argv[2]), 2))
+except lab.RunError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are a POSIX matter")
+@pytest.mark.parametrize(
+    ("limit", "named"), [(100, "manifest.txt"), (4000, "checkpoints/000000"), (18000, "checkpoints/000000")]
+)
+def test_a_file_that_may_not_grow_is_named_whoever_writes_it(models, tmp_path, limit, named):
+    """Weights are written by a library that has an error of its own."""
+    command = [sys.executable, "-c", LIMITED, str(models), str(tmp_path / "run"), str(limit)]
+    paths = [str(Path(small.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert f"{tmp_path / 'run'}" in done.stdout and f"{named} cannot be written" in done.stdout, done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_export_that_does_not_fit_leaves_no_half_of_it(straight, tmp_path, monkeypatch):
+    fill(monkeypatch, 1)
+    with pytest.raises(lab.RunError, match=r"run\.zip cannot be written .*No space left.*the run is as it was"):
+        lab.export(straight, tmp_path / "run.zip")
+    assert not list(tmp_path.iterdir())
+
+
+def test_scores_that_do_not_fit_leave_what_was_kept(straight, tmp_path, models):
+    run = lab.load_run(straight)
+    scores = lab.evaluate(small.Relay(), small.make_team("shared", models), small.Relay().tasks(2, "test", 0), k=1)
+    lab.keep_scores(run, 1, scores)
+    before = run.manifest.parts["scores/000001.parquet"].read_bytes()
+    for moment in range(1, 6):
+        with pytest.MonkeyPatch.context() as patch:
+            fill(patch, moment)
+            with pytest.raises(lab.RunError, match=r"cannot be written .*the run is whole as it was: free space"):
+                lab.keep_scores(run, 1, scores)
+        assert lab.load_run(straight).manifest.parts["scores/000001.parquet"].read_bytes() == before
+    assert not list(straight.rglob("*.tmp"))
