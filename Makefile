@@ -4,6 +4,7 @@
 #   make demo            two teams learn on this CPU, one under two baselines; writes runs/quickstart/report.html
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
 #   make test            the tests, side by side (JOBS=0: in one process); `make test-all` adds the slow ones, the browser
+#   make test-long       runs killed, interrupted and handed in broken, hundreds of times; an hour or so, not in CI
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
 #   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
 #   make lab             JupyterLab on a copy of the quickstart
@@ -35,7 +36,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab doctor env test test-all test-floor test-vllm test-unsloth engine gpu-check gpu-figures lint locks pocket trackers wheel
+.PHONY: demo lab doctor env test test-all test-long test-floor test-vllm test-unsloth engine gpu-check gpu-figures lint locks pocket trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -53,6 +54,10 @@ test: $(READY)
 
 test-all: $(READY)
 	$(PYTEST) $(SIDE_BY_SIDE) $(PATIENT) -m "not engines and not long" $(ARGS)
+
+# One after the other, saying how many faults there were.
+test-long: $(READY)
+	$(PYTEST) --timeout 7200 -s -m long $(ARGS)
 
 # The low end of the ranges in pyproject.toml, Colab's set.
 test-floor:

@@ -3,8 +3,10 @@
 python children.py finish MODELS RUNS STEPS          every run below RUNS, named kind-..., to STEPS steps
 python children.py killed MODELS RUNS STEPS MOMENT.. a run killed at each of these writes, then finished
 python children.py shot MODELS RUN STEPS TIMES SEED  one run, killed at random times, then finished
+python children.py interrupted MODELS RUNS STEPS TIMES SEED  runs interrupted at a random time each, then finished
 python children.py merged RUN UNTIL                   copies of RUN, each killed at another write of a merge
 
+What is killed or interrupted has the kind of team that RUNS is named after, else a shared one.
 MERGED in the environment: so many steps fill a file.
 """
 
@@ -81,9 +83,28 @@ def dying(work: Callable[[], None], moment: int) -> Callable[[], None]:
     return work_and_die
 
 
+def interrupting(work: Callable[[], None], after: float) -> Callable[[], None]:
+    """`work`, interrupted as by Ctrl-C between two instructions after so many seconds; then it ends by that signal."""
+
+    def work_and_stop() -> None:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, after)
+        try:
+            work()
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return work_and_stop
+
+
+def kind_of(runs: Path) -> str:
+    return runs.name if runs.name in small.KINDS else "shared"
+
+
 def killed(models: Path, runs: Path, steps: int, moments: list[int]) -> None:
     for moment in moments:
-        run = runs / f"shared-{moment}"
+        run = runs / f"{kind_of(runs)}-{moment}"
         ended = in_a_fork(dying(lambda run=run: go_on(models, run, steps), moment))
         in_a_fork(lambda run=run: go_on(models, run, steps))
         print(json.dumps({"moment": moment, "ended": ended, "bits": small.bits(run)}), flush=True)
@@ -96,6 +117,17 @@ def shot(models: Path, run: Path, steps: int, times: int, seed: int) -> None:
     deaths = sum(in_a_fork(lambda: go_on(models, run, steps), rng.uniform(0.2, 2.0)) > 0 for _ in range(times))
     in_a_fork(lambda: go_on(models, run, steps))
     print(json.dumps({"deaths": deaths, "bits": small.bits(run)}), flush=True)
+
+
+def interrupted(models: Path, runs: Path, steps: int, times: int, seed: int) -> None:
+    rng, began = random.Random(seed), time.perf_counter()
+    in_a_fork(lambda: go_on(models, runs / f"{kind_of(runs)}-whole", steps))
+    whole = time.perf_counter() - began
+    for number in range(times):
+        run, after = runs / f"{kind_of(runs)}-{number}", rng.uniform(0.01, whole)
+        ended = in_a_fork(interrupting(lambda run=run: go_on(models, run, steps), after))
+        in_a_fork(lambda run=run: go_on(models, run, steps))
+        print(json.dumps({"after": after, "ended": ended, "bits": small.bits(run)}), flush=True)
 
 
 def merged(run: Path, until: int) -> None:
@@ -119,4 +151,7 @@ if __name__ == "__main__":
     else:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         warm_up(models)
-        killed(models, where, steps, rest) if what == "killed" else shot(models, where, steps, *rest)
+        if what == "killed":
+            killed(models, where, steps, rest)
+        else:
+            {"shot": shot, "interrupted": interrupted}[what](models, where, steps, *rest)
