@@ -1,5 +1,6 @@
 """Runs side by side: scores within a common budget and paired differences by hand, and what is refused."""
 
+import html
 import shutil
 
 import numpy as np
@@ -96,7 +97,8 @@ def test_a_diamond_says_what_it_is():
     assert all(mark.error_x.array is None for mark in marks)
     key, marks = shown(curves(*(level("a", s, s / 10) for s in range(5))))
     assert key == "the interquartile mean (IQM), with its 95 % interval"
-    assert marks[0].text[0].startswith("IQM of 5 runs: 0.200, 95 % interval 0.") and len(marks[0].error_x.array) == 1
+    told = html.unescape(marks[0].text[0])
+    assert told.startswith("IQM of 5 runs: 0.200, 95 % interval 0.") and len(marks[0].error_x.array) == 1
     key, _ = shown(curves(*(level("a", s, s / 10) for s in range(5)), *(level("b", s, s / 10) for s in range(2))))
     assert key == ("the interquartile mean (IQM), below four runs the mean, with its 95 % interval from 5 seeds on")
 
