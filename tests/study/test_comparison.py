@@ -204,9 +204,14 @@ def test_folders_lists_and_labels_say_the_same(handed_in):
 def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, tmp_path):
     runs = shutil.copytree(handed_in.parent / f"{handed_in.name} runs", tmp_path / "runs")
     scored = lab.evaluate(Relay(), make_team("shared", models), Relay().tasks(4, "test", 0))
-    for place, path in enumerate(sorted(runs.iterdir())):
+    first, *others = sorted(runs.iterdir())
+    for place, path in enumerate((*others, first), start=1):
+        if path == first:
+            assert not lab.AblationBoard(runs, score="return").held_out
+            with pytest.raises(TableError, match="no return at some step, or no scored step"):
+                lab.AblationBoard(runs, score="return", held_out=True)
         for step in (0, 3):
-            lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place + step / 10}))
+            lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place % len(others) + step / 10}))
     board = lab.AblationBoard(runs, score="return", over="step")
     assert board.held_out and "held-out tasks" in repr(board) and sorted(board.runs["final"])[:2] == [0.3, 1.3]
     told = " ".join(board.cautions)
@@ -214,10 +219,9 @@ def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, t
     lab.keep_scores(lab.load_run(sorted(runs.iterdir())[0]), 2, scored.assign(task=scored["task"] + "b"))
     told = " ".join(lab.AblationBoard(runs, score="return", over="step").cautions)
     assert "the runs of seed 1 kept scores of unlike held-out tasks." in told and "seed 2 kept" not in told
-    shutil.rmtree(next(runs.iterdir()) / "scores")
-    assert not lab.AblationBoard(runs, score="return").held_out
-    with pytest.raises(TableError, match="no return at some step, or no scored step"):
-        lab.AblationBoard(runs, score="return", held_out=True)
+    (first / "scores" / "000003.parquet").unlink()
+    with pytest.raises(lab.RunError, match=r"000003\.parquet is missing; put it back"):
+        lab.AblationBoard(runs, score="return")
 
 
 def test_what_cannot_be_read_is_named(handed_in, tmp_path):
