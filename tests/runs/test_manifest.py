@@ -296,4 +296,4 @@ def test_a_manifest_of_somebody_else_is_named(tmp_path):
     with pytest.raises(lab.RunError, match=f"{MANIFEST}: line 1 was not written by mas_lab"):
         Manifest(tmp_path).parts  # noqa: B018
     with pytest.raises(lab.RunError, match=r"gone\.parquet is missing"):
-        Part(tmp_path, "gone.parquet").read_bytes()
+        Part(tmp_path / "elsewhere", "gone.parquet").read_bytes()
