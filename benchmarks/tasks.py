@@ -1,0 +1,102 @@
+"""Writes `data/results/<trial>/`: tasks of the kit, each trained on its pocket model as its row of `TRIALS` says.
+
+    MAS_LAB_THREADS=1 .venv/bin/python benchmarks/tasks.py sokoban sudoku
+
+A row is what the task wants where that is not the usual: options of `make_env`, recipe, learning rate, steps, weights
+of its own for each agent, who is frozen, fields of `lab.train`'s settings. Its name names the folder: the task, or the
+task and an arm (`sokoban outcome`). Of each are written `results.csv`, a row per seed: success and return on held-out
+tasks before and after, seconds of training without scoring; `curves.csv`, the scores on the way by sampled tokens; and
+`provenance.json`, the command, the row and the versions. Leaves out: what they say (`data/results/README.md`).
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import mas_lab as lab
+from mas_lab import demo
+from mas_lab.demo.processes import side_by_side
+from mas_lab.runs.scores import mean_scores
+
+SCORED = {"score_every": 10, "score_tasks": 128, "score_episodes": 4}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How one task is trained."""
+
+    env: Mapping[str, Any]
+    """The arguments of `make_env`."""
+    recipe: str = "at_grpo"
+    lr: float = 1e-3
+    steps: int = 40
+    per_agent: bool = False
+    frozen: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=lambda: {"tasks": 32, "minibatches": 2})
+
+
+TRIALS: dict[str, Trial] = {}
+
+
+def learn(name: str, seed: int, tell) -> tuple[str, pd.DataFrame, pd.DataFrame]:
+    """One training: the name of the trial, its row of results and its curve."""
+    trial = TRIALS[name]
+    env = lab.make_env(**trial.env)
+    team = demo.make_team(env, trial.lr, trial.per_agent, trial.frozen)
+    scores, tokens, seconds = [], {0: 0}, 0.0
+    tell(f"{name}, seed {seed}", 0, trial.steps)
+    for report in lab.train(env, team, trial.recipe, trial.steps, seed, **trial.settings, **SCORED):
+        done, seconds = report.step + 1, seconds + sum(report.profile.values())
+        tokens[done] = tokens[report.step] + report.tokens
+        if report.held_out is not None:
+            scores.append(mean_scores(report.held_out))
+        tell(f"{name}, seed {seed}", done, trial.steps)
+    curve = pd.concat(scores, ignore_index=True)
+    curve = curve.assign(tokens=curve["step"].map(tokens), seed=seed)[["seed", "step", "tokens", "success", "return"]]
+    first, last = curve.iloc[0], curve.iloc[-1]
+    row = {"seed": seed, "success_before": first["success"], "success": last["success"], "return_before":
+           first["return"], "return": last["return"], "max_return": env.max_return, "seconds": seconds}  # fmt: skip
+    return name, pd.DataFrame([row]), curve
+
+
+def ship(out: Path, name: str, runs: list[tuple[str, pd.DataFrame, pd.DataFrame]]) -> None:
+    folder = out / name.replace(" ", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, table in ((1, "results"), (2, "curves")):
+        rows = pd.concat([run[number] for run in runs]).sort_values("seed", kind="stable")
+        rows.to_csv(folder / f"{table}.csv", index=False, float_format="%.5g")
+    libraries = {library: version(library) for library in ("torch", "transformers", "pandas", "numpy")}
+    provenance = {
+        "command": f"MAS_LAB_THREADS=1 python benchmarks/tasks.py {json.dumps(name) if ' ' in name else name}",
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "trial": asdict(TRIALS[name]) | {"optimizer": "AdamW"},
+        "held_out": SCORED,
+        "versions": libraries | {"python": platform.python_version()},
+    }
+    (folder / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
+    print(pd.concat([run[1] for run in runs]).sort_values("seed").to_string(index=False), f"-> {folder}", sep="\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("trials", nargs="+", choices=TRIALS, metavar="TRIAL", help=", ".join(TRIALS))
+    parser.add_argument("--out", type=Path, default=Path("data/results"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--workers", type=int, default=None, help="processes at a time (default: one per core)")
+    args = parser.parse_args()
+    jobs = [(learn, name, seed) for name in args.trials for seed in args.seeds]
+    runs = list(side_by_side(jobs, args.workers))
+    for name in args.trials:
+        ship(args.out, name, [run for run in runs if run[0] == name])
+
+
+if __name__ == "__main__":
+    main()
