@@ -94,6 +94,12 @@ FAMILIES: dict[str, Family] = {
         stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(60, 5e-4)),
         spread=0.08,
     ),
+    "search": Family(
+        env="search",
+        forms=((0.65, {}), (0.25, {"single_agent": True}), (0.1, {"size": 3})),
+        stages=(Stage(1000, 3e-3, {"mistakes": 0.1}), Stage(100, 1e-3)),
+        spread=0.08,
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Are two mathematical answers the same? Plain numbers exactly, everything else by `math-verify`.
+"""Are two answers the same? Numbers exactly, other mathematics by `math-verify`, and words by what SQuAD compares.
 
 `math-verify` runs in a child process: its own time limit needs the main thread's alarm, which `env.step` does not have
 (rollouts step in threads), and an answer such as 9^(9^9) would otherwise stop the whole program. One child serves all
@@ -9,6 +9,7 @@ import atexit
 import json
 import os
 import re
+import string
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
 _LONGEST = 300
 """Characters. A longer "answer" is an essay in a box and counts as wrong unread."""
 
@@ -49,6 +51,16 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     if len(answer) > _LONGEST:
         return False
     return _grader.ask(answer, gold, timeout_s)
+
+
+def plain_answer(text: str) -> str:
+    """A text as SQuAD compares it: lower case, without punctuation and articles, white space as one space.
+
+    Where nothing would be left ("The The", "A"), articles stay, and then punctuation: all such answers would be one.
+    """
+    low = text.lower()
+    bare = "".join(character for character in low if character not in string.punctuation)
+    return next((" ".join(left.split()) for left in (_ARTICLES.sub(" ", bare), bare, low) if left.strip()), "")
 
 
 @lru_cache(maxsize=8192)

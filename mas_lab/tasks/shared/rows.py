@@ -90,6 +90,19 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     return problem.strip(), last_boxed(worked) or worked.rpartition("####")[2].strip()
 
 
+def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
+    """Reads the usual columns: `question`; the accepted answers, `golden_answers`, `answers` or `answer`, one or
+    several; and the titles of the passages that it takes, where the row says (`supporting_facts`, as HotpotQA)."""
+    question = row.get("question")
+    accepted = next((row[name] for name in ("golden_answers", "answers", "answer") if row.get(name)), None)
+    accepted = [accepted] if isinstance(accepted, str) else accepted
+    facts = row.get("supporting_facts") or []
+    titles = facts.get("title", []) if isinstance(facts, Mapping) else [title for title, *_ in facts]
+    if not question or not accepted or not all(isinstance(text, str) for text in (*accepted, *titles)):
+        raise EnvError(f"a row needs question and golden_answers|answers|answer as text, this one has {sorted(row)}")
+    return question.strip(), list(accepted), list(dict.fromkeys(titles))
+
+
 def post(row: Row) -> str:
     """Reads the usual columns: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
     if row.get("post"):
@@ -136,7 +149,7 @@ def _by_split(rows: Sequence[tuple[str | None, Row]], key: Callable[[Row], str])
 def _load(data: str, env: str) -> tuple[tuple[str | None, Row], ...]:
     """`(own split or None, row)` for every row of a JSONL file or a data set `path` or `path:configuration`."""
     if Path(data).is_file():
-        return tuple(_read_jsonl(Path(data), env))
+        return tuple((_own_split(row.get("split")), row) for _, row in read_jsonl(Path(data), env))
     from datasets import load_dataset
 
     drive, rest = splitdrive(data)  # of Windows, with a colon of its own
@@ -148,17 +161,19 @@ def _load(data: str, env: str) -> tuple[tuple[str | None, Row], ...]:
     return tuple((_own_split(split), row) for split, part in parts.items() for row in part)
 
 
-def _read_jsonl(path: Path, env: str) -> Iterator[tuple[str | None, Row]]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError("not a JSON object")
-        except ValueError as error:
-            raise EnvError(f"{env}: {path}, line {number}: {error}") from None
-        yield _own_split(row.get("split")), row
+def read_jsonl(path: Path, env: str) -> Iterator[tuple[int, Row]]:
+    """`(number of its line, row)` for every row of a file. Raises EnvError, with file and line, where one is broken."""
+    with path.open("rb") as lines:  # bytes end lines at \n alone; text that holds a U+2028 would be cut there
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError("not a JSON object")
+            except ValueError as error:
+                raise EnvError(f"{env}: {path}, line {number}: {error}") from None
+            yield number, row
 
 
 def _own_split(name: str | None) -> str | None:

@@ -1,0 +1,260 @@
+"""Search (Dr. MAS, arXiv 2602.08847): a verifier says whether what is known answers the question, and calls either a
+search agent, which asks for more, or an answer agent.
+
+Pocket: a closed world of 24 people for each task, and questions of one or two facts, looked up one at a time; full:
+questions for an instruction model over a corpus. Leaves out: worlds (`worlds`), finding passages (`retrieval`), how
+files are read (`rows`), when two answers are the same (`grading`).
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mas_lab.env import Message, Step, Task
+from mas_lab.paths import data_dir
+from mas_lab.tasks.shared import worlds
+from mas_lab.tasks.shared.grading import plain_answer
+from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.retrieval import Look, Retriever, bm25, index, missing, retrieve, shown
+from mas_lab.tasks.shared.rows import check_split, content_id, draw, question_and_answers, sample_rows
+
+VERDICTS = ("search", "answer")
+SEARCH = "Put one query in <search> and </search>: short, and about one thing that is not known yet."
+ANSWER = "Put the answer in <answer> and </answer>: as few words as possible, without a sentence around it."
+DUTY = {
+    "verifier": "You are the verifier. Judge whether the information so far answers the question. End with exactly one "
+    "of <verdict>search</verdict>, if something is missing, or <verdict>answer</verdict>.",
+    "searcher": f"You are the search agent. Think about what is missing to answer the question. {SEARCH}",
+    "answerer": f"You are the answer agent. Answer the question by the information. {ANSWER}",
+    "solo": f"Answer the question. While something is missing, search: {SEARCH} Once you know enough: {ANSWER} Do one "
+    "of both in each turn.",
+}
+
+
+@dataclass(frozen=True)
+class State:
+    task: str
+    question: str
+    answers: tuple[str, ...]
+    """All that are accepted."""
+    needed: tuple[str, ...]
+    """Titles of the passages that it takes; none: a passage that has an accepted answer is enough."""
+    world: int | None
+    calls: str
+    """Who is to act; nobody once it is over."""
+    looks: tuple[Look, ...] = ()
+
+    @property
+    def missing(self) -> int:
+        """How many of the needed passages were not found yet."""
+        return missing(self.looks, self.needed, self.answers)
+
+
+@dataclass(frozen=True)
+class Search:
+    """In each of up to `max_turns` turns the verifier calls the search agent or the answer agent. An answer ends the
+    episode; so does the last turn, and without an answer it fails.
+
+    `team_reward` 1 for an answer that equals an accepted one (`plain_answer`), at that step alone: `max_return` = 1.
+
+    `local_reward`, 1 or 0. Verifier: it called the answer agent where all that is needed was found, and otherwise the
+    search agent; in the last turn, where a search can no longer help, the answer agent. Searcher: its query brought a
+    passage that is needed and was not found before, so that each pays once. Answerer: a right answer.
+
+    An unreadable verdict is invalid, earns 0 and searches; an unreadable query is invalid and finds nothing, and the
+    turn is over. What an invalid output costs is the recipe's matter: `episode_return(invalid=Search.invalid_penalty)`.
+
+    Rewards "published" differ as released: the verdict "answer" in its place anywhere answers, even beside a "search",
+    and so does an unreadable one; and an answer that the search agent wrote counts. Defects: a verifier that babbles
+    never searches, and the search agent learns to do the answer agent's work.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (30 % of the questions take one fact, the others two), "full", or how many facts it takes, 1 to 3."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    max_turns: int = 4
+    data: str | None = None
+    """Full size: a JSONL file or a data set for `datasets.load_dataset` (`path` or `path:configuration`), see
+    `question_and_answers` for its columns; by default the few questions in `data/search`, about its corpus."""
+    corpus: str | None = None
+    """Full size: the JSONL file that BM25 searches, see `retrieval`."""
+    passages: int = 3
+    """How many of it a query finds at most."""
+    retriever: Retriever | None = None
+    """In place of BM25: a function from a query to passages. A run records it by its module and name."""
+    mistakes: float = 1.0
+    """How imperfect `demonstrate` is, 0 to 1."""
+
+    name = "search"
+    pocket = "search"
+    max_return = 1.0
+    invalid_penalty = 0.01
+    """What Dr. MAS subtracts from the return of an invalid output."""
+    errs = {"verifier": 0.15, "searcher": 0.3, "answerer": 0.25}
+    """How often `demonstrate` says something else than it knows, by duty, at `mistakes` = 1."""
+
+    def __post_init__(self):
+        check_options(self, range(1, 4), "facts")
+        given = [name for name in ("data", "corpus", "retriever") if getattr(self, name) is not None]
+        if given and self.size != "full":
+            raise ValueError(f"search: {given[0]} is for size='full'; pocket facts are looked up in the task's world")
+        if given == ["data"]:
+            raise ValueError(f"search: data={self.data!r} wants a corpus, or a retriever, that its questions are about")
+        if self.retriever is not None and (self.corpus or getattr(self.retriever, "__name__", "<").startswith("<")):
+            raise ValueError(
+                f"search: retriever={self.retriever!r}; give a function of your own in place of a corpus, one with a "
+                "name (def), by which a run can be recorded"
+            )
+        if self.passages < 1:
+            raise ValueError(f"search: passages={self.passages}; use a count from 1")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("solo",) if self.single_agent else ("verifier", "searcher", "answerer")
+
+    @property
+    def max_tokens(self) -> int:
+        return 512 if self.size == "full" else 4
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        return (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *DUTY)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different questions; the first ones of a longer list are those of a shorter one."""
+        check_split(split, self.name)
+        if self.size == "full":
+            data = self.data or str(data_dir() / "search" / "questions.jsonl")
+            if self.retriever is None:
+                index(self._corpus, self.name)  # made, or refused, before anybody plays
+            rows = sample_rows(data, n, split, seed, lambda row: question_and_answers(row)[0], self.name)
+            return [_full_task(*question_and_answers(row)) for row in rows]
+        drawn = draw(worlds.worlds(random.Random(f"search {self.size} {split} {seed}")), n, split, self.name)
+        return [self._pocket_task(world) for world in drawn]
+
+    def _pocket_task(self, world: int) -> Task:
+        question = worlds.question(world, self.size if type(self.size) is int else None)
+        facts = worlds.chain(world, question)
+        needed = [f"{person} {relation}" for person, relation, _ in facts]
+        data = {"question": question, "answers": [facts[-1][-1]], "needed": needed, "world": world}
+        return Task(f"search-{content_id(f'{world} {question}')}", data)
+
+    def start(self, task: Task) -> State:
+        data = task.data
+        told = data["question"], tuple(data["answers"]), tuple(data["needed"]), data.get("world")
+        return State(task.id, *told, calls=self.agents[0])
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return (state.calls,) if state.calls else ()
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        left = self.max_turns - len(state.looks)
+        if self.size != "full":
+            facts = [text for look in state.looks for _, text in look.found]
+            told = [*facts, "left", str(min(left, 9)), "question", state.question, agent]
+            return [{"role": "user", "content": " ".join(told)}]
+        told = [f"Question: {state.question}", *map(shown, state.looks), f"Turns left, this one included: {left}"]
+        return [{"role": "system", "content": DUTY[agent]}, {"role": "user", "content": "\n\n".join(told)}]
+
+    def read(self, text: str, agent: str) -> tuple[str, str] | None:
+        """What an agent says, and of which kind: ("verdict", "search"), ("search", query), ("answer", answer).
+
+        None where it says nothing that can be read, or more than one thing.
+        """
+        found = (_tagged if self.size == "full" else _worded)(text, self._kinds(agent))
+        if self.rewards == "published":
+            return next((said for said in found if "answer" in said), found[0] if found else None)
+        alone = self.size == "full" or agent != "verifier" or len(text.split()) == 1
+        return found[0] if len(found) == 1 and alone else None
+
+    def _kinds(self, agent: str) -> tuple[str, ...]:
+        if agent == "solo" or (agent == "searcher" and self.rewards == "published"):
+            return ("search", "answer")
+        return {"verifier": ("verdict",), "searcher": ("search",), "answerer": ("answer",)}[agent]
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        (agent,) = self.acting(state)
+        said = self.read(actions[agent], agent)
+        if agent == "verifier":
+            return self._route(state, said)
+        if agent == "answerer" or (said is not None and said[0] == "answer"):
+            return self._answer(state, agent, said)
+        return self._look(state, agent, said)
+
+    def _route(self, state: State, said: tuple[str, str] | None) -> Step:
+        unread = "answer" if self.rewards == "published" else "search"
+        answers = (said[1] if said else unread) == "answer"
+        after = replace(state, calls="answerer" if answers else "searcher")
+        local = float(said is not None and answers == self._enough(state))
+        return Step(after, 0.0, {"verifier": local}, {"verifier": said is not None}, False, False)
+
+    def _enough(self, state: State) -> bool:
+        """Is it time to answer? In the last turn it is, whatever is missing."""
+        return not state.missing or len(state.looks) + 1 == self.max_turns
+
+    def _look(self, state: State, agent: str, said: tuple[str, str] | None) -> Step:
+        query = None if said is None else said[1]
+        looks = (*state.looks, Look(query, () if query is None else tuple(self._find(state, query))))
+        done = len(looks) == self.max_turns
+        after = replace(state, looks=looks, calls="" if done else self.agents[0])
+        told = {"query": query, "found": [title for title, _ in looks[-1].found]}
+        local = float(after.missing < state.missing)
+        return Step(after, 0.0, {agent: local}, {agent: said is not None}, False, done, told)
+
+    @property
+    def _corpus(self) -> str:
+        return self.corpus or str(data_dir() / "search" / "corpus.jsonl")
+
+    def _find(self, state: State, query: str) -> list[tuple[str, str]]:
+        if self.size != "full":
+            return worlds.look_up(state.world, query)
+        retriever = self.retriever or partial(bm25, self._corpus, most=self.passages, env=self.name)
+        return retrieve(retriever, query, f"search, task {state.task!r}")
+
+    def _answer(self, state: State, agent: str, said: tuple[str, str] | None) -> Step:
+        right = said is not None and plain_answer(said[1]) in map(plain_answer, state.answers)
+        after, valid = replace(state, calls=""), said is not None
+        return Step(after, float(right), {agent: float(right)}, {agent: valid}, right, True)
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An utterance to learn from, imperfect on purpose: hasty or endless, the wrong person asked, a wrong value.
+
+        Full size: the right form; the question itself as query, and an answer that is right half the time.
+        """
+        if agent in ("solo", "verifier"):
+            verdict = VERDICTS[self._enough(state) != (rng.random() < self.errs["verifier"] * self.mistakes)]
+            if agent == "verifier":
+                return f"<verdict>{verdict}</verdict>" if self.size == "full" else verdict
+            agent = "answerer" if verdict == "answer" else "searcher"
+        errs = rng.random() < self.errs[agent] * self.mistakes
+        if self.size == "full":
+            answer = state.answers[0] if rng.random() < 0.5 else "unknown"
+            return f"<search>{state.question}</search>" if agent == "searcher" else f"<answer>{answer}</answer>"
+        known = [text for look in state.looks for _, text in look.found]
+        return (worlds.ask if agent == "searcher" else worlds.answer)(state.world, state.question, known, errs, rng)
+
+
+def _full_task(question: str, answers: list[str], titles: list[str]) -> Task:
+    return Task(f"search-{content_id(question)}", {"question": question, "answers": answers, "needed": titles})
+
+
+def _tagged(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Whatever stands between tags of one of the kinds."""
+    found = re.findall(rf"<({'|'.join(kinds)})>(.*?)</\1>", text, re.DOTALL)
+    said = [(kind, " ".join(inner.split())) for kind, inner in found if inner.strip()]
+    return [(kind, inner) for kind, inner in said if kind != "verdict" or inner in VERDICTS]
+
+
+def _worded(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What pocket words say: a verdict is one of two words, a query a person and a relation, an answer one value."""
+    words = text.split()
+    found = [("verdict", word) for word in words if word in VERDICTS]
+    if len(words) == 2 and words[0] in worlds.PEOPLE and words[1] in worlds.RELATIONS:
+        found.append(("search", " ".join(words)))
+    if len(words) == 1 and words[0] in worlds.VALUES:
+        found.append(("answer", words[0]))
+    return [(kind, said) for kind, said in found if kind in kinds]

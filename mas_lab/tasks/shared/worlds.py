@@ -1,0 +1,95 @@
+"""Closed worlds of people and facts about them, and questions that one fact or a chain of facts answers.
+
+A world is its number: the facts of one tell nothing of another's, so nobody can answer without looking them up.
+Leaves out: who looks, and what that earns.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+PEOPLE = (
+    *("anna", "boris", "clara", "david", "elena", "felix", "greta", "henry", "irene", "jonas", "karin", "leo"),
+    *("maria", "nils", "olga", "peter", "rosa", "simon", "tanja", "ugo", "vera", "walter", "xenia", "yuri"),
+)
+LINKS = ("boss", "friend", "neighbor")
+"""Relations that lead to somebody else."""
+TRAITS = {
+    "city": ("athens", "bergen", "cairo", "dublin", "lima", "oslo", "prague", "tunis"),
+    "color": ("black", "blue", "brown", "green", "pink", "red", "white", "yellow"),
+    "pet": ("cat", "dog", "fish", "horse", "mouse", "parrot", "rabbit", "snake"),
+}
+"""Relations that lead to a value, which ends a chain."""
+RELATIONS = (*LINKS, *TRAITS)
+VALUES = (*PEOPLE, *(value for values in TRAITS.values() for value in values))
+"""All that a fact can say of somebody."""
+WORDS = (*VALUES, *RELATIONS, "of")
+WORLDS = 2**32
+ONE_HOP = 0.3
+"""Share of the questions that a single fact answers, where nobody says how many it takes."""
+
+
+@lru_cache(maxsize=4096)
+def facts(world: int) -> dict[tuple[str, str], str]:
+    """(person, relation) -> value, for all 24 people and 6 relations of a world. Nobody is linked to themselves."""
+    rng, found = random.Random(f"world {world}"), {}
+    for person in PEOPLE:
+        others = [other for other in PEOPLE if other != person]
+        for relation in RELATIONS:
+            found[person, relation] = rng.choice(TRAITS.get(relation, others))
+    return found
+
+
+def question(world: int, hops: int | None = None) -> str:
+    """The question of a world, such as `city of friend of anna`: of so many facts; `None`: of one or two."""
+    rng = random.Random(f"question {world}")
+    count = hops or (1 if rng.random() < ONE_HOP else 2)
+    path = [rng.choice(RELATIONS), *rng.choices(LINKS, k=count - 1), rng.choice(PEOPLE)]
+    return " of ".join(path)
+
+
+def chain(world: int, asked: str) -> list[tuple[str, str, str]]:
+    """The facts (person, relation, value) that answer a question, in the order in which they can be found; the last
+    one's value is the answer."""
+    *relations, person = asked.split(" of ")
+    found = []
+    for relation in reversed(relations):
+        found.append((person, relation, facts(world)[person, relation]))
+        person = found[-1][-1]
+    return found
+
+
+def worlds(rng: random.Random) -> Iterator[int]:
+    """Random worlds without end."""
+    while True:
+        yield rng.randrange(WORLDS)
+
+
+def look_up(world: int, title: str) -> list[tuple[str, str]]:
+    """`("anna friend", "anna friend boris")` for that title, a person and a relation; nothing for any other."""
+    key = tuple(title.split())
+    value = facts(world).get(key)
+    return [] if value is None else [(" ".join(key), " ".join((*key, value)))]
+
+
+def ask(world: int, asked: str, known: Sequence[str], errs: bool, rng: random.Random) -> str:
+    """The title to look up next, beside the facts that are `known`: that of the first one which is missing, the last
+    one's where none is. Where it errs, that of somebody who was met and of any relation of the question."""
+    if not errs:
+        titles = [f"{person} {relation}" for person, relation, _ in chain(world, asked)]
+        told = {fact.rpartition(" ")[0] for fact in known}
+        return next((title for title in titles if title not in told), titles[-1])
+    *relations, person = asked.split(" of ")
+    return f"{rng.choice([person, *_met(known, PEOPLE)])} {rng.choice(relations)}"
+
+
+def answer(world: int, asked: str, known: Sequence[str], errs: bool, rng: random.Random) -> str:
+    """The answer, where all facts that it takes are `known`; where not, or where it errs, a guess."""
+    links = chain(world, asked)
+    if not errs and {" ".join(link) for link in links} <= set(known):
+        return links[-1][-1]
+    return rng.choice([*_met(known, VALUES), rng.choice(TRAITS.get(links[-1][1], PEOPLE))])
+
+
+def _met(known: Sequence[str], among: Sequence[str]) -> list[str]:
+    return [value for value in (fact.split()[-1] for fact in known) if value in among]

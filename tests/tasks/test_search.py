@@ -1,0 +1,430 @@
+"""The search task: protocol, rewards by hand, what the released rules fall for, worlds, retrieval."""
+
+import importlib.util
+import random
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mas_lab.cells.credits import episode_return
+from mas_lab.check import check_env
+from mas_lab.env import EnvError, Task, spec
+from mas_lab.paths import data_dir
+from mas_lab.tasks import make_env
+from mas_lab.tasks.search import Search
+from mas_lab.tasks.shared import retrieval, worlds
+from mas_lab.tasks.shared.grading import plain_answer
+from mas_lab.tasks.shared.rows import SPLITS, question_and_answers, read_jsonl
+
+WORLD = 7
+FRIEND = worlds.facts(WORLD)["anna", "friend"]
+CITY = worlds.facts(WORLD)[FRIEND, "city"]
+OTHER = next(city for city in worlds.TRAITS["city"] if city != CITY)
+TASK = {"question": "city of friend of anna", "answers": [CITY], "needed": ["anna friend", f"{FRIEND} city"]}
+QUESTIONS, CORPUS = (str(data_dir() / "search" / name) for name in ("questions.jsonl", "corpus.jsonl"))
+needs_bm25s = pytest.mark.skipif(importlib.util.find_spec("bm25s") is None, reason="pip install bm25s")
+
+
+def play(env, *texts, data=TASK | {"world": WORLD}):
+    """The steps of one episode; each text is said by whoever is to act."""
+    state, steps = env.start(Task("t", data)), []
+    for text in texts:
+        (agent,) = env.acting(state)
+        steps.append((agent, env.step(state, {agent: text})))
+        state = steps[-1][1].state
+    return steps
+
+
+def earned(steps):
+    return [(agent, step.team_reward, step.local_rewards[agent], step.valid[agent], step.done) for agent, step in steps]
+
+
+def find(query):
+    """A retriever of one's own, which knows one thing."""
+    return [{"title": "Orra", "text": "Orra is an island.", "score": 1.5}] if "Orra" in query else []
+
+
+def test_two_facts_are_searched_and_the_answer_pays_once():
+    steps = play(Search(), "search", "anna friend", "search", f"{FRIEND} city", "answer", CITY)
+    assert earned(steps) == [
+        ("verifier", 0.0, 1.0, True, False),
+        ("searcher", 0.0, 1.0, True, False),
+        ("verifier", 0.0, 1.0, True, False),
+        ("searcher", 0.0, 1.0, True, False),
+        ("verifier", 0.0, 1.0, True, False),
+        ("answerer", 1.0, 1.0, True, True),
+    ]
+    assert [step.success for _, step in steps] == [False] * 5 + [True]
+    assert Search().acting(steps[-1][1].state) == () and steps[1][1].info == {
+        "query": "anna friend",
+        "found": ["anna friend"],
+    }
+
+
+def test_who_answers_too_early_is_told_and_so_is_who_searches_for_nothing():
+    early = play(Search(), "answer", OTHER)
+    assert earned(early) == [("verifier", 0.0, 0.0, True, False), ("answerer", 0.0, 0.0, True, True)]
+    again = play(Search(), "search", "anna friend", "search", "anna friend", "search", "anna boss")
+    assert [step.local_rewards["searcher"] for _, step in again[1::2]] == [1.0, 0.0, 0.0], "a fact pays once"
+    idle = play(Search(), "search", "anna friend", "search", f"{FRIEND} city", "search")
+    assert earned(idle)[-1] == ("verifier", 0.0, 0.0, True, False)
+
+
+def test_the_order_of_the_facts_is_the_searchers_matter():
+    steps = play(Search(), "search", f"{FRIEND} city", "search", "anna friend", "answer", CITY)
+    assert [step.local_rewards[agent] for agent, step in steps] == [1.0] * 6
+
+
+def test_the_last_turn_without_an_answer_scores_nothing():
+    env = Search(max_turns=2)
+    steps = play(env, "search", "anna friend", "search", f"{FRIEND} city")
+    assert earned(steps)[-2:] == [("verifier", 0.0, 0.0, True, False), ("searcher", 0.0, 1.0, True, True)]
+    assert env.acting(steps[-1][1].state) == () and not steps[-1][1].success
+    guessed = play(env, "search", "anna friend", "answer", CITY)
+    assert earned(guessed)[-2:] == [("verifier", 0.0, 1.0, True, False), ("answerer", 1.0, 1.0, True, True)]
+
+
+def test_what_cannot_be_read_is_invalid_and_finds_nothing():
+    steps = play(Search(), "hmm", "friend anna", "search answer", "anna", "answer", "oslo lima")
+    assert earned(steps) == [
+        ("verifier", 0.0, 0.0, False, False),
+        ("searcher", 0.0, 0.0, False, False),
+        ("verifier", 0.0, 0.0, False, False),
+        ("searcher", 0.0, 0.0, False, False),
+        ("verifier", 0.0, 0.0, True, False),
+        ("answerer", 0.0, 0.0, False, True),
+    ]
+    assert [look.found for look in steps[-1][1].state.looks] == [(), ()]
+
+
+def test_an_invalid_output_costs_its_author_what_dr_mas_takes():
+    steps = play(Search(), "hmm", f"{FRIEND} city", "search", "anna friend", "answer", CITY)
+    rows = [{"task": "t", "episode": "e", "agent": agent, "turn": number // 2, "team_reward": step.team_reward,
+             "valid": step.valid[agent]} for number, (agent, step) in enumerate(steps)]  # fmt: skip
+    credits = episode_return(invalid=Search.invalid_penalty)(pd.DataFrame(rows))
+    assert credits.tolist() == pytest.approx([0.99, 1, 1, 1, 1, 1])
+
+
+def test_agents_are_shown_what_was_found_how_many_turns_are_left_and_the_question():
+    env, steps = Search(), play(Search(), "search", "anna friend", "search", "nonsense")
+    told = f"anna friend {FRIEND} left 2 question city of friend of anna verifier"
+    assert env.observe(steps[-1][1].state, "verifier") == [{"role": "user", "content": told}]
+
+
+def test_a_single_agent_searches_and_answers():
+    steps = play(Search(single_agent=True), "anna friend", f"{FRIEND} city", "what", CITY)
+    assert earned(steps) == [
+        ("solo", 0.0, 1.0, True, False),
+        ("solo", 0.0, 1.0, True, False),
+        ("solo", 0.0, 0.0, False, False),
+        ("solo", 1.0, 1.0, True, True),
+    ]
+    assert earned(play(Search(single_agent=True), *["anna boss"] * 4))[-1] == ("solo", 0.0, 0.0, True, True)
+
+
+def test_published_a_babbling_verifier_never_searches():
+    for said in ("hmm", "search answer", ""):
+        for env, next_one in ((Search(), "searcher"), (Search(rewards="published"), "answerer")):
+            assert env.acting(play(env, said)[0][1].state) == (next_one,)
+    full = Search(size="full", rewards="published"), Search(size="full")
+    both = "<verdict>search</verdict> or <verdict>answer</verdict>"
+    assert [env.acting(play(env, both)[0][1].state) for env in full] == [("answerer",), ("searcher",)]
+
+
+def test_published_the_search_agent_may_answer():
+    published = play(Search(rewards="published"), "search", CITY)
+    assert earned(published)[-1] == ("searcher", 1.0, 1.0, True, True)
+    assert earned(play(Search(), "search", CITY))[-1] == ("searcher", 0.0, 0.0, False, False)
+    said = f"<search>x</search> <answer>{CITY}</answer>"
+    assert play(Search(size="full", rewards="published", retriever=find), "<verdict>search</verdict>", said)[-1][1].done
+    assert not play(Search(size="full", retriever=find), "<verdict>search</verdict>", said)[-1][1].done
+
+
+@pytest.mark.parametrize(
+    ("agent", "text", "said"),
+    [
+        ("verifier", "so <verdict> answer </verdict>", ("verdict", "answer")),
+        ("verifier", "<verdict>maybe</verdict>", None),
+        ("verifier", "<verdict>answer</verdict><verdict>answer</verdict>", None),
+        ("verifier", "<answer>answer</answer>", None),
+        ("searcher", "<search>who\n built it</search>", ("search", "who built it")),
+        ("searcher", "<search> </search>", None),
+        ("searcher", "<search>a</search> <search>b</search>", None),
+        ("searcher", "<search>a", None),
+        ("answerer", "<answer>A. B.</answer>", ("answer", "A. B.")),
+        ("answerer", "<answer>a</answer> or <answer>b</answer>", None),
+        ("answerer", "<search>a</answer>", None),
+        ("solo", "<search>a</search>", ("search", "a")),
+        ("solo", "<answer>a</answer>", ("answer", "a")),
+        ("solo", "<search>a</search> <answer>b</answer>", None),
+    ],
+)
+def test_full_size_texts(agent, text, said):
+    assert Search(size="full", single_agent=agent == "solo").read(text, agent) == said
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "same"),
+    [
+        ("The  Lantern Bridge.", "lantern bridge", True),
+        ("an apple a day", "apple day", True),
+        ("U.S.", "us", True),
+        ("theatre", "atre", False),
+        ("1,884", "1884", True),
+        ("bridge", "lantern bridge", False),
+        ("The The", "a", False),
+        ("A", "the", False),
+        ("a", "A", True),
+        ("...", "?", False),
+        ("\u00dcber", "\u00fcber", True),
+    ],
+)
+def test_answers_are_compared_as_usual(answer, gold, same):
+    assert (plain_answer(answer) == plain_answer(gold)) is same
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": "huge"},
+        {"size": 0},
+        {"size": 4},
+        {"rewards": "mine"},
+        {"max_turns": 0},
+        {"mistakes": 2.0},
+        {"data": QUESTIONS},
+        {"corpus": CORPUS},
+        {"retriever": find},
+        {"size": "full", "data": QUESTIONS},
+        {"size": "full", "corpus": CORPUS, "retriever": find},
+        {"size": "full", "retriever": lambda query: []},
+        {"size": "full", "retriever": "test_search:find"},
+        {"size": "full", "passages": 0},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(ValueError, match="search: "):
+        Search(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"single_agent": True},
+        {"size": 3},
+        {"rewards": "published"},
+        {"max_turns": 12},
+        pytest.param({"size": "full"}, marks=needs_bm25s),
+        pytest.param({"size": "full", "data": QUESTIONS, "corpus": CORPUS, "passages": 1}, marks=needs_bm25s),
+        pytest.param({"size": "full", "single_agent": True}, marks=needs_bm25s),
+    ],
+    ids=str,
+)
+def test_the_contract_holds(options):
+    env = make_env("search", **options)
+    assert make_env(**spec(env)) == env
+    check_env(env, tasks=2)
+
+
+def test_a_retriever_is_recorded_by_its_name():
+    env = Search(size="full", retriever=find)
+    assert spec(env)["retriever"] == f"{__name__}:find"
+    check_env(env, tasks=2)
+    steps = play(env, "<verdict>search</verdict>", "<search>Orra?</search>", data=TASK | {"needed": ["orra "]})
+    assert steps[-1][1].state.looks[0].found == (("Orra", "Orra is an island."),)
+    assert earned(steps)[-1] == ("searcher", 0.0, 1.0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (ConnectionError("refused"), "retrieval failed: ConnectionError: refused"),
+        ([{"title": "x"}], r"gave \"\[\{'title': 'x'\}\]\"; give a list of"),
+        ("no hits", "gave 'no hits'; give"),
+        (None, "gave 'None'; give"),
+    ],
+)
+def test_a_failed_retrieval_is_an_error_and_no_information(found, why):
+    def fails(query):
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    env = Search(size="full", retriever=fails)
+    with pytest.raises(EnvError, match=f"search, task 't', query 'who is it': .*{why}"):
+        play(env, "<verdict>search</verdict>", "<search>who is it</search>")
+
+
+def test_without_named_passages_one_with_the_answer_is_enough():
+    data = {"question": "Which island?", "answers": ["Brannoch", "orra"], "needed": []}
+    env = Search(size="full", retriever=find)
+    more = "<verdict>search</verdict>"
+    steps = play(env, more, "<search>x</search>", more, "<search>Orra</search>", "<verdict>answer</verdict>",
+                 "<answer>The Orra</answer>", data=data)  # fmt: skip
+    assert [step.local_rewards[agent] for agent, step in steps] == [1.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+    inside = data | {"answers": ["is"]}, data | {"answers": ["lan"]}
+    assert [play(env, "<verdict>search</verdict>", "<search>Orra</search>", data=one)[-1][1].state.missing
+            for one in inside] == [0, 1]  # fmt: skip
+
+
+@needs_bm25s
+def test_full_size_agents_read_duty_question_passages_and_turns():
+    env = Search(size="full", passages=1)
+    (task,) = [task for task in env.tasks(16, "train", 0) if task.data["question"].startswith("In which year was")]
+    more = "<verdict>search</verdict>"
+    steps = play(env, more, "<search>Lantern Bridge opened</search>", more, "no query", data=task.data)
+    system, user = env.observe(steps[-1][1].state, "answerer")
+    assert system["role"] == "system" and "<answer>" in system["content"] and "<search>" not in system["content"]
+    text = next(row["text"] for _, row in read_jsonl(Path(CORPUS), "search") if row["title"] == "Lantern Bridge")
+    assert user["content"] == (
+        "Question: In which year was the Lantern Bridge opened?\n\n<search>Lantern Bridge opened</search>\n"
+        f"<information>\n[1] Lantern Bridge: {text}\n</information>\n\nA search without a query that can be read.\n"
+        "<information>\nNothing was found.\n</information>\n\nTurns left, this one included: 2"
+    )
+
+
+@needs_bm25s
+def test_bm25_finds_what_shares_words_and_nothing_else():
+    titles = [passage["title"] for passage in retrieval.bm25(CORPUS, "lighthouse keepers", 3, "search")]
+    assert titles[:2] == ["The Salt Clock", "Sill Light"]
+    assert retrieval.bm25(CORPUS, "quantum", 3, "search") == retrieval.bm25(CORPUS, "", 3, "search") == []
+    assert len(retrieval.bm25(CORPUS, "the islands of Halven", 100, "search")) < 40
+
+
+@needs_bm25s
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (['{"id": "1", "title": "a", "text": "b"}', "{"], "line 2: "),
+        (["", '{"id": 1, "title": "a", "text": "b"}'], "line 2: a passage needs id as text"),
+        (['{"id": "1", "text": "b"}'], "line 1: a passage needs title as text"),
+        (['{"id": "1", "title": "a", "text": "b"}'] * 2, "line 2: the id '1' is another passage's too"),
+        ([], "holds no passage"),
+    ],
+)
+def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(EnvError, match=rf"search: .*corpus\.jsonl.*{why}"):
+        retrieval.bm25(str(path), "a", 3, "search")
+
+
+@needs_bm25s
+def test_a_missing_corpus_is_told_before_anybody_plays():
+    env = Search(size="full", data=QUESTIONS, corpus="gone.jsonl")
+    with pytest.raises(EnvError, match=r"there is no corpus gone\.jsonl; give a JSONL file with id, title, text"):
+        env.tasks(1, "train", 0)
+
+
+def test_without_bm25s_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    retrieval.index.cache_clear()
+    with pytest.raises(EnvError, match="search: BM25 needs bm25s: pip install bm25s, or give a retriever"):
+        Search(size="full").tasks(1, "train", 0)
+    assert Search(size="full", retriever=find).tasks(1, "train", 0)
+
+
+def test_a_line_ends_where_it_ends_and_not_in_a_text(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "one\u2028two\x85three"}\r\n{"text": "\u00e9"}\n', encoding="utf-8")
+    assert [row["text"] for _, row in read_jsonl(path, "x")] == ["one\u2028two\x85three", "\u00e9"]
+    path.write_bytes(b'{"text": "a"}\n{"text": "\xff"}\n')
+    with pytest.raises(EnvError, match=r"rows\.jsonl, line 2: "):
+        list(read_jsonl(path, "x"))
+
+
+@pytest.mark.parametrize(
+    ("row", "read"),
+    [
+        ({"question": " who? ", "answer": "Ann"}, ("who?", ["Ann"], [])),
+        ({"question": "who?", "answer": ["Ann", "Anne"]}, ("who?", ["Ann", "Anne"], [])),
+        ({"question": "who?", "golden_answers": ["Ann"], "answer": "x"}, ("who?", ["Ann"], [])),
+        (
+            {"question": "q", "answer": "a", "supporting_facts": {"title": ["T", "U", "T"], "sent_id": [0, 1, 2]}},
+            ("q", ["a"], ["T", "U"]),
+        ),
+        ({"question": "q", "answers": ["a"], "supporting_facts": [["T", 0], ["U", 1]]}, ("q", ["a"], ["T", "U"])),
+    ],
+)
+def test_rows_of_the_usual_sets(row, read):
+    assert question_and_answers(row) == read
+
+
+@pytest.mark.parametrize("row", [{"answer": "a"}, {"question": "q"}, {"question": "q", "answer": [1]}])
+def test_a_row_without_question_or_answer_is_an_error(row):
+    with pytest.raises(EnvError, match="a row needs question and golden_answers"):
+        question_and_answers(row)
+
+
+def test_every_shipped_question_is_about_the_corpus():
+    rows = [row for _, row in read_jsonl(Path(QUESTIONS), "search")]
+    texts = {row["title"]: f"{row['title']} {row['text']}" for _, row in read_jsonl(Path(CORPUS), "search")}
+    assert len(rows) == 24 and len(texts) == 40
+    for row in rows:
+        _, answers, titles = question_and_answers(row)
+        held = [texts[title] for title in titles] or texts.values()
+        assert any(plain_answer(answer) in plain_answer(text) for text in held for answer in answers), row
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, worlds.WORLDS - 1), st.sampled_from([None, 1, 2, 3]))
+def test_every_question_has_one_answer_that_its_facts_give(world, hops):
+    asked = worlds.question(world, hops)
+    known = worlds.facts(world)
+    assert len(known) == 24 * 6 and all(value != person for (person, _), value in known.items())
+    links = worlds.chain(world, asked)
+    assert len(links) == (hops or len(links)) and len(links) <= (hops or 2)
+    person = asked.split(" of ")[-1]
+    for relation, (who, said, value) in zip(asked.split(" of ")[-2::-1], links, strict=True):
+        assert (who, said, value) == (person, relation, known[person, relation])
+        person = value
+    assert all(worlds.look_up(world, f"{who} {said}")[0][1].endswith(value) for who, said, value in links)
+
+
+def test_nobody_can_answer_without_looking():
+    """The same question has all the answers, over worlds: none is more frequent than chance has it."""
+    found = [worlds.facts(world)["anna", "city"] for world in range(4000)]
+    assert all(abs(found.count(city) / 4000 - 1 / 8) < 0.03 for city in worlds.TRAITS["city"])
+
+
+def test_splits_share_no_world_and_most_questions_take_two_facts():
+    env = Search()
+    found = {split: [t for seed in range(3) for t in env.tasks(400, split, seed)] for split in SPLITS}
+    numbers = {split: {task.data["world"] for task in tasks} for split, tasks in found.items()}
+    assert all(len(own) == 1200 for own in numbers.values()) and len(set().union(*numbers.values())) == 3600
+    assert 0.66 < sum(len(task.data["needed"]) == 2 for tasks in found.values() for task in tasks) / 3600 < 0.74
+    assert env.tasks(30, "train", 1)[:10] == env.tasks(10, "train", 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.lists(st.sampled_from(Search().words), max_size=3), st.booleans(), st.booleans())
+def test_whatever_is_said_the_return_is_the_truth_of_the_answer(seed, babble, solo, published):
+    env, rng = Search(single_agent=solo, rewards="published" if published else "ours"), random.Random(seed)
+    (task,) = env.tasks(1, "train", seed)
+    state, total, done, paid = env.start(task), 0.0, False, 0.0
+    while not done:
+        (agent,) = env.acting(state)
+        text = " ".join(babble) if rng.random() < 0.3 else env.demonstrate(state, agent, rng)
+        step = env.step(state, {agent: text})
+        paid += step.local_rewards.get("searcher", 0.0)
+        state, total, done = step.state, total + step.team_reward, step.done
+    assert total == float(step.success) == float(text in task.data["answers"] and agent != "verifier" and step.success)
+    assert len(state.looks) <= env.max_turns and (published or paid <= len(task.data["needed"]))
+
+
+def test_demonstrations_leave_room():
+    env, rng, won = Search(), random.Random(0), 0
+    for task in env.tasks(400, "train", 0):
+        state, done = env.start(task), False
+        while not done:
+            (agent,) = env.acting(state)
+            step = env.step(state, {agent: env.demonstrate(state, agent, rng)})
+            assert step.valid[agent]
+            state, done = step.state, step.done
+        won += step.success
+    assert 0.35 < won / 400 < 0.55
