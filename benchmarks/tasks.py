@@ -5,7 +5,8 @@
 A row is what the task wants where that is not the usual: options of `make_env`, recipe, learning rate, steps, weights
 of its own for each agent, who is frozen, fields of `lab.train`'s settings. Its name names the folder: the task, or the
 task and an arm (`sokoban outcome`). Of each are written `results.csv`, a row per seed: success and return on held-out
-tasks before and after, seconds of training without scoring; `curves.csv`, the scores on the way by sampled tokens; and
+tasks before and after, seconds of training without scoring; `curves.csv`, the scores on the way by sampled tokens;
+`calls.csv`, where agents are called on a condition: in how many turns of an episode each speaks, at each step; and
 `provenance.json`, the command, the row and the versions. Leaves out: what they say (`data/results/README.md`).
 """
 
@@ -13,7 +14,7 @@ import argparse
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +26,7 @@ import mas_lab as lab
 from mas_lab import demo
 from mas_lab.demo.processes import side_by_side
 from mas_lab.runs.scores import mean_scores
+from mas_lab.widgets.rewards import call_table
 
 SCORED = {"score_every": 10, "score_tasks": 128, "score_episodes": 4}
 
@@ -41,21 +43,25 @@ class Trial:
     per_agent: bool = False
     frozen: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=lambda: {"tasks": 32, "minibatches": 2})
+    calls: bool = False
+    """Is `calls.csv` written?"""
 
 
-TRIALS: dict[str, Trial] = {}
+SEARCH = Trial({"name": "search"}, "dr_mas", lr=3e-4, steps=50, per_agent=True, calls=True)
+TRIALS: dict[str, Trial] = {"search": SEARCH, "search grpo": replace(SEARCH, recipe="grpo")}
 
 
-def learn(name: str, seed: int, tell) -> tuple[str, pd.DataFrame, pd.DataFrame]:
-    """One training: the name of the trial, its row of results and its curve."""
+def learn(name: str, seed: int, tell) -> tuple[str, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """One training: the name of the trial, its row of results, its curve, and its calls."""
     trial = TRIALS[name]
     env = lab.make_env(**trial.env)
     team = demo.make_team(env, trial.lr, trial.per_agent, trial.frozen)
-    scores, tokens, seconds = [], {0: 0}, 0.0
+    scores, calls, tokens, seconds = [], [], {0: 0}, 0.0
     tell(f"{name}, seed {seed}", 0, trial.steps)
     for report in lab.train(env, team, trial.recipe, trial.steps, seed, **trial.settings, **SCORED):
         done, seconds = report.step + 1, seconds + sum(report.profile.values())
         tokens[done] = tokens[report.step] + report.tokens
+        calls.append(call_table(report.turns, env.agents).assign(seed=seed, step=done))
         if report.held_out is not None:
             scores.append(mean_scores(report.held_out))
         tell(f"{name}, seed {seed}", done, trial.steps)
@@ -64,13 +70,14 @@ def learn(name: str, seed: int, tell) -> tuple[str, pd.DataFrame, pd.DataFrame]:
     first, last = curve.iloc[0], curve.iloc[-1]
     row = {"seed": seed, "success_before": first["success"], "success": last["success"], "return_before":
            first["return"], "return": last["return"], "max_return": env.max_return, "seconds": seconds}  # fmt: skip
-    return name, pd.DataFrame([row]), curve
+    return name, pd.DataFrame([row]), curve, pd.concat(calls)[["seed", "step", "agent", "calls"]]
 
 
-def ship(out: Path, name: str, runs: list[tuple[str, pd.DataFrame, pd.DataFrame]]) -> None:
+def ship(out: Path, name: str, runs: list[tuple[str, pd.DataFrame, pd.DataFrame, pd.DataFrame]]) -> None:
     folder = out / name.replace(" ", "_")
     folder.mkdir(parents=True, exist_ok=True)
-    for number, table in ((1, "results"), (2, "curves")):
+    tables = ("results", "curves", *(["calls"] if TRIALS[name].calls else []))
+    for number, table in enumerate(tables, start=1):
         rows = pd.concat([run[number] for run in runs]).sort_values("seed", kind="stable")
         rows.to_csv(folder / f"{table}.csv", index=False, float_format="%.5g")
     libraries = {library: version(library) for library in ("torch", "transformers", "pandas", "numpy")}

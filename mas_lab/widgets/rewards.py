@@ -125,6 +125,18 @@ def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     return figure
 
 
+def call_table(turns: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
+    """How often each agent is called in an episode: the turns in which it speaks there, on average over the episodes of
+    a step; 0 where it never does. Columns `step`, `agent`, `calls`; a table without steps is one."""
+    require(turns, ["episode", "agent", "turn"], "RewardInspector")
+    rows = turns[trained(turns)]
+    rows = rows if "step" in rows.columns else rows.assign(step=0)
+    played = rows.groupby("step")["episode"].nunique()
+    spoken = rows.drop_duplicates(["step", "episode", "agent", "turn"]).groupby(["step", "agent"], observed=True).size()
+    calls = spoken.unstack(fill_value=0).reindex(columns=pd.Index(agents, name="agent"), fill_value=0)
+    return calls.div(played, axis=0).stack().rename("calls").reset_index()
+
+
 class RewardInspector:
     """Per agent: what it earned, how often it spoke, and how the global baseline and its own would judge it.
 

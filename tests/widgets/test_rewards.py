@@ -10,7 +10,7 @@ import pytest
 import mas_lab as lab
 from mas_lab.table import TableError
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.rewards import reward_table, rewards_over_steps, two_baselines
+from mas_lab.widgets.rewards import call_table, reward_table, rewards_over_steps, two_baselines
 
 
 @pytest.fixture
@@ -88,6 +88,20 @@ def test_the_curve_leaves_out_what_was_played_only_to_value_a_candidate(turns):
     probed = turns.assign(probe=[*[False] * 8, True])  # the fixer's only reward
     curve = lab.RewardInspector(pd.concat([turns.assign(step=0, probe=False), probed.assign(step=1)])).curve()
     assert curve.set_index(["step", "agent"])["mean"][:, "fixer"].tolist() == pytest.approx([1 / 3, 0])
+
+
+def test_calls_are_turns_in_an_episode_whatever_was_tried_in_them(turns):
+    """The fixer speaks in three of six episodes at step 0, in none at step 1; a candidate more is no call more."""
+    later = turns[turns["agent"] == "solver"].assign(step=1)
+    tried = later.assign(candidate=1), later.assign(turn=1)[:3], later.assign(probe=True, turn=2)
+    calls = call_table(pd.concat([turns.assign(step=0), later, *tried]).assign(
+        probe=lambda rows: rows["probe"].fillna(False).astype(bool)), ("solver", "fixer"))  # fmt: skip
+    assert calls.to_dict("list") == {
+        "step": [0, 0, 1, 1],
+        "agent": ["solver", "fixer"] * 2,
+        "calls": [1.0, 0.5, 1.5, 0.0],
+    }
+    assert call_table(turns, ("solver",))["step"].tolist() == [0]
 
 
 def test_the_page_works_offline(spiky, tmp_path):
