@@ -125,16 +125,33 @@ def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     return figure
 
 
-def call_table(turns: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
+def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
     """How often each agent is called in an episode: the turns in which it speaks there, on average over the episodes of
-    a step; 0 where it never does. Columns `step`, `agent`, `calls`; a table without steps is one."""
+    a step; 0 in a step where it never does. Columns `step`, `agent`, `calls`; a table without steps is one. `agents`
+    come first, and then whoever speaks besides."""
     require(turns, ["episode", "agent", "turn"], "RewardInspector")
     rows = turns[trained(turns)]
     rows = rows if "step" in rows.columns else rows.assign(step=0)
+    everybody = pd.Index(dict.fromkeys([*agents, *rows["agent"].unique()]), name="agent")
     played = rows.groupby("step")["episode"].nunique()
     spoken = rows.drop_duplicates(["step", "episode", "agent", "turn"]).groupby(["step", "agent"], observed=True).size()
-    calls = spoken.unstack(fill_value=0).reindex(columns=pd.Index(agents, name="agent"), fill_value=0)
+    calls = spoken.unstack(fill_value=0).reindex(columns=everybody, fill_value=0)
     return calls.div(played, axis=0).stack().rename("calls").reset_index()
+
+
+def calls_over_steps(calls: pd.DataFrame) -> "Figure":
+    """How often each agent is called in an episode, over training steps; `calls` as `call_table` gives it."""
+    import plotly.graph_objects as go
+
+    figure, shades = go.Figure(), colors(calls["agent"])
+    for agent, own in calls.groupby("agent", sort=False):
+        figure.add_scatter(
+            x=own["step"].astype(float), y=own["calls"], name=for_plotly(agent), mode="lines",
+            line={"color": shades[agent]}, showlegend=True,
+        )  # fmt: skip
+    figure.update_layout(**LAYOUT, xaxis_title="training step", yaxis_title="calls in an episode")
+    figure.update_yaxes(rangemode="tozero")
+    return figure
 
 
 class RewardInspector:
@@ -165,6 +182,11 @@ class RewardInspector:
         quartiles = by.quantile([0.25, 0.75]).unstack().set_axis(["25 %", "75 %"], axis=1)
         return quartiles.join(by.mean().rename("mean")).reset_index()
 
+    def calls(self) -> pd.DataFrame:
+        """How often each agent was called in an episode at up to `CURVE_STEPS` steps, see `call_table`."""
+        read = ["step", "episode", "agent", "turn", "probe"]
+        return call_table(self.source.some_turns(self.source.some_steps(CURVE_STEPS), read), self.source.agents)
+
     def to_html(self, path: str | Path) -> Path:
         """One standalone file that works offline."""
         described = f"Credits and advantages of {', '.join(self.source.agents)} under two baselines, step {self.step}"
@@ -179,6 +201,10 @@ class RewardInspector:
             curve = self.curve()
             parts += ["<h2>Over training</h2>", figure_html(rewards_over_steps(curve, self.source.agents),
                       "Mean credit of each agent over training steps", curve)]  # fmt: skip
+        if len(self.source.steps) > 1 and "turn" in self.turns.columns:
+            calls = self.calls()
+            described = "In how many turns of an episode each agent is called, over training steps"
+            parts.append(figure_html(calls_over_steps(calls), described, calls))
         return write(path, document("Who earned what", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:

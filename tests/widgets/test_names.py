@@ -20,7 +20,7 @@ from mas_lab.widgets.baselines import controlled_curves, paired_norms, ratio_dot
 from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines
 from mas_lab.widgets.live import Controls
-from mas_lab.widgets.rewards import rewards_over_steps
+from mas_lab.widgets.rewards import calls_over_steps, rewards_over_steps
 from mas_lab.widgets.text import for_plotly, visible
 
 AGENTS = (evil("solver"), evil("fixer"))
@@ -60,6 +60,7 @@ DRAWN = {
     "theory_against_measurement": lambda *_: theory_against_measurement(RATIOS, AGENTS),
     "two_baselines": lambda run, _: lab.RewardInspector(run).figure(),
     "rewards_over_steps": over_steps,
+    "calls_over_steps": lambda run, _: calls_over_steps(lab.RewardInspector(run).calls()),
     "episode_timeline": lambda run, _: lab.RolloutViewer(run).figure(),
     "norm_curves": lambda run, _: lab.SpikeInspector(run).figure(),
     "share_bars": lambda run, _: lab.SpikeInspector(run).shares(),

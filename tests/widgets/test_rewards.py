@@ -10,7 +10,7 @@ import pytest
 import mas_lab as lab
 from mas_lab.table import TableError
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.rewards import call_table, reward_table, rewards_over_steps, two_baselines
+from mas_lab.widgets.rewards import call_table, calls_over_steps, reward_table, rewards_over_steps, two_baselines
 
 
 @pytest.fixture
@@ -94,14 +94,32 @@ def test_calls_are_turns_in_an_episode_whatever_was_tried_in_them(turns):
     """The fixer speaks in three of six episodes at step 0, in none at step 1; a candidate more is no call more."""
     later = turns[turns["agent"] == "solver"].assign(step=1)
     tried = later.assign(candidate=1), later.assign(turn=1)[:3], later.assign(probe=True, turn=2)
-    calls = call_table(pd.concat([turns.assign(step=0), later, *tried]).assign(
-        probe=lambda rows: rows["probe"].fillna(False).astype(bool)), ("solver", "fixer"))  # fmt: skip
+    steps = pd.concat([turns.assign(step=0), later, *tried])
+    calls = call_table(steps.assign(probe=steps["probe"].fillna(False).astype(bool)))
     assert calls.to_dict("list") == {
         "step": [0, 0, 1, 1],
         "agent": ["solver", "fixer"] * 2,
         "calls": [1.0, 0.5, 1.5, 0.0],
     }
-    assert call_table(turns, ("solver",))["step"].tolist() == [0]
+    assert call_table(turns, ("critic",)).to_dict("list") == {
+        "step": [0] * 3,
+        "agent": ["critic", "solver", "fixer"],
+        "calls": [0.0, 1.0, 0.5],
+    }
+    figure = calls_over_steps(calls)
+    assert [(trace.name, list(trace.x), list(trace.y)) for trace in figure.data] == [
+        ("solver", [0, 1], [1.0, 1.5]),
+        ("fixer", [0, 1], [0.5, 0.0]),
+    ]
+
+
+def test_who_is_called_no_more_is_shown(spiky):
+    """The last step is not what says who there is: an agent that a team learned not to call is drawn at 0."""
+    turns = lab.load_run(spiky).turns
+    alone = turns[(turns["step"] < 4) | (turns["agent"] == "asker")]
+    calls = lab.RewardInspector(alone).calls().set_index(["step", "agent"])["calls"]
+    assert calls[:, "doer"].tolist() == [2.0] * 4 + [0.0] and calls[:, "asker"].tolist() == [2.0] * 5
+    pd.testing.assert_frame_equal(lab.RewardInspector(spiky).calls(), lab.RewardInspector(turns).calls())
 
 
 def test_the_page_works_offline(spiky, tmp_path):
@@ -109,9 +127,9 @@ def test_the_page_works_offline(spiky, tmp_path):
     elements = Elements()
     elements.feed(page)
     assert elements.fetched == []
-    expected = {"* plotly.js (cartesian": 1, 'role="img"': 2, "The numbers behind this figure": 2}
+    expected = {"* plotly.js (cartesian": 1, 'role="img"': 3, "The numbers behind this figure": 3}
     assert {text: page.count(text) for text in expected} == expected
-    assert page.count('"sendChartToCloud","sendDataToCloud"') == 2, "a figure offers to send the data away"
+    assert page.count('"sendChartToCloud","sendDataToCloud"') == 3, "a figure offers to send the data away"
     assert len(page) < 8e6
 
 
