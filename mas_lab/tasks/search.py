@@ -25,7 +25,7 @@ SEARCH = "Put one query in <search> and </search>: short, and about one thing th
 ANSWER = "Put the answer in <answer> and </answer>: as few words as possible, without a sentence around it."
 DUTY = {
     "verifier": "You are the verifier. Judge whether the information so far answers the question. End with exactly one "
-    "of <verdict>search</verdict>, if something is missing, or <verdict>answer</verdict>.",
+    "of <verdict>search</verdict>, if something is missing, or <verdict>answer</verdict>. In the last turn, answer.",
     "searcher": f"You are the search agent. Think about what is missing to answer the question. {SEARCH}",
     "answerer": f"You are the answer agent. Answer the question by the information. {ANSWER}",
     "solo": f"Answer the question. While something is missing, search: {SEARCH} Once you know enough: {ANSWER} Do one "

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mas_lab as lab
 from mas_lab.cells.credits import episode_return
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
@@ -238,6 +239,32 @@ def test_a_retriever_is_recorded_by_its_name():
     steps = play(env, "<verdict>search</verdict>", "<search>Orra?</search>", data=TASK | {"needed": ["orra "]})
     assert steps[-1][1].state.looks[0].found == (("Orra", "Orra is an island."),)
     assert earned(steps)[-1] == ("searcher", 0.0, 1.0, True, False)
+
+
+class Brief(Search):
+    """The full size in words that the pocket model knows."""
+
+    max_tokens = 4
+
+    def observe(self, state, agent):
+        return [{"role": "user", "content": f"left {4 - len(state.looks)} question {agent}"}]
+
+
+def other(query):
+    return []
+
+
+def test_a_run_goes_on_with_its_own_retriever_alone(tmp_path):
+    def trained(steps, retriever):
+        env = Brief(size="full", retriever=retriever)
+        team = lab.Team.shared(lab.load_policy("search"), env.agents)
+        few = lab.RECIPES["grpo"].replace(plan=lab.episodes(2))
+        reports = lab.train(env, team, few, steps, 0, run=tmp_path / "run", tasks=1, check=False)
+        return [report.step for report in reports]
+
+    assert trained(1, find) == [0] and trained(2, find) == [1]
+    with pytest.raises(lab.RunError, match=f"env.retriever.*{__name__}:find.*{__name__}:other"):
+        trained(3, other)
 
 
 @pytest.mark.parametrize(
