@@ -48,7 +48,13 @@ class Trial:
 
 
 SEARCH = Trial({"name": "search"}, "dr_mas", lr=3e-4, steps=50, per_agent=True, calls=True)
-TRIALS: dict[str, Trial] = {"search": SEARCH, "search grpo": replace(SEARCH, recipe="grpo")}
+LONG = replace(SEARCH, env={"name": "search", "size": 3})
+TRIALS: dict[str, Trial] = {
+    "search": SEARCH,
+    "search grpo": replace(SEARCH, recipe="grpo"),
+    "search long": LONG,
+    "search grpo long": replace(LONG, recipe="grpo"),
+}
 
 
 def learn(name: str, seed: int, tell) -> tuple[str, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
