@@ -5,6 +5,7 @@ Heavy libraries are imported when a policy is made, not before. Leaves out: who 
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from mas_lab.backends.torch.threads import probe_threads, set_threads
@@ -47,23 +48,30 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
     return torch_base.load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
 
 
-def restore_policy(directory: str | Path) -> Policy:
-    """The policy that `policy.save(directory)` wrote, optimizer included, from the directory alone."""
-    return restore_policies({"policy": directory})["policy"]
+def restore_policy(directory: str | Path, base: str | Sequence[str] = ()) -> Policy:
+    """The policy that `policy.save(directory)` wrote, optimizer included, from the directory alone; for an adapter of a
+    model of the hub, with that one's id as `base`."""
+    return restore_policies({"policy": directory}, base)["policy"]
 
 
-def restore_policies(directories: dict[str, str | Path]) -> dict[str, Policy]:
-    """Several saved policies by name; adapters that shared a base share it again."""
+def restore_policies(directories: dict[str, str | Path], base: str | Sequence[str] = ()) -> dict[str, Policy]:
+    """Several saved policies by name; adapters that shared a base share it again.
+
+    `base`: hub ids that may be loaded. Raises PolicyError where a saved policy names another one.
+    """
     if any(_backend_in(directory) == "unsloth" for directory in directories.values()):
         _model_of("unsloth")  # before transformers, which the next line imports
     from mas_lab.backends.torch import base as torch_base
 
-    return torch_base.restore(directories, _model_of)
+    return torch_base.restore(directories, _model_of, (base,) if isinstance(base, str) else base)
 
 
 def _backend_in(directory: str | Path) -> str | None:
-    path = Path(directory) / "policy.json"
-    return json.loads(path.read_text(encoding="utf-8"))["backend"] if path.is_file() else None
+    """None where it cannot be told; reading the whole record then says why."""
+    try:
+        return json.loads((Path(directory) / "policy.json").read_text(encoding="utf-8"))["backend"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _model_of(backend: str):

@@ -5,7 +5,7 @@ Leaves out: when one is made and which are kept (`run`).
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,8 +16,9 @@ from mas_lab.policy import Policy
 from mas_lab.runs.disk import RunError, differences, flush, hashes, patiently, read_json, write_json, writing
 from mas_lab.team import Sampling, Team
 
-Restore = Callable[[dict[str, Path]], dict[str, Policy]]
-"""Makes policies anew from the folders that `policy.save` wrote, by their names."""
+Restore = Callable[[dict[str, Path], str | Sequence[str]], dict[str, Policy]]
+"""Makes policies anew from the folders that `policy.save` wrote, by their names, and from hub models that were asked
+for."""
 _restore: list[Restore] = []
 
 
@@ -106,11 +107,12 @@ class Checkpoint:
 
         return Tokenizer.from_file(str(path))
 
-    def team(self) -> Team:
-        """The team rebuilt from the folder (and, for adapters, the base model that it names)."""
+    def team(self, base: str | Sequence[str] = ()) -> Team:
+        """The team rebuilt from the folder (and, for adapters, the base model that it names; `base` allows one of the
+        hub)."""
         names = self.state["team"]["policies"]
         [restore] = _restore
-        policies = restore({name: self.folder / "policies" / str(i) for i, name in enumerate(names)})
+        policies = restore({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
         data = self.state["team"]
         sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
         return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])

@@ -11,7 +11,7 @@ Leaves out: how it is written (`recorder`), and what it scored (`scores`).
 
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,9 +184,11 @@ class Run:
         """Whole checkpoints, oldest first; what a kill left half-written has another name."""
         return sorted(path for path in (self.folder / "checkpoints").glob("*") if path.name.isdigit() and path.is_dir())
 
-    def team(self) -> Team:
-        """The team of the newest checkpoint, rebuilt from the folder alone."""
-        return self.checkpoint().team()
+    def team(self, base: str | Sequence[str] = ()) -> Team:
+        """The team of the newest checkpoint, rebuilt from the folder alone. `base`: the hub ids of models that its
+        adapters stand on; a run may come from anybody, so none is loaded unasked (PolicyError says which to ask for).
+        """
+        return self.checkpoint().team(base)
 
 
 def load_run(path: str | Path) -> Run:

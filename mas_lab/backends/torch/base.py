@@ -4,7 +4,7 @@ Leaves out: what a policy does (`policy`) and how it is written (`state`).
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
 from mas_lab.backends.torch.source import Source
-from mas_lab.backends.torch.state import read_record
+from mas_lab.backends.torch.state import RECORD, read_record
 from mas_lab.locks import Only, alone, held
 from mas_lab.policy import PolicyError
 
@@ -106,12 +106,15 @@ def load_base(
     return TorchBase(make(source, make.Options.of(options), template, lora=(adapters, rank)), adapters, rank, lr, seed)
 
 
-def restore(directories: dict[str, str | Path], model_of: Callable[[str], type[TorchModel]]) -> dict[str, TorchPolicy]:
+def restore(
+    directories: dict[str, str | Path], model_of: Callable[[str], type[TorchModel]], asked: Collection[str] = ()
+) -> dict[str, TorchPolicy]:
     """See `mas_lab.backends.restore_policies`. `model_of`: the class of a back end's models."""
     bases: dict[str, list[TorchBase]] = {}
     policies = {}
     for name, directory in directories.items():
         record = read_record(Path(directory))
+        _refuse_unasked(record, Path(directory), asked)
         make = model_of(record["backend"])
         if record["lora"] is None:
             policy = _restore_full(make, record, directory)
@@ -121,6 +124,17 @@ def restore(directories: dict[str, str | Path], model_of: Callable[[str], type[T
         policy.load(Path(directory))
         policies[name] = policy
     return policies
+
+
+def _refuse_unasked(record: dict[str, Any], directory: Path, asked: Collection[str]) -> None:
+    """A record may come from anybody, and loading from the hub sends a request and reads what stands there."""
+    source = Source(**record["source"])
+    fetched = source.kind == "hub" and (record["lora"] is not None or source.digest is None)
+    if fetched and source.name not in asked:
+        raise PolicyError(
+            f"{directory / RECORD} names the model {source.name!r} of the hub, which is not loaded unasked; if it is "
+            f"the one that you trained, ask for it: load_run(...).team(base={source.name!r})"
+        )
 
 
 def _restore_full(make: type[TorchModel], record: dict[str, Any], directory: str | Path) -> TorchPolicy:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from mas_lab.backends.torch.finite import require_finite
 from mas_lab.backends.torch.model import quiet
+from mas_lab.backends.torch.source import Source
 from mas_lab.policy import PolicyError
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 RECORD, ADAPTER = "policy.json", "adapter_model.safetensors"
 OPTIMIZER = "training/optimizer.safetensors"
 """In a folder of its own: vLLM takes every safetensors file beside a model for weights of it."""
+FORM = {
+    "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
+    "options": (dict,),
+}  # fmt: skip
+"""What a record holds beside its source."""
 
 
 def record(policy: "TorchPolicy") -> dict[str, Any]:
@@ -51,10 +57,20 @@ def describe(policy: "TorchPolicy") -> dict[str, Any]:
 
 
 def read_record(directory: Path) -> dict[str, Any]:
+    """Raises PolicyError, which names the file, where it is missing or was not written by `policy.save`."""
     path = directory / RECORD
     if not path.is_file():
         raise PolicyError(f"{path} is not there; was this directory written by `policy.save`?")
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        Source(**found["source"])
+        kinds = {name: type(found[name]) for name in FORM}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise PolicyError(f"{path} was not written by `policy.save`, or was changed since ({error})") from None
+    for name, allowed in FORM.items():
+        if kinds[name] not in allowed:
+            raise PolicyError(f"{path}: {name} is {found[name]!r}; it was not written by `policy.save`")
+    return found
 
 
 def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:

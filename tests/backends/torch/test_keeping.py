@@ -10,6 +10,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from mas_lab.backends import load_base, load_policy, restore_policies, restore_policy
+from mas_lab.backends.torch import source as source_module
+from mas_lab.backends.torch.model import TorchModel
 from mas_lab.policy import PolicyError, Request, Sample
 
 
@@ -186,3 +188,47 @@ def test_unknown_names_list_the_known_ones(qwen3):
         load_policy(qwen3, budget=3)
     with pytest.raises(PolicyError, match="packing 'tight'; known: auto, packed, padded"):
         load_policy(qwen3, packing="tight")
+
+
+def recorded(directory, **changes):
+    path = directory / "policy.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return directory
+
+
+@pytest.mark.parametrize("digest", ["0" * 40, None])
+def test_a_model_of_the_hub_is_not_loaded_unasked(qwen3, tmp_path, monkeypatch, digest):
+    asked = []
+    load_policy(qwen3, lora=4 if digest else None).save(tmp_path)
+    monkeypatch.setattr(source_module, "model_config", lambda where: asked.append(where))
+    monkeypatch.setattr(TorchModel, "read", lambda self, where, dtype: asked.append(where) or 1 / 0)
+    recorded(tmp_path, source={"kind": "hub", "name": "stranger/model", "digest": digest})
+    words = r"policy\.json names the model 'stranger/model' of the hub.*\.team\(base='stranger/model'\)"
+    for base in ((), "another/model"):
+        with pytest.raises(PolicyError, match=words):
+            restore_policy(tmp_path, base)
+    assert asked == []
+    with pytest.raises(ZeroDivisionError):  # once it is asked for, it is loaded
+        restore_policy(tmp_path, "stranger/model")
+    assert asked
+
+
+def test_full_weights_that_began_on_the_hub_need_nothing_of_it(qwen3, tmp_path):
+    policy = load_policy(qwen3, lr=1e-2)
+    policy.save(tmp_path)
+    recorded(tmp_path, source={"kind": "hub", "name": "owner/model", "digest": "0" * 40})
+    assert same(state(restore_policy(tmp_path)), state(policy))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"source": 3}', '{"source": {"kind": "hub"}}', "[" * 100_000],
+)
+def test_a_record_of_another_hand_is_named(qwen3, tmp_path, text):
+    load_policy(qwen3).save(tmp_path)
+    (tmp_path / "policy.json").write_text(text)
+    with pytest.raises(PolicyError, match=r"policy\.json.*was not written by `policy\.save`"):
+        restore_policy(tmp_path)
+    load_policy(qwen3).save(tmp_path)
+    with pytest.raises(PolicyError, match=r"policy\.json: lora is 7; it was not written"):
+        restore_policy(recorded(tmp_path, lora=7))
