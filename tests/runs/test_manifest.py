@@ -5,6 +5,7 @@ import random
 import shutil
 from pathlib import Path
 
+import faults
 import pandas as pd
 import pytest
 import small
@@ -16,7 +17,7 @@ from mas_lab.runs.run import TABLES
 from mas_lab.runs.scores import kept_scores, run_curve
 
 FLIPS = 150
-"""Enough for every kind of file; 3,000 take minutes."""
+"""Enough for every kind of file."""
 STEPS = 5
 
 
@@ -104,6 +105,14 @@ def test_a_flipped_bit_is_named_or_changes_nothing(run):
     judgements = survey(run, FLIPS)
     assert set(judgements) == {"named", "the same"}
     assert judgements["named"] > FLIPS / 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_nor_do_thousands(run):
+    judgements = survey(run, faults.FLIPS)
+    print(f"\nflipped bits: {sum(judgements.values())} {judgements}")
+    assert set(judgements) == {"named", "the same"}
 
 
 def test_nor_in_an_exported_zip(run, tmp_path):
