@@ -93,8 +93,9 @@ class Search:
     max_return = 1.0
     invalid_penalty = 0.01
     """What Dr. MAS subtracts from the return of an invalid output."""
-    errs = {"verifier": 0.15, "searcher": 0.3, "answerer": 0.25}
-    """How often `demonstrate` says something else than it knows, by duty, at `mistakes` = 1."""
+    errs = {"verifier": 0.15, "searcher": 0.3, "answerer": 0.25, "solo": 0.0}
+    """How often `demonstrate` says something else than it knows, by duty, at `mistakes` = 1; a single agent has the
+    duties of all three."""
 
     def __post_init__(self):
         check_options(self, range(1, 4), "facts")
@@ -225,12 +226,13 @@ class Search:
 
         Full size: the right form; the question itself as query, and an answer that is right half the time.
         """
-        if agent in ("solo", "verifier"):
-            verdict = VERDICTS[self._enough(state) != (rng.random() < self.errs["verifier"] * self.mistakes)]
-            if agent == "verifier":
-                return f"<verdict>{verdict}</verdict>" if self.size == "full" else verdict
-            agent = "answerer" if verdict == "answer" else "searcher"
         errs = rng.random() < self.errs[agent] * self.mistakes
+        if agent == "solo":
+            errs = rng.random() < self.errs["verifier"] * self.mistakes
+            return self.demonstrate(state, "answerer" if self._enough(state) != errs else "searcher", rng)
+        if agent == "verifier":
+            verdict = VERDICTS[self._enough(state) != errs]
+            return f"<verdict>{verdict}</verdict>" if self.size == "full" else verdict
         if self.size == "full":
             answer = state.answers[0] if rng.random() < 0.5 else "unknown"
             return f"<search>{state.question}</search>" if agent == "searcher" else f"<answer>{answer}</answer>"

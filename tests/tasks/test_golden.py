@@ -17,7 +17,7 @@ GOLDEN = {
     "math size=9 n_agents=5": "eea3f5e7871acf21",
     "search": "929e7171b08df965",
     "search size=3": "d51be234d694b046",
-    "search single_agent=1": "569716f5dbe19bbd",
+    "search single_agent=1": "93f1d13b64baee3d",
     "tldr": "92b187b75f6cb4ab",
     "tldr size=8": "de9c5b0787af292f",
     "ladder n_agents=3": "9e6aaad27bb56b8f",
