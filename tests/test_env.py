@@ -25,7 +25,7 @@ def test_a_published_task_has_its_published_rewards_and_a_single_agent(name):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="'chess'; known are: plan_path, math, tldr"):
+    with pytest.raises(ValueError, match=r"'chess'; known are: plan_path, .*math, .*tldr"):
         make_env("chess")
 
 

@@ -100,6 +100,20 @@ FAMILIES: dict[str, Family] = {
         stages=(Stage(1000, 3e-3, {"mistakes": 0.1}), Stage(100, 1e-3)),
         spread=0.08,
     ),
+    "sokoban": Family(
+        env="sokoban",
+        forms=((0.6, {}), (0.4, {"single_agent": True})),
+        stages=(Stage(1800, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3)),
+        spread=0.08,
+        by_length=True,
+    ),
+    "sudoku": Family(
+        env="sudoku",
+        forms=((0.6, {}), (0.4, {"single_agent": True})),
+        stages=(Stage(900, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3)),
+        spread=0.08,
+        by_length=True,
+    ),
 }
 
 

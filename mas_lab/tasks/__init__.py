@@ -10,9 +10,12 @@ from mas_lab.tasks.own import made
 from mas_lab.tasks.paid_help import PaidHelp
 from mas_lab.tasks.plan_path import PlanPath
 from mas_lab.tasks.search import Search
+from mas_lab.tasks.sokoban import Sokoban
+from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
-ENVS: dict[str, type] = {env.name: env for env in (PlanPath, Math, Search, TLDR, Ladder, PaidHelp)}
+TASKS = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, Ladder, PaidHelp)
+ENVS: dict[str, type] = {env.name: env for env in TASKS}
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

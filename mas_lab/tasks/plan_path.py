@@ -7,20 +7,19 @@ mazes from a file (they are drawn, solved and split by their walls, so that no l
 """
 
 import random
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Step, Task
 from mas_lab.tasks.shared.maze import (
-    MOVES,
     Cell,
     Maze,
     cell_of,
     distances,
     layout,
     mazes,
+    read_moves,
     walk,
     walls_in_order,
     wander,
@@ -29,7 +28,6 @@ from mas_lab.tasks.shared.maze import (
 from mas_lab.tasks.shared.options import check_options, numbered, role_of
 from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
-LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
 SIZES = {"pocket": 5, "full": 10}
 LARGEST_POCKET = 6
 DENSITY = 0.22
@@ -47,9 +45,6 @@ DUTY = {
     "solo": "Commit the next moves; they are carried out.",
 }
 ANSWER = "Think, then end with up to {limit} moves in one tag, for example <moves>U R R</moves>."
-
-NAMED_CELL = re.compile(r"[a-f][1-6]")
-"""A move of the pocket sizes: the word of the cell it leads to."""
 
 
 @dataclass(frozen=True)
@@ -175,13 +170,8 @@ class PlanPath:
         return [{"role": "system", "content": rules}, {"role": "user", "content": text}]
 
     def read(self, text: str) -> tuple[str, ...] | None:
-        """The moves of an answer (full size: of its last `<moves>` tag), or `None` if it cannot be read."""
-        if self.size == "full":
-            tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
-            text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
-        moves = tuple(LONG.get(name, name) for name in text.split())
-        known = all(move in MOVES if self.size == "full" else NAMED_CELL.fullmatch(move) for move in moves)
-        return moves if 1 <= len(moves) <= self.limit and known else None
+        """The moves of an answer, or `None` if it cannot be read."""
+        return read_moves(text, self.limit, tagged=self.size == "full")
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)

@@ -1,12 +1,20 @@
-"""A grid with walls: where a move leads, the ways to the goal, and cells by name. Leaves out: who moves, and why."""
+"""A grid with walls: where a move leads, the ways to the goal, cells by name, and reading moves from an answer.
+
+Leaves out: who moves, and why.
+"""
 
 import random
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
+
+LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
+NAMED_CELL = re.compile(r"[a-f][1-6]")
+"""A move of the pocket sizes: the word of the cell it leads to."""
 
 Cell = tuple[int, int]
 """(column, row) from 0 at the top left."""
@@ -88,6 +96,17 @@ def wander(maze: Maze, at: Cell, most: int, mistakes: float, rng: random.Random)
         taken.append((at, move))
         at = maze.after(at, move)
     return taken
+
+
+def read_moves(text: str, most: int, tagged: bool) -> tuple[str, ...] | None:
+    """The moves of an answer: cells by name, or, `tagged`, letters of `MOVES` in its last `<moves>` tag. `None` if it
+    cannot be read: a word of it is no move, or it has none or more than `most`."""
+    if tagged:
+        tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
+        text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
+    moves = tuple(LONG.get(name, name) for name in text.split())
+    known = all(move in MOVES if tagged else NAMED_CELL.fullmatch(move) for move in moves)
+    return moves if 1 <= len(moves) <= most and known else None
 
 
 def word(cell: Cell) -> str:

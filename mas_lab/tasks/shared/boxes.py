@@ -1,0 +1,111 @@
+"""A room with walls, targets and boxes to push: where a move leads, the ways to solve it, and which pushes lose it.
+
+Cells and their names are those of `maze`. Leaves out: who moves, and why.
+"""
+
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+from mas_lab.tasks.shared.maze import MOVES, Cell, cell_of, word
+
+Place = tuple[Cell, frozenset[Cell]]
+"""Where the player stands, and the boxes."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What never moves. The edge blocks as a wall does."""
+
+    size: int
+    walls: frozenset[Cell]
+    targets: frozenset[Cell]
+
+    def inside(self, cell: Cell) -> bool:
+        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
+
+    def free(self, cell: Cell) -> bool:
+        return self.inside(cell) and cell not in self.walls
+
+    def after(self, place: Place, move: str) -> Place:
+        """The place that `move`, a letter of `MOVES` or the name of a cell, leads to; `place` itself when it is
+        blocked: by a wall, the edge, a box that cannot be pushed, or because the cell is not beside the player."""
+        (column, row), boxes = place
+        cell = beyond((column, row), move) if move in MOVES else cell_of(move)
+        step = cell[0] - column, cell[1] - row
+        if step not in MOVES.values() or not self.free(cell):
+            return place
+        if cell not in boxes:
+            return cell, boxes
+        behind = cell[0] + step[0], cell[1] + step[1]
+        pushed = self.free(behind) and behind not in boxes
+        return (cell, boxes - {cell} | {behind}) if pushed else place
+
+    def solved(self, place: Place) -> bool:
+        return place[1] == self.targets
+
+    def walk(self, place: Place, moves: tuple[str, ...]) -> list[Place]:
+        """The places passed, `place` first; ends where it is solved or lost, or before the first blocked move."""
+        path, away = [place], distances(self)
+        for move in moves:
+            after = self.after(path[-1], move)
+            if after == path[-1] or self.solved(path[-1]) or path[-1] not in away:
+                break
+            path.append(after)
+        return path
+
+
+def beyond(at: Cell, move: str) -> Cell:
+    """The cell that `move`, a letter of `MOVES`, points to, be it blocked or over the edge."""
+    return at[0] + MOVES[move][0], at[1] + MOVES[move][1]
+
+
+@lru_cache(maxsize=128)
+def distances(room: Room) -> Mapping[Place, int]:
+    """Moves to the nearest solution from every place that has one (breadth first, backwards: boxes are pulled). A
+    place that is not in it is lost."""
+    cells = [cell for cell in product(range(room.size), repeat=2) if room.free(cell)]
+    away = {(cell, room.targets): 0 for cell in cells if cell not in room.targets}
+    queue = deque(away)
+    while queue:
+        place = at, boxes = queue.popleft()
+        for column, row in MOVES.values():
+            before = at[0] - column, at[1] - row
+            if not room.free(before) or before in boxes:
+                continue
+            ahead = at[0] + column, at[1] + row
+            pulled = [(before, boxes - {ahead} | {at})] if ahead in boxes else []
+            for one in ((before, boxes), *pulled):
+                if one not in away:
+                    away[one] = away[place] + 1
+                    queue.append(one)
+    return away
+
+
+def rooms(rng: random.Random, size: int, boxes: int, density: float) -> Iterator[tuple[Room, Place]]:
+    """Random rooms without end, each with a place to start from, solvable or not; `density` is the share of walls."""
+    cells = list(product(range(size), repeat=2))
+    while True:
+        walls = frozenset(cell for cell in cells if rng.random() < density)
+        free = [cell for cell in cells if cell not in walls]
+        if len(free) > 2 * boxes:
+            at, *others = rng.sample(free, 2 * boxes + 1)
+            yield Room(size, walls, frozenset(others[:boxes])), (at, frozenset(others[boxes:]))
+
+
+def in_order(cells: Iterable[Cell]) -> list[str]:
+    """Names of cells, row by row, each from the left."""
+    return [word(cell) for cell in sorted(cells, key=lambda cell: cell[::-1])]
+
+
+def layout(room: Room) -> str:
+    """Walls and targets as a text that is the same for a room and its seven turned and mirrored ones."""
+    last, parts, alike = room.size - 1, (room.walls, room.targets), []
+    for _ in range(4):
+        parts = [[(last - row, column) for column, row in part] for part in parts]
+        alike += [[sorted(part) for part in parts], [sorted(cell[::-1] for cell in part) for part in parts]]
+    walls, targets = min(alike)
+    return " ".join([str(room.size), *map(word, walls), "targets", *map(word, targets)])

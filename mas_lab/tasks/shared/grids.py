@@ -1,0 +1,140 @@
+"""Sudoku grids, 4x4 and 9x9: solved, drawn with exactly one solution, and told apart from their likes.
+
+A grid is a tuple of digits, row by row, 0 where nothing stands. Leaves out: who fills them, and why.
+"""
+
+import random
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from math import isqrt
+
+from mas_lab.tasks.shared.maze import word
+from mas_lab.tasks.shared.rows import content_id
+
+Grid = tuple[int, ...]
+
+
+@cache
+def names(side: int) -> tuple[str, ...]:
+    """What the cells are called, row by row: a1, b1, ..."""
+    return tuple(word((column, row)) for row in range(side) for column in range(side))
+
+
+@cache
+def homes(side: int) -> tuple[tuple[int, int, int], ...]:
+    """The row, the column and the box of every cell, each a number of its own."""
+    box = isqrt(side)
+    cells = ((row, column) for row in range(side) for column in range(side))
+    return tuple((row, side + column, 2 * side + row // box * box + column // box) for row, column in cells)
+
+
+@cache
+def lines(side: int) -> tuple[tuple[int, ...], ...]:
+    """The cells of every row, column and box."""
+    return tuple(tuple(cell for cell, home in enumerate(homes(side)) if line in home) for line in range(3 * side))
+
+
+def satisfied(grid: Grid) -> bool:
+    """Does every row, column and box hold every digit?"""
+    side = isqrt(len(grid))
+    return all({grid[cell] for cell in line} == set(range(1, side + 1)) for line in lines(side))
+
+
+def orderly(grid: Grid) -> int:
+    """The digits beyond the first in every line that holds none twice."""
+    held = [[grid[cell] for cell in line if grid[cell]] for line in lines(isqrt(len(grid)))]
+    return sum(len(digits) - 1 for digits in held if len(digits) == len(set(digits)) > 0)
+
+
+def filled(grid: Grid) -> float:
+    """The share of cells with a digit."""
+    return 1 - grid.count(0) / len(grid)
+
+
+def beside(grid: Grid, cell: int) -> set[int]:
+    """The digits in the row, column and box of a cell."""
+    side = isqrt(len(grid))
+    return {grid[other] for line in homes(side)[cell] for other in lines(side)[line]} - {0}
+
+
+def solutions(grid: Grid, most: int = 2, rng: random.Random | None = None) -> list[Grid]:
+    """Up to `most` ways to fill `grid`, none where two clues clash. With `rng`, digits are tried in a random order."""
+    side = isqrt(len(grid))
+    free, home, now, found = [2 ** (side + 1) - 2] * (3 * side), homes(side), list(grid), []
+    for cell, digit in enumerate(grid):
+        for line in home[cell] if digit else ():
+            if not free[line] >> digit & 1:
+                return []
+            free[line] -= 1 << digit
+
+    def possible(cell: int) -> int:
+        row, column, box = home[cell]
+        return free[row] & free[column] & free[box]
+
+    def fill() -> None:
+        cell = min((c for c, digit in enumerate(now) if not digit), key=lambda c: possible(c).bit_count(), default=None)
+        if cell is None:
+            found.append(tuple(now))
+            return
+        digits = [digit for digit in range(1, side + 1) if possible(cell) >> digit & 1]
+        for digit in rng.sample(digits, len(digits)) if rng else digits:
+            place(cell, digit, -1)
+            fill()
+            place(cell, digit, 1)
+            now[cell] = 0
+            if len(found) == most:
+                return
+
+    def place(cell: int, digit: int, sign: int) -> None:
+        now[cell] = digit
+        for line in home[cell]:
+            free[line] += sign << digit
+
+    fill()
+    return found
+
+
+@lru_cache(maxsize=8192)
+def solution(clues: Grid) -> Grid | None:
+    """The one solution; `None` if there is none, or more than one."""
+    found = solutions(clues)
+    return found[0] if len(found) == 1 else None
+
+
+def right_cells(clues: Grid, grid: Grid) -> int:
+    """How many cells of `grid` hold the digit of the one solution of `clues`."""
+    return sum(digit == right for digit, right in zip(grid, solution(clues), strict=True))
+
+
+def puzzles(rng: random.Random, side: int, blanks: int) -> Iterator[Grid]:
+    """Random grids with one solution and `blanks` open cells, without end."""
+    while True:
+        [clues] = solutions((0,) * side**2, 1, rng)
+        left = blanks
+        for cell in rng.sample(range(side**2), side**2):
+            fewer = (*clues[:cell], 0, *clues[cell + 1 :])
+            if left and len(solutions(fewer)) == 1:
+                clues, left = fewer, left - 1
+        if not left:
+            yield clues
+
+
+def kind(clues: Grid) -> str:
+    """A text that is the same for puzzles that are one puzzle in another dress: digits renamed, rows or columns of a
+    band, or whole bands, exchanged, turned or mirrored.
+
+    Each cell is told by what stands in its row and column (in either order), in its box and under its digit, three
+    times over (colour refinement). Different puzzles may share a text, like ones always do.
+    """
+    side = isqrt(len(clues))
+    same = [[cell for cell, other in enumerate(clues) if other == digit and digit] for digit in clues]
+    colours = [str(bool(digit)) for digit in clues]
+    for _ in range(3):
+        seen = [sorted(colours[cell] for cell in line) for line in lines(side)]
+        alike = [sorted(colours[other] for other in others) for others in same]
+        told = [
+            [colours[cell], sorted((seen[row], seen[column])), seen[box], alike[cell]]
+            for cell, (row, column, box) in enumerate(homes(side))
+        ]
+        colours = [content_id(repr(one)) for one in told]
+    return " ".join(sorted(colours))

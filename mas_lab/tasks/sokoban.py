@@ -1,0 +1,222 @@
+"""Sokoban (AT-GRPO, arXiv 2510.11062): a planner proposes moves, an executor commits them; boxes go onto targets.
+
+Pocket: a small floor whose cells are words; a move is the cell the player goes to, a push included. Full: prose, for an
+instruction model that answers in U, D, L and R. Leaves out: rooms from a file (they are drawn, solved backwards from
+their targets, and split by walls and targets, so that no room of `test` is ever seen in `train`, turned or mirrored).
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks.shared.boxes import Place, Room, beyond, distances, in_order, layout, rooms
+from mas_lab.tasks.shared.maze import MOVES, cell_of, read_moves, word
+from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.rows import check_split, content_id, draw
+
+SIZES = {"pocket": 4, "full": 6}
+LARGEST_POCKET = 6
+DENSITY = 0.15
+"""Share of wall cells."""
+SHORTEST = 3
+"""A room that is solved in fewer moves is too easy to keep."""
+
+RULES = (
+    "You push boxes onto targets. Column a is the leftmost, row 1 is the top. U lowers your row by one, D raises it, L "
+    "and R move you one column left and right. Moving onto a box pushes it one cell further; boxes cannot be pulled, "
+    "nor pushed two at a time. Walls and the edge block: a blocked move ends the sequence. A box in a corner without a "
+    "target never comes out again, and the game is lost."
+)
+DUTY = {
+    "planner": "You are the planner. Propose the next moves; another agent will decide and carry them out.",
+    "executor": "You are the executor. Weigh the proposal, then commit the moves; they are carried out.",
+    "solo": "Commit the next moves; they are carried out.",
+}
+ANSWER = "Think, then end with up to {limit} moves in one tag, for example <moves>U R R</moves>."
+
+STEP, BLOCKED, ON, OFF, WIN, GAMMA, SHAPING = -0.01, -0.05, 1.0, -0.5, 10.0, 0.99, 0.1
+"""The published rewards."""
+
+
+@dataclass(frozen=True)
+class State:
+    """`hint`: this round's proposal, `()` where it could not be read, `None` before there is one."""
+
+    room: Room
+    start: Place
+    place: Place
+    hint: tuple[str, ...] | None = None
+    turn: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Sokoban:
+    """The planner proposes, the executor moves; it ends solved, lost (no way to solve it is left) or after `max_turns`
+    turns each.
+
+    Rewards "ours": `team_reward` of committed moves is the change in the share of boxes on targets (of those that were
+    not there at the start), plus 1 when all are; a proposal earns 0. The changes of an episode add up to where the
+    boxes stand at its end, so that a box pushed off and on again pays nothing, and `max_return` = 2 is reached exactly
+    when it is solved. `local_reward`, a proposal's as if executed: how many moves nearer a solution they lead, as a
+    share of the way at the start; what loses the game counts as the limit's worth of moves astray. An executor's add up
+    to at most 1, however it dawdles. Moves that only cause no deadlock earn nothing: going to and fro would be play
+    without fault.
+
+    Rewards "published" (PettingLLMs): per move -0.01 (-0.05 if blocked), 1 for a box pushed onto a target, -0.5 for one
+    pushed off, 10 when solved, and 0.1 (0.99 p' - p) with p minus the sum of each box's Manhattan distance to its
+    nearest target. Defects: off and on again pays 0.5 each time; a box nearer to its target pays though it is lost in a
+    corner. Proposals earn it as `local_reward`, as if executed; what cannot be read earns 0 (theirs: -1). `max_return`
+    is then an upper bound over all rooms.
+
+    An answer is invalid, and moves nothing, if a word of it is no move, or it has none or too many. A blocked move, or
+    one to a cell that is not beside, is no reading error: the moves stop there.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (a floor of 4x4: what is published as 6x6 with its rim of walls), "full" (6x6), or the side of a pocket
+    floor, 4 to 6."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    boxes: int = 1
+    """1 or 2."""
+    max_turns: int = 4
+    mistakes: float = 0.3
+    """How often a move of `demonstrate` is drawn at random."""
+
+    name = "sokoban"
+    pocket = "sokoban"
+    hints_are_copied = 0.3
+    """How often `demonstrate` repeats the proposal instead of thinking for itself."""
+
+    def __post_init__(self):
+        check_options(self, range(4, LARGEST_POCKET + 1))
+        if self.boxes not in (1, 2):
+            raise ValueError(f"sokoban: boxes={self.boxes!r}; use 1 or 2")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("solo",) if self.single_agent else ("planner", "executor")
+
+    @property
+    def side(self) -> int:
+        return SIZES.get(self.size, self.size)
+
+    @property
+    def limit(self) -> int:
+        """Moves in one answer."""
+        return 20 if self.size == "full" else 4 * self.boxes
+
+    @property
+    def max_tokens(self) -> int:
+        return 512 if self.size == "full" else self.limit + 2
+
+    @property
+    def max_return(self) -> float:
+        if self.rewards == "ours":
+            return 2.0
+        farthest = 2 * (self.side - 1) * self.boxes
+        return WIN + self.limit * self.max_turns * (STEP + ON + SHAPING * (1 + (1 - GAMMA) * farthest))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        cells = [word((column, row)) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET)]
+        return ("walls", "target", "box", "at", "hint", "none", *DUTY, *cells)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different rooms with a start; the first ones of a longer list are those of a shorter one."""
+        check_split(split, self.name)
+        rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")
+        drawn = rooms(rng, self.side, self.boxes, DENSITY)
+        return [self._task(*one) for one in draw(drawn, n, split, self.name, lambda one: layout(one[0]), self._fits)]
+
+    def _fits(self, one: tuple[Room, Place]) -> bool:
+        """Can it be solved in time, and not at once?"""
+        return SHORTEST <= distances(one[0]).get(one[1], 0) <= self.limit * self.max_turns
+
+    def _task(self, room: Room, place: Place) -> Task:
+        parts = {"walls": room.walls, "targets": room.targets, "boxes": place[1]}
+        data = {"size": self.side, **{name: in_order(cells) for name, cells in parts.items()}, "start": word(place[0])}
+        return Task(f"{self.name}-{content_id(repr(data))}", data)
+
+    def start(self, task: Task) -> State:
+        data = task.data
+        walls, targets, boxes = (frozenset(map(cell_of, data[name])) for name in ("walls", "targets", "boxes"))
+        room, place = Room(data["size"], walls, targets), (cell_of(data["start"]), boxes)
+        if distances(room).get(place, 0) == 0:
+            raise EnvError(f"{self.name}: task {task.id!r} is solved at its start, or cannot be solved")
+        return State(room, place, place)
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return () if state.done else self.agents[-1:] if state.hint is not None else self.agents[:1]
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        (at, boxes), room = state.place, state.room
+        walls, targets, standing = (" ".join(in_order(cells)) for cells in (room.walls, room.targets, boxes))
+        hint = " ".join(state.hint or ()) or "none"
+        if self.size != "full":
+            told = "" if state.hint is None else f"hint {hint} "
+            text = f"walls {walls} target {targets} box {standing} {told}at {word(at)} {agent}"
+            return [{"role": "user", "content": " ".join(text.split())}]
+        where = f"The floor is {room.size} by {room.size}. Walls: {walls or 'none'}. Targets: {targets}."
+        told = "" if state.hint is None else f"\nProposal: {hint}."
+        text = f"{where} Boxes: {standing}. You are at {word(at)}.{told}"
+        rules = f"{RULES} {DUTY[agent]} {ANSWER.format(limit=self.limit)}"
+        return [{"role": "system", "content": rules}, {"role": "user", "content": text}]
+
+    def read(self, text: str) -> tuple[str, ...] | None:
+        """The moves of an answer, or `None` if it cannot be read."""
+        return read_moves(text, self.limit, tagged=self.size == "full")
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        (agent,) = self.acting(state)
+        moves = self.read(actions[agent])
+        path = state.room.walk(state.place, moves or ())
+        team, local = self._ours(state, path) if self.rewards == "ours" else self._published(state, path, moves or ())
+        if agent != self.agents[-1]:
+            after = replace(state, hint=moves or ())
+            return Step(after, 0.0, {agent: local}, {agent: moves is not None}, False, False)
+        solved, turn = state.room.solved(path[-1]), state.turn + 1
+        done = solved or path[-1] not in distances(state.room) or turn == self.max_turns
+        after = State(state.room, state.start, path[-1], None, turn, done)
+        return Step(after, team, {agent: local}, {agent: moves is not None}, solved, done)
+
+    def _ours(self, state: State, path: list[Place]) -> tuple[float, float]:
+        room, away = state.room, distances(state.room)
+        before, after = (len(boxes & room.targets) for _, boxes in (path[0], path[-1]))
+        nearer = away[path[0]] - away[path[-1]] if path[-1] in away else -self.limit
+        team = (after - before) / len(state.start[1] - room.targets) + room.solved(path[-1])
+        return team, nearer / away[state.start]
+
+    def _published(self, state: State, path: list[Place], moves: tuple[str, ...]) -> tuple[float, float]:
+        targets = state.room.targets
+        on = [len(boxes & targets) for _, boxes in path]
+        near = [-sum(min(abs(b[0] - t[0]) + abs(b[1] - t[1]) for t in targets) for b in boxes) for _, boxes in path]
+        reward = sum(STEP + SHAPING * (GAMMA * after - before) for before, after in pairwise(near))
+        reward += sum({1: ON, 0: 0.0, -1: OFF}[after - before] for before, after in pairwise(on))
+        if state.room.solved(path[-1]):
+            reward += WIN
+        elif len(moves) >= len(path) and path[-1] in distances(state.room):
+            reward += BLOCKED + SHAPING * (GAMMA - 1) * near[-1]
+        return reward, reward
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer to learn from, imperfect on purpose: wrong moves, and a hint that is copied unread."""
+        if state.hint and rng.random() < self.hints_are_copied:
+            moves = list(state.hint)
+        else:
+            moves = self._wander(state, rng)
+        return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
+
+    def _wander(self, state: State, rng: random.Random) -> list[str]:
+        room, place, away, said = state.room, state.place, distances(state.room), []
+        while len(said) < self.limit and away.get(place, 0) > 0:
+            good = [move for move in MOVES if away.get(room.after(place, move), away[place]) < away[place]]
+            any_ = [move for move in MOVES if room.inside(beyond(place[0], move))]
+            move = rng.choice(any_ if rng.random() < self.mistakes else good)
+            said.append(move if self.size == "full" else word(beyond(place[0], move)))
+            place = room.after(place, move)
+        return said

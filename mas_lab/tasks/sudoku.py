@@ -1,0 +1,250 @@
+"""Sudoku (AT-GRPO, arXiv 2510.11062): a proposer suggests digits, a filler writes them; what is wrong may be rewritten.
+
+Pocket: 4x4 with a few open cells; a cell with its digit is one word. Full: 9x9 or 4x4 for an instruction model. Leaves
+out: puzzles from a file (they are drawn with exactly one solution, and split so that no puzzle of `test` is one of
+`train` in another dress, see `grids.kind`; the 288 ways to fill a 4x4 grid stand behind both).
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isqrt
+
+from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks.shared.grids import (
+    Grid,
+    beside,
+    filled,
+    kind,
+    names,
+    orderly,
+    puzzles,
+    right_cells,
+    satisfied,
+    solution,
+)
+from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.rows import check_split, content_id, draw
+
+POCKET_BLANKS = 6
+BLANKS = {4: 10, 9: 45}
+"""Open cells of a full-size puzzle, by its side."""
+
+RULES = (
+    "You solve a sudoku together. Every row, every column and every {box} by {box} box holds each digit from 1 to "
+    "{side} once; there is exactly one solution, and the clues stay as they are. Column a is the leftmost, row 1 is "
+    "the top."
+)
+DUTY = {
+    "proposer": "You are the proposer. Suggest digits; another agent will decide and write them.",
+    "filler": "You are the filler. Weigh the proposal, then say which digits are written.",
+    "solo": "Say which digits are written.",
+}
+ANSWER = (
+    "A digit that was written wrong is replaced by naming its cell again. Think, then end with all your digits in one "
+    "tag, each cell at most once, for example <fill>a1=3 c2=1</fill>."
+)
+
+Said = dict[int, int]
+"""Cell -> digit."""
+
+
+@dataclass(frozen=True)
+class State:
+    """`hint`: this round's proposal, empty where it could not be read, `None` before there is one; `steps`: digits and
+    turns so far, as the published reward counts them."""
+
+    clues: Grid
+    grid: Grid
+    hint: Said | None = None
+    turn: int = 0
+    steps: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Sudoku:
+    """The proposer suggests digits, the filler writes them; it ends solved, or after `max_turns` turns each.
+
+    Rewards "ours": a clue stays, whatever is said of it. `team_reward` is 1 when the grid is solved, so that
+    `max_return` = 1 is reached exactly then. `local_reward`, a proposal's as if written: cells put right, less those
+    put wrong, as a share of the cells that were open at the start; a filler's add up to where the grid stands, so that
+    erring and mending pays nothing. A digit that only clashes with none earns nothing: where there is one solution, it
+    blocks another cell.
+
+    Rewards "published" (PettingLLMs): each digit that clashes with none in an open cell earns -0.01 + 0.1 of the share
+    of cells filled then, 0.5 of the change of that share, 0.02 for each line (row, column, box) that it lengthens, 0.2
+    or 0.1 where one or two digits were possible, 0.05 while cells are open; any other digit -0.3. An answer that names
+    every cell replaces the grid, clues and all. A grid whose lines are in order is solved: 2, and 0.5 if it took no
+    more steps than there were open cells. Defects: clues are not read, so one and the same grid, the example of the
+    prompt, solves all puzzles; digits that make the puzzle unsolvable pay. Proposals earn it as `local_reward`; what
+    cannot be read earns 0 (theirs: -1). `max_return` is then an upper bound.
+
+    An answer is invalid, and writes nothing, if a word of it is no cell with a digit, or a cell comes twice, or none.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (4x4, 6 open cells), "full", or the number of open cells of a pocket puzzle, 2 to 10."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    side: int | None = None
+    """Full size: 9 (default), or 4, as published."""
+    max_turns: int = 4
+    mistakes: float = 0.15
+    """How often a digit of `demonstrate` is drawn at random."""
+
+    name = "sudoku"
+    pocket = "sudoku"
+    hints_are_copied = 0.3
+    """How often `demonstrate` repeats the proposal instead of thinking for itself."""
+
+    def __post_init__(self):
+        check_options(self, range(2, 11), "open cells")
+        if self.side not in ((None, 4, 9) if self.size == "full" else (None, 4)):
+            raise ValueError(f"sudoku: side={self.side!r}; use 9 or 4 at size='full', 4 else")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("solo",) if self.single_agent else ("proposer", "filler")
+
+    @property
+    def _side(self) -> int:
+        return self.side or (9 if self.size == "full" else 4)
+
+    @property
+    def blanks(self) -> int:
+        """Open cells of a puzzle."""
+        return self.size if type(self.size) is int else BLANKS[self._side] if self.size == "full" else POCKET_BLANKS
+
+    @property
+    def max_tokens(self) -> int:
+        return 2048 if self.size == "full" else self._side**2 + 2
+
+    @property
+    def max_return(self) -> float:
+        if self.rewards == "ours":
+            return 1.0
+        lengthened = 0.02 * 3 * self._side * (self._side - 1)
+        return 2.5 + 0.5 + lengthened + self._side**2 * (0.1 + 0.2 + 0.05 - 0.01)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        written = (f"{cell}={digit}" for cell in names(4) for digit in range(1, 5))
+        return ("clues", "put", "open", "hint", "none", *DUTY, *names(4), *written)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different puzzles; the first ones of a longer list are those of a shorter one."""
+        check_split(split, self.name)
+        rng = random.Random(f"{self.name} {self._side} {self.blanks} {split} {seed}")
+        drawn = draw(puzzles(rng, self._side, self.blanks), n, split, self.name, home=kind)
+        texts = ["".join(map(str, clues)).replace("0", ".") for clues in drawn]
+        return [Task(f"{self.name}-{content_id(text)}", {"clues": text}) for text in texts]
+
+    def start(self, task: Task) -> State:
+        known, text = ".123456789"[: self._side + 1], task.data["clues"]
+        if len(text) != self._side**2 or not set(text) <= set(known):
+            raise EnvError(f"{self.name}: task {task.id!r} has clues={text!r}; give {self._side**2} of {known}")
+        clues = tuple(known.index(digit) for digit in text)
+        if solution(clues) in (None, clues):
+            raise EnvError(f"{self.name}: task {task.id!r} has no open cell, or not exactly one solution")
+        return State(clues, clues)
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return () if state.done else self.agents[-1:] if state.hint is not None else self.agents[:1]
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        written = {cell: digit for cell, digit in enumerate(state.grid) if digit != state.clues[cell]}
+        put, hint = self._told(written), self._told(state.hint or {}) or "none"
+        clues = self._told({cell: digit for cell, digit in enumerate(state.clues) if digit})
+        left = " ".join(name for name, digit in zip(names(self._side), state.grid, strict=True) if not digit)
+        if self.size != "full":
+            heard = "" if state.hint is None else f"hint {hint} "
+            text = f"clues {clues} put {put} open {left} {heard}{agent}"
+            return [{"role": "user", "content": " ".join(text.split())}]
+        digits = " ".join(map(str, state.clues)).replace("0", ".").split()
+        rows = "\n".join(" ".join(digits[start : start + self._side]) for start in range(0, len(digits), self._side))
+        heard = "" if state.hint is None else f"\nProposal: {hint}."
+        text = f"The clues, row by row:\n{rows}\nWritten so far: {put or 'nothing'}. Open: {left or 'none'}.{heard}"
+        rules = RULES.format(side=self._side, box=isqrt(self._side))
+        return [{"role": "system", "content": f"{rules} {DUTY[agent]} {ANSWER}"}, {"role": "user", "content": text}]
+
+    def read(self, text: str) -> Said | None:
+        """The digits of an answer (full size: of its last `<fill>` tag) by cell, or `None` if it cannot be read."""
+        if self.size == "full":
+            tags = re.findall(r"<fill>(.*?)</fill>", text, flags=re.DOTALL | re.IGNORECASE)
+            text = re.sub(r"[,;]", " ", tags[-1]).lower() if tags else ""
+        pairs = [word.partition("=") for word in text.split()]
+        cells = {name: cell for cell, name in enumerate(names(self._side))}
+        digits = {str(digit): digit for digit in range(1, self._side + 1)}
+        known = all(name in cells and digit in digits for name, _, digit in pairs)
+        once = len({name for name, _, _ in pairs}) == len(pairs) > 0
+        return {cells[name]: digits[digit] for name, _, digit in pairs} if known and once else None
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        (agent,) = self.acting(state)
+        said = self.read(actions[agent])
+        judge = self._ours if self.rewards == "ours" else self._published
+        grid, team, local, solved = judge(state, said or {})
+        if agent != self.agents[-1]:
+            after = replace(state, hint=said or {})
+            return Step(after, 0.0, {agent: local}, {agent: said is not None}, False, False)
+        steps, turn = state.steps + len(said or {}) + 1, state.turn + 1
+        after = State(state.clues, grid, None, turn, steps, solved or turn == self.max_turns)
+        return Step(after, team, {agent: local}, {agent: said is not None}, solved, after.done)
+
+    def _ours(self, state: State, said: Said) -> tuple[Grid, float, float, bool]:
+        grid = tuple(clue or said.get(cell, state.grid[cell]) for cell, clue in enumerate(state.clues))
+        before, after = right_cells(state.clues, state.grid), right_cells(state.clues, grid)
+        solved = after == len(grid)
+        return grid, float(solved), (after - before) / state.clues.count(0), solved
+
+    def _published(self, state: State, said: Said) -> tuple[Grid, float, float, bool]:
+        whole = len(said) == len(state.grid)
+        grid, reward = written_whole(state.grid, said) if whole else written_singly(state.grid, said)
+        solved = satisfied(grid)
+        if solved:
+            steps = state.steps + (0 if whole else len(said))
+            reward += 2.5 if steps <= state.clues.count(0) else 2.0
+        return grid, reward, reward, solved
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer to learn from, imperfect on purpose: wrong digits, and a hint that is copied unread."""
+        if state.hint and rng.random() < self.hints_are_copied:
+            said = state.hint
+        else:
+            right = solution(state.clues)
+            missing = [cell for cell, digit in enumerate(state.grid) if digit != right[cell]]
+            wrong = {cell: rng.randint(1, self._side) for cell in missing if rng.random() < self.mistakes}
+            said = {cell: wrong.get(cell, right[cell]) for cell in missing}
+        text = self._told(said)
+        return f"<fill>{text}</fill>" if self.size == "full" else text
+
+    def _told(self, said: Said) -> str:
+        """`a1=3 c2=1`."""
+        return " ".join(f"{names(self._side)[cell]}={digit}" for cell, digit in said.items())
+
+
+def written_whole(grid: Grid, said: Said) -> tuple[Grid, float]:
+    """The published reward of an answer that names every cell, but for solving."""
+    after = tuple(said[cell] for cell in range(len(grid)))
+    if satisfied(after):
+        return after, -0.01
+    return after, -0.51 + 0.5 * (1 - filled(grid)) + 0.02 * (orderly(after) - orderly(grid))
+
+
+def written_singly(grid: Grid, said: Said) -> tuple[Grid, float]:
+    """The published reward of single digits, one after the other, but for solving."""
+    reward = 0.0
+    for cell, digit in said.items():
+        taken = beside(grid, cell)
+        if grid[cell] or digit in taken:
+            reward -= 0.3
+            continue
+        possible = isqrt(len(grid)) - len(taken)
+        after = (*grid[:cell], digit, *grid[cell + 1 :])
+        reward += -0.01 + {1: 0.2, 2: 0.1}.get(possible, 0.0) + 0.05 * (0 in after) + 0.1 * filled(after)
+        reward += 0.5 / len(grid) + 0.02 * (orderly(after) - orderly(grid))
+        grid = after
+    return grid, reward

@@ -1,0 +1,271 @@
+"""Rooms small enough to check by eye, a solver that goes forwards where the kit's goes backwards, and reward laws."""
+
+import random
+from collections import deque
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mas_lab.check import check_env
+from mas_lab.env import EnvError, Task, spec
+from mas_lab.tasks import make_env
+from mas_lab.tasks.shared.boxes import Room, distances, layout, rooms
+from mas_lab.tasks.shared.maze import MOVES, word
+
+# Player at a2, box b2, target d2, a wall at c4; edges block:
+#      a b c d
+#   1  . . . .
+#   2  @ $ . o
+#   3  . . . .
+#   4  . . # .
+ROOM = Task("by-hand", {"size": 4, "walls": ["c4"], "targets": ["d2"], "boxes": ["b2"], "start": "a2"})
+# Two boxes; the one in row 3 can be pushed over its target and back, from either side.
+TWO = Task("two", {"size": 5, "walls": [], "targets": ["c3", "c5"], "boxes": ["b3", "b4"], "start": "a3"})
+WORDS = [*(word((column, row)) for column in range(4) for row in range(4)), "x"]
+
+
+def play(env, *answers, task=ROOM):
+    """The steps of an episode in which the agents give `answers` in turn."""
+    state, steps = env.start(task), []
+    for answer in answers:
+        (agent,) = env.acting(state)
+        steps.append(env.step(state, {agent: answer}))
+        state = steps[-1].state
+    return steps
+
+
+def earned(step):
+    return step.team_reward, *step.local_rewards.values(), step.success, step.done
+
+
+def forwards(room, place):
+    """Moves to a solution, by trying; None if there is none."""
+    away, queue = {place: 0}, deque([place])
+    while queue:
+        now = queue.popleft()
+        if now[1] == room.targets:
+            return away[now]
+        for after in (room.after(now, move) for move in MOVES):
+            if after not in away:
+                away[after] = away[now] + 1
+                queue.append(after)
+    return None
+
+
+def test_a_perfect_answer_reaches_max_return():
+    plan, move = play(make_env("sokoban"), "b2 c2", "b2 c2")
+    assert earned(plan) == (0.0, 1.0, False, False) and plan.state.place[0] == (0, 1)
+    assert earned(move) == (2.0, 1.0, True, True) and move.state.place == ((2, 1), frozenset({(3, 1)}))
+
+
+def test_local_is_the_way_that_was_made_good():
+    env = make_env("sokoban", single_agent=True)
+    steps = play(env, "a1", "b1 a1", "a2", "b2 b3")
+    assert [step.local_rewards["solo"] for step in steps] == [-0.5, 0.0, 0.5, 0.0]
+    # 2 moves away, then 3; there and back; back to 2; a push (1 away) and a step aside (2 away)
+    assert [step.team_reward for step in steps] == [0.0] * 4 and steps[3].done and not steps[3].success
+
+
+def test_going_to_and_fro_earns_nothing_though_it_causes_no_deadlock():
+    plan, _ = play(make_env("sokoban"), "a1 a2 a1 a2", "a1")
+    assert plan.local_rewards == {"planner": 0.0}
+
+
+def test_a_lost_game_ends_there():
+    plan, move = play(make_env("sokoban"), "a3 b3 b2 c2", "a3 b3 b2 c2")  # the box goes up to the edge, and stays there
+    assert earned(plan) == (0.0, -2.0, False, False)
+    assert earned(move) == (0.0, -2.0, False, True) and move.state.place == ((1, 1), frozenset({(1, 0)}))
+
+
+@pytest.mark.parametrize(
+    "task, answer, at",
+    [(ROOM, "a1 b1 c1 d1", "d1"), (ROOM, "a3 a4 b4 c4", "b4"), (ROOM, "b1", "a2"), (ROOM, "a2", "a2"),
+     (TWO, "a4 a5 b5 b4 b3", "b5"), (TWO, "b3 c3 d3 e3", "d3")],
+)  # fmt: skip
+def test_what_blocks_stops_the_moves_and_is_valid(task, answer, at):
+    """The edge, a wall, a cell that is not beside, standing still; two boxes in a row, a box at the edge."""
+    (step,) = play(make_env("sokoban", size=5, boxes=2, single_agent=True), answer, task=task)
+    assert word(step.state.place[0]) == at and step.valid == {"solo": True}
+
+
+@pytest.mark.parametrize("answer", ["", "b2 c2 b2 c2 b2", "b2 up", "executor", "b2, c2", "B2", "R", "g1", "a7"])
+def test_an_unreadable_answer_is_invalid_and_moves_nothing(answer):
+    plan, move = play(make_env("sokoban"), answer, answer)
+    assert plan.valid == {"planner": False} and move.valid == {"executor": False}
+    assert move.state.place == plan.state.place and earned(move) == (0.0, 0.0, False, False)
+
+
+def test_the_executor_sees_the_proposal():
+    env = make_env("sokoban")
+    state = env.start(ROOM)
+    assert env.observe(state, "planner")[0]["content"] == "walls c4 target d2 box b2 at a2 planner"
+    for said, heard in (("b2 c2", "b2 c2"), ("fly", "none")):
+        (plan,) = play(env, said)
+        expected = f"walls c4 target d2 box b2 hint {heard} at a2 executor"
+        assert env.acting(plan.state) == ("executor",)
+        assert env.observe(plan.state, "executor")[0]["content"] == expected
+
+
+def test_full_size_speaks_prose_and_reads_the_last_tag():
+    env = make_env("sokoban", size="full")
+    (plan,) = play(env, "first <moves>D</moves>, no: <moves>R, right</moves>")
+    assert plan.local_rewards == {"planner": 1.0}
+    system, user = env.observe(plan.state, "executor")
+    assert "executor" in system["content"] and "up to 20 moves" in system["content"]
+    assert user["content"] == ("The floor is 4 by 4. Walls: c4. Targets: d2. Boxes: b2. You are at a2.\nProposal: R R.")
+
+
+def test_max_turns_ends_the_episode_without_success():
+    env = make_env("sokoban", max_turns=2)
+    steps = play(env, *["a1"] * 4)
+    assert [step.done for step in steps] == [False, False, False, True] and not steps[-1].success
+    assert env.acting(steps[-1].state) == ()
+
+
+def test_published_pays_for_a_box_that_is_pushed_off_and_on_and_ours_does_not():
+    told = {}
+    for rewards in ("ours", "published"):
+        env = make_env("sokoban", size=5, boxes=2, rewards=rewards, single_agent=True, max_turns=9)
+        steps = play(env, "b3", "c3", "c2 d2 e2 e3 d3", "c3", "c2 b2 a2 a3 b3", "c3", "c2 d2 e2 e3 d3", task=TWO)
+        told[rewards] = [step.team_reward for step in steps]
+        assert steps[-1].state.place[1] == {(2, 2), (1, 3)} and not steps[-1].done
+    assert told["ours"] == [0.5, -0.5, 0.5, -0.5, 0.5, -0.5, 0.5] and sum(told["ours"]) == 0.5
+    cycles = [sum(told["published"][1:3]), sum(told["published"][3:5]), sum(told["published"][5:])]
+    assert min(cycles) > 0.4
+
+
+def test_published_pays_for_a_box_that_is_lost_nearer_to_its_target():
+    lose = Task("corner", {**ROOM.data, "targets": ["d1"], "boxes": ["b3"], "start": "a3", "walls": ["d2"]})
+    told = [play(make_env("sokoban", rewards=rewards, single_agent=True), "b3 c3", task=lose)[0]
+            for rewards in ("published", "ours")]  # fmt: skip
+    assert all(step.done and not step.success for step in told)  # below the wall d2 nothing leads up to d1
+    assert told[0].team_reward == pytest.approx(-0.02 + 0.1 * (4 - 0.99 * 3 + 3 - 0.99 * 2)) and told[0].team_reward > 0
+    assert earned(told[1])[0] == 0.0 and earned(told[1])[1] < 0
+
+
+def test_published_rewards_by_hand():
+    env = make_env("sokoban", rewards="published", single_agent=True)
+    (won,) = play(env, "b2 c2")  # the box goes from 2 away to 1 and 0
+    assert won.team_reward == pytest.approx(-0.02 + 0.1 * (2 - 0.99 + 1) + 1 + 10)
+    (blocked,) = play(env, "a1 b2")
+    assert blocked.team_reward == pytest.approx(-0.01 - 0.05 + 2 * 0.1 * (2 - 0.99 * 2))
+
+
+@pytest.mark.parametrize("change", [{"boxes": ["a1"]}, {"boxes": ["d2"]}, {"walls": ["c1", "c2", "c3", "c4"]}])
+def test_a_task_that_is_solved_or_lost_from_the_start_is_refused(change):
+    with pytest.raises(EnvError, match="sokoban: task 'odd' is solved at its start, or cannot be solved"):
+        make_env("sokoban").start(Task("odd", {**ROOM.data, **change}))
+
+
+def test_the_solver_backwards_agrees_with_one_forwards():
+    """On random rooms, most of which cannot be solved: as far, or not at all."""
+    rng, found = random.Random(0), []
+    for size, boxes, count in ((4, 1, 1200), (5, 1, 300), (4, 2, 40)):
+        for room, place in islice(rooms(rng, size, boxes, 0.15), count):
+            found.append(forwards(room, place))
+            assert distances(room).get(place) == found[-1]
+    assert 300 < sum(way is not None for way in found) < 700
+
+
+@pytest.mark.parametrize("options, count", [({}, 1000), ({"size": 5, "boxes": 2}, 4), ({"size": "full"}, 40)])
+def test_every_level_is_solvable_in_time_and_not_at_once(options, count):
+    env = make_env("sokoban", **options)
+    for split, share in (("train", 1.0), ("test", 0.25)):
+        for task in env.tasks(round(share * count), split, seed=3):
+            state = env.start(task)
+            assert 3 <= forwards(state.room, state.place) <= env.limit * env.max_turns
+            assert len(state.place[1] - state.room.targets) == env.boxes
+
+
+def turned(room):
+    parts = ({(room.size - 1 - row, column) for column, row in part} for part in (room.walls, room.targets))
+    return Room(room.size, *map(frozenset, parts))
+
+
+def mirrored(room):
+    parts = ({cell[::-1] for cell in part} for part in (room.walls, room.targets))
+    return Room(room.size, *map(frozenset, parts))
+
+
+def test_no_room_stands_in_both_splits_not_even_turned_or_mirrored():
+    for room, _ in islice(rooms(random.Random(1), 5, 2, 0.2), 200):
+        one = room
+        for _ in range(4):
+            one = turned(one)
+            assert layout(one) == layout(mirrored(one)) == layout(room)
+    env = make_env("sokoban")
+    seen = [{layout(env.start(task).room) for task in env.tasks(400, split, 0)} for split in ("train", "test")]
+    assert seen[0].isdisjoint(seen[1]) and min(map(len, seen)) > 30
+    assert env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0) != env.tasks(5, "train", 1)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    seed=st.integers(0, 500),
+    answers=st.lists(st.lists(st.sampled_from([*MOVES, "x"]), max_size=9), min_size=8, max_size=8),
+    boxes=st.integers(1, 2),
+    rewards=st.sampled_from(["ours", "published"]),
+)
+def test_laws_of_the_rewards(seed, answers, boxes, rewards):
+    env = make_env("sokoban", size="full", boxes=boxes, rewards=rewards) if boxes == 1 else make_env(
+        "sokoban", boxes=boxes, rewards=rewards)  # fmt: skip
+    state, total, own, done, answers = env.start(env.tasks(1, "train", seed)[0]), 0.0, 0.0, False, iter(answers)
+    away = distances(state.room)
+    while not done:
+        (agent,) = env.acting(state)
+        step = env.step(state, {agent: _said(env, state, next(answers))})
+        assert agent == "executor" or (step.team_reward == 0 and step.state.place == state.place)
+        own += step.local_rewards[agent] if agent == "executor" else 0.0
+        state, total, done = step.state, total + step.team_reward, step.done
+    assert total <= env.max_return
+    if rewards == "ours":
+        assert total == pytest.approx(len(state.place[1] & state.room.targets) / boxes + step.success)
+        assert (total == pytest.approx(2.0)) == step.success
+        lost, first = state.place not in away, away[state.start]
+        assert own < 1 if lost else own == pytest.approx((first - away[state.place]) / first)  # however it was come by
+
+
+def _said(env, state, moves):
+    """Letters as they are, or the cells that they lead to from where the player stands."""
+    if env.size == "full":
+        return f"<moves>{' '.join(moves)}</moves>"
+    place, cells = state.place, []
+    for move in moves:
+        place = state.room.after(place, move) if move in MOVES else place
+        cells.append(word(place[0]))
+    return " ".join(cells)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 200), full=st.booleans())
+def test_demonstrations_without_mistakes_are_perfect(seed, full):
+    env = make_env("sokoban", size="full" if full else "pocket", mistakes=0.0)
+    state, done, total = env.start(env.tasks(1, "train", seed)[0]), False, 0.0
+    away = distances(state.room)
+    while not done:
+        (agent,) = env.acting(state)
+        step = env.step(state, {agent: env.demonstrate(state, agent, random.Random(seed))})
+        assert step.local_rewards[agent] == min(env.limit, away[state.place]) / away[state.start]
+        state, done, total = step.state, step.done, total + step.team_reward
+    assert total == pytest.approx(env.max_return)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"boxes": 2}, {"size": "full"}, {"rewards": "published"}, {"single_agent": True}],
+)
+def test_conforms(options):
+    env = make_env("sokoban", **options)
+    assert check_env(env, tasks=3)["times"].min() > 0
+    assert make_env(**spec(env)) == env
+
+
+@pytest.mark.parametrize(
+    "options", [{"size": 7}, {"size": "huge"}, {"rewards": "no"}, {"max_turns": 0}, {"boxes": 0}, {"boxes": 3},
+                {"mistakes": 1.5}]
+)  # fmt: skip
+def test_bad_options_are_refused(options):
+    with pytest.raises(ValueError, match=r"sokoban: .*; "):
+        make_env("sokoban", **options)

@@ -1,0 +1,299 @@
+"""Grids filled by hand, uniqueness against all 288 filled 4x4 grids, and the laws of the rewards."""
+
+import random
+from itertools import islice, permutations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mas_lab.check import check_env
+from mas_lab.env import EnvError, Task, spec
+from mas_lab.tasks import make_env
+from mas_lab.tasks.shared.grids import kind, names, puzzles, satisfied, solution, solutions
+
+# 1 2 3 4      a1 b1 c1 d1
+# 3 4 1 2
+# 2 1 4 3
+# 4 3 2 1
+PUZZLE = Task("by-hand", {"clues": "..3434122.434321"})  # open: a1 b1, and b3
+LEGAL = Task("legal", {"clues": "..343412.1434321"})  # 2 clashes with none in a1, and leaves no digit for a3
+RIGHT = "a1=1 b1=2 b3=1"
+WHOLE = " ".join(f"{cell}={digit}" for cell, digit in zip(names(4), "1234341221434321", strict=True))
+OTHER = " ".join(f"{cell}={digit}" for cell, digit in zip(names(4), "4321214334121234", strict=True))
+
+
+def play(env, *answers, task=PUZZLE):
+    """The steps of an episode in which the agents give `answers` in turn."""
+    state, steps = env.start(task), []
+    for answer in answers:
+        (agent,) = env.acting(state)
+        steps.append(env.step(state, {agent: answer}))
+        state = steps[-1].state
+    return steps
+
+
+def earned(step):
+    return step.team_reward, *step.local_rewards.values(), step.success, step.done
+
+
+def all_filled():
+    """Every filled 4x4 grid, found without the kit's solver."""
+    rows = list(permutations(range(1, 5)))
+    bands = [(one, two) for one, two in product(rows, rows)
+             if all(len({*one[half], *two[half]}) == 4 for half in (slice(0, 2), slice(2, 4)))]  # fmt: skip
+    return [sum((*top, *bottom), ()) for top, bottom in product(bands, bands)
+            if all(len({row[column] for row in (*top, *bottom)}) == 4 for column in range(4))]  # fmt: skip
+
+
+FILLED = sorted(all_filled())
+HOLDING = {(cell, digit): {number for number, grid in enumerate(FILLED) if grid[cell] == digit}
+           for cell in range(16) for digit in range(1, 5)}  # fmt: skip
+
+
+def fitting(clues):
+    """The filled grids that hold these clues."""
+    numbers = set(range(len(FILLED)))
+    for cell, digit in enumerate(clues):
+        numbers = numbers & HOLDING[cell, digit] if digit else numbers
+    return [FILLED[number] for number in sorted(numbers)]
+
+
+def test_a_perfect_answer_reaches_max_return():
+    plan, fill = play(make_env("sudoku"), RIGHT, RIGHT)
+    assert earned(plan) == (0.0, 1.0, False, False) and plan.state.grid == plan.state.clues
+    assert earned(fill) == (1.0, 1.0, True, True) and satisfied(fill.state.grid)
+
+
+def test_shares_by_hand_and_a_wrong_digit_can_be_mended():
+    steps = play(make_env("sudoku", single_agent=True), "a1=1 b1=1", "b1=2 a1=2", "a1=1", "b3=1")
+    assert [step.team_reward for step in steps] == [0.0, 0.0, 0.0, 1.0]
+    assert [step.local_rewards["solo"] for step in steps] == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])
+    assert [step.done for step in steps] == [False, False, False, True]
+
+
+def test_a_digit_that_clashes_with_none_yet_is_wrong_earns_nothing():
+    env = make_env("sudoku", single_agent=True)
+    (step,) = play(env, "a1=2", task=LEGAL)
+    assert earned(step) == (0.0, 0.0, False, False) and not solutions(step.state.grid)
+
+
+def test_spoiling_costs_what_it_loses_and_a_clue_stays():
+    steps = play(make_env("sudoku", single_agent=True), "a1=1 b1=2", "a1=3 b1=3", "c1=1 d1=1")
+    assert [step.local_rewards["solo"] for step in steps] == pytest.approx([2 / 3, -2 / 3, 0.0])
+    assert steps[2].state.grid[2:4] == (3, 4) and steps[2].valid == {"solo": True}
+
+
+@pytest.mark.parametrize("answer", ["", "a1=1 a1=2", "a1=5", "a1=0", "e1=1", "a1", "a1=1 please", "a1=1,b1=2", "A1=1",
+                                    "filler", "a1==1", "a1=1=2"])  # fmt: skip
+def test_an_unreadable_answer_is_invalid_and_writes_nothing(answer):
+    plan, fill = play(make_env("sudoku"), answer, answer)
+    assert plan.valid == {"proposer": False} and fill.valid == {"filler": False}
+    assert fill.state.grid == fill.state.clues and earned(fill) == (0.0, 0.0, False, False)
+
+
+def test_trying_every_digit_at_once_is_no_answer():
+    (step,) = play(make_env("sudoku", single_agent=True), " ".join(f"b3={digit}" for digit in range(1, 5)))
+    assert step.valid == {"solo": False} and step.state.grid == step.state.clues
+
+
+def test_the_filler_sees_the_proposal_and_what_was_written():
+    env = make_env("sudoku")
+    steps = play(env, "a1=1", "a1=2", "fly")
+    clues = "clues c1=3 d1=4 a2=3 b2=4 c2=1 d2=2 a3=2 c3=4 d3=3 a4=4 b4=3 c4=2 d4=1"
+    said = [env.observe(state, agent)[0]["content"] for state, agent in (
+        (env.start(PUZZLE), "proposer"), (steps[0].state, "filler"), (steps[2].state, "filler"))]  # fmt: skip
+    assert said == [
+        f"{clues} put open a1 b1 b3 proposer",
+        f"{clues} put open a1 b1 b3 hint a1=1 filler",
+        f"{clues} put a1=2 open b1 b3 hint none filler",
+    ]
+
+
+def test_full_size_speaks_prose_and_reads_the_last_tag():
+    env = make_env("sudoku", size="full", side=4)
+    steps = play(env, "so <fill>a1=1</fill> or <FILL>a1=2, B1=2</FILL>", "<fill>a1=1;b1=2</fill>", "a1=1")
+    assert [step.valid for step in steps] == [{"proposer": True}, {"filler": True}, {"proposer": False}]
+    system, user = env.observe(steps[0].state, "filler")
+    assert "every 2 by 2 box holds each digit from 1 to 4" in system["content"] and "filler" in system["content"]
+    assert user["content"] == (
+        "The clues, row by row:\n. . 3 4\n3 4 1 2\n2 . 4 3\n4 3 2 1\nWritten so far: nothing. Open: a1 b1 b3.\n"
+        "Proposal: a1=2 b1=2."
+    )
+    nine = make_env("sudoku", size="full")
+    [task] = nine.tasks(1, "train", 0)
+    assert task.data["clues"].count(".") == 45 and len(task.data["clues"]) == 81
+    assert "1 to 9" in nine.observe(nine.start(task), "proposer")[0]["content"]
+
+
+def test_max_turns_ends_the_episode_without_success():
+    env = make_env("sudoku", max_turns=2)
+    steps = play(env, *["a1=2"] * 4)
+    assert [step.done for step in steps] == [False, False, False, True] and not steps[-1].success
+    assert env.acting(steps[-1].state) == ()
+
+
+def test_published_clues_are_ignored_so_that_one_grid_solves_everything():
+    """Ours solves those alone whose solution it happens to be."""
+    told = {}
+    for rewards in ("published", "ours"):
+        env = make_env("sudoku", rewards=rewards, single_agent=True)
+        told[rewards] = [play(env, OTHER, task=task)[0] for task in env.tasks(100, "test", 0)]
+    assert all(step.success and step.team_reward == pytest.approx(2.49) for step in told["published"])
+    solved = [step.success for step in told["ours"]]
+    assert sum(solved) < 10 and all(step.state.clues != step.state.grid for step in told["ours"])
+    kept = [all(clue in (0, digit) for clue, digit in zip(step.state.clues, step.state.grid, strict=True))
+            for step in told["ours"]]  # fmt: skip
+    assert all(kept) and all(step.team_reward == step.success for step in told["ours"])
+
+
+def test_published_pays_for_a_digit_that_makes_the_puzzle_unsolvable():
+    (step,) = play(make_env("sudoku", rewards="published", single_agent=True), "a1=2", task=LEGAL)
+    assert step.team_reward > 0.2 and not solutions(step.state.grid)
+    assert earned(play(make_env("sudoku", single_agent=True), "a1=2", task=LEGAL)[0])[:2] == (0.0, 0.0)
+
+
+def test_published_rewards_by_hand():
+    env = make_env("sudoku", rewards="published", single_agent=True)
+    (one,) = play(env, "b3=1")  # one digit was possible, three lines grow, 14 of 16 cells are filled then
+    assert one.team_reward == pytest.approx(-0.01 + 0.2 + 0.5 / 16 + 3 * 0.02 + 0.1 * 14 / 16 + 0.05)
+    (clash,) = play(env, "b3=3 c1=3")
+    assert clash.team_reward == pytest.approx(-0.6)
+    (whole,) = play(env, WHOLE)
+    assert whole.team_reward == pytest.approx(2.49) and whole.success
+    (twos,) = play(env, WHOLE.replace("a1=1", "a1=2"))  # 3 cells more, and again 27 beyond the first
+    assert twos.team_reward == pytest.approx(-0.51 + 0.5 * 3 / 16)
+
+
+def test_there_are_288_filled_grids():
+    assert sorted(solutions((0,) * 16, 1000)) == FILLED and len(FILLED) == 288
+
+
+@pytest.mark.parametrize("options, blanks", [({}, 6), ({"size": 2}, 2), ({"size": "full", "side": 4}, 10)])
+def test_every_small_puzzle_has_exactly_one_solution(options, blanks):
+    env = make_env("sudoku", **options)
+    for split, count in (("train", 1000), ("test", 100)):
+        for task in env.tasks(count, split, seed=3):
+            clues = env.start(task).clues
+            assert fitting(clues) == [solution(clues)] and clues.count(0) == blanks
+
+
+def test_every_large_puzzle_has_exactly_one_solution():
+    env = make_env("sudoku", size="full")
+    for task in env.tasks(20, "train", 0):
+        clues = env.start(task).clues
+        [found] = solutions(clues, 2)
+        assert satisfied(found) and all(clue in (0, digit) for clue, digit in zip(clues, found, strict=True))
+        assert clues.count(0) == 45
+
+
+@settings(deadline=None, max_examples=200)
+@given(seed=st.integers(0, 10**6), clues=st.integers(0, 16), clash=st.booleans())
+def test_the_solver_finds_what_there_is(seed, clues, clash):
+    rng = random.Random(seed)
+    grid = list(rng.choice(FILLED))
+    for cell in rng.sample(range(16), 16 - clues):
+        grid[cell] = 0
+    if clash:
+        grid[rng.randrange(16)] = rng.randint(1, 4)
+    assert sorted(solutions(tuple(grid), 1000)) == fitting(grid)
+
+
+def disguised(clues, side, rng):
+    """The same puzzle in another dress."""
+    box = {4: 2, 9: 3}[side]
+
+    def shuffled():
+        bands = rng.sample(range(box), box)
+        return [band * box + row for band in bands for row in rng.sample(range(box), box)]
+
+    rows, columns, digits = shuffled(), shuffled(), [0, *rng.sample(range(1, side + 1), side)]
+    grid = [[digits[clues[row * side + column]] for column in columns] for row in rows]
+    if rng.random() < 0.5:
+        grid = list(zip(*grid, strict=True))
+    return tuple(digit for row in grid for digit in row)
+
+
+@pytest.mark.parametrize("side, blanks, count", [(4, 6, 200), (4, 9, 200), (9, 45, 5)])
+def test_a_puzzle_in_another_dress_is_of_the_same_kind(side, blanks, count):
+    rng = random.Random(0)
+    kinds = set()
+    for clues in islice(puzzles(rng, side, blanks), count):
+        kinds.add(kind(clues))
+        assert kind(disguised(clues, side, rng)) == kind(clues)
+    assert len(kinds) > count / 2  # and others are, mostly, of another
+
+
+def test_no_puzzle_stands_in_both_splits_whatever_its_dress():
+    env = make_env("sudoku")
+    tasks = {split: env.tasks(count, split, 0) for split, count in (("train", 1000), ("test", 200))}
+    seen = [{kind(env.start(task).clues) for task in part} for part in tasks.values()]
+    assert seen[0].isdisjoint(seen[1]) and min(map(len, seen)) > 50
+    assert env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0) != env.tasks(5, "train", 1)
+
+
+ANSWERS = st.lists(st.tuples(st.sampled_from(names(4)), st.integers(1, 4)), max_size=16, unique_by=lambda pair: pair[0])
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    seed=st.integers(0, 500),
+    answers=st.lists(ANSWERS, min_size=8, max_size=8),
+    rewards=st.sampled_from(["ours", "published"]),
+)
+def test_laws_of_the_rewards(seed, answers, rewards):
+    env = make_env("sudoku", rewards=rewards)
+    state, total, own, done, answers = env.start(env.tasks(1, "train", seed)[0]), 0.0, 0.0, False, iter(answers)
+    right = solution(state.clues)
+    while not done:
+        (agent,) = env.acting(state)
+        step = env.step(state, {agent: " ".join(f"{cell}={digit}" for cell, digit in next(answers))})
+        assert agent == "filler" or (step.team_reward == 0 and step.state.grid == state.grid)
+        own += step.local_rewards[agent] if agent == "filler" else 0.0
+        state, total, done = step.state, total + step.team_reward, step.done
+    assert total <= env.max_return
+    if rewards == "ours":
+        share = sum(d == r for d, r, c in zip(state.grid, right, state.clues, strict=True) if not c) / 6
+        assert own == pytest.approx(share)  # however it was come by
+        assert total == step.success == (state.grid == right)
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 100))
+def test_demonstrations_without_mistakes_are_perfect(seed):
+    env = make_env("sudoku", mistakes=0.0)
+    state = env.start(env.tasks(1, "train", seed)[0])
+    plan = env.step(state, {"proposer": env.demonstrate(state, "proposer", random.Random(seed))})
+    fill = env.step(plan.state, {"filler": env.demonstrate(plan.state, "filler", random.Random(seed))})
+    assert plan.local_rewards == {"proposer": 1.0} and earned(fill) == (1.0, 1.0, True, True)
+
+
+@pytest.mark.parametrize("clues", ["1234341221434321", "11..............", "12343412........"])
+def test_a_task_without_exactly_one_solution_or_with_nothing_to_fill_is_refused(clues):
+    with pytest.raises(EnvError, match="sudoku: task 'odd' has no open cell, or not exactly one solution"):
+        make_env("sudoku").start(Task("odd", {"clues": clues}))
+
+
+@pytest.mark.parametrize("clues", ["", "1234", "..3434122.43432x", "..3434122.434325", "." * 81])
+def test_clues_that_cannot_be_read_are_refused(clues):
+    with pytest.raises(EnvError, match=r"sudoku: task 'odd' has clues='.*'; give 16 of .1234"):
+        make_env("sudoku").start(Task("odd", {"clues": clues}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"size": 10}, {"size": "full"}, {"size": "full", "side": 4}, {"rewards": "published"}, {"single_agent": True}],
+)
+def test_conforms(options):
+    env = make_env("sudoku", **options)
+    assert check_env(env, tasks=1 if env.blanks == 45 else 3)["times"].min() > 0
+    assert make_env(**spec(env)) == env
+
+
+@pytest.mark.parametrize(
+    "options", [{"size": 1}, {"size": 11}, {"size": "huge"}, {"rewards": "no"}, {"max_turns": 0}, {"side": 9},
+                {"size": "full", "side": 6}, {"mistakes": 1.5}]
+)  # fmt: skip
+def test_bad_options_are_refused(options):
+    with pytest.raises(ValueError, match=r"sudoku: .*; "):
+        make_env("sudoku", **options)
