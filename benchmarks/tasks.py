@@ -54,6 +54,8 @@ TRIALS: dict[str, Trial] = {
     "search grpo": replace(SEARCH, recipe="grpo"),
     "search long": LONG,
     "search grpo long": replace(LONG, recipe="grpo"),
+    "sokoban": Trial({"name": "sokoban"}, lr=4e-4, steps=80),
+    "sudoku": Trial({"name": "sudoku"}, lr=4e-4, steps=60),
 }
 
 
