@@ -21,6 +21,9 @@ from mas_lab.tasks.shared.retrieval import Look, Retriever, bm25, index, missing
 from mas_lab.tasks.shared.rows import check_split, content_id, draw, question_and_answers, sample_rows
 
 VERDICTS = ("search", "answer")
+ANSWERS = ("verdict", "answer")
+KINDS = {"verifier": ("verdict",), "searcher": ("search",), "answerer": ("answer",), "solo": ("search", "answer")}
+"""What an agent may say."""
 SEARCH = "Put one query in <search> and </search>: short, and about one thing that is not known yet."
 ANSWER = "Put the answer in <answer> and </answer>: as few words as possible, without a sentence around it."
 DUTY = {
@@ -66,9 +69,9 @@ class Search:
     An unreadable verdict is invalid, earns 0 and searches; an unreadable query is invalid and finds nothing, and the
     turn is over. What an invalid output costs is the recipe's matter: `episode_return(invalid=Search.invalid_penalty)`.
 
-    Rewards "published" differ as released: the verdict "answer" in its place anywhere answers, even beside a "search",
-    and so does an unreadable one; and an answer that the search agent wrote counts. Defects: a verifier that babbles
-    never searches, and the search agent learns to do the answer agent's work.
+    Rewards "published" differ in how texts are read, as released: the verdict "answer" in its place anywhere answers,
+    even beside a "search", and so does an unreadable one; of several queries or answers the first counts. Defect: a
+    verifier that babbles never searches.
     """
 
     size: str | int = "pocket"
@@ -166,16 +169,11 @@ class Search:
 
         None where it says nothing that can be read, or more than one thing.
         """
-        found = (_tagged if self.size == "full" else _worded)(text, self._kinds(agent))
+        found = (_tagged if self.size == "full" else _worded)(text, KINDS[agent])
         if self.rewards == "published":
-            return next((said for said in found if "answer" in said), found[0] if found else None)
+            return ANSWERS if ANSWERS in found else found[0] if found else None
         alone = self.size == "full" or agent != "verifier" or len(text.split()) == 1
         return found[0] if len(found) == 1 and alone else None
-
-    def _kinds(self, agent: str) -> tuple[str, ...]:
-        if agent == "solo" or (agent == "searcher" and self.rewards == "published"):
-            return ("search", "answer")
-        return {"verifier": ("verdict",), "searcher": ("search",), "answerer": ("answer",)}[agent]
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
