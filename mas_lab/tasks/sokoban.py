@@ -58,12 +58,12 @@ class Sokoban:
     turns each.
 
     Rewards "ours": `team_reward` of committed moves is the change in the share of boxes on targets (of those that were
-    not there at the start), plus 1 when all are; a proposal earns 0. The changes of an episode add up to where the
-    boxes stand at its end, so that a box pushed off and on again pays nothing, and `max_return` = 2 is reached exactly
-    when it is solved. `local_reward`, a proposal's as if executed: how many moves nearer a solution they lead, as a
-    share of the way at the start; what loses the game counts as the limit's worth of moves astray. An executor's add up
-    to at most 1, however it dawdles. Moves that only cause no deadlock earn nothing: going to and fro would be play
-    without fault.
+    not there at the start; none where the game is lost), plus 1 when all are; a proposal earns 0. The changes of an
+    episode add up to where the boxes stand at its end, so that a box pushed off and on again pays nothing, and
+    `max_return` = 2 is reached exactly when it is solved. `local_reward`, a proposal's as if executed: how many moves
+    nearer a solution they lead, as a share of the way at the start; what loses the game counts as the limit's worth of
+    moves astray. An executor's add up to at most 1, however it dawdles. Moves that only cause no deadlock earn nothing:
+    going to and fro would be play without fault.
 
     Rewards "published" (PettingLLMs): per move -0.01 (-0.05 if blocked), 1 for a box pushed onto a target, -0.5 for one
     pushed off, 10 when solved, and 0.1 (0.99 p' - p) with p minus the sum of each box's Manhattan distance to its
@@ -186,7 +186,7 @@ class Sokoban:
 
     def _ours(self, state: State, path: list[Place]) -> tuple[float, float]:
         room, away = state.room, distances(state.room)
-        before, after = (len(boxes & room.targets) for _, boxes in (path[0], path[-1]))
+        before, after = (len(place[1] & room.targets) * (place in away) for place in (path[0], path[-1]))
         nearer = away[path[0]] - away[path[-1]] if path[-1] in away else -self.limit
         team = (after - before) / len(state.start[1] - room.targets) + room.solved(path[-1])
         return team, nearer / away[state.start]

@@ -23,7 +23,7 @@ GOLDEN = {
     "ladder n_agents=3": "9e6aaad27bb56b8f",
     "paid_help": "b7063d594f484712",
     "sokoban": "0bcb0b74c66acbd0",
-    "sokoban boxes=2 single_agent=1": "e67a012584dc5857",
+    "sokoban boxes=2 single_agent=1": "fb8ec70ac9dc5383",
     "sudoku": "2c99e4e0527872aa",
     "sudoku size=9 single_agent=1": "f18fc540d57c41e6",
 }

@@ -79,6 +79,14 @@ def test_a_lost_game_ends_there():
     assert earned(move) == (0.0, -2.0, False, True) and move.state.place == ((1, 1), frozenset({(1, 0)}))
 
 
+def test_a_box_on_the_other_ones_target_pays_nothing_where_the_game_is_lost_by_it():
+    """The box in column a never leaves it, and a3 is its only target."""
+    task = Task("theirs", {"size": 4, "walls": [], "targets": ["c2", "a3"], "boxes": ["a2", "b3"], "start": "c3"})
+    (step,) = play(make_env("sokoban", boxes=2, single_agent=True), "b3", task=task)
+    assert (0, 2) in step.state.place[1] and step.done and not step.success
+    assert earned(step)[0] == 0.0 and earned(step)[1] < 0
+
+
 @pytest.mark.parametrize(
     "task, answer, at",
     [(ROOM, "a1 b1 c1 d1", "d1"), (ROOM, "a3 a4 b4 c4", "b4"), (ROOM, "b1", "a2"), (ROOM, "a2", "a2"),
@@ -221,9 +229,10 @@ def test_laws_of_the_rewards(seed, answers, boxes, rewards):
         state, total, done = step.state, total + step.team_reward, step.done
     assert total <= env.max_return
     if rewards == "ours":
-        assert total == pytest.approx(len(state.place[1] & state.room.targets) / boxes + step.success)
-        assert (total == pytest.approx(2.0)) == step.success
         lost, first = state.place not in away, away[state.start]
+        on = 0 if lost else len(state.place[1] & state.room.targets)
+        assert total == pytest.approx(on / boxes + step.success)
+        assert (total == pytest.approx(2.0)) == step.success
         assert own < 1 if lost else own == pytest.approx((first - away[state.place]) / first)  # however it was come by
 
 
