@@ -1,10 +1,10 @@
-"""Writes `data/results/ladder/` and `data/results/paid_help/`: agents called on a condition, under two baselines.
+"""Writes `data/results/` of `ladder`, `paid_help` and `finisher`: agents called on a condition, under two baselines.
 
     MAS_LAB_THREADS=1 .venv/bin/python benchmarks/own_baseline.py
 
 Each arm changes one thing: the number of agents, one set of weights in place of separate ones, the learning rate, what
-help pays. A run that is done is kept under `runs_dir()`; called again, the command makes those that are missing.
-Leaves out: what the records say (`data/results/README.md`).
+help or a wrong ending pays. A run that is done is kept under `runs_dir()`; called again, the command makes those that
+are missing. Leaves out: what the records say (`data/results/README.md`).
 """
 
 import argparse
@@ -26,6 +26,9 @@ RECIPES = ("dr_mas", "grpo")
 SETTINGS = {"tasks": 16}
 STEPS, LR, HELD_OUT = 30, 3e-4, 64
 LADDER, HELP = {"name": "ladder", "n_agents": 8}, {"name": "paid_help", "pay": 0.2}
+FINISH = {"name": "finisher", "low": 0.8}
+CALLED = {"paid_help": "helper", "finisher": "finisher"}
+"""Task -> the agent that learns in it, beside a frozen solver."""
 SEPARATE = {"lr": LR, "per_agent": True}
 ARMS = {
     "8 agents": {"env": LADDER, **SEPARATE},
@@ -37,6 +40,10 @@ ARMS = {
     "pay 0.2, lr 1e-4": {"env": HELP, **SEPARATE, "lr": 1e-4, "frozen": ("solver",)},
     "pay 0.2, lr 1e-3": {"env": HELP, **SEPARATE, "lr": 1e-3, "frozen": ("solver",)},
     "pay 1.0": {"env": HELP | {"pay": 1.0}, **SEPARATE, "frozen": ("solver",)},
+    "low 0.8": {"env": FINISH, **SEPARATE, "frozen": ("solver",)},
+    "low 0.8, lr 1e-4": {"env": FINISH, **SEPARATE, "lr": 1e-4, "frozen": ("solver",)},
+    "low 0.8, lr 1e-3": {"env": FINISH, **SEPARATE, "lr": 1e-3, "frozen": ("solver",)},
+    "low 0.0": {"env": FINISH | {"low": 0.0}, **SEPARATE, "frozen": ("solver",)},
 }
 
 SEEDS = {
@@ -48,6 +55,10 @@ SEEDS = {
     "pay 0.2, lr 1e-4": 3,
     "pay 0.2, lr 1e-3": 3,
     "pay 1.0": 10,
+    "low 0.8": 10,
+    "low 0.8, lr 1e-4": 3,
+    "low 0.8, lr 1e-3": 3,
+    "low 0.0": 10,
 }
 """How many of each arm that is recorded. The others are made where they are asked for."""
 
@@ -60,7 +71,7 @@ def learn(arm: str, recipe: str, seed: int, tell) -> dict[str, pd.DataFrame]:
         trial = demo.Trial(recipe=recipe, seed=seed, settings=SETTINGS, steps=STEPS, held_out=HELD_OUT, **ARMS[arm])
         run = demo.learn(trial, tell)
         curve = run.curve
-        told = {"before": run.before, "after": run.after, "helper": helped(run), "tokens": curve["tokens"].iloc[-1],
+        told = {"before": run.before, "after": run.after, **called(run), "tokens": curve["tokens"].iloc[-1],
                 "largest_norm": run.norms["policy_norm"].max(), "seconds": run.seconds}  # fmt: skip
         named = {"arm": arm, "recipe": recipe, "seed": seed}
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,14 +80,13 @@ def learn(arm: str, recipe: str, seed: int, tell) -> dict[str, pd.DataFrame]:
     return {name: pd.read_parquet(path) for name, path in kept.items()}
 
 
-def helped(run: demo.Trained) -> float | None:
-    """How often the helper was right in the end, on held-out tasks; None where there is none."""
+def called(run: demo.Trained) -> dict[str, float]:
+    """How often the agent that is called on a condition was right in the end, on held-out tasks."""
     env = lab.make_env(**run.trial.env)
-    if "helper" not in env.agents:
-        return None
     tasks = env.tasks(HELD_OUT, "test", seed=0)
-    turns = lab.rollout(env, run.team, tasks, lab.episodes(REPEATS), seed=0, step=STREAM)
-    return turns.loc[turns["agent"] == "helper", "local_reward"].mean()
+    agents = [CALLED[env.name]] if env.name in CALLED else []
+    turns = lab.rollout(env, run.team, tasks, lab.episodes(REPEATS), seed=0, step=STREAM) if agents else None
+    return {agent: turns.loc[turns["agent"] == agent, "local_reward"].mean() for agent in agents}
 
 
 def ship(out: Path, runs: list[dict[str, pd.DataFrame]]) -> None:
@@ -109,7 +119,7 @@ def main() -> None:
     jobs = [(learn, arm, recipe, seed) for arm, seeds in asked.items() for seed in seeds for recipe in RECIPES]
     runs = list(side_by_side(jobs, args.workers))
     runs.sort(key=lambda run: jobs.index((learn, *run["results"][["arm", "recipe", "seed"]].iloc[0])))
-    for name in ("ladder", "paid_help"):
+    for name in ("ladder", *CALLED):
         own = [run for run in runs if ARMS[run["results"]["arm"].iloc[0]]["env"]["name"] == name]
         if own:
             ship(args.out / name, own)

@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from mas_lab.env import Env, class_name
+from mas_lab.tasks.finisher import Finisher
 from mas_lab.tasks.ladder import Ladder
 from mas_lab.tasks.math import Math
 from mas_lab.tasks.own import made
@@ -14,8 +15,8 @@ from mas_lab.tasks.sokoban import Sokoban
 from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
-TASKS = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, Ladder, PaidHelp)
-ENVS: dict[str, type] = {env.name: env for env in TASKS}
+ALL = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, Ladder, PaidHelp, Finisher)
+ENVS: dict[str, type] = {env.name: env for env in ALL}
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}
