@@ -34,6 +34,7 @@ from mas_lab.train.evaluate import evaluate, pass_at, summary
 from mas_lab.train.tracking import track
 from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.dashboard import LiveDashboard
+from mas_lab.widgets.play import play_as
 from mas_lab.widgets.rewards import RewardInspector
 from mas_lab.widgets.rollouts import RolloutViewer
 from mas_lab.widgets.spikes import SpikeInspector
@@ -99,6 +100,7 @@ __all__ = [
     "not_flat",
     "own_return",
     "pass_at",
+    "play_as",
     "probe_threads",
     "reinforce",
     "return_to_go",

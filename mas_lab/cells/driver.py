@@ -89,13 +89,17 @@ class Driver:
             self.ready.append(play)
         for slot, want in enumerate(wants):
             if isinstance(want, Say):
-                asked.setdefault(id(self.team[want.agent]), []).append((play, slot, want))
+                asked.setdefault(self._speaker(want.agent), []).append((play, slot, want))
             elif isinstance(want, Act):
                 self._act(play, slot, want)
             elif isinstance(want, Score):
                 self.scoring.append((play, slot, want))
             else:
                 self.ready.append(_Play(play.game, want, play, slot))
+
+    def _speaker(self, agent: str) -> int:
+        """What is asked of one speaker is submitted together."""
+        return id(self.team[agent])
 
     def _answer(self, play: _Play, slot: int, answer: Any) -> None:
         play.answers[slot] = answer
@@ -144,13 +148,13 @@ class Driver:
         for play, _, say in says:
             sampling = self.team.sampling[say.agent]
             text, ids = self._prompt(play.game, say)
-            limit = sampling.max_tokens or _max_tokens(self.env, say.agent)
+            limit = sampling.max_tokens or max_tokens(self.env, say.agent)
             if len(ids) + limit > policy.context:
                 raise RolloutError(
                     f"rollout: the prompt of {where(play.game.task, say.at, say.agent)} has {len(ids)} tokens; with "
                     f"max_tokens={limit} it exceeds the context of its policy ({policy.context} tokens)"
                 )
-            drawn = _seed(self.seed, self.step, say.at.name, say.agent, say.candidate)
+            drawn = draw_seed(self.seed, self.step, say.at.name, say.agent, say.candidate)
             requests.append(
                 Request(ids, limit, sampling.temperature, drawn, sampling.stop, sampling.top_p, sampling.top_k)
             )
@@ -233,10 +237,10 @@ def _said(task: Task, say: Say, columns: Mapping[str, Any], completion: Completi
     return Said(say.agent, say.candidate, completion.text, spoken)
 
 
-def _max_tokens(env: Env, agent: str) -> int:
+def max_tokens(env: Env, agent: str) -> int:
     return env.max_tokens[agent] if isinstance(env.max_tokens, Mapping) else env.max_tokens
 
 
-def _seed(*key: Any) -> int:
+def draw_seed(*key: Any) -> int:
     """64 bits from (seed, step, node, agent, candidate)."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big")

@@ -4,10 +4,11 @@ Leaves out: how an instance is explored (`plans`), who asks the policies and the
 are drawn (the back end's engine).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 import pandas as pd
 
@@ -64,7 +65,7 @@ def played(
     """`rollout` by whatever distribution the team samples from: for what is scored and never trained on."""
     require_limit(step_timeout, workers, "rollout")
     env = _with_max_turns(env, max_turns)
-    _refuse_strangers(env, team, tasks)
+    refuse_strangers(env.agents, team, tasks, "rollout")
     games = [
         Game(env, task, f"{task.id}#{number}" if plan.instances > 1 else task.id)
         for task in tasks
@@ -73,9 +74,14 @@ def played(
     threads = Workers(workers, step_timeout) if workers else nullcontext()
     with threads as steppers, progress_bar(len(games), "rollout", "episode") as bar:
         Driver(env, team, steppers, seed, step, bar).play([(game, plan(game)) for game in games])
-    rows = [{"step": step, **row} for game in games for row in game.rows]
+    return as_table([row for game in games for row in game.rows], step)
+
+
+def as_table(rows: Sequence[Mapping[str, Any]], step: int) -> pd.DataFrame:
+    """What games recorded, with the columns `mas_lab.table.ROLLOUT`; `info` where any row was told anything."""
     told = any(row["info"] for row in rows)
-    return pd.DataFrame(rows, columns=[name for name in ROLLOUT if name != "info" or told])
+    columns = [name for name in ROLLOUT if name != "info" or told]
+    return pd.DataFrame([{"step": step, **row} for row in rows], columns=columns)
 
 
 def _with_max_turns(env: Env, max_turns: int | None) -> Env:
@@ -106,16 +112,17 @@ def _refuse_cut_distributions(env: Env, team: Team) -> None:
             )
 
 
-def _refuse_strangers(env: Env, team: Team, tasks: Sequence[Task]) -> None:
-    missing = [agent for agent in env.agents if agent not in team]
+def refuse_strangers(agents: Sequence[str], team: Team, tasks: Sequence[Task], who: str) -> None:
+    """Raises ValueError where one of `agents` has no policy, or a task stands twice; `who` says so."""
+    missing = [agent for agent in agents if agent not in team]
     if missing:
         raise ValueError(
-            f"rollout: agent {missing[0]!r} has no policy; the env plays {env.agents}, the team has {list(team)}"
+            f"{who}: agent {missing[0]!r} has no policy; the env plays {tuple(agents)}, the team has {list(team)}"
         )
     ids = [task.id for task in tasks]
     if len(set(ids)) < len(ids):
         twice = next(task_id for task_id in ids if ids.count(task_id) > 1)
-        raise ValueError(f"rollout: task {twice!r} stands twice among the tasks; ask a plan for more instances instead")
+        raise ValueError(f"{who}: task {twice!r} stands twice among the tasks; ask a plan for more instances instead")
     for task_id in ids:
         if problem := unwritable(str(task_id)):
-            raise EnvError(f"rollout: the id of task {task_id!r} has {problem}, which no file holds; give another id")
+            raise EnvError(f"{who}: the id of task {task_id!r} has {problem}, which no file holds; give another id")

@@ -1,0 +1,167 @@
+"""`play_as`: a person takes one agent's seat, reads what it is told, answers, and sees what that earned.
+
+Widgets where they live on, typed lines where they do not. Leaves out: the episode itself (`cells.seat`).
+"""
+
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.cells.seat import Seat
+from mas_lab.env import Env, Task, transcript
+from mas_lab.progress import front_end
+from mas_lab.team import Team
+from mas_lab.widgets.document import escape, table_html
+from mas_lab.widgets.text import visible
+
+ANSWERED_BY_WIDGETS = ("jupyter", "vscode", "colab", "kaggle")
+"""Front ends (`progress.front_end`) in which a button of a cell that has returned still works."""
+TOLD = ("agent", "turn", "completion", "valid", "local_reward", "team_reward")
+
+
+def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train") -> "PlayAs":
+    """Take one agent's seat: read what it is told, answer, and see what the answer earned.
+
+    >>> lab.play_as(env, team, "executor")
+
+    The team plays the other agents (`lab.Team({})` where there are none). `split` and `seed` draw the tasks, and what
+    the others say. "Ask the policy" fills the box with what the team's own policy would say there. Without widgets,
+    answers are typed, line by line. `.turns` is the table of all that was played, as `rollout` returns it: the
+    instruments read it; what you said carries no tokens, and nothing learns from it.
+    Raises ValueError where `env` has no such agent, or the team lacks another one.
+    """
+    return PlayAs(env, team, agent, seed, split)
+
+
+class PlayAs:
+    """A person in one agent's seat, task after task. `play_as` makes one."""
+
+    def __init__(self, env: Env, team: Team, agent: str, seed: int, split: str):
+        self.env, self.team, self.agent, self.seed, self.split = env, team, agent, seed, split
+        self._played: list[Seat] = []
+        self._panel: Any = None
+        self.another()
+        if front_end() == "terminal":
+            self._type()
+
+    def __repr__(self) -> str:
+        return f"PlayAs({type(self.env).__name__}, {self.agent!r}: {self._outcome() or 'your turn'})"
+
+    def another(self) -> None:
+        """The next task, from its start."""
+        tasks = self.env.tasks(len(self._played) + 1, self.split, self.seed)
+        if len(tasks) <= len(self._played):
+            raise ValueError(f"play_as: the env gave {len(tasks)} tasks, and all of them were played; use another seed")
+        self._played.append(Seat(self.env, self.team, self.agent, tasks[-1], self.seed))
+        self._show()
+
+    def say(self, text: str) -> None:
+        """Your answer; the others play on until it is your turn again."""
+        self._seat.say(text)
+        self._show()
+
+    @property
+    def turns(self) -> pd.DataFrame:
+        """All that was played, `mas_lab.table.ROLLOUT`."""
+        return pd.concat([seat.turns for seat in self._played], ignore_index=True)
+
+    @property
+    def task(self) -> Task:
+        return self._seat.task
+
+    @property
+    def heard(self) -> str:
+        """What the agent is told at this turn; empty when the episode has ended."""
+        return transcript(self._seat.heard) if self._seat.waits else ""
+
+    @property
+    def _seat(self) -> Seat:
+        return self._played[-1]
+
+    def _outcome(self) -> str:
+        """How the episode ended, in words; empty while it goes on."""
+        if self._seat.waits:
+            return ""
+        turns = self._seat.turns
+        if getattr(self.env, "competitive", False):
+            own = turns.loc[turns["agent"] == self.agent, "local_reward"].sum()
+            return f"{self.agent} earned {own:.2f} of at most {self.env.max_return:g}"
+        earned = turns.drop_duplicates("depth")["team_reward"].sum()
+        ending = "success" if turns["success"].any() else "no success"
+        return f"the team earned {earned:.2f} of at most {self.env.max_return:g}: {ending}"
+
+    def _told(self) -> pd.DataFrame:
+        """Your turns while it goes on; everybody's when it has ended."""
+        turns = self._seat.turns[list(TOLD)]
+        return turns[turns["agent"] == self.agent] if self._seat.waits else turns
+
+    # With widgets
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        if front_end() in ANSWERED_BY_WIDGETS:
+            self._panel = self._panel or Panel(self)
+            self._show()
+            display(self._panel.box)
+        else:
+            print(f"{self._heading()}\n{visible(self.heard)}\n{self!r}: nobody can answer here; use .say(text)")
+
+    def _show(self) -> None:
+        if self._panel is not None:
+            self._panel.show(self._heading(), self.heard, self._told(), self._outcome())
+
+    def _heading(self) -> str:
+        return f"You are {self.agent}, in task {self.task.id}"
+
+    # Without
+
+    def _type(self) -> None:
+        """Answers from a terminal, until the episode has ended, or nobody types any more."""
+        print(self._heading())
+        while self._seat.waits:
+            print(f"\n{visible(self.heard)}")
+            try:
+                self.say(input(f"{self.agent}: "))
+            except (EOFError, KeyboardInterrupt):
+                print(f"\n{self!r}: left; go on with .say(text)")
+                return
+            last = self._told().query("agent == @self.agent").iloc[-1]
+            print(f"valid {bool(last['valid'])}, local reward {last['local_reward']:.2f}")
+        print(f"\n{self._told().to_string(index=False)}\n{self._outcome()}")
+
+
+class Panel:
+    """The seat as core widgets (ipywidgets 7.7.1 and later)."""
+
+    def __init__(self, play: PlayAs):
+        import ipywidgets
+
+        self._play = play
+        self._heading, self._heard = ipywidgets.Label(), ipywidgets.HTML()
+        self._answer = ipywidgets.Textarea(placeholder="Your answer", layout={"width": "100%"})
+        self._say = self._button("Say", lambda: play.say(self._answer.value), "Answer, and let the others play on")
+        self._ask = self._button("Ask the policy", self._suggest, "Fill the box with what the team's own policy says")
+        self._next = self._button("Another task", play.another, "Start the next task")
+        self._told = ipywidgets.HTML()
+        buttons = ipywidgets.HBox([self._say, self._ask, self._next])
+        self.box = ipywidgets.VBox([self._heading, self._heard, self._answer, buttons, self._told])
+
+    @staticmethod
+    def _button(label: str, press: Any, tooltip: str) -> Any:
+        import ipywidgets
+
+        button = ipywidgets.Button(description=label, tooltip=tooltip)
+        button.on_click(lambda _: press())
+        return button
+
+    def _suggest(self) -> None:
+        self._answer.value = self._play._seat.suggestion()
+
+    def show(self, heading: str, heard: str, told: pd.DataFrame, outcome: str) -> None:
+        self._heading.value = heading
+        self._heard.value = f'<pre style="white-space: pre-wrap">{escape(heard)}</pre>' if heard else ""
+        self._answer.value = ""
+        self._answer.disabled = self._say.disabled = bool(outcome)
+        self._ask.disabled = bool(outcome) or self._play.agent not in self._play.team
+        self._told.value = table_html(told, outcome or "What you said, and what it earned") if len(told) else ""

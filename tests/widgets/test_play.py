@@ -1,0 +1,101 @@
+"""`play_as`: buttons, boxes and typed lines; what a model says is shown, never obeyed."""
+
+import pytest
+from scripted import Duel, Ladder, team_of
+
+import mas_lab as lab
+from mas_lab.widgets.play import Panel
+
+
+def five(prompt, nth, seed):
+    return "5"
+
+
+def playing(monkeypatch, env=None, agent="executor", front_end="jupyter", reply=five):
+    monkeypatch.setattr("mas_lab.widgets.play.front_end", lambda: front_end)
+    env = env or Ladder()
+    return lab.play_as(env, team_of(env, reply), agent)
+
+
+def panel_of(play):
+    play._panel = Panel(play)
+    play._show()
+    return play._panel
+
+
+def test_a_box_two_answers_and_the_end(monkeypatch):
+    play = playing(monkeypatch)
+    panel = panel_of(play)
+    assert "executor hears t0 5" in panel._heard.value and panel._heading.value == "You are executor, in task t0"
+    panel._answer.value = "7"
+    panel._say.click()
+    assert panel._answer.value == "" and "executor hears t0 5 7 5" in panel._heard.value
+    assert "planner" not in panel._told.value and ">7<" in panel._told.value
+    panel._answer.value = "win"
+    panel._say.click()
+    assert "the team earned 7.00 of at most 100: success" in panel._told.value and "planner" in panel._told.value
+    assert panel._say.disabled and panel._answer.disabled and panel._heard.value == ""
+    panel._next.click()
+    assert panel._heading.value == "You are executor, in task t1" and not panel._say.disabled
+    assert list(play.turns["task"].unique()) == ["t0", "t1"]
+
+
+def test_the_policy_may_be_asked(monkeypatch):
+    from mas_lab.backends import load_policy
+
+    monkeypatch.setattr("mas_lab.widgets.play.front_end", lambda: "jupyter")
+    env = lab.make_env("plan_path")
+    play = lab.play_as(env, lab.Team.shared(load_policy("plan_path"), env.agents), "executor")
+    panel = panel_of(play)
+    panel._ask.click()
+    assert env.read(panel._answer.value) is not None
+    assert len(play.turns) == 1  # asked, not said
+
+
+def test_what_is_heard_and_said_is_text(monkeypatch):
+    play = playing(monkeypatch, reply=lambda *_: "<img src=x onerror=alert(1)>")
+    panel = panel_of(play)
+    panel._answer.value = "<b>win</b>"
+    panel._say.click()
+    assert "<img" not in panel._heard.value and "&lt;img" in panel._heard.value
+    assert "<b>" not in panel._told.value
+
+
+def test_a_terminal_is_typed_into(monkeypatch, capsys):
+    typed = iter(["7", "win"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
+    playing(monkeypatch, front_end="terminal")
+    shown = capsys.readouterr().out
+    assert "executor hears t0 5 7 5" in shown and "the team earned 7.00 of at most 100: success" in shown
+
+
+def test_whoever_stops_typing_leaves_the_seat(monkeypatch, capsys):
+    def leave(prompt):
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", leave)
+    play = playing(monkeypatch, front_end="terminal")
+    assert "your turn" in capsys.readouterr().out
+    play.say("win")
+    assert "success" in repr(play)
+
+
+def test_where_nobody_can_answer_it_says_so(monkeypatch, capsys):
+    playing(monkeypatch, front_end="static")._ipython_display_()
+    assert "nobody can answer here" in capsys.readouterr().out
+
+
+def test_a_game_tells_what_one_earned_oneself(monkeypatch):
+    play = playing(monkeypatch, Duel(), "right")
+    play.say("9")
+    assert "right earned 1.00 of at most 1" in repr(play)
+
+
+def test_tasks_that_run_out_are_told(monkeypatch):
+    class One(Ladder):
+        def tasks(self, n, split, seed):
+            return super().tasks(1, split, seed)
+
+    play = playing(monkeypatch, One())
+    with pytest.raises(ValueError, match="the env gave 1 tasks, and all of them were played"):
+        play.another()
