@@ -3,6 +3,7 @@
 Widgets where they live on, typed lines where they do not. Leaves out: the episode itself (`cells.seat`).
 """
 
+import inspect
 from typing import Any
 
 import pandas as pd
@@ -118,7 +119,7 @@ class PlayAs:
 
     def _type(self) -> None:
         """Answers from a terminal, until the episode has ended, or nobody types any more."""
-        print(self._heading())
+        print(f"{visible(rules_of(self.env))}\n\n{self._heading()}")
         while self._seat.waits:
             print(f"\n{visible(self.heard)}")
             try:
@@ -139,13 +140,14 @@ class Panel:
 
         self._play = play
         self._heading, self._heard = ipywidgets.Label(), ipywidgets.HTML()
+        rules = ipywidgets.HTML(f"<details><summary>The rules</summary>{_block(rules_of(play.env))}</details>")
         self._answer = ipywidgets.Textarea(placeholder="Your answer", layout={"width": "100%"})
         self._say = self._button("Say", lambda: play.say(self._answer.value), "Answer, and let the others play on")
         self._ask = self._button("Ask the policy", self._suggest, "Fill the box with what the team's own policy says")
         self._next = self._button("Another task", play.another, "Start the next task")
         self._told = ipywidgets.HTML()
         buttons = ipywidgets.HBox([self._say, self._ask, self._next])
-        self.box = ipywidgets.VBox([self._heading, self._heard, self._answer, buttons, self._told])
+        self.box = ipywidgets.VBox([self._heading, rules, self._heard, self._answer, buttons, self._told])
 
     @staticmethod
     def _button(label: str, press: Any, tooltip: str) -> Any:
@@ -160,8 +162,17 @@ class Panel:
 
     def show(self, heading: str, heard: str, told: pd.DataFrame, outcome: str) -> None:
         self._heading.value = heading
-        self._heard.value = f'<pre style="white-space: pre-wrap">{escape(heard)}</pre>' if heard else ""
+        self._heard.value = _block(heard) if heard else ""
         self._answer.value = ""
         self._answer.disabled = self._say.disabled = bool(outcome)
         self._ask.disabled = bool(outcome) or self._play.agent not in self._play.team
         self._told.value = table_html(told, outcome or "What you said, and what it earned") if len(told) else ""
+
+
+def rules_of(env: Env) -> str:
+    """What the env's class says of itself."""
+    return inspect.getdoc(type(env)) or "This env has no docstring."
+
+
+def _block(text: str) -> str:
+    return f'<pre style="white-space: pre-wrap">{escape(text)}</pre>'
