@@ -7,6 +7,7 @@
 #   make test-long       runs killed, interrupted and handed in broken, hundreds of times; an hour or so, not in CI
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
 #   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
+#   make games           adds TextArena and PettingZoo; the same
 #   make lab             JupyterLab on a copy of the quickstart
 #   make doctor          one block about this machine, to paste into a question
 #
@@ -36,7 +37,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab doctor env test test-all test-long test-floor test-vllm test-unsloth engine gpu-check gpu-figures lint locks pocket trackers wheel
+.PHONY: demo lab doctor env test test-all test-long test-floor test-vllm test-unsloth engine gpu-check gpu-figures games lint locks pocket trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -63,8 +64,8 @@ test-long: $(READY)
 test-floor:
 	@$(MAKE) --no-print-directory test VENV=.venv-floor LOCK=requirements/colab-floor.txt
 
-trackers: $(READY)
-	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/trackers.txt
+trackers games: $(READY)
+	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/$@.txt
 
 # The engines' own requirements exclude each other and the rest, so that each is installed alone, as locked.
 test-vllm test-unsloth: test-%:

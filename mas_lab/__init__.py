@@ -28,6 +28,8 @@ from mas_lab.runs.run import RunError, export, load_run, runs_dir
 from mas_lab.runs.scores import keep_scores
 from mas_lab.table import SCHEMA, TableError, schema
 from mas_lab.tasks import ENVS, make_env
+from mas_lab.tasks.pettingzoo import from_pettingzoo
+from mas_lab.tasks.textarena import from_textarena
 from mas_lab.team import Sampling, Team
 from mas_lab.train import Report, Settings, train
 from mas_lab.train.evaluate import evaluate, pass_at, summary
@@ -84,6 +86,8 @@ __all__ = [
     "episodes",
     "evaluate",
     "export",
+    "from_pettingzoo",
+    "from_textarena",
     "group",
     "group_stats",
     "inflation",

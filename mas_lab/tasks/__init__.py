@@ -10,12 +10,13 @@ from mas_lab.tasks.math import Math
 from mas_lab.tasks.own import made
 from mas_lab.tasks.paid_help import PaidHelp
 from mas_lab.tasks.plan_path import PlanPath
+from mas_lab.tasks.reasoning_gym import ReasoningGym
 from mas_lab.tasks.search import Search
 from mas_lab.tasks.sokoban import Sokoban
 from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
-ALL = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, Ladder, PaidHelp, Finisher)
+ALL = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, Ladder, PaidHelp, Finisher, ReasoningGym)
 ENVS: dict[str, type] = {env.name: env for env in ALL}
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 

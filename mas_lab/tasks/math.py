@@ -203,13 +203,16 @@ class Math:
             return True if "approve" in found else False if "reject" in found else None
         return VERDICTS.get(found[0]) if len(found) == 1 else None
 
+    def is_right(self, answer: str | None, state: State) -> bool:
+        return is_right(answer, state.gold)
+
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
         return (self._judge if agent == "verifier" else self._answer)(state, agent, actions[agent])
 
     def _answer(self, state: State, agent: str, text: str) -> Step:
         answer = self.read_answer(text)
-        right = is_right(answer, state.gold)
+        right = self.is_right(answer, state)
         after = replace(state, said=(*state.said, Said(agent, text, answer=answer)), done=self.single_agent)
         success = right and self.single_agent
         local = FORMAT * (answer is not None) + MATCH * right
@@ -218,7 +221,7 @@ class Math:
     def _judge(self, state: State, agent: str, text: str) -> Step:
         verdict = self.read_verdict(text)
         approved = self.rewards == "published" if verdict is None else verdict
-        right = is_right(state.answers[-1], state.gold)
+        right = self.is_right(state.answers[-1], state)
         said = (*state.said, Said(agent, text, approved=approved))
         done = approved or state.rounds + 1 >= self.max_turns
         local = float(verdict is not None and verdict == right)

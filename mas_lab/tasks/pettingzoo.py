@@ -1,0 +1,194 @@
+"""Worlds of PettingZoo (arXiv 2009.14471, the extra `games`), parallel and turn by turn, put into words.
+
+    env = lab.from_pettingzoo(tictactoe_v3.env, say=board_in_words, read=square_of)
+
+`say(observation, agent) -> str` tells an agent what it sees; `read(text, agent)` the action in an answer, or None.
+Their envs change as they are played and promise no copies, so a state here is a seed and the moves since: each step
+plays them again on a fresh env. Leaves out: rendering, and agents that are born while the world runs.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks.shared.rows import SPLITS, check_split
+
+Moves = tuple[tuple[tuple[str, Any], ...], ...]
+"""What was done, step by step: (agent, action) of each that acted."""
+
+
+@dataclass(frozen=True)
+class State:
+    seed: int
+    moves: Moves
+    heard: tuple[tuple[str, str], ...]
+    """(agent, text) of those who act now; nobody when it is over."""
+    earned: tuple[tuple[str, float], ...]
+    """What each has earned so far."""
+    paid: tuple[tuple[str, float], ...] = ()
+    """The part of it that each was given; who has not acted yet is paid later."""
+
+
+@dataclass(frozen=True)
+class PettingZoo:
+    """The world that `make()` returns (`env` or `parallel_env` of a PettingZoo module); `from_pettingzoo` makes one.
+
+    What the world pays an agent is its local reward. `cooperative=False`: a game; the team earns nothing, and success
+    is the first agent's win. `cooperative=True`: the team earns the mean over agents, and success is what earns
+    `max_return`. An answer without an action that the world knows is invalid and ends the episode: its author gets
+    `illegal`. A task is the seed of a world. Where an agent would act more than `max_turns` times, it is over.
+    """
+
+    make: Callable[[], Any]
+    say: Callable[[Any, str], str]
+    read: Callable[[str, str], Any]
+    agents: tuple[str, ...]
+    cooperative: bool = False
+    max_turns: int = 30
+    max_tokens: int = 32
+    max_return: float = 1.0
+    illegal: float = -1.0
+    show: Callable[[str, random.Random], str] | None = None
+    """An imperfect answer to what is said, for `make_pocket`; `None`: nobody can demonstrate."""
+    pocket: str = ""
+
+    name = "pettingzoo"
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "demonstrate" and self.show is not None:
+            return lambda state, agent, rng: self.show(dict(state.heard)[agent], rng)
+        raise AttributeError(name)
+
+    @property
+    def competitive(self) -> bool:
+        return not self.cooperative
+
+    @property
+    def world(self) -> str:
+        """What it is called, in ids and errors."""
+        return f"{self.make.__module__.rpartition('.')[2]}.{getattr(self.make, '__name__', 'make')}"
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` seeds; those of `train` and `test` differ, though the worlds that they open may be alike."""
+        check_split(split, self.name)
+        first = random.Random(f"{self.world} {seed}").randrange(2**20) * 2**10
+        seeds = [len(SPLITS) * (first + number) + SPLITS.index(split) for number in range(n)]
+        return [Task(f"{self.world}-{one}", {"seed": one}) for one in seeds]
+
+    def start(self, task: Task) -> State:
+        played = _Played(self, task.data["seed"], ())
+        return State(task.data["seed"], (), played.heard(self.say), _pairs(played.earned))
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return tuple(agent for agent, _ in state.heard)
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        return [{"role": "user", "content": dict(state.heard)[agent]}]
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        played = _Played(self, state.seed, state.moves)
+        chosen = {agent: self.read(text, agent) for agent, text in actions.items()}
+        valid = {agent: played.knows(agent, action) for agent, action in chosen.items()}
+        moves = (*state.moves, tuple(chosen.items()))
+        if all(valid.values()):
+            played.move(chosen)
+        else:
+            played.end({agent: self.illegal for agent in valid if not valid[agent]})
+        turns = [agent for move in moves for agent, _ in move]
+        heard = played.heard(self.say)
+        over = not heard or any(turns.count(agent) >= self.max_turns for agent, _ in heard)
+        due = {agent: played.earned[agent] for agent in self.agents if agent in turns}
+        local = {agent: total - dict(state.paid).get(agent, 0.0) for agent, total in due.items()}
+        team = sum(played.earned.values()) - sum(dict(state.earned).values()) if self.cooperative else 0.0
+        after = State(state.seed, moves, () if over else heard, _pairs(played.earned), _pairs(due))
+        return Step(after, team / len(self.agents), local, valid, over and self._won(played.earned, due), over)
+
+    def _won(self, earned: Mapping[str, float], paid: Mapping[str, float]) -> bool:
+        if self.cooperative:
+            return sum(earned.values()) / len(self.agents) >= self.max_return
+        first, *others = (paid.get(agent, 0.0) for agent in self.agents)
+        return first > max(others)
+
+
+def from_pettingzoo(
+    make: Callable[[], Any], say: Callable[[Any, str], str], read: Callable[[str, str], Any], **options: Any
+) -> PettingZoo:
+    """The PettingZoo world that `make()` returns as an env; `options`: the other fields of `PettingZoo`.
+
+    Raises EnvError where PettingZoo is missing, or `make` returns something else.
+    """
+    try:
+        from pettingzoo import AECEnv, ParallelEnv
+    except ImportError as error:
+        raise EnvError(f"worlds of PettingZoo need it ({error}): pip install 'mas-lab[games]'") from None
+    world = make()
+    if not isinstance(world, AECEnv | ParallelEnv):
+        raise EnvError(f"from_pettingzoo: make() gave {type(world).__name__}; give `env` or `parallel_env` of a module")
+    if not getattr(world, "possible_agents", None):
+        raise EnvError(f"from_pettingzoo: {type(world).__name__} names no possible_agents; agents that are born while "
+                       "the world runs cannot be played here")  # fmt: skip
+    return PettingZoo(make, say, read, tuple(world.possible_agents), **options)
+
+
+class _Played:
+    """A fresh world on which the moves so far have been made."""
+
+    def __init__(self, env: PettingZoo, seed: int, moves: Moves):
+        self.env, self.world, self.steps = env, env.make(), 0
+        self.earned, self.over = dict.fromkeys(env.agents, 0.0), False
+        self.parallel = not hasattr(self.world, "agent_iter")
+        first = self.world.reset(seed=seed)
+        self.seen = first[0] if self.parallel else {}
+        for move in moves:
+            self.move(dict(move))
+
+    def knows(self, agent: str, action: Any) -> bool:
+        return action is not None and self.world.action_space(agent).contains(action)
+
+    def end(self, rewards: Mapping[str, float]) -> None:
+        self._pay(rewards)
+        self.over = True
+
+    def move(self, chosen: Mapping[str, Any]) -> None:
+        self.steps += 1
+        if self.parallel:
+            self.seen, rewards, *_ = self.world.step(dict(chosen))
+            self._pay(rewards)
+            return
+        ((_, action),) = chosen.items()
+        self.world.step(action)
+        self._pay(self.world.rewards)
+        while self.world.agents and self._is_dead(self.world.agent_selection):
+            self.world.step(None)
+
+    def heard(self, say: Callable[[Any, str], str]) -> tuple[tuple[str, str], ...]:
+        """Who acts now, and what each is told."""
+        if self.over:
+            return ()
+        acting: Sequence[str] = (
+            self.world.agents if self.parallel else self.world.agents and [self.world.agent_selection]
+        )
+        strangers = set(acting) - set(self.env.agents)
+        if strangers:
+            raise EnvError(f"{self._place}: {sorted(strangers)} act; possible_agents are {self.env.agents}")
+        seen = self.seen if self.parallel else {agent: self.world.observe(agent) for agent in acting}
+        return tuple((agent, say(seen[agent], agent)) for agent in acting)
+
+    def _is_dead(self, agent: str) -> bool:
+        return self.world.terminations[agent] or self.world.truncations[agent]
+
+    def _pay(self, rewards: Mapping[str, float]) -> None:
+        for agent, reward in rewards.items():
+            if agent not in self.earned:
+                raise EnvError(f"{self._place} pays {agent!r}; possible_agents are {self.env.agents}")
+            self.earned[agent] += float(reward)
+
+    @property
+    def _place(self) -> str:
+        return f"PettingZoo world {self.env.world} ({type(self.world.unwrapped).__name__}), step {self.steps}"
+
+
+def _pairs(of: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    return tuple(of.items())

@@ -1,0 +1,183 @@
+"""Games of TextArena (arXiv 2504.11442, the extra `games`): any of its ids as an env, for self-play or against others.
+
+    env = lab.from_textarena("TicTacToe-v0")
+    team = lab.Team.shared(policy, env.agents)                  # self-play: one policy has both seats
+    recipe = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
+    for report in lab.train(env, team, recipe, steps=10): ...
+
+Its envs change as they are played; a state here holds one that nobody plays on: each step plays a deep copy. Leaves
+out: TextArena's agents, its online arena, and word games that download their dictionary.
+"""
+
+import copy
+import difflib
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mas_lab.env import EnvError, Message, Step, Task
+from mas_lab.tasks.shared.rows import SPLITS, check_split
+
+SIZES = (2, 1, *range(3, 16))
+"""Numbers of players, in the order in which they are tried where none is asked for."""
+_dice = threading.Lock()
+"""TextArena draws from Python's own generator, which all threads share."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A game so far; two are the same where the same was said after the same seed, and is heard now."""
+
+    seed: int
+    said: tuple[tuple[str, str], ...]
+    """(agent, answer), in order."""
+    player: int
+    heard: str
+    done: bool = False
+    game: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class TextArena:
+    """The game `id` for `players`, who are `player_0`, `player_1`, …; `from_textarena` makes one.
+
+    With two or more it is `competitive`: at its end each gets what the game gives it as its local reward (in most -1
+    to 1), and the team nothing; who has said nothing by then is not paid. Alone, `player_0` earns it for the team, and
+    success is what earns `max_return`. A task is the seed of a game. An answer that the game refuses is invalid; it may
+    be given anew as often as the game allows. Where a player would speak more than `max_turns` times, it is a draw.
+    """
+
+    id: str
+    players: int
+    max_turns: int = 30
+    max_tokens: int = 256
+    max_return: float = 1.0
+    say: Callable[[str], str] | None = None
+    """What an agent is shown of an observation; `None`: all of it."""
+    read: Callable[[str], str] | None = None
+    """The move in an answer, as the game wants it; `None`: the answer."""
+    show: Callable[[str, random.Random], str] | None = None
+    """An imperfect answer to what is shown, for `make_pocket`; `None`: nobody can demonstrate."""
+    pocket: str = ""
+
+    name = "textarena"
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "demonstrate" and self.show is not None:
+            return lambda state, agent, rng: self.show(self.shown(state), rng)
+        raise AttributeError(name)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(f"player_{number}" for number in range(self.players))
+
+    @property
+    def competitive(self) -> bool:
+        return self.players > 1
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` seeds; those of `train` and `test` differ, though the games that they open may be alike."""
+        check_split(split, self.id)
+        first = random.Random(f"{self.id} {seed}").randrange(2**20) * 2**10
+        seeds = [len(SPLITS) * (first + number) + SPLITS.index(split) for number in range(n)]
+        return [Task(f"{self.id}-{one}", {"seed": one}) for one in seeds]
+
+    def start(self, task: Task) -> State:
+        seed, game = task.data["seed"], _made(self.id)
+        with _dice_of(f"{seed}"):
+            game.reset(num_players=self.players, seed=seed)
+            return State(seed, (), *game.get_observation(), game=game)
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return () if state.done else (f"player_{state.player}",)
+
+    def shown(self, state: State) -> str:
+        """What the player whose turn it is is shown."""
+        return self.say(state.heard) if self.say else state.heard
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        return [{"role": "user", "content": self.shown(state)}]
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        ((agent, text),) = actions.items()
+        said = (*state.said, (agent, text))
+        with _dice_of(f"{state.seed} {len(said)}"):
+            game = copy.deepcopy(state.game)
+            before = _refused(game, state.player)
+            over, _ = game.step(self.read(text) if self.read else text)
+            player, heard = (state.player, "") if over else game.get_observation()
+        spoke = [one for one, _ in said]
+        late = spoke.count(f"player_{player}") >= self.max_turns
+        earned = self._earned(game, len(said)) if over else dict.fromkeys(self.agents, 0.0)
+        team, success = (0.0, False) if self.competitive else (earned[agent], earned[agent] >= self.max_return)
+        if over and self.competitive:
+            paid = {one: earned[one] if one in spoke else 0.0 for one in self.agents}
+            success = paid[self.agents[0]] > max(paid[one] for one in self.agents[1:])
+        local = {one: earned[one] for one in dict.fromkeys(spoke if over else [agent])}
+        after = State(state.seed, said, player, heard, over or late, game)
+        valid = {agent: _refused(game, state.player) <= before}
+        return Step(after, team, local, valid, success, over or late)
+
+    def _earned(self, game: Any, step: int) -> dict[str, float]:
+        rewards, _ = game.close()
+        if not rewards or set(rewards) - set(range(self.players)):
+            raise EnvError(
+                f"TextArena game {self.id!r} ({type(game).__name__}), step {step}: it ended with the rewards "
+                f"{rewards!r}; give one to each of {self.players} players"
+            )
+        return {agent: float(rewards.get(number, 0.0)) for number, agent in enumerate(self.agents)}
+
+
+def from_textarena(id: str, players: int | None = None, **options: Any) -> TextArena:
+    """The TextArena game `id` as an env; `players`: how many sit down, two if the game allows it.
+
+    `options`: the other fields of `TextArena`; `say`, `read` and `show` translate for a model that knows few words.
+    Raises EnvError with ids like it where there is none, or where the game does not open.
+    """
+    errors = []
+    for count in SIZES if players is None else (players,):
+        env = TextArena(id, count, **options)
+        try:
+            env.start(Task(id, {"seed": 0}))
+            return env
+        except EnvError:
+            raise
+        except Exception as error:
+            errors.append(f"for {count}: {type(error).__name__}: {error}")
+    raise EnvError(f"TextArena game {id!r} does not open {errors[0]}")
+
+
+def _made(id: str) -> Any:
+    try:
+        import textarena
+        from textarena.envs.registration import ENV_REGISTRY
+    except ImportError as error:
+        raise EnvError(f"games of TextArena need it ({error}): pip install 'mas-lab[games]'") from None
+    if id not in ENV_REGISTRY:
+        alike = difflib.get_close_matches(id, ENV_REGISTRY, n=5, cutoff=0.3)
+        raise EnvError(f"TextArena has no game {id!r}; of its {len(ENV_REGISTRY)} these are alike: {', '.join(alike)}")
+    return textarena.make(id)
+
+
+def _refused(game: Any, player: int) -> int:
+    """How many answers of this turn the game has refused; the last one ends a game, or a player's part in it."""
+    return getattr(game.state, "error_count", 0) + 10**6 * bool(game.state.game_info[player].get("invalid_move"))
+
+
+@contextmanager
+def _dice_of(seed: str) -> Iterator[None]:
+    """What is drawn within depends on `seed` alone, and whoever draws outside notices nothing."""
+    with _dice:
+        before, before_numpy = random.getstate(), np.random.get_state()
+        random.seed(seed)
+        np.random.seed(random.randrange(2**32))
+        try:
+            yield
+        finally:
+            random.setstate(before)
+            np.random.set_state(before_numpy)

@@ -1,0 +1,120 @@
+"""Generators of reasoning-gym as tasks: splits, judgement, and that no answer is run that could do anything."""
+
+import random
+
+import pytest
+
+import mas_lab as lab
+from mas_lab.check import check_env
+from mas_lab.env import EnvError, spec
+from mas_lab.tasks import make_env
+from mas_lab.tasks.reasoning_gym import HARMLESS
+
+pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+DIGITS = {"min_digits": 1, "max_digits": 1, "min_terms": 2, "max_terms": 3}
+
+
+def posed(dataset="chain_sum", **options):
+    env = make_env("reasoning_gym", dataset=dataset, **options)
+    task = env.tasks(1, "train", 0)[0]
+    return env, task, env.start(task)
+
+
+@pytest.mark.parametrize("options", [
+    {"dataset": "chain_sum", "config": DIGITS}, {"dataset": "chain_sum", "fixer": True}, {"size": "full"},
+    {"n_agents": 4}, {"dataset": "mini_sudoku", "size": "full"}, {"dataset": "spiral_matrix", "single_agent": True},
+])  # fmt: skip
+def test_the_contract_holds(options):
+    env = make_env("reasoning_gym", **options)
+    assert make_env(**spec(env)) == env
+    check_env(env, tasks=3)
+
+
+def test_a_right_answer_that_is_approved_pays():
+    env, task, state = posed(config=DIGITS)
+    assert env.acting(state) == ("solver",)
+    drafted = env.step(state, {"solver": f"answer {task.data['gold']}"})
+    assert drafted.local_rewards == {"solver": 1.0} and not drafted.done
+    judged = env.step(drafted.state, {"verifier": "approve"})
+    assert (judged.team_reward, judged.success, judged.done) == (1.0, True, True)
+
+
+def test_a_wrong_one_and_one_that_cannot_be_read_do_not():
+    env, _, state = posed(config=DIGITS)
+    wrong, unread = env.step(state, {"solver": "answer 999"}), env.step(state, {"solver": "999"})
+    assert wrong.local_rewards["solver"] == 0.2 and unread.local_rewards["solver"] == 0.0
+    assert (wrong.valid, unread.valid) == ({"solver": True}, {"solver": False})
+
+
+def test_the_generator_judges_where_many_answers_are_right():
+    env, task, state = posed("countdown", size="full")
+    other = f"({task.data['gold']}) + 0"  # uses a number that is not there
+    assert env.is_right(task.data["gold"], state) and not env.is_right(other, state)
+    assert env.is_right(f"({task.data['gold']})", state)
+
+
+def test_splits_share_no_problem_and_a_longer_list_begins_alike():
+    env = make_env("reasoning_gym", dataset="chain_sum")
+    found = {split: [task.data["problem"] for task in env.tasks(200, split, 0)] for split in ("train", "val", "test")}
+    assert all(len(set(problems)) == 200 for problems in found.values())
+    assert len(set().union(*found.values())) == 600
+    assert [task.data["problem"] for task in env.tasks(5, "train", 0)] == found["train"][:5]
+
+
+EVIL = [
+    "__import__('os').system('touch {here}')", "open('{here}', 'w')", "exec(\"open('{here}', 'w')\")", "(1).__class__",
+    "[open('{here}','w') for a in [1]]", "lambda: 0", "9**9**9**9", "(9)**99999999", "x**999999999", "f'{{1}}'",
+    "1 if 1 else 2", "print(1)", "sin.x", "a" * 100_000, "[" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dataset", ["spiral_matrix", "countdown", "string_insertion", "n_queens", "binary_matrix"])
+@pytest.mark.parametrize("answer", EVIL, ids=range(len(EVIL)))
+def test_an_answer_is_not_run(dataset, answer, tmp_path):
+    """These generators pass an answer to `eval`, or to what calls it."""
+    env, _, state = posed(dataset, size="full")
+    here = tmp_path / "ran"
+    assert not env.is_right(answer.format(here=here), state)
+    assert not here.exists()
+
+
+def test_what_is_run_is_numbers_and_operators():
+    harmless = ["49*(85 - 1)/14", "x**2 + 3*x - 1", "sin(x)/2 + C", "[[1, 0], [0, 1]]", "-3", "2.5"]
+    assert all(HARMLESS.fullmatch(text) for text in harmless)
+    assert not any(HARMLESS.fullmatch(text) for text in EVIL if not text.startswith(("a", "[[")))
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"dataset": "chain_sums"}, "no dataset 'chain_sums'; known are: .*chain_sum,"),
+    ({"config": {"digits": 3}}, "config=.*digits"),
+    ({"config": {"min_digits": 5, "max_digits": 1}}, "chain_sum.*config="),
+])  # fmt: skip
+def test_what_there_is_not_is_named(options, words):
+    with pytest.raises(EnvError, match=words):
+        make_env("reasoning_gym", **options)
+
+
+@pytest.mark.parametrize(("options", "words"), [({"size": 5}, "size=5; use"), ({"data": "x"}, "name a generator")])
+def test_options_of_math_that_mean_nothing_here_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        make_env("reasoning_gym", **options)
+
+
+def test_demonstrations_are_imperfect():
+    env, rng = make_env("reasoning_gym", config=DIGITS), random.Random(0)
+    right = 0
+    for task in env.tasks(100, "train", 0):
+        state = env.start(task)
+        right += env.is_right(env.read_answer(env.demonstrate(state, "solver", rng)), state)
+    assert 35 < right < 75  # another problem may have the same answer
+
+
+@pytest.mark.slow
+def test_a_pocket_model_learns_it(tmp_path):
+    pytest.importorskip("trl", reason="TRL is not installed")
+    env = make_env("reasoning_gym", dataset="chain_sum", config={**DIGITS, "max_terms": 2}, max_turns=2)
+    folder = lab.make_pocket(env, tmp_path / "digits", steps=60, tasks=8)
+    team = lab.Team.shared(lab.load_policy(folder), env.agents)
+    reports = list(lab.train(env, team, "dr_mas", steps=3, seed=0, tasks=8))
+    assert [report.step for report in reports] == [0, 1, 2]
+    assert reports[-1].stats["grad_norm"].gt(0).any()
