@@ -18,7 +18,7 @@ from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.grading import plain_answer
 from mas_lab.tasks.shared.options import check_options
 from mas_lab.tasks.shared.retrieval import Look, Retriever, bm25, index, missing, retrieve, shown
-from mas_lab.tasks.shared.rows import check_split, content_id, draw, question_and_answers, sample_rows
+from mas_lab.tasks.shared.rows import check_split, content_id, draw, question_and_answers, question_of, sample_rows
 
 VERDICTS = ("search", "answer")
 ANSWERS = ("verdict", "answer")
@@ -135,7 +135,7 @@ class Search:
             data = self.data or str(data_dir() / "search" / "questions.jsonl")
             if self.retriever is None:
                 index(self._corpus, self.name)  # made, or refused, before anybody plays
-            rows = sample_rows(data, n, split, seed, lambda row: question_and_answers(row)[0], self.name)
+            rows = sample_rows(data, n, split, seed, question_of, self.name)
             return [_full_task(*question_and_answers(row)) for row in rows]
         drawn = draw(worlds.worlds(random.Random(f"search {self.size} {split} {seed}")), n, split, self.name)
         return [self._pocket_task(world) for world in drawn]

@@ -19,7 +19,8 @@ from mas_lab.tasks import make_env
 from mas_lab.tasks.search import Search
 from mas_lab.tasks.shared import retrieval, worlds
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.rows import SPLITS, question_and_answers, read_jsonl
+from mas_lab.tasks.shared.rows import SPLITS, question_and_answers
+from mas_lab.tasks.shared.sources import read_jsonl
 
 WORLD = 7
 FRIEND = worlds.facts(WORLD)["anna", "friend"]

@@ -1,24 +1,21 @@
-"""Texts of the full-size tasks: a JSONL file, anything `datasets.load_dataset` opens, or a generator; in three splits.
+"""Texts of the full-size tasks, from files, data sets or a generator: in three splits, and what their columns mean.
 
 Splits are disjoint by content, not by row number: the same problem never stands in `train` and `test`, even where a
-data set holds it twice. Leaves out: what the columns mean (each task says which it reads).
+data set holds it twice. Leaves out: how files and data sets are opened (`sources`).
 """
 
 import hashlib
-import json
 import random
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from os.path import splitdrive
-from pathlib import Path
 from typing import Any, TypeVar
 
 from mas_lab.env import EnvError
 from mas_lab.tasks.shared.grading import last_boxed
+from mas_lab.tasks.shared.sources import Row, read
 
 SPLITS = ("train", "val", "test")
-Row = Mapping[str, Any]
 
 
 def content_id(text: str) -> str:
@@ -71,23 +68,90 @@ def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], s
     """`n` rows of `data` without replacement; `key(row)` is the content that decides its split. The first ones of a
     longer list are those of a shorter one.
 
-    Raises `EnvError` if the source cannot be read or holds too few rows.
+    A source's own `test` and `val` are kept, and beside a `test` its `train`; without one, a tenth of the other rows is
+    its test split, and without a `val` another tenth is that.
+    Raises `EnvError` if the source cannot be read, a row lacks its columns (it is named), or there are too few rows.
     """
     check_split(split, env)
-    rows = _by_split(_load(data, env), key).get(split, [])
+    splits = _by_split(data, key, env)
+    rows = splits[split]
     if n > len(rows):
-        raise EnvError(f"{env}: {data} holds {len(rows)} rows of split {split!r}, asked for {n}")
+        sizes = ", ".join(f"{name} {len(splits[name])}" for name in SPLITS)
+        raise EnvError(
+            f"{env}: {data} holds {len(rows)} rows of split {split!r}, asked for {n} (different ones: {sizes})"
+        )
     return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))[:n]
 
 
+@lru_cache(maxsize=8)
+def _by_split(data: str, key: Callable[[Row], str], env: str) -> Mapping[str, list[Row]]:
+    """Rows once per content, by split. Where the same content has two splits, the later in SPLITS wins."""
+    found: dict[str, tuple[str | None, str, Row]] = {}
+    named = set()
+    for place, own, row in read(data, env):
+        try:
+            text = key(row)
+        except EnvError as error:
+            raise EnvError(f"{env}: {data}, {place}: {error}") from None
+        own = _own_split(own)
+        named.add(own)
+        name = content_id(text)
+        if name not in found or (own and SPLITS.index(own) > SPLITS.index(found[name][0] or "train")):
+            found[name] = (own, text, row)
+    splits: dict[str, list[Row]] = {split: [] for split in SPLITS}
+    for own, text, row in found.values():
+        kept = own in ("val", "test") or (own == "train" and "test" in named)
+        drawn = split_of(text)
+        splits[own if kept else "train" if drawn in named else drawn].append(row)
+    return splits
+
+
+def _own_split(name: Any) -> str | None:
+    name = {"validation": "val", "dev": "val"}.get(name, name) if isinstance(name, str) else None
+    return name if name in SPLITS else None
+
+
+def _column(row: Row, *names: str) -> Any:
+    """The first of these columns that holds something, whatever its case; None where none does."""
+    columns = {name.lower(): value for name, value in row.items()}
+    return next((columns[name] for name in names if columns.get(name) not in (None, "", [])), None)
+
+
+def _lacks(row: Row, wanted: str) -> EnvError:
+    return EnvError(f"a row needs {wanted}, this one has {sorted(row)}")
+
+
+DAPO = re.compile(
+    r"Solve the following math problem step by step\.[^\n]*\n+(.*?)\s*Remember to put your answer on its own line "
+    r'after "Answer:"\.',
+    flags=re.DOTALL,
+)
+"""What DAPO's prompts say around a problem: another form of answer than the one that a task asks for."""
+
+
 def problem_and_answer(row: Row) -> tuple[str, str]:
-    r"""Reads the usual columns: `problem` or `question`, and `answer` or `solution`. A worked answer counts by what
-    follows its `####` (GSM8K) or stands in its last `\boxed{}` (MATH)."""
-    problem = next((row[name] for name in ("problem", "question") if row.get(name)), None)
-    worked = next((str(row[name]) for name in ("answer", "solution") if row.get(name) is not None), None)
-    if problem is None or worked is None:
-        raise EnvError(f"a row needs problem|question and answer|solution, this one has {sorted(row)}")
-    return problem.strip(), last_boxed(worked) or worked.rpartition("####")[2].strip()
+    r"""Reads the usual columns: `problem`, `question` or `prompt` (a text, or a chat whose last user message it is),
+    and `answer`, `solution` or `reward_model` (its `ground_truth`). A worked answer counts by what follows its `####`
+    (GSM8K) or stands in its last `\boxed{}` (MATH)."""
+    problem = _column(row, "problem", "question", "prompt")
+    if isinstance(problem, list):
+        users = [said for said in problem if isinstance(said, Mapping) and said.get("role") == "user"]
+        problem = users[-1].get("content") if users else None
+    graded = _column(row, "reward_model")
+    worked = _column(row, "answer", "solution")
+    if worked is None and isinstance(graded, Mapping):
+        worked = graded.get("ground_truth")
+    if not isinstance(problem, str) or not problem.strip() or not isinstance(worked, str | int | float):
+        raise _lacks(row, "problem|question|prompt and answer|solution|reward_model")
+    framed = DAPO.fullmatch(problem.strip())
+    gold = last_boxed(str(worked)) or str(worked).rpartition("####")[2].strip()
+    if not gold:
+        raise EnvError(f"a row's answer is empty: {worked!r}")
+    return framed.group(1) if framed else problem.strip(), gold
+
+
+def problem_of(row: Row) -> str:
+    return problem_and_answer(row)[0]
 
 
 def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
@@ -103,13 +167,17 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     return question.strip(), list(accepted), list(dict.fromkeys(titles))
 
 
+def question_of(row: Row) -> str:
+    return question_and_answers(row)[0]
+
+
 def post(row: Row) -> str:
     """Reads the usual columns: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
-    if row.get("post"):
-        return "\n".join(part.strip() for part in (row.get("title"), row["post"]) if part)
-    text = row.get("prompt") or row.get("text")
-    if not text:
-        raise EnvError(f"a row needs post, prompt or text, this one has {sorted(row)}")
+    if isinstance(body := _column(row, "post"), str):
+        return "\n".join(part.strip() for part in (_column(row, "title"), body) if part)
+    text = _column(row, "prompt", "text")
+    if not isinstance(text, str) or not text.strip():
+        raise _lacks(row, "post, prompt or text")
     return re.sub(r"\s*TL;?DR:?\s*$", "", text, flags=re.IGNORECASE).strip()
 
 
@@ -128,54 +196,3 @@ def generated(task: str, n: int, split: str, seed: int, env: str) -> list[tuple[
             yield entry["question"]
 
     return [(text, answers[text]) for text in draw(questions(), n, split, env)]
-
-
-def _by_split(rows: Sequence[tuple[str | None, Row]], key: Callable[[Row], str]) -> dict[str, list[Row]]:
-    """Rows once per content. A row's own split is kept; where the same content has two, the later in SPLITS wins."""
-    named = {split for split, _ in rows} - {None}
-    home: dict[str, tuple[str, Row]] = {}
-    for own, row in rows:
-        name = content_id(key(row))
-        split = own if own and {"train", "test"} <= named else split_of(key(row))
-        if name not in home or SPLITS.index(split) > SPLITS.index(home[name][0]):
-            home[name] = (split, row)
-    splits: dict[str, list[Row]] = {}
-    for split, row in home.values():
-        splits.setdefault(split, []).append(row)
-    return splits
-
-
-@lru_cache(maxsize=8)
-def _load(data: str, env: str) -> tuple[tuple[str | None, Row], ...]:
-    """`(own split or None, row)` for every row of a JSONL file or a data set `path` or `path:configuration`."""
-    if Path(data).is_file():
-        return tuple((_own_split(row.get("split")), row) for _, row in read_jsonl(Path(data), env))
-    from datasets import load_dataset
-
-    drive, rest = splitdrive(data)  # of Windows, with a colon of its own
-    path, _, configuration = rest.partition(":")
-    try:
-        parts = load_dataset(drive + path, configuration or None)
-    except Exception as error:
-        raise EnvError(f"{env}: {data!r} is neither a JSONL file nor a data set that opens: {error}") from error
-    return tuple((_own_split(split), row) for split, part in parts.items() for row in part)
-
-
-def read_jsonl(path: Path, env: str) -> Iterator[tuple[int, Row]]:
-    """`(number of its line, row)` for every row of a file. Raises EnvError, with file and line, where one is broken."""
-    with path.open("rb") as lines:  # bytes end lines at \n alone; text that holds a U+2028 would be cut there
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise ValueError("not a JSON object")
-            except ValueError as error:
-                raise EnvError(f"{env}: {path}, line {number}: {error}") from None
-            yield number, row
-
-
-def _own_split(name: str | None) -> str | None:
-    name = {"validation": "val", "dev": "val"}.get(name, name)
-    return name if name in SPLITS else None

@@ -1,0 +1,255 @@
+"""The public data sets behind the full-size tasks: small files of the same form, and what is said where one is missing.
+
+The columns are those of the data sets' own cards; the problems are ours.
+"""
+
+import http.server
+import json
+import sys
+import threading
+from pathlib import Path
+
+import datasets
+import pandas as pd
+import pytest
+from huggingface_hub import constants
+
+from mas_lab.env import EnvError
+from mas_lab.tasks import make_env
+from mas_lab.tasks.shared import sources
+from mas_lab.tasks.shared.rows import SPLITS, sample_rows, split_of
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "data_sets.md"
+DAPO = (
+    "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+    "$Answer (without quotes) where $Answer is the answer to the problem.\n\n{}\n\nRemember to put your answer on its "
+    'own line after "Answer:".'
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def polaris(n):
+    return {"problem": f"What is {n} + 1?", "answer": str(n + 1), "difficulty": "3/8"}
+
+
+def dapo(n):
+    chat = [{"content": DAPO.format(f"What is {n} + 1?"), "role": "user"}]
+    graded = {"ground_truth": str(n + 1), "style": "rule-lighteval/MATH_v2"}
+    return {"data_source": "math_dapo", "prompt": chat, "ability": "MATH", "reward_model": graded}
+
+
+def dapo_processed(n):
+    return {"prompt": f"What is {n} + 1?", "solution": str(n + 1), "source_prompt": dapo(n)["prompt"]}
+
+
+def aime24(n):
+    return {"id": n, "problem": f"What is {n} + 1?", "solution": rf"\boxed{{{n + 1}}}", "url": "https://example.org"}
+
+
+def aime25(n):
+    return {"problem": f"What is {n} + 1?", "answer": str(n + 1), "id": str(n)}
+
+
+def aime_2024(n):
+    worked = f"Add one to {n}, which is {n + 1}."
+    return {"ID": f"2024-I-{n}", "Problem": f"What is {n} + 1?", "Solution": worked, "Answer": n + 1}
+
+
+def gsm8k(n):
+    return {"question": f"What is {n} + 1?", "answer": f"One more than {n}.\n#### {n + 1}"}
+
+
+MATHS = [polaris, dapo, dapo_processed, aime24, aime25, aime_2024, gsm8k]
+
+
+def folder_of(path, form, **splits):
+    path.mkdir()
+    for split, rows in splits.items():
+        if form == "parquet":
+            pd.DataFrame(rows).to_parquet(path / f"{split}-00000-of-00001.parquet")
+        else:
+            (path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def drawn(env):
+    """Every task of an env, as (split, data)."""
+    found = []
+    for split in SPLITS:
+        with pytest.raises(EnvError, match="asked for 99") as refused:
+            env.tasks(99, split, 0)
+        count = int(str(refused.value).partition("holds ")[2].split()[0])
+        found += [(split, task.data) for task in env.tasks(count, split, 0)]
+    return found
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("row", MATHS, ids=lambda row: row.__name__)
+def test_problems_and_answers(tmp_path, row, form):
+    data = folder_of(tmp_path / "set", form, train=[row(n) for n in range(40)] * 3)  # DAPO repeats its problems
+    found = drawn(make_env("math", size="full", data=data))
+    assert {(one["problem"], one["gold"]) for _, one in found} == {(f"What is {n} + 1?", str(n + 1)) for n in range(40)}
+    assert len(found) == 40
+    assert all(split_of(one["problem"]) == split for split, one in found)
+    assert {split for split, _ in found} == set(SPLITS)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_set_of_tests_alone_stays_one(tmp_path, form):
+    data = folder_of(tmp_path / "aime", form, test=[aime24(n) for n in range(30)])
+    env = make_env("math", size="full", data=data)
+    assert len(env.tasks(30, "test", 0)) == 30
+    with pytest.raises(EnvError, match=r"0 rows of split 'train', asked for 1 .*train 0, val 0, test 30"):
+        env.tasks(1, "train", 0)
+
+
+def test_what_a_set_lacks_is_drawn_from_its_training_rows(tmp_path):
+    data = folder_of(tmp_path / "set", "jsonl", train=[polaris(n) for n in range(60)],
+                     validation=[polaris(n) for n in range(55, 65)])  # fmt: skip
+    env = make_env("math", size="full", data=data)
+    found = drawn(env)
+    told = {split: {one["problem"] for where, one in found if where == split} for split in SPLITS}
+    assert told["val"] == {f"What is {n} + 1?" for n in range(55, 65)}
+    rest = {f"What is {n} + 1?" for n in range(55)}
+    assert told["test"] == {text for text in rest if split_of(text) == "test"} != set()
+    assert told["train"] == rest - told["test"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_posts(tmp_path, form):
+    rows = [{"prompt": f"SUBREDDIT: r/a\n\nTITLE: t\n\nPOST: {n}\n\nTL;DR:", "completion": " short"} for n in range(9)]
+    data = folder_of(tmp_path / "set", form, train=rows[:3], validation=rows[3:6], test=rows[6:])
+    env = make_env("tldr", size="full", data=data)
+    for split, numbers in (("train", "012"), ("val", "345"), ("test", "678")):
+        told = {task.data["source"] for task in env.tasks(3, split, 0)}
+        assert told == {f"SUBREDDIT: r/a\n\nTITLE: t\n\nPOST: {n}" for n in numbers}
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
+def test_a_single_table(tmp_path, name):
+    frame = pd.DataFrame([polaris(n) for n in range(40)])
+    frame.to_parquet(tmp_path / name) if name.endswith("parquet") else frame.to_csv(tmp_path / name, index=False)
+    assert len(drawn(make_env("math", size="full", data=str(tmp_path / name)))) == 40
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("task", "wanted"),
+    [
+        ("math", "problem|question|prompt and answer"),
+        ("tldr", "post, prompt or text"),
+        ("arxiv_intro", "abstract_text"),
+    ],
+)
+def test_a_row_without_the_columns_is_named_with_those_that_it_has(tmp_path, form, task, wanted):
+    good = {"problem": "1 + 1", "answer": "2", "prompt": "a", "text": "a"}
+    bad = dict.fromkeys(good) | {"answer": "4"}
+    data = folder_of(tmp_path / "set", form, train=[good, bad])
+    with pytest.raises(EnvError) as refused:
+        make_env(task, size="full", data=data).tasks(1, "train", 0)
+    assert f"{task}: {data}, row 2 of 'train': a row needs {wanted}" in str(refused.value)
+    assert "this one has ['answer', 'problem', 'prompt', 'text']" in str(refused.value)
+
+
+def test_a_line_of_a_file_is_named_by_its_number(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('\n{"problem": "1 + 1", "answer": 2}\n{"problem": 3}\n')
+    with pytest.raises(EnvError, match=r"rows\.jsonl, line 3: a row needs .* has \['problem'\]"):
+        make_env("math", size="full", data=str(path)).tasks(1, "train", 0)
+    path.write_bytes(b'{"problem": "1 + 1", "answer": 2}\n{"problem": "\xff"}\n')
+    with pytest.raises(EnvError, match=r"rows\.jsonl, line 2: .*utf-8"):
+        make_env("math", size="full", data=str(path)).tasks(1, "train", 0)
+
+
+def test_a_broken_line_in_a_folder_is_named_with_its_file(tmp_path):
+    data = folder_of(tmp_path / "set", "jsonl", train=[polaris(n) for n in range(5)], test=[polaris(9)])
+    with (tmp_path / "set" / "train.jsonl").open("a") as file:
+        file.write('{"problem": \n')
+    with pytest.raises(EnvError, match=r"train\.jsonl, line 6: "):
+        make_env("math", size="full", data=data).tasks(1, "train", 0)
+
+
+def test_an_unknown_configuration_lists_the_known_ones(tmp_path):
+    data = folder_of(tmp_path / "set", "jsonl", train=[gsm8k(n) for n in range(40)], test=[gsm8k(n) for n in range(9)])
+    card = "---\nconfigs:\n" + "".join(
+        f"- config_name: {name}\n  data_files:\n  - split: {split}\n    path: {split}.jsonl\n"
+        for name, split in (("main", "train"), ("socratic", "test"))
+    )
+    (tmp_path / "set" / "README.md").write_text(card + "---\n")
+    with pytest.raises(EnvError, match=r"'Main' not found. Available: \['main', 'socratic'\]"):
+        make_env("math", size="full", data=f"{data}:Main").tasks(1, "train", 0)
+    with pytest.raises(EnvError, match=r"\['main', 'socratic'\]"):
+        make_env("math", size="full", data=data).tasks(1, "train", 0)
+    assert len(make_env("math", size="full", data=f"{data}:socratic").tasks(9, "test", 0)) == 9
+
+
+def test_an_empty_folder_does_not_open(tmp_path):
+    (tmp_path / "set").mkdir()
+    with pytest.raises(EnvError, match="does not open"):
+        make_env("math", size="full", data=str(tmp_path / "set")).tasks(1, "train", 0)
+
+
+def test_without_a_network_the_hub_is_asked_once_and_what_to_do_is_said(monkeypatch):
+    asked, flags = [], []
+    opened = datasets.load_dataset
+
+    def load_dataset(*given):
+        flags.append((datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE))
+        return opened(*given)
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(sources, "_answers", lambda address: asked.append(address) or False)
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(EnvError) as refused:
+        make_env("tldr", size="full").tasks(1, "train", 0)
+    told = str(refused.value)
+    assert "'trl-lib/tldr' is neither a JSONL file nor a data set that opens: Couldn't reach" in told
+    assert "Known data sets: trl-lib/tldr." in told
+    assert "hf download trl-lib/tldr --repo-type dataset --local-dir FOLDER" in told
+    assert asked == [constants.ENDPOINT] and flags == [(True, True)]
+    assert (datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE) == (False, False)
+
+
+def test_told_to_be_offline_nobody_is_asked(monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(sources, "_answers", lambda address: pytest.fail("asked the hub"))
+    with pytest.raises(EnvError, match="Known data sets: POLARIS-Project/Polaris-Dataset-53K, "):
+        make_env("math", size="full", data="org/none:main").tasks(1, "train", 0)
+
+
+def test_whether_an_address_answers():
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        assert sources._answers(address)  # be it with an error
+        thread.join()
+    assert not sources._answers(address)
+
+
+def test_a_missing_library_says_which_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(EnvError, match=r"pip install 'mas-lab\[tasks\]'"):
+        make_env("tldr", size="full").tasks(1, "train", 0)
+
+
+@pytest.mark.skipif(not DOCS.is_file(), reason="docs/ is part of the checkout alone")
+def test_the_page_has_a_line_for_each_known_set():
+    page = DOCS.read_text(encoding="utf-8")
+    for task, known in sources.DATA_SETS.items():
+        for data in known:
+            default = f'make_env("{task}", size="full")'
+            assert f'make_env("{task}", size="full", data="{data}")' in page or (default in page and len(known) == 1)
+            assert data.partition(":")[0] in page
+
+
+def test_the_first_rows_of_a_longer_list_are_those_of_a_shorter_one(tmp_path):
+    data = folder_of(tmp_path / "set", "parquet", test=[aime25(n) for n in range(30)])
+    few, many = (sample_rows(data, n, "test", 1, lambda row: row["problem"], "math") for n in (4, 30))
+    assert many[:4] == few and len({row["problem"] for row in many}) == 30
