@@ -20,13 +20,19 @@ VERDICTS = {"approve": True, "reject": False}
 FORMAT, MATCH = 0.2, 0.8
 """What a solver earns locally for an answer that can be read, and for one that is right."""
 
+LATEST = 4
+"""Full size: the last turns that an agent reads whole; of those before, it reads the answer and the verdict. With every
+text in every prompt, an episode would cost the square of its turns."""
+
+BOXED = "Reason step by step, then put only the final answer, without words around it, in \\boxed{}."
 DUTY = {
-    "solver": "You are the solver. Reason step by step, then put only the final answer in \\boxed{}.",
-    "verifier": "You are the verifier. Check the current answer step by step, then end with exactly one of "
-    "<verdict>approve</verdict> or <verdict>reject</verdict>.",
-    "fixer": "You are the fixer. The current answer was rejected. Find the mistake, then put only the corrected "
-    "final answer in \\boxed{}.",
-    "solo": "Reason step by step, then put only the final answer in \\boxed{}.",
+    "solver": f"You are a solver in a team. {BOXED} Where work so far is shown, use it: an answer that the verifier "
+    "rejected is probably wrong, so look for the mistake instead of repeating it.",
+    "verifier": "You are the verifier of a team. Check step by step whether the current answer solves the problem; do "
+    "not trust the work that is shown. Then end with exactly one of <verdict>approve</verdict> or "
+    "<verdict>reject</verdict>.",
+    "fixer": f"You are the fixer of a team. The current answer was rejected: find the mistake. {BOXED}",
+    "solo": BOXED,
 }
 
 
@@ -62,6 +68,12 @@ class State:
         return [self.said[i - 1].answer for i, turn in enumerate(self.said) if turn.approved is False]
 
 
+def _in_short(turn: Said) -> str:
+    if turn.approved is None:
+        return f"{turn.agent} answered: {turn.answer or 'nothing that can be read'}"
+    return f"{turn.agent} rejected that answer"
+
+
 @dataclass(frozen=True)
 class Math:
     """Solver, then verifier, for up to `max_turns` rounds; with `fixer=True`: solver, verifier, and after each
@@ -88,8 +100,8 @@ class Math:
     fixer: bool = False
     max_turns: int = 3
     data: str | None = None
-    """Full size: a JSONL file, a data set for `datasets.load_dataset` (`path` or `path:configuration`), or
-    `reasoning_gym:<task>`; by default `reasoning_gym:gsm_symbolic`."""
+    """Full size: a file, a folder or a data set of the hub (`sources.read`; `rows.problem_and_answer` has its columns),
+    or `reasoning_gym:<task>`, by default `reasoning_gym:gsm_symbolic`."""
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1: haste and slips grow with it."""
 
@@ -167,9 +179,11 @@ class Math:
         role = role_of(agent)
         if self.size != "full":
             return [{"role": "user", "content": self._pocket_prompt(state, role)}]
-        work = "\n\n".join(f"{turn.agent} wrote:\n{turn.text}" for turn in state.said)
+        early, late = state.said[:-LATEST], state.said[-LATEST:]
+        work = ["\n".join(map(_in_short, early)), *(f"{turn.agent} wrote:\n{turn.text}" for turn in late)]
+        work = "\n\n".join(filter(None, work))
         content = state.problem + (f"\n\nWork so far:\n\n{work}" if work else "")
-        if role == "verifier":
+        if role in ("verifier", "fixer"):
             content += f"\n\nCurrent answer: {state.answers[-1] or 'none that can be read'}"
         return [{"role": "system", "content": DUTY[role]}, {"role": "user", "content": content}]
 
@@ -195,7 +209,7 @@ class Math:
     def read_verdict(self, text: str) -> bool | None:
         """True: approved, False: sent back, None: unreadable. Pocket: running values if any, then one verdict."""
         if self.size == "full":
-            found = re.findall(r"<verdict>\s*(approve|reject)\s*</verdict>", text)
+            found = re.findall(r"<verdict>\s*(approve|reject)\s*</verdict>", text.lower())
         else:
             found = [word for word in text.split() if not chains.is_digit(word)]
             found = found if self.rewards == "published" or text.split()[-1:] == found else []

@@ -36,15 +36,20 @@ SHORTEST = 3
 """A maze whose shortest path has fewer moves is too easy to keep."""
 
 RULES = (
-    "You move through a grid. Column a is the leftmost, row 1 is the top. U lowers the row by one, D raises it, "
-    "L and R move one column left and right. Walls and the edge block: a blocked move ends the sequence."
+    "You move through a grid and want to reach the goal in as few moves as possible. A cell is named by its column and "
+    "its row: a1 is the top left, b1 is right of it, a2 below it. U moves up one row (a2 to a1), D down, L and R one "
+    "column left and right. Walls and the edge block: a blocked move ends the sequence."
 )
 DUTY = {
     "planner": "You are the planner. Propose the next moves; another agent will decide and carry them out.",
-    "executor": "You are the executor. Weigh the proposals, then commit the moves; they are carried out.",
+    "executor": "You are the executor. Weigh the proposals, which may be wrong, then commit the moves; they are "
+    "carried out.",
     "solo": "Commit the next moves; they are carried out.",
 }
-ANSWER = "Think, then end with up to {limit} moves in one tag, for example <moves>U R R</moves>."
+ANSWER = (
+    "Think briefly, cell by cell, then end with 1 to {limit} moves in one tag, separated by spaces, for example "
+    "<moves>U R R</moves>."
+)
 
 
 @dataclass(frozen=True)

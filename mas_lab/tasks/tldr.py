@@ -15,16 +15,21 @@ from mas_lab.tasks.shared.rows import check_split, content_id, draw, post, sampl
 
 MARKER = "|||"
 """Separates the two summaries where one agent writes both."""
+KEEP = "Keep to what the text says, in its words where they fit. Write {alone}, without a heading or a remark."
 DUTY = {
-    "short": "Summarize the text in one or two sentences, {least} to {most} words. Somebody else writes a detailed "
-    "summary of the same text, two to three times as long as yours. Keep to what the text says.",
-    "detailed": "Write a detailed summary of the text, {least} to {most} words. Somebody else writes a short one; "
-    "yours should be two to three times as long, with twice as many different words, and lead from point to point "
-    "(therefore, however, for example). Keep to what the text says.",
-    "solo": "Write two summaries of the text, {least} to {most} words each: first a short one, then the line ||| and "
-    "then a detailed one, two to three times as long, with twice as many different words, which leads from point to "
-    "point (therefore, however, for example). Keep to what the text says.",
+    "short": "Summarize the text in one or two sentences of about 40 words together ({least} to {most} are accepted). "
+    "Somebody else writes a detailed summary of the same text in about 110 words, two to three times as many. "
+    + KEEP.format(alone="the summary alone"),
+    "detailed": "Write a detailed summary of the text, about 110 words long ({least} to {most} are accepted). Somebody "
+    "else writes a short one of about 40 words; yours is to have two to three times as many, and twice as many "
+    "different ones, and to lead from point to point (therefore, however, for example). "
+    + KEEP.format(alone="the summary alone"),
+    "solo": "Write two summaries of the text ({least} to {most} words are accepted for each): first a short one of "
+    "about 40 words, then a line that holds ||| and nothing else, then a detailed one of about 110 words, with twice "
+    "as many different words, which leads from point to point (therefore, however, for example). "
+    + KEEP.format(alone="the two summaries and the line between them alone"),
 }
+"""The lengths are some at which their ratio pays in full."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class TLDR:
     rewards: str = "ours"
     single_agent: bool = False
     data: str = "trl-lib/tldr"
-    """Full size: a JSONL file or a data set for `datasets.load_dataset`, see `post` for its columns."""
+    """Full size: a file, a folder or a data set of the hub (`sources.read`); `rows.post` names its columns."""
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1: invented words and misjudged lengths grow with it."""
 

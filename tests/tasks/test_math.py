@@ -135,6 +135,7 @@ def test_pocket_verdicts(text, verdict):
         ("<verdict>approve</verdict>", True, True),
         ("so <verdict> reject </verdict>", False, False),
         ("<verdict>reject</verdict> no, <verdict>approve</verdict>", None, True),
+        ("<verdict>Approve</verdict>", True, True),
         ("I approve", None, None),
     ],
 )
@@ -177,6 +178,25 @@ def test_several_solvers_speak_in_turn_and_the_last_one_counts():
     assert env.observe(steps[-1][1].state, "solver_2")[0]["content"] == f"tried 4 others 1 solve {PROBLEM}"
     assert len(Math(n_agents=16).agents) == 16
     assert Math(n_agents=4, fixer=True).agents == ("solver_1", "solver_2", "verifier", "fixer")
+
+
+def test_full_size_the_last_texts_are_read_whole_and_of_those_before_what_came_of_them():
+    env = Math(size="full", n_agents=4, max_turns=2)
+    texts = [rf"one \boxed{{{n}}}" for n in (1, 2)] + ["no box", "<verdict>reject</verdict>", r"two \boxed{5}"]
+    state = play(env, *texts)[-1][1].state
+    _, user = env.observe(state, "solver_2")
+    assert user["content"] == (
+        f"{PROBLEM}\n\nWork so far:\n\nsolver_1 answered: 1\n\n"
+        "solver_2 wrote:\none \\boxed{2}\n\nsolver_3 wrote:\nno box\n\n"
+        "verifier wrote:\n<verdict>reject</verdict>\n\nsolver_1 wrote:\ntwo \\boxed{5}"
+    )
+    later = play(env, *texts, r"\boxed{6}", r"\boxed{7}")[-1][1].state
+    _, user = env.observe(later, "verifier")
+    assert (
+        "\n\nsolver_1 answered: 1\nsolver_2 answered: 2\nsolver_3 answered: nothing that can be read\n\nverifier"
+        in (user["content"])
+    )
+    assert user["content"].endswith("Current answer: 7")
 
 
 def test_a_single_agent_answers_once():

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -214,7 +215,7 @@ def test_posts_are_read_from_a_file_in_disjoint_splits():
     assert not {t.id for t in train} & {t.id for t in test}
     assert all(t.data["source"].startswith("SUBREDDIT") and "TL;DR" not in t.data["source"] for t in train)
     system, user = env.observe(env.start(train[0]), "detailed")
-    assert "8 to 256 words" in system["content"] and user["content"] == train[0].data["source"]
+    assert "8 to 256 are accepted" in system["content"] and user["content"] == train[0].data["source"]
     with pytest.raises(EnvError, match="4 rows of split 'test', asked for 5"):
         env.tasks(5, "test", 0)
 
@@ -244,3 +245,19 @@ def test_a_data_set_is_opened(tmp_path):
     (tmp_path / "test.jsonl").write_text(json.dumps({"prompt": "another text\nTL;DR:"}))
     env = TLDR(size="full", data=str(tmp_path))
     assert env.tasks(1, "test", 0)[0].data == {"source": "another text"}
+
+
+def test_the_lengths_that_the_full_prompts_ask_for_pay_in_full():
+    data = POSTS
+    wanted, asked = make_env("tldr", size="full").wanted, []
+    for single_agent in (False, True):
+        env = make_env("tldr", size="full", data=data, single_agent=single_agent)
+        state = env.start(*env.tasks(1, "train", 0))
+        told = [env.observe(state, agent)[0]["content"] for agent in env.agents]
+        assert all(f"{wanted.least} to {wanted.most} " in text for text in told)
+        asked.append([sorted(map(int, re.findall(r"about (\d+) words", text))) for text in told])
+    team, solo = asked
+    assert len(team) == 2 and len(solo) == 1
+    for lengths in [*team, *solo]:
+        first, second = lengths
+        assert wanted.least <= first < second <= wanted.most and wanted.ratio[1] <= second / first <= wanted.ratio[2]
