@@ -21,8 +21,8 @@ FORMAT, MATCH = 0.2, 0.8
 """What a solver earns locally for an answer that can be read, and for one that is right."""
 
 LATEST = 4
-"""Full size: the last turns that an agent reads whole; of those before, it reads the answer and the verdict. With every
-text in every prompt, an episode would cost the square of its turns."""
+"""The last turns that an agent reads whole; at full size, of those before it reads the answer and the verdict. With
+every text in every prompt, an episode would cost the square of its turns."""
 
 BOXED = "Reason step by step, then put only the final answer, without words around it, in \\boxed{}."
 DUTY = {
@@ -88,7 +88,7 @@ class Math:
     beside a "reject", and an unreadable verdict approves. Defect: a verifier that babbles lets everything pass.
 
     With `n_agents` above 2 (3 with a fixer) there are several solvers: in each round they speak in turn, each sees
-    the answers before its own, and the last one's is judged. With a fixer they speak in the first round only.
+    the last four answers before its own, and the last one's is judged. With a fixer they speak in the first round only.
     """
 
     size: str | int = "pocket"
@@ -195,7 +195,7 @@ class Math:
         if role == "verifier":
             return f"answer {state.answers[-1] or 'none'} check {state.problem}"
         begin = max((i + 1 for i, turn in enumerate(state.said) if turn.approved is not None), default=0)
-        listed = {"tried": state.rejected, "others": [turn.answer for turn in state.said[begin:]]}
+        listed = {"tried": state.rejected, "others": [turn.answer for turn in state.said[begin:]][-LATEST:]}
         listed = {name: " ".join(answer or "none" for answer in answers) for name, answers in listed.items() if answers}
         told = [f"{name} {answers}" for name, answers in listed.items()]
         return " ".join([*told, "fix" if role == "fixer" else "solve", state.problem])

@@ -51,6 +51,10 @@ ANSWER = (
     "<moves>U R R</moves>."
 )
 
+LATEST = 4
+"""Proposals that a planner sees, the last ones; with all of them, a round would cost the square of its agents. The
+executor sees them all."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -88,7 +92,7 @@ class PlanPath:
     rewards: str = "ours"
     single_agent: bool = False
     n_agents: int | None = None
-    """2 to 16: one executor, the others planners who see the proposals before theirs."""
+    """2 to 16: one executor, who sees all proposals; the others planners, who see the last four before their own."""
     max_turns: int = 4
     mistakes: float = 0.4
     """How often a move of `demonstrate` is drawn at random."""
@@ -163,12 +167,13 @@ class PlanPath:
     def observe(self, state: State, agent: str) -> list[Message]:
         maze, duty = state.maze, role_of(agent)
         walls = " ".join(walls_in_order(maze))
-        hints = ["none" if moves is None else " ".join(moves) for moves in state.hints]
+        first = 0 if agent == self.agents[-1] else max(0, len(state.hints) - LATEST)
+        hints = ["none" if moves is None else " ".join(moves) for moves in state.hints[first:]]
         if self.size != "full":
             told = "".join(f" hint {moves}" for moves in hints)
             text = f"walls {walls} goal {word(maze.goal)}{told} at {word(state.at)} {duty}"
             return [{"role": "user", "content": " ".join(text.split())}]
-        told = "".join(f"\nProposal {i + 1}: {moves}." for i, moves in enumerate(hints))
+        told = "".join(f"\nProposal {i}: {moves}." for i, moves in enumerate(hints, start=first + 1))
         rules = f"{RULES} {DUTY[duty]} {ANSWER.format(limit=self.limit)}"
         where = f"The grid is {maze.size} by {maze.size}. Walls: {walls or 'none'}."
         text = f"{where} You are at {word(state.at)}, the goal is {word(maze.goal)}.{told}"
