@@ -80,8 +80,8 @@ class Search:
     single_agent: bool = False
     max_turns: int = 4
     data: str | None = None
-    """Full size: a JSONL file or a data set for `datasets.load_dataset` (`path` or `path:configuration`), see
-    `question_and_answers` for its columns; by default the few questions in `data/search`, about its corpus."""
+    """Full size: a file, a folder or a data set of the hub (`sources.read`; its columns: `rows.question_and_answers`);
+    by default the few questions in `data/search`, about its corpus."""
     corpus: str | None = None
     """Full size: the JSONL file that BM25 searches, see `retrieval`."""
     passages: int = 3

@@ -245,7 +245,7 @@ def test_the_page_has_a_line_for_each_known_set():
     for task, known in sources.DATA_SETS.items():
         for data in known:
             default = f'make_env("{task}", size="full")'
-            assert f'make_env("{task}", size="full", data="{data}")' in page or (default in page and len(known) == 1)
+            assert f'make_env("{task}", size="full", data="{data}"' in page or (default in page and len(known) == 1)
             assert data.partition(":")[0] in page
 
 

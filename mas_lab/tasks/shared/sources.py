@@ -26,6 +26,7 @@ DATA_SETS = {
         "math-ai/aime25",
         "Maxwell-Jia/AIME_2024",
     ),
+    "search": ("hotpotqa/hotpot_qa:distractor",),
     "tldr": ("trl-lib/tldr",),
 }
 """Data sets of the hub whose columns a task reads as they are, by the task's name: see docs/data_sets.md."""
