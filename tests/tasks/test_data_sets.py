@@ -142,7 +142,6 @@ def test_a_single_table(tmp_path, name):
     [
         ("math", "problem|question|prompt and answer"),
         ("tldr", "post, prompt or text"),
-        ("arxiv_intro", "abstract_text"),
     ],
 )
 def test_a_row_without_the_columns_is_named_with_those_that_it_has(tmp_path, form, task, wanted):
@@ -208,7 +207,7 @@ def test_without_a_network_the_hub_is_asked_once_and_what_to_do_is_said(monkeypa
     with pytest.raises(EnvError) as refused:
         make_env("tldr", size="full").tasks(1, "train", 0)
     told = str(refused.value)
-    assert "'trl-lib/tldr' is neither a JSONL file nor a data set that opens: Couldn't reach" in told
+    assert "'trl-lib/tldr' is no file or folder here, nor a data set that opens: Couldn't reach" in told
     assert "Known data sets: trl-lib/tldr." in told
     assert "hf download trl-lib/tldr --repo-type dataset --local-dir FOLDER" in told
     assert asked == [constants.ENDPOINT] and flags == [(True, True)]
@@ -219,7 +218,7 @@ def test_told_to_be_offline_nobody_is_asked(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(sources, "_answers", lambda address: pytest.fail("asked the hub"))
-    with pytest.raises(EnvError, match="Known data sets: POLARIS-Project/Polaris-Dataset-53K, "):
+    with pytest.raises(EnvError, match=r"Known data sets: POLARIS-Project/Polaris-Dataset-53K, .*data='FOLDER:main'"):
         make_env("math", size="full", data="org/none:main").tasks(1, "train", 0)
 
 

@@ -305,7 +305,7 @@ def test_a_broken_file_names_its_line(tmp_path):
     path.write_text('{"problem": "1 + 1", "answer": 2}\n{"problem": \n')
     with pytest.raises(EnvError, match="line 2"):
         Math(size="full", data=str(path)).tasks(1, "train", 0)
-    with pytest.raises(EnvError, match="neither a JSONL file nor a data set"):
+    with pytest.raises(EnvError, match="no file or folder here, nor a data set"):
         Math(size="full", data=str(tmp_path / "missing")).tasks(1, "train", 0)
 
 

@@ -128,10 +128,10 @@ def _why_not(data: str, path: str, env: str, error: BaseException) -> str:
     reason = ": ".join(dict.fromkeys(reason.strip().rstrip(".") for reason in reasons))[:1000]
     if Path(path).exists():
         return f"{data!r} does not open: {reason}"
-    told = f"{data!r} is neither a JSONL file nor a data set that opens: {reason}."
+    told = f"{data!r} is no file or folder here, nor a data set that opens: {reason}."
     if known := DATA_SETS.get(env):
         told += f" Known data sets: {', '.join(known)}."
     if ON_THE_HUB.fullmatch(path):
         command = f"hf download {path} --repo-type dataset --local-dir FOLDER"
-        told += f" Without a network: {command}, where there is one, and data='FOLDER'."
+        told += f" Without a network: {command}, where there is one, and data='FOLDER{data.removeprefix(path)}'."
     return told
