@@ -12,7 +12,6 @@ from pathlib import Path
 import datasets
 import pandas as pd
 import pytest
-from huggingface_hub import constants
 
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
@@ -197,10 +196,9 @@ def test_without_a_network_the_hub_is_asked_once_and_what_to_do_is_said(monkeypa
     opened = datasets.load_dataset
 
     def load_dataset(*given):
-        flags.append((datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE))
+        flags.append(datasets.config.HF_HUB_OFFLINE)
         return opened(*given)
 
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(sources, "_answers", lambda address: asked.append(address) or False)
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
@@ -210,12 +208,10 @@ def test_without_a_network_the_hub_is_asked_once_and_what_to_do_is_said(monkeypa
     assert "'trl-lib/tldr' is no file or folder here, nor a data set that opens: Couldn't reach" in told
     assert "Known data sets: trl-lib/tldr." in told
     assert "hf download trl-lib/tldr --repo-type dataset --local-dir FOLDER" in told
-    assert asked == [constants.ENDPOINT] and flags == [(True, True)]
-    assert (datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE) == (False, False)
+    assert asked == [datasets.config.HF_ENDPOINT] and flags == [True] and not datasets.config.HF_HUB_OFFLINE
 
 
 def test_told_to_be_offline_nobody_is_asked(monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(sources, "_answers", lambda address: pytest.fail("asked the hub"))
     with pytest.raises(EnvError, match=r"Known data sets: POLARIS-Project/Polaris-Dataset-53K, .*data='FOLDER:main'"):

@@ -37,7 +37,7 @@ ON_THE_HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 WAIT = 5.0
 """Seconds for the hub to answer; its own client would try six times, for half a minute and more."""
 
-_flags = threading.Lock()
+_flag = threading.Lock()
 
 
 def read(data: str, env: str) -> Iterator[tuple[str, str | None, Row]]:
@@ -93,22 +93,17 @@ def _open(data: str, env: str) -> Mapping[str, Any]:
 
 @contextmanager
 def _quick_without_network(path: str) -> Iterator[None]:
-    """Tells the hub's client that it is offline where the hub does not answer: it then looks into its cache alone."""
-    import datasets
-    from huggingface_hub import constants
+    """Tells `datasets` that it is offline where the hub does not answer: it then looks into its cache alone."""
+    from datasets import config
 
-    modules = (datasets.config, constants)
-    with _flags:
-        before = [module.HF_HUB_OFFLINE for module in modules]
-        asks = ON_THE_HUB.fullmatch(path) and not Path(path).exists() and not any(before)
+    with _flag:
+        before = config.HF_HUB_OFFLINE
+        asks = ON_THE_HUB.fullmatch(path) and not Path(path).exists() and not before
         try:
-            if asks and not _answers(constants.ENDPOINT):
-                for module in modules:
-                    module.HF_HUB_OFFLINE = True
+            config.HF_HUB_OFFLINE = before or bool(asks and not _answers(config.HF_ENDPOINT))
             yield
         finally:
-            for module, flag in zip(modules, before, strict=True):
-                module.HF_HUB_OFFLINE = flag
+            config.HF_HUB_OFFLINE = before
 
 
 def _answers(address: str) -> bool:
