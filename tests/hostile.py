@@ -248,7 +248,7 @@ HOSTILE = {
     "no table": (text(TURNS, b""), f"{TURNS} is not a whole table"),
     "a table without a column": (table(TURNS, lambda t: t.drop_columns(["agent"])), f"{TURNS}.*'agent' is missing"),
     "a text that is a number": (column(TURNS, "agent", lambda n: [[1]] * n), f"{TURNS}"),
-    "a column of another kind": (column(TURNS, "agent", lambda n: [1] * n), "turns/.*Field agent has"),
+    "a column of another kind": (column(TURNS, "agent", lambda n: [1] * n), "turns/.*([Ff]ield|column) '?agent'? h"),
     "a reward of text": (column(TURNS, "team_reward", lambda n: ["1"] * n), f"{TURNS}.*'team_reward' is not a finite"),
     "steps below 0": (column(TURNS, "step", lambda n: [-1] * n), f"{TURNS}: column 'step' does not hold counts"),
     "ids that are text": (column(TURNS, "completion_ids", lambda n: [["a"]] * n), f"{TURNS}: column 'completion_ids'"),

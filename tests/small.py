@@ -193,10 +193,11 @@ def child(*arguments, **variables: str) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def recorded(run: Path, **changes) -> None:
-    """`changes` to run.json, as if a training had asked for them."""
-    config = json.loads((run / "run.json").read_text())
-    Manifest(run).replace("run.json", json.dumps(config | changes).encode())
+def recorded(run: Path, without: str = "", **changes) -> None:
+    """`changes` to run.json, and one field less, as if a training had asked for it so."""
+    config = json.loads((run / "run.json").read_text()) | changes
+    config.pop(without, None)
+    Manifest(run).replace("run.json", json.dumps(config).encode())
 
 
 def of_format(run: Path, number: int, **changes) -> None:

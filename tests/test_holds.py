@@ -155,9 +155,9 @@ def test_a_run_that_an_earlier_version_recorded_goes_on_and_says_what_was_not_re
     asked = {"env": Scored(by=partial(bonus, per_word=1)), **credit(partial(bonus, per_word=1))}
     started(models, tmp_path / "run", **asked)
     config = json.loads((tmp_path / "run" / "run.json").read_text())
-    del config["untold"], config["recipe"]["credit"]["holds"]
+    del config["recipe"]["credit"]["holds"]
     config["env"]["by"] = config["env"]["by"]["is"]
-    (tmp_path / "run" / "run.json").write_text(json.dumps(config))
+    small.recorded(tmp_path / "run", recipe=config["recipe"], env=config["env"], without="untold")
     words = (
         r"does not tell what env\.by \(functools:partial\) holds; what recipe\.credit \(functools\.partial\) holds\."
     )

@@ -86,7 +86,7 @@ def _machine() -> str:
     """The same for processes that see one another's numbers; empty where that is not known."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino
-        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {space}"
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text(encoding='ascii').strip()} {space}"
     except OSError:
         return ""
 

@@ -154,7 +154,7 @@ def test_a_run_with_a_curriculum_goes_on_bit_for_bit_and_names_it(models, tmp_pa
             reports = list(lab.train(small.Relay(), team, small.RECIPE, steps, run=tmp_path / run, **asked))
     assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
     run = lab.load_run(tmp_path / "cut")
-    assert run.config["curriculum"] == {"is": f"{__name__}.Harder"}
+    assert run.config["curriculum"]["is"] == f"{__name__}.Harder"
     assert run.checkpoint().state["memory"] == {"curriculum": {"kinds": 2 + 3}} and len(reports) == 1
     with pytest.raises(lab.RunError, match=r"curriculum(\.is)? differs"):
         team = small.make_team("shared", models)
