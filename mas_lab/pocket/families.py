@@ -94,6 +94,12 @@ FAMILIES: dict[str, Family] = {
         stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(60, 5e-4)),
         spread=0.08,
     ),
+    "arxiv_intro": Family(
+        env="arxiv_intro",
+        forms=((0.4, {}), (0.4, {"max_turns": 2}), (0.2, {"single_agent": True})),
+        stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(60, 5e-4)),
+        spread=0.08,
+    ),
     "search": Family(
         env="search",
         forms=((0.65, {}), (0.25, {"single_agent": True}), (0.1, {"size": 3})),

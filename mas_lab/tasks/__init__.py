@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from mas_lab.env import Env, class_name
+from mas_lab.tasks.arxiv_intro import ArxivIntro
 from mas_lab.tasks.finisher import Finisher
 from mas_lab.tasks.ladder import Ladder
 from mas_lab.tasks.math import Math
@@ -16,7 +17,7 @@ from mas_lab.tasks.sokoban import Sokoban
 from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
-ALL = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, Ladder, PaidHelp, Finisher, ReasoningGym)
+ALL = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, ArxivIntro, Ladder, PaidHelp, Finisher, ReasoningGym)
 ENVS: dict[str, type] = {env.name: env for env in ALL}
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 

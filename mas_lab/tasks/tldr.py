@@ -1,7 +1,7 @@
 """TLDR (MAGRPO, arXiv 2508.04652): two writers at the same time, unseen by each other: a short and a detailed summary.
 
-Pocket: four generated sentences of plain words; full: posts for an instruction model. Leaves out: what can be counted
-in a text (`wording`), the pocket texts (`stories`), how files are read (`rows`), and later turns: there is one.
+Pocket: four generated sentences of plain words; full: posts for an instruction model. Leaves out: the reward of two
+texts (`pair_reward`), the pocket texts (`stories`), how files are read (`rows`), and later turns: there is one.
 """
 
 import random
@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import stories, wording
+from mas_lab.tasks.shared import pair_reward, stories, wording
 from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.pair_reward import Wanted
 from mas_lab.tasks.shared.rows import check_split, content_id, draw, post, sample_rows
 
 MARKER = "|||"
@@ -32,19 +33,9 @@ DUTY = {
 """The lengths are some at which their ratio pays in full."""
 
 
-@dataclass(frozen=True)
-class Scale:
-    """What the reward wants of one size: words per summary, the Jaccard overlap that is enough, faithfulness."""
-
-    least: int
-    most: int
-    overlap: float
-    precise: float
-    dense: float
-
-
-POCKET_SCALE = Scale(least=4, most=32, overlap=0.2, precise=1.0, dense=0.4)
-FULL_SCALE = Scale(least=8, most=256, overlap=0.03, precise=0.5, dense=0.3)
+RATIO, UNIQUE = (1.1, 1.6, 3.2, 5.0), (1.3, 2.0)
+POCKET = Wanted(4, 32, RATIO, UNIQUE, overlap=0.2, precise=1.0, dense=0.4)
+FULL = Wanted(8, 256, RATIO, UNIQUE, overlap=0.03, precise=0.5, dense=0.3)
 
 
 @dataclass(frozen=True)
@@ -89,7 +80,7 @@ class TLDR:
     name = "tldr"
     pocket = "tldr"
     max_turns = 1
-    max_return = 3.0
+    max_return = pair_reward.BEST
     succeeds_at = 2.4
     invents = 0.1
     """How often a word of `demonstrate` is drawn from all words, at `mistakes` = 1."""
@@ -106,13 +97,13 @@ class TLDR:
         return ("solo",) if self.single_agent else ("short", "detailed")
 
     @property
-    def scale(self) -> Scale:
-        return FULL_SCALE if self.size == "full" else POCKET_SCALE
+    def wanted(self) -> Wanted:
+        return FULL if self.size == "full" else POCKET
 
     @property
     def max_tokens(self) -> int:
         both = 2 if self.single_agent else 1
-        return both * (512 if self.size == "full" else POCKET_SCALE.most + 2)
+        return both * (512 if self.size == "full" else POCKET.most + 2)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -139,7 +130,7 @@ class TLDR:
     def observe(self, state: State, agent: str) -> list[Message]:
         if self.size != "full":
             return [{"role": "user", "content": f"{state.source} {agent}"}]
-        duty = DUTY[agent].format(least=self.scale.least, most=self.scale.most)
+        duty = DUTY[agent].format(least=self.wanted.least, most=self.wanted.most)
         return [{"role": "system", "content": duty}, {"role": "user", "content": state.source}]
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
@@ -152,46 +143,12 @@ class TLDR:
             short, detailed = actions["short"], actions["detailed"]
             valid = {agent: bool(wording.words(text)) for agent, text in actions.items()}
             local = {agent: float(self._fits(text)) for agent, text in actions.items()}
-        parts = self.parts(short, detailed, state.source)
-        reward = sum(parts[name] for name in ("lengths", "ratio", "unique", "style")) * parts["faithful"]
+        parts = pair_reward.parts(short, detailed, state.source, self.wanted, self.rewards == "published")
+        reward = pair_reward.total(parts)
         return Step(State(state.source, True), reward, local, valid, reward >= self.succeeds_at, True, parts)
 
     def _fits(self, text: str) -> bool:
-        count = len(text.split()) if self.rewards == "published" else len(wording.words(text))
-        return self.scale.least <= count <= self.scale.most
-
-    def parts(self, short: str, detailed: str, source: str) -> dict[str, float]:
-        """The reward's parts: (`lengths` + `ratio` + `unique` + `style`) * `faithful`."""
-        parts = {"lengths": 0.0, "ratio": 0.0, "unique": 0.0, "style": 0.0, "faithful": 1.0}
-        if self.rewards == "ours":
-            limits = self.scale.precise, self.scale.dense
-            parts["faithful"] = min(wording.faithfulness(text, source, *limits) for text in (short, detailed))
-        if not (self._fits(short) and self._fits(detailed)):
-            return parts
-        parts["lengths"] = 0.5
-        ratio = wording.ramp(self._length(detailed) / self._length(short), 1.1, 1.6, 3.2, 5.0)
-        if ratio is None:
-            return parts
-        parts["ratio"] = ratio
-        different = [len(set(wording.words(text))) for text in (short, detailed)]
-        unique = wording.ramp(different[1] / max(1, different[0]), 1.3, 2.0)
-        if unique is None:
-            return parts
-        return parts | {"unique": 0.5 * unique, "style": self._style(short, detailed, source)}
-
-    def _length(self, text: str) -> int:
-        return len(text) if self.rewards == "published" else len(wording.words(text))
-
-    def _style(self, short: str, detailed: str, source: str) -> float:
-        said = [set(wording.content(wording.words(text))) for text in (short, detailed)]
-        if self.rewards == "ours":
-            known = set(wording.content(wording.words(source)))
-            said = [content & known for content in said]
-            found = len(wording.transitions(detailed, source))
-        else:
-            found = len(wording.transitions_inside(detailed))
-        transitions = min(1.0, 0.4 + 0.05 * (found - 1)) if found else 0.0
-        return 0.4 * transitions + 0.6 * min(wording.jaccard(*said), self.scale.overlap) / self.scale.overlap
+        return self.wanted.fits(text, self.rewards == "published")
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """An answer to learn from, imperfect on purpose: invented words, wrong lengths, few transitions.

@@ -181,6 +181,14 @@ def post(row: Row) -> str:
     return re.sub(r"\s*TL;?DR:?\s*$", "", text, flags=re.IGNORECASE).strip()
 
 
+def abstract(row: Row) -> str:
+    """Reads the usual columns: `abstract_text`, `abstract`, `summary` or `text`."""
+    text = next((row[name] for name in ("abstract_text", "abstract", "summary", "text") if row.get(name)), None)
+    if text is None:
+        raise EnvError(f"a row needs abstract_text, abstract, summary or text, this one has {sorted(row)}")
+    return " ".join(text.split())
+
+
 def generated(task: str, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
     """`n` distinct problems of a `reasoning_gym` task that belong to `split`, each with its answer."""
     try:

@@ -28,13 +28,18 @@ def stories(rng: random.Random, sentences: int = SENTENCES) -> Iterator[str]:
 
 
 def retold(story: str, rng: random.Random, long: bool, invents: float, connects: float) -> str:
-    """One sentence of a story, or (`long`) two or three, in its order; a share `invents` of the words is drawn from all
-    words, and a share `connects` of the sentences of a long retelling opens with a transition."""
-    sentences, told = story.split(" ."), []
-    count = len(sentences) - 1  # nothing stands behind the last full stop
-    for chosen in sorted(rng.sample(range(count), min(count, rng.choice((2, 3)) if long else 1))):
-        if long and rng.random() < connects:
+    """`excerpt` of one sentence of a story without transitions, or (`long`) of two or three."""
+    return excerpt(story, rng, rng.choice((2, 3)) if long else 1, invents, connects if long else 0.0)
+
+
+def excerpt(story: str, rng: random.Random, sentences: int, invents: float, connects: float) -> str:
+    """So many sentences of a story, in its order; a share `invents` of the words is drawn from all words, and a share
+    `connects` of the sentences opens with a transition."""
+    held, told = story.split(" ."), []
+    count = len(held) - 1  # nothing stands behind the last full stop
+    for chosen in sorted(rng.sample(range(count), min(count, sentences))):
+        if connects and rng.random() < connects:
             told.append(rng.choice(LINKS))
-        for word in sentences[chosen].split():
+        for word in held[chosen].split():
             told.append(rng.choice(WORDS) if rng.random() < invents else word)
     return " ".join(told)

@@ -1,0 +1,75 @@
+"""The joint reward of two texts that are written at the same time about one source (MAGRPO, arXiv 2508.04652).
+
+Lengths, their ratio, how many different words, style; multiplied by faithfulness to the source, which the published
+formula does not read. Leaves out: who writes and what is wanted of whom (the tasks), what can be counted (`wording`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mas_lab.tasks.shared import wording
+
+BEST = 3.0
+PARTS = ("lengths", "ratio", "unique", "style")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the reward wants of one task and size. Ramps as in `wording.ramp`: (0 at, 1 from[, 1 to, 0 at])."""
+
+    least: int
+    most: int
+    """Words of each text."""
+    ratio: tuple[float, ...]
+    """Length of the second text / the first."""
+    unique: tuple[float, ...]
+    """Different words of the second / the first."""
+    overlap: float
+    """Jaccard overlap of their content words that is enough."""
+    precise: float
+    dense: float
+    """Thresholds of `wording.faithfulness`."""
+
+    def fits(self, text: str, published: bool = False) -> bool:
+        return self.least <= (len(text.split()) if published else len(wording.words(text))) <= self.most
+
+
+def parts(first: str, second: str, source: str, wanted: Wanted, published: bool = False) -> dict[str, float]:
+    """`lengths` 0.5, `ratio` 1, `unique` 0.5 and `style` 1 at most, gated: a part that fails shuts off those after it;
+    and `faithful`, 0 to 1, that of the less faithful text (1 by the published formula)."""
+    found = dict.fromkeys(PARTS, 0.0) | {"faithful": 1.0}
+    texts = (first, second)
+    if not published:
+        found["faithful"] = min(wording.faithfulness(text, source, wanted.precise, wanted.dense) for text in texts)
+    if not all(wanted.fits(text, published) for text in texts):
+        return found
+    found["lengths"] = 0.5
+    lengths = [len(text) if published else len(wording.words(text)) for text in texts]
+    ratio = wording.ramp(lengths[1] / lengths[0], *wanted.ratio)
+    if ratio is None:
+        return found
+    found["ratio"] = ratio
+    different = [len(set(wording.words(text))) for text in texts]
+    unique = wording.ramp(different[1] / max(1, different[0]), *wanted.unique)
+    if unique is None:
+        return found
+    return found | {"unique": 0.5 * unique, "style": _style(first, second, source, wanted.overlap, published)}
+
+
+def _style(first: str, second: str, source: str, enough: float, published: bool) -> float:
+    """0.4 * transitions + 0.6 * min(J, enough) / enough. J: Jaccard of the content words; transitions: 0.4 for the
+    first of twelve kinds in the second text and 0.05 for each more."""
+    said = [set(wording.content(wording.words(text))) for text in (first, second)]
+    if published:
+        kinds = len(wording.transitions_inside(second))
+    else:
+        known = set(wording.content(wording.words(source)))
+        said = [content & known for content in said]
+        kinds = len(wording.transitions(second, source))
+    transitions = min(1.0, 0.4 + 0.05 * (kinds - 1)) if kinds else 0.0
+    return 0.4 * transitions + 0.6 * min(wording.jaccard(*said), enough) / enough
+
+
+def total(found: Mapping[str, float]) -> float:
+    """The reward, 0 to `BEST`."""
+    return sum(found[name] for name in PARTS) * found["faithful"]
