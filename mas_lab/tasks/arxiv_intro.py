@@ -114,7 +114,7 @@ class ArxivIntro:
     @property
     def max_tokens(self) -> int:
         both = 2 if self.single_agent else 1
-        return both * (512 if self.size == "full" else POCKET.most + 2)
+        return both * (512 if self.size == "full" else POCKET.most + 6)
 
     @property
     def words(self) -> tuple[str, ...]:
