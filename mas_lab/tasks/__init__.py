@@ -5,6 +5,7 @@ from typing import Any
 
 from mas_lab.env import Env, class_name
 from mas_lab.tasks.arxiv_intro import ArxivIntro
+from mas_lab.tasks.catalog import Catalog
 from mas_lab.tasks.finisher import Finisher
 from mas_lab.tasks.ladder import Ladder
 from mas_lab.tasks.math import Math
@@ -18,7 +19,7 @@ from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
 ALL = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, ArxivIntro, Ladder, PaidHelp, Finisher, ReasoningGym)
-ENVS: dict[str, type] = {env.name: env for env in ALL}
+ENVS = Catalog({env.name: env for env in ALL})
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

@@ -1,0 +1,91 @@
+"""Writes the page of tasks, `docs/tasks.md`, and its table into the README: `python docs/tasks.py`.
+
+Agents and order, the paper, what the pocket model learned (from `data/results/`), and an episode of each task as the
+shipped pocket model plays it. Leaves out: what is rewarded (the docstring of each env says it).
+"""
+
+import inspect
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import mas_lab as lab
+from mas_lab.tasks.catalog import ORIGINS, learned
+
+HERE = Path(__file__).parent
+BEGIN, END = "<!-- tasks -->", "<!-- /tasks -->"
+LEGEND = "`→` one after the other, `+` at the same time and unseen, `?` called on a condition"
+SEED, LOOKED_AT = 0, 32
+INTRO = f"""# Tasks
+
+Made by `python docs/tasks.py`. Agents: {LEGEND}. Pocket play: success on held-out tasks before and after training, the
+lowest and the highest of the recorded seeds (`tldr`, `arxiv_intro`: the share of the best return);
+[the numbers](../data/results/README.md). Take a seat yourself: `lab.play_as(env, team, agent)`.
+"""
+
+
+def table() -> str:
+    """The catalogue as Markdown."""
+    found = lab.ENVS.table()
+    lines = [f"| {' | '.join(found.columns)} |", f"|{'---|' * len(found.columns)}"]
+    for row in found.itertuples(index=False):
+        name, *rest = row
+        lines.append(f"| [`{name}`](docs/tasks.md#{name}) | {' | '.join(rest)} |")
+    return "\n".join(lines)
+
+
+def arrows(order: str) -> str:
+    """Who hands on to whom, as a Mermaid diagram; those who act at once stand side by side."""
+    said = re.split(r",", order.replace("(", "").replace(")", ""))[0]
+    groups = [re.findall(r"[a-z_0-9…]+\??", part) for part in said.split("→")]
+    groups = [[agent for agent in group if agent != "or"] for group in groups]
+    lines = ["```mermaid", "flowchart LR"]
+    for place, group in enumerate(groups):
+        lines += [f'    n{place}{i}["{agent.rstrip("?")}"]' for i, agent in enumerate(group)]
+    for place, (here, there) in enumerate(pairwise(groups)):
+        for i in range(len(here)):
+            for j, agent in enumerate(there):
+                lines.append(f"    n{place}{i} {'-.->' if agent.endswith('?') else '-->'} n{place + 1}{j}")
+    return "\n".join([*lines, "```"])
+
+
+def episode(name: str) -> str:
+    """An episode of the shipped pocket model, one that succeeds if there is any: who heard what, said what, earned
+    what."""
+    env = lab.make_env(name)
+    if not env.pocket:
+        return "No pocket model is shipped: `lab.make_pocket(env, folder)` makes one for a generator of few words.\n"
+    team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
+    turns = lab.rollout(env, team, env.tasks(LOOKED_AT, "test", SEED), lab.episodes(1), seed=SEED)
+    solved = turns.groupby("task", sort=False)["success"].any()
+    length = turns.groupby("task", sort=False).size()
+    task = (length[solved] if solved.any() else length).idxmax()
+    lines = ["| agent | is told | says | team reward | own reward |", "|---|---|---|---|---|"]
+    for row in turns[turns["task"] == task].itertuples():
+        told, said = (" ".join(text.split()).replace("|", "\\|") for text in (row.prompt, row.completion))
+        lines.append(f"| {row.agent} | {told} | {said} | {row.team_reward:.2f} | {row.local_reward:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def section(name: str) -> str:
+    origin, kind = ORIGINS[name], lab.ENVS[name]
+    doc = inspect.getdoc(kind)
+    told = f"Pocket play: {learned(name)}.\n\n" if learned(name) else ""
+    return (
+        f"## {name}\n\n{origin.paper}. `lab.make_env({name!r})`\n\n{arrows(origin.order)}\n\n{doc}\n\n{told}"
+        f"{episode(name)}"
+    )
+
+
+def main() -> None:
+    own = table().replace("docs/tasks.md#", "#")
+    page = "\n".join([INTRO, own, "", *(section(name) for name in lab.ENVS)])
+    (HERE / "tasks.md").write_text(page, encoding="utf-8")
+    readme = HERE.parent / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    readme.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The tasks as a table: who speaks when, where it comes from, and what its pocket model learned. `lab.ENVS` shows it.
+
+Leaves out: how a task is made by its name (`make_env`), and the page with an episode of each (`docs/tasks.md`).
+"""
+
+import json
+from dataclasses import dataclass
+
+import pandas as pd
+
+from mas_lab.paths import data_dir
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a task comes from, and who speaks when."""
+
+    paper: str
+    order: str
+    """Agents in order: `→` one after the other, `+` at the same time, `?` only where it is called."""
+
+
+OURS = "a teaching task of this kit"
+AT_GRPO, DR_MAS, MAGRPO = "AT-GRPO, arXiv 2510.11062", "Dr. MAS, arXiv 2602.08847", "MAGRPO, arXiv 2508.04652"
+ORIGINS = {
+    "plan_path": Origin(AT_GRPO, "planner → executor, up to 4 turns"),
+    "sokoban": Origin(AT_GRPO, "planner → executor, in turns"),
+    "sudoku": Origin(AT_GRPO, "proposer → filler, in turns"),
+    "math": Origin(DR_MAS, "solver → verifier (→ fixer?), up to 3 loops"),
+    "search": Origin(DR_MAS, "verifier → searcher? or answerer?, up to 4 turns"),
+    "tldr": Origin(MAGRPO, "short + detailed"),
+    "arxiv_intro": Origin(MAGRPO, "background + method, 1 or 2 turns"),
+    "ladder": Origin(OURS, "stage_1 → stage_2? → … stage_8?"),
+    "paid_help": Origin(OURS, "solver → helper?"),
+    "finisher": Origin(OURS, "solver → finisher?"),
+    "reasoning_gym": Origin("reasoning-gym, arXiv 2505.24760", "solver → verifier (→ fixer?), up to 3 loops"),
+}
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What the recorded runs of one task came to: share solved (or of the best return) on held-out tasks."""
+
+    recipe: str
+    steps: int
+    before: float
+    after: tuple[float, ...]
+    """Of each seed."""
+
+    def __str__(self) -> str:
+        low, high = f"{min(self.after):.2f}", f"{max(self.after):.2f}"
+        return f"{self.before:.2f} → {low if low == high else f'{low}-{high}'} ({self.recipe}, {self.steps} steps)"
+
+
+GRADED = ("tldr", "arxiv_intro")
+"""Tasks whose score is the share of the best return: a success there is only a threshold."""
+
+
+def learned(task: str) -> Learned | None:
+    """From `data/results/<task>/`; None where nothing is recorded."""
+    folder = data_dir() / "results" / task
+    if not (folder / "results.csv").is_file():
+        return None
+    runs, how = pd.read_csv(folder / "results.csv"), json.loads((folder / "provenance.json").read_text("utf-8"))
+    if "arm" in runs.columns:  # of one task under two baselines
+        runs = runs[(runs["arm"] == runs["arm"].iloc[0]) & (runs["recipe"] == "dr_mas")]
+        return Learned("dr_mas", how["settings"]["steps"], runs["before"].mean(), tuple(runs["after"]))
+    name = "return" if task in GRADED else "success"
+    share = runs["max_return"] if task in GRADED else 1.0
+    before, after = (runs[f"{name}_before"] / share).mean(), tuple(runs[name] / share)
+    return Learned(how["trial"]["recipe"], how["trial"]["steps"], before, after)
+
+
+class Catalog(dict[str, type]):
+    """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`. Shows itself as a table:
+    agents (`→` one after the other, `+` at once, `?` called on a condition), origin, and pocket play."""
+
+    def table(self) -> pd.DataFrame:
+        """A row per task."""
+        rows = []
+        for name in self:
+            origin = ORIGINS.get(name, Origin("", ""))
+            rows.append({"task": name, "agents": origin.order, "from": origin.paper, "pocket play": learned(name)})
+        return pd.DataFrame(rows).fillna("").astype(str)
+
+    def __repr__(self) -> str:
+        return self.table().to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html(index=False)
