@@ -18,9 +18,31 @@ LEGEND = "`→` one after the other, `+` at the same time and unseen, `?` called
 SEED, LOOKED_AT = 0, 32
 INTRO = f"""# Tasks
 
-Made by `python docs/tasks.py`. Agents: {LEGEND}. Pocket play: success on held-out tasks before and after training, the
-lowest and the highest of the recorded seeds (`tldr`, `arxiv_intro`: the share of the best return);
-[the numbers](../data/results/README.md). Take a seat yourself: `lab.play_as(env, team, agent)`.
+Made by `python docs/tasks.py`. Agents: {LEGEND}.
+Pocket play: success on held-out tasks before and after training, the lowest and the highest of the recorded seeds
+(`tldr`, `arxiv_intro`: the share of the best return); [the numbers](../data/results/README.md). Take a seat yourself:
+`lab.play_as(env, team, agent)`. In full size: [public data sets](data_sets.md).
+"""
+OUT_THERE = """## Environments out there
+
+`pip install 'mas-lab[games]'` (or `make games`). Any id of TextArena, for self-play with one policy in all seats; what
+a player earns is its `local_reward`, and `own_return()` the credit for it:
+
+```python
+env = lab.from_textarena("TicTacToe-v0")
+team = lab.Team.shared(policy, env.agents)
+recipe = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
+for report in lab.train(env, team, recipe, steps=10): ...
+```
+
+Any world of PettingZoo, parallel or turn by turn, with two functions of your own: what is told, and what was done.
+
+```python
+env = lab.from_pettingzoo(rps_v2.parallel_env, say=lambda seen, agent: f"saw {seen}",
+                          read=lambda text, agent: {"rock": 0, "paper": 1, "scissors": 2}.get(text))
+```
+
+An env of your own is five pure functions: [CONTRIBUTING](../CONTRIBUTING.md).
 """
 
 
@@ -79,7 +101,7 @@ def section(name: str) -> str:
 
 def main() -> None:
     own = table().replace("docs/tasks.md#", "#")
-    page = "\n".join([INTRO, own, "", *(section(name) for name in lab.ENVS)])
+    page = "\n".join([INTRO, own, "", *(section(name) for name in lab.ENVS), OUT_THERE])
     (HERE / "tasks.md").write_text(page, encoding="utf-8")
     readme = HERE.parent / "README.md"
     text = readme.read_text(encoding="utf-8")
