@@ -23,18 +23,20 @@ FULL = Wanted(128, 256, RATIO, UNIQUE, overlap=0.23, precise=0.5, dense=0.3)
 SENTENCES = 5
 
 BACKGROUND, METHOD = "background and motivation", "method and implications"
+KEEP = "Keep to what the abstract says, in its words where they fit. Write no heading and no remark."
 TASK = {
-    "background": f"Write a paragraph of an introduction from the abstract: {BACKGROUND}, {{least}} to {{most}} words. "
-    f"Somebody else writes the next one ({METHOD}), which is to be about one and a half times as long, about the same "
-    "things in part. Keep to what the abstract says.",
-    "method": f"Write a paragraph of an introduction from the abstract: {METHOD}, {{least}} to {{most}} words. "
-    f"Somebody else writes the one before it ({BACKGROUND}); yours is to be about one and a half times as long, about "
-    "the same things in part, and lead from point to point (therefore, however, for example). Keep to what the "
-    "abstract says.",
-    "solo": f"Write two paragraphs of an introduction from the abstract, {{least}} to {{most}} words each: first "
-    f"{BACKGROUND}, then the line ||| and then {METHOD}, about one and a half times as long, about the same things in "
-    "part, leading from point to point (therefore, however, for example). Keep to what the abstract says.",
+    "background": f"Write a paragraph of an introduction from the abstract: {BACKGROUND}, in about 140 words "
+    f"({{least}} to {{most}} are accepted). Somebody else writes the next one ({METHOD}) in about 200 words, about the "
+    f"same things in part. {KEEP}",
+    "method": f"Write a paragraph of an introduction from the abstract: {METHOD}, in about 200 words ({{least}} to "
+    f"{{most}} are accepted). Somebody else writes the one before it ({BACKGROUND}) in about 140 words; yours is to be "
+    f"about the same things in part, and to lead from point to point (therefore, however, for example). {KEEP}",
+    "solo": "Write two paragraphs of an introduction from the abstract ({least} to {most} words each are accepted): "
+    f"first {BACKGROUND} in about 140 words, then a line that holds ||| and nothing else, then {METHOD} in about 200 "
+    "words, about the same things in part, leading from point to point (therefore, however, for example). " + KEEP,
 }
+"""The lengths are some at which their ratio pays in full."""
+ANEW = "Now write what is to stand, whole, with what the reviewer misses."
 REVIEWS = {
     "short": "It is too short.",
     "long": "It is too long.",
@@ -80,7 +82,7 @@ class ArxivIntro:
     max_turns: int = 1
     """1, or 2 with the reviewer between them."""
     data: str = "LovelyBuggies/arXiv_abstract"
-    """Full size: a JSONL file or a data set for `datasets.load_dataset`, see `rows.abstract` for its columns."""
+    """Full size: a file, a folder or a data set of the hub (`sources.read`); `rows.abstract` names its columns."""
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1: invented words and misjudged lengths grow with it."""
 
@@ -146,6 +148,7 @@ class ArxivIntro:
             told = "".join(f" draft {draft} {word}" for draft, word in seen)
             return [{"role": "user", "content": " ".join(f"{state.source}{told} {agent}".split())}]
         told = "".join(f"\n\nYour draft:\n\n{draft}\n\nThe reviewer: {REVIEWS[word]}" for draft, word in seen)
+        told += f"\n\n{ANEW}" if seen else ""
         duty = TASK[agent].format(least=self.wanted.least, most=self.wanted.most)
         return [{"role": "system", "content": duty}, {"role": "user", "content": f"{state.source}{told}"}]
 

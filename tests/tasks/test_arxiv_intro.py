@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
-from mas_lab.tasks.arxiv_intro import ArxivIntro
+from mas_lab.tasks.arxiv_intro import ANEW, ArxivIntro
 from mas_lab.tasks.shared.rows import SPLITS, abstract
 from mas_lab.tasks.shared.wording import TRANSITIONS
 
@@ -185,13 +186,22 @@ def test_abstracts_are_read_from_a_file(tmp_path):
     train, test = env.tasks(6, "train", 0), env.tasks(2, "test", 0)
     assert not {t.id for t in train} & {t.id for t in test}
     system, user = env.observe(env.start(train[0]), "background")
-    assert "128 to 256 words" in system["content"] and user["content"] == train[0].data["source"]
+    assert "128 to 256 are accepted" in system["content"] and user["content"] == train[0].data["source"]
     (tmp_path / "a.jsonl").write_text(json.dumps({"abstract_text": "one"}) + "\n{")
     with pytest.raises(EnvError, match=r"arxiv_intro: .*a\.jsonl, line 2: "):
         ArxivIntro(size="full", data=str(tmp_path / "a.jsonl")).tasks(1, "train", 0)
     assert abstract({"summary": " a\n b "}) == "a b"
     with pytest.raises(EnvError, match=r"\['title'\]"):
         abstract({"title": "x"})
+
+
+def test_full_size_a_second_turn_shows_the_draft_and_asks_for_the_whole():
+    env = ArxivIntro(size="full", data=ABSTRACTS, max_turns=2)
+    (task,) = env.tasks(1, "train", 0)
+    state = env.step(env.start(task), {"background": "far too little", "method": "less"}).state
+    _, user = env.observe(state, "background")
+    told = f"\n\nYour draft:\n\nfar too little\n\nThe reviewer: It is too short.\n\n{ANEW}"
+    assert user["content"] == task.data["source"] + told
 
 
 def test_the_pocket_model_knows_every_word_and_plays_both_forms():
@@ -203,3 +213,19 @@ def test_the_pocket_model_knows_every_word_and_plays_both_forms():
     team = lab.Team.shared(lab.load_policy("arxiv_intro"), env.agents)
     turns = lab.rollout(env, team, env.tasks(8, "test", 0), lab.joint(2), seed=0)
     assert turns["valid"].mean() > 0.9 and turns.groupby("depth")["team_reward"].mean()[0] > 0.3
+
+
+def test_the_lengths_that_the_full_prompts_ask_for_pay_in_full():
+    data = ABSTRACTS
+    wanted, asked = make_env("arxiv_intro", size="full").wanted, []
+    for single_agent in (False, True):
+        env = make_env("arxiv_intro", size="full", data=data, single_agent=single_agent)
+        state = env.start(*env.tasks(1, "train", 0))
+        told = [env.observe(state, agent)[0]["content"] for agent in env.agents]
+        assert all(f"{wanted.least} to {wanted.most} " in text for text in told)
+        asked.append([sorted(map(int, re.findall(r"about (\d+) words", text))) for text in told])
+    team, solo = asked
+    assert len(team) == 2 and len(solo) == 1
+    for lengths in [*team, *solo]:
+        first, second = lengths
+        assert wanted.least <= first < second <= wanted.most and wanted.ratio[1] <= second / first <= wanted.ratio[2]

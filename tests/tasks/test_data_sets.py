@@ -128,6 +128,15 @@ def test_posts(tmp_path, form):
         assert told == {f"SUBREDDIT: r/a\n\nTITLE: t\n\nPOST: {n}" for n in numbers}
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("text", [lambda n: f"we show {n} .  it holds .", lambda n: [f"we show {n} .", "it holds ."]])
+def test_abstracts_as_a_text_or_as_sentences(tmp_path, form, text):
+    rows = [{"article_id": str(n), "abstract_text": text(n), "token_count": 9} for n in range(6)]
+    data = folder_of(tmp_path / "set", form, train=rows[:2], validation=rows[2:4], test=rows[4:])
+    tasks = make_env("arxiv_intro", size="full", data=data).tasks(2, "test", 0)
+    assert {task.data["source"] for task in tasks} == {"we show 4 . it holds .", "we show 5 . it holds ."}
+
+
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
 def test_a_single_table(tmp_path, name):
     frame = pd.DataFrame([polaris(n) for n in range(40)])
@@ -141,6 +150,7 @@ def test_a_single_table(tmp_path, name):
     [
         ("math", "problem|question|prompt and answer"),
         ("tldr", "post, prompt or text"),
+        ("arxiv_intro", "abstract_text"),
     ],
 )
 def test_a_row_without_the_columns_is_named_with_those_that_it_has(tmp_path, form, task, wanted):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -244,3 +245,19 @@ def test_a_data_set_is_opened(tmp_path):
     (tmp_path / "test.jsonl").write_text(json.dumps({"prompt": "another text\nTL;DR:"}))
     env = TLDR(size="full", data=str(tmp_path))
     assert env.tasks(1, "test", 0)[0].data == {"source": "another text"}
+
+
+def test_the_lengths_that_the_full_prompts_ask_for_pay_in_full():
+    data = POSTS
+    wanted, asked = make_env("tldr", size="full").wanted, []
+    for single_agent in (False, True):
+        env = make_env("tldr", size="full", data=data, single_agent=single_agent)
+        state = env.start(*env.tasks(1, "train", 0))
+        told = [env.observe(state, agent)[0]["content"] for agent in env.agents]
+        assert all(f"{wanted.least} to {wanted.most} " in text for text in told)
+        asked.append([sorted(map(int, re.findall(r"about (\d+) words", text))) for text in told])
+    team, solo = asked
+    assert len(team) == 2 and len(solo) == 1
+    for lengths in [*team, *solo]:
+        first, second = lengths
+        assert wanted.least <= first < second <= wanted.most and wanted.ratio[1] <= second / first <= wanted.ratio[2]

@@ -182,10 +182,11 @@ def post(row: Row) -> str:
 
 
 def abstract(row: Row) -> str:
-    """Reads the usual columns: `abstract_text`, `abstract`, `summary` or `text`."""
-    text = next((row[name] for name in ("abstract_text", "abstract", "summary", "text") if row.get(name)), None)
-    if text is None:
-        raise EnvError(f"a row needs abstract_text, abstract, summary or text, this one has {sorted(row)}")
+    """Reads the usual columns: `abstract_text`, `abstract`, `summary` or `text`: a text, or a list of sentences."""
+    text = _column(row, "abstract_text", "abstract", "summary", "text")
+    text = " ".join(map(str, text)) if isinstance(text, list) else text
+    if not isinstance(text, str) or not text.strip():
+        raise _lacks(row, "abstract_text, abstract, summary or text")
     return " ".join(text.split())
 
 
