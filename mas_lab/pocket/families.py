@@ -97,7 +97,7 @@ FAMILIES: dict[str, Family] = {
     "arxiv_intro": Family(
         env="arxiv_intro",
         forms=((0.4, {}), (0.4, {"max_turns": 2}), (0.2, {"single_agent": True})),
-        stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(60, 5e-4)),
+        stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(100, 5e-4, {"mistakes": 0.6})),
         spread=0.08,
     ),
     "search": Family(
