@@ -61,7 +61,8 @@ def learned(task: str) -> Learned | None:
     folder = data_dir() / "results" / task
     if not (folder / "results.csv").is_file():
         return None
-    runs, how = pd.read_csv(folder / "results.csv"), json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    runs = pd.read_csv(folder / "results.csv")
+    how = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     if "arm" in runs.columns:  # of one task under two baselines
         runs = runs[(runs["arm"] == runs["arm"].iloc[0]) & (runs["recipe"] == "dr_mas")]
         return Learned("dr_mas", how["settings"]["steps"], runs["before"].mean(), tuple(runs["after"]))
