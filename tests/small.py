@@ -213,8 +213,9 @@ def bits(run: Path) -> dict[str, str]:
     PEFT writes a set of module names into an adapter's description in any order: it is compared sorted.
     """
     newest = max((run / "checkpoints").iterdir())
-    found = {}
-    for path in (*run.glob("turns/*"), *run.glob("stats/*"), *newest.rglob("*")):
+    tables = (part for part in Manifest(run).parts.values() if part.name.startswith(("turns/", "stats/")))
+    found = {part.name: hashlib.sha256(part.stored()).hexdigest() for part in tables}  # whatever file they moved into
+    for path in newest.rglob("*"):
         if path.is_file() and path.name != "hashes.json":
             data = path.read_bytes()
             if path.name == "adapter_config.json":

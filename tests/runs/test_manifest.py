@@ -290,12 +290,12 @@ def test_killed_at_any_write_while_steps_move_together_nothing_is_lost(models, t
 
 
 @pytest.mark.slow
-def test_killed_at_every_third_write_of_a_run_whose_steps_move_together(models, tmp_path, monkeypatch):
+def test_killed_at_every_eighth_write_of_a_run_whose_steps_move_together(models, tmp_path, monkeypatch):
     monkeypatch.setattr(merging, "STEPS", 2)
     list(small.start("shared", models, tmp_path / "straight", 5))
     (tmp_path / "runs").mkdir()
-    *deaths, survived = small.child("killed", models, tmp_path / "runs", 5, *range(1, 900, 3), MERGED="2")
-    assert len(deaths) > 50 and survived["ended"] == 0
+    *deaths, survived = small.child("killed", models, tmp_path / "runs", 5, *range(1, 900, 8), MERGED="2")
+    assert len(deaths) > 20 and survived["ended"] == 0
     for death in (*deaths, survived):
         assert death["bits"] == small.bits(tmp_path / "straight"), f"killed before write {death['moment']}"
 

@@ -77,7 +77,7 @@ def test_tokens_with_advantages_of_their_own_are_shaded_by_them(open_page, tmp_p
 def test_the_reward_page_draws_its_figures(open_page, spiky, tmp_path):
     page = open_page(lab.RewardInspector(spiky).to_html(tmp_path / "page.html"))
     page.wait_for_selector(".js-plotly-plot .barlayer path")
-    assert page.locator(".js-plotly-plot").count() == 2
+    assert page.locator(".js-plotly-plot").count() == 3
     page.locator(".js-plotly-plot").first.hover()
     assert page.locator(".modebar-btn").count() > 0
     assert page.locator(".modebar-btn[data-title^='Share']").count() == 0

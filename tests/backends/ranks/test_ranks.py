@@ -200,7 +200,7 @@ def test_two_ranks_go_on_with_a_run_of_one_process(models, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("why", "kind", "words"), [("env", "RolloutError", "the world ended"), ("nan", "UpdateError", "is not finite")]
+    ("why", "kind", "words"), [("env", "RolloutError", "the world ended"), ("nan", "NotFiniteError", "are not finite")]
 )
 def test_an_error_on_rank_0_ends_all_ranks_with_the_same_words(models, tmp_path, why, kind, words):
     done = launched("fail", models, tmp_path / "run", why)
