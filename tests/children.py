@@ -112,17 +112,25 @@ def killed(models: Path, runs: Path, steps: int, moments: list[int]) -> None:
             return  # it was through before that moment came
 
 
+def taken(work: Callable[[], None]) -> float:
+    """Seconds of `work` in a process of its own."""
+    began = time.perf_counter()
+    in_a_fork(work)
+    return time.perf_counter() - began
+
+
 def shot(models: Path, run: Path, steps: int, times: int, seed: int) -> None:
-    rng = random.Random(seed)
-    deaths = sum(in_a_fork(lambda: go_on(models, run, steps), rng.uniform(0.2, 2.0)) > 0 for _ in range(times))
+    """Killed by the clock, and the clock set by this machine: none of `times` tries has a sixth of the time it takes,
+    nor all together much more than that."""
+    whole = taken(lambda: go_on(models, run.with_name(f"{run.name}-whole"), steps))
+    rng, longest = random.Random(seed), 2 * whole / times
+    deaths = sum(in_a_fork(lambda: go_on(models, run, steps), rng.uniform(0, longest)) > 0 for _ in range(times))
     in_a_fork(lambda: go_on(models, run, steps))
     print(json.dumps({"deaths": deaths, "bits": small.bits(run)}), flush=True)
 
 
 def interrupted(models: Path, runs: Path, steps: int, times: int, seed: int) -> None:
-    rng, began = random.Random(seed), time.perf_counter()
-    in_a_fork(lambda: go_on(models, runs / f"{kind_of(runs)}-whole", steps))
-    whole = time.perf_counter() - began
+    rng, whole = random.Random(seed), taken(lambda: go_on(models, runs / f"{kind_of(runs)}-whole", steps))
     for number in range(times):
         run, after = runs / f"{kind_of(runs)}-{number}", rng.uniform(0.01, whole)
         ended = in_a_fork(interrupting(lambda run=run: go_on(models, run, steps), after))

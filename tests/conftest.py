@@ -3,11 +3,15 @@
 import os
 import signal
 
+import hypothesis
 import pytest
 
 # A thread each, also in the processes that tests start: they run side by side, and nothing hangs on the load.
 for variable in ("MAS_LAB_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+# A law holds however long the machine takes over an example of it, and CI meets the same examples every time.
+hypothesis.settings.register_profile("unhurried", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("unhurried")
 # Processes that a shell started in the background ignore Ctrl-C, and so do theirs. Tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

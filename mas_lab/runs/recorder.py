@@ -110,7 +110,7 @@ class Recorder(Run):
             self._describe(config)
             for name in (*TABLES, "checkpoints"):
                 (self.folder / name).mkdir(exist_ok=True)
-            self.save(0, team, watch, memory)
+            self._save(0, team, watch, memory)
         except BaseException:
             for name in (*TABLES, "checkpoints"):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -235,18 +235,21 @@ class Recorder(Run):
     def save(self, step: int, team: Team, watch: Any = None, memory: Memory | None = None) -> None:
         """A checkpoint after `step` steps; the two newest are kept. What both stand on is no more written anew: its
         tables are merged, as far as they fill a file."""
+        with self._saying_what_is_safe():
+            self._save(step, team, watch, memory)
+
+    def _save(self, step: int, team: Team, watch: Any, memory: Memory | None) -> None:
         folder = self.folder / "checkpoints" / f"{step:06d}"
         if folder.exists():
             return
         watched = watch.state() if hasattr(watch, "state") else self._remembered
-        with self._saying_what_is_safe():
-            Checkpoint.write(folder, team, watched, memory.state() if memory else None)
-            with writing(folder.parent):
-                for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
-                    gone = old.with_suffix(".tmp")
-                    patiently(partial(old.rename, gone))
-                    patiently(partial(shutil.rmtree, gone))
-            merge(self.manifest, TABLES, until=int(self._checkpoints()[0].name))
+        Checkpoint.write(folder, team, watched, memory.state() if memory else None)
+        with writing(folder.parent):
+            for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+                gone = old.with_suffix(".tmp")
+                patiently(partial(old.rename, gone))
+                patiently(partial(shutil.rmtree, gone))
+        merge(self.manifest, TABLES, until=int(self._checkpoints()[0].name))
 
     @contextmanager
     def _saying_what_is_safe(self) -> Iterator[None]:

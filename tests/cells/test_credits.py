@@ -11,7 +11,7 @@ from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_ret
 from mas_lab.table import TableError
 
 seeds = st.integers(0, 2**32 - 1)
-often = settings(max_examples=6, deadline=None)
+often = settings(max_examples=6)
 
 
 def table(**columns):

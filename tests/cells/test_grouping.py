@@ -44,7 +44,7 @@ def test_by_takes_any_columns_and_the_table_needs_no_others():
     assert grouped["group"].nunique() == 3 and grouped["group"].iloc[2] == grouped["group"].iloc[3]
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.integers(0, 2**32 - 1))
 def test_trap_1_groups_are_columns_never_position_stride_or_prompt(seed):
     """One group per (episode, agent, turn) of the table, in any order of its rows, and no group holds two of them."""

@@ -15,7 +15,7 @@ from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError
 
 seeds = st.integers(0, 2**32 - 1)
-often = settings(max_examples=6, deadline=None)
+often = settings(max_examples=6)
 by_episodes = {
     "grpo": reference.grpo,
     "grpo_turns": reference.grpo_turns,

@@ -65,7 +65,7 @@ def fails_and_goes_on(models, run: Path, straight: Path, moment: int, error: int
                 step = lab.load_run(run).checkpoint().step
                 assert f"the run is whole up to step {step}: free space, and the same command goes on" in message
             else:
-                assert "choose another folder" in message or "whole up to step 0: free space" in message
+                assert "choose another folder" in message
     assert not list(run.rglob("*.tmp"))
     list(small.start("shared", models, run, STEPS))
     assert small.bits(run) == small.bits(straight)

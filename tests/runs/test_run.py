@@ -197,7 +197,7 @@ def test_killed_at_every_third_write_until_it_is_through(models, tmp_path):
 def test_killed_at_random_moments_again_and_again(models, tmp_path, kind):
     play(small.start(kind, models, tmp_path / "straight", 8))
     [told] = small.child("shot", models, tmp_path / f"{kind}-shot", 8, 12, 7)
-    assert told["deaths"] >= 1  # a quick machine is through before many more
+    assert told["deaths"] >= 3
     assert told["bits"] == small.bits(tmp_path / "straight")
 
 

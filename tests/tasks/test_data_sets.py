@@ -234,7 +234,8 @@ def test_whether_an_address_answers():
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         assert sources._answers(address)  # be it with an error
-        thread.join()
+        thread.join(10)
+        assert not thread.is_alive()
     assert not sources._answers(address)
 
 

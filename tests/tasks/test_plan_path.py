@@ -128,7 +128,7 @@ def test_too_many_tasks_are_refused():
         make_env("plan_path", size=3).tasks(10_000, "test", 0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 500),
     answers=st.lists(
@@ -155,7 +155,7 @@ def test_laws_of_the_rewards(seed, answers, rewards, n_agents):
         assert total == pytest.approx((first - away[state.at]) / first + step.success)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 100))
 def test_demonstrations_without_mistakes_are_perfect(seed):
     env = make_env("plan_path", mistakes=0.0)

@@ -399,7 +399,7 @@ def test_every_shipped_question_is_about_the_corpus():
         assert any(plain_answer(answer) in plain_answer(text) for text in held for answer in answers), row
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, worlds.WORLDS - 1), st.sampled_from([None, 1, 2, 3]))
 def test_every_question_has_one_answer_that_its_facts_give(world, hops):
     asked = worlds.question(world, hops)
@@ -429,7 +429,7 @@ def test_splits_share_no_world_and_most_questions_take_two_facts():
     assert env.tasks(30, "train", 1)[:10] == env.tasks(10, "train", 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(Search().words), max_size=3), st.booleans(), st.booleans())
 def test_whatever_is_said_the_return_is_the_truth_of_the_answer(seed, babble, solo, published):
     env, rng = Search(single_agent=solo, rewards="published" if published else "ours"), random.Random(seed)

@@ -209,7 +209,7 @@ def test_no_room_stands_in_both_splits_not_even_turned_or_mirrored():
     assert env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0) != env.tasks(5, "train", 1)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 500),
     answers=st.lists(st.lists(st.sampled_from([*MOVES, "x"]), max_size=9), min_size=8, max_size=8),
@@ -247,7 +247,7 @@ def _said(env, state, moves):
     return " ".join(cells)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 200), full=st.booleans())
 def test_demonstrations_without_mistakes_are_perfect(seed, full):
     env = make_env("sokoban", size="full" if full else "pocket", mistakes=0.0)

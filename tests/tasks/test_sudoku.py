@@ -187,7 +187,7 @@ def test_every_large_puzzle_has_exactly_one_solution():
         assert clues.count(0) == 45
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(seed=st.integers(0, 10**6), clues=st.integers(0, 16), clash=st.booleans())
 def test_the_solver_finds_what_there_is(seed, clues, clash):
     rng = random.Random(seed)
@@ -235,7 +235,7 @@ def test_no_puzzle_stands_in_both_splits_whatever_its_dress():
 ANSWERS = st.lists(st.tuples(st.sampled_from(names(4)), st.integers(1, 4)), max_size=16, unique_by=lambda pair: pair[0])
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 500),
     answers=st.lists(ANSWERS, min_size=8, max_size=8),
@@ -258,7 +258,7 @@ def test_laws_of_the_rewards(seed, answers, rewards):
         assert total == step.success == (state.grid == right)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 100))
 def test_demonstrations_without_mistakes_are_perfect(seed):
     env = make_env("sudoku", mistakes=0.0)
