@@ -27,7 +27,7 @@ from mas_lab.recipes import RECIPES, Recipe
 from mas_lab.runs.run import RunError, export, load_run, runs_dir
 from mas_lab.runs.scores import keep_scores
 from mas_lab.table import SCHEMA, TableError, schema
-from mas_lab.tasks import ENVS, make_env
+from mas_lab.tasks import ENVS, make_env, sandbox
 from mas_lab.tasks.pettingzoo import from_pettingzoo
 from mas_lab.tasks.textarena import from_textarena
 from mas_lab.team import Sampling, Team
@@ -113,6 +113,7 @@ __all__ = [
     "row_sum",
     "running_mean",
     "runs_dir",
+    "sandbox",
     "schema",
     "select",
     "set_threads",

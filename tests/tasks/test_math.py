@@ -387,7 +387,7 @@ def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatc
     def gone(text):
         raise OSError(errno.EINVAL, "Invalid argument")
 
-    monkeypatch.setattr(child.stdin, "write", gone)
+    monkeypatch.setattr(child.process.stdin, "write", gone)
     assert not grading.same_answer(r"\frac{8}{4}", "2")
     assert grading.same_answer(r"\frac{8}{4}", "2") and grading._grader._child is not child
 
@@ -396,7 +396,7 @@ def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatc
 def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
     lines = (
         "import os, time; from mas_lab.tasks.shared import grading;"
-        "grading.same_answer('x+1', '1+x'); print(grading._grader._child.pid, flush=True);"
+        "grading.same_answer('x+1', '1+x'); print(grading._grader._child.process.pid, flush=True);"
         "fork = os.fork(); print(fork, flush=True) if fork else None; time.sleep(600)"
     )
     asker = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)

@@ -5,17 +5,14 @@
 callers and is replaced when it had to be killed. Leaves out: finding the answer in a text, but for `last_boxed`.
 """
 
-import atexit
-import json
-import os
 import re
 import string
-import subprocess
-import sys
 import threading
-import time
 from fractions import Fraction
 from functools import lru_cache
+
+from mas_lab.tasks.shared import equality
+from mas_lab.tasks.shared.child import Child, ChildEnded
 
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -78,72 +75,28 @@ def _number(text: str) -> Fraction | None:
 
 
 class _Grader:
-    """A child Python that answers one JSON line per question; started at the first question."""
+    """A child that compares answers; started at the first question, and replaced when it had to be ended."""
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._child: subprocess.Popen | None = None
+        self._child: Child | None = None
 
     def ask(self, answer: str, gold: str, timeout_s: float) -> bool:
         with self._lock:
-            child = self._start() if self._child is None or self._child.poll() is not None else self._child
-            timer = threading.Timer(timeout_s, child.kill)
-            timer.start()
+            if self._child is None or not self._child.lives:
+                self._child = self._start()
             try:
-                child.stdin.write(json.dumps([answer, gold]) + "\n")
-                child.stdin.flush()
-                line = child.stdout.readline()
-            except OSError:  # a broken pipe, which Windows calls an invalid argument
-                line = ""
-            finally:
-                timer.cancel()
-            if not line:  # killed at the time limit, or died on this answer
-                self.close()
+                return self._child.ask([answer, gold], timeout_s)
+            except ChildEnded:  # at the time limit, or on this answer
                 return False
-            return json.loads(line)
 
-    def _start(self) -> subprocess.Popen:
-        command = [sys.executable, "-P", __file__]  # -P: `import math` there must not find the task of that name
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
-        )
-        if self._child.stdout.readline().strip() != '"ready"':
-            self.close()
+    def _start(self) -> Child:
+        try:
+            return Child(equality.__file__)
+        except ChildEnded:
             raise GradingError(
                 "answers that are not plain numbers need math-verify: pip install math-verify[antlr4_13_2]"
-            )
-        atexit.register(self.close)
-        return self._child
-
-    def close(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            self._child = None
+            ) from None
 
 
 _grader = _Grader()
-
-
-def _serve() -> None:
-    """The child's loop: read `[answer, gold]`, write true or false."""
-    from math_verify import parse, verify
-
-    answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not break the protocol
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    print('"ready"', file=answers, flush=True)
-    for line in sys.stdin:
-        answer, gold = json.loads(line)
-        read = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
-        print(json.dumps(bool(verify(*read, timeout_seconds=None))), file=answers, flush=True)
-
-
-def _end_with(parent: int) -> None:
-    """A fork of the parent that outlives it would hold the pipe open. (Windows goes on naming the same parent.)"""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    _serve()

@@ -1,0 +1,139 @@
+"""What runs beside a program in the sandbox, and what its errors mean: the same text and rules for every tier.
+
+The calls are written behind the program, their arguments as literals, and each answer comes out as JSON of plain data
+that this process alone takes apart, so that no object of the program's own is ever compared with anything. Leaves out:
+who runs it (`sandbox`, `wasm`).
+"""
+
+import builtins
+import importlib
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from mas_lab.tasks.shared.wasm import RESULT
+
+HARNESS = """
+import json as _mas_lab_json
+def _mas_lab_plain(v):
+    t = type(v)
+    if v is None or t is bool or t is int or t is float or t is str:
+        return v
+    if t is list:
+        return ["list", [_mas_lab_plain(p) for p in v]]
+    if t is tuple:
+        return ["tuple", [_mas_lab_plain(p) for p in v]]
+    if t is set or t is frozenset:
+        return ["set", [_mas_lab_plain(p) for p in v]]
+    if t is dict:
+        return ["dict", [[_mas_lab_plain(k), _mas_lab_plain(v[k])] for k in v]]
+    raise TypeError("returned a " + t.__name__ + ", which is no plain data")
+def _mas_lab_call(f, a):
+    try:
+        return _mas_lab_json.dumps([_mas_lab_plain(f(*a)), None])
+    except BaseException as e:
+        return _mas_lab_json.dumps([None, type(e).__name__ + ": " + str(e)])
+"""
+CONTAINERS = {"list": list, "tuple": tuple, "set": set}
+
+
+def program(source: str, entry: str | None, inputs: Sequence[Sequence[Any]]) -> str:
+    """`source`, and after it the calls of `entry`, whose answers are its last expression."""
+    literals = [literal(list(arguments), f"inputs[{i}]") for i, arguments in enumerate(inputs)]
+    calls = ", ".join(f"_mas_lab_call({entry}, {arguments})" for arguments in literals)
+    return f"{source}\n{HARNESS}\n{RESULT} = '[' + ', '.join([{calls}]) + ']'\n{RESULT}"
+
+
+def steady(source: str) -> str:
+    """`source` behind a line that makes chance and sleep the same in every run, where it has any of them."""
+    if "__future__" in source:  # which must come first
+        return source
+    chance = "import random as _mas_lab_r; _mas_lab_r.seed(0); " if "random" in source else ""
+    sleep = "import time as _mas_lab_t; _mas_lab_t.sleep = lambda seconds: None; " if "sleep" in source else ""
+    return f"{chance}{sleep}\n{source}" if chance or sleep else source
+
+
+def unreadable(source: str) -> str:
+    """Why no Python reads `source` at all, as an error's line; empty if one may."""
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        return f"SyntaxError: a lone surrogate, {source[error.start]!r}, at character {error.start}"
+    return "SyntaxError: source code cannot contain null bytes" if "\0" in source else ""
+
+
+def literal(value: Any, name: str) -> str:
+    """`value` as Python writes it. Raises ValueError, naming the place, for what is no plain data."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return repr(value)
+    if kind is float:
+        return repr(value) if math.isfinite(value) else f'float("{value}")'
+    if kind is dict:
+        pairs = (f"{literal(k, f'{name}, a key')}: {literal(v, f'{name}[{k!r}]')}" for k, v in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if kind not in (list, tuple, set):
+        raise ValueError(
+            f"sandbox.run: {name} is {value!r:.80} ({kind.__name__}); give None, numbers, text, and lists, tuples, "
+            "sets, dicts of them"
+        )
+    parts = [literal(part, f"{name}[{i}]") for i, part in enumerate(value)]
+    if kind is list:
+        return f"[{', '.join(parts)}]"
+    if kind is tuple:
+        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    return f"{{{', '.join(parts)}}}" if parts else "set()"
+
+
+def answers(text: str, count: int) -> list[tuple[Any, str | None]]:
+    """What `count` calls answered, (value, None) or (None, error). Raises ValueError for anything else."""
+    try:
+        told = [(_plain(value), error) for value, error in json.loads(text)]
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"no answer of the harness: {error}") from None
+    if len(told) != count or not all(error is None or isinstance(error, str) for _, error in told):
+        raise ValueError(f"no answer of the harness: {len(told)} parts for {count} calls")
+    return told
+
+
+def _plain(told: Any) -> Any:
+    if not isinstance(told, list):
+        return told
+    kind, parts = told
+    return {_plain(k): _plain(v) for k, v in parts} if kind == "dict" else CONTAINERS[kind](map(_plain, parts))
+
+
+def status_of(error: str) -> str:
+    """The status of an error as its last line tells it, `Name: text`."""
+    name = error.split(":")[0]
+    if name == "MemoryError":
+        return "memory"
+    if name == "PermissionError" or "not-permitted" in error:
+        return "refused"
+    return "unsupported" if is_lacking(error) else "error"
+
+
+def is_lacking(error: str) -> bool:
+    """Whether CPython has what this error of a sandbox misses: syntax, a module of the standard library, a name."""
+    if "monty" in error and error.startswith(("NotImplementedError", "RuntimeError")):
+        return True
+    if "is not supported in this environment" in error:
+        return True
+    if found := re.match(r"ModuleNotFoundError: No module named '(\w+)", error):
+        return found[1] in sys.stdlib_module_names
+    if found := re.match(r"NameError: name '(\w+)' is not defined", error):
+        return hasattr(builtins, found[1])
+    if found := re.match(r"ImportError: cannot import name '(\w+)' from '(\w+)", error):
+        return _has(found[2], found[1])
+    if found := re.match(r"AttributeError: module '([\w.]+)' has no attribute '(\w+)'", error):
+        return _has(found[1], found[2])
+    if found := re.match(r"AttributeError: '(\w+)' object has no attribute '(\w+)'", error):
+        return hasattr(getattr(builtins, found[1], None), found[2])
+    return False
+
+
+def _has(module: str, name: str) -> bool:
+    return module.split(".")[0] in sys.stdlib_module_names and hasattr(importlib.import_module(module), name)

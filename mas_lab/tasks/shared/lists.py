@@ -1,0 +1,91 @@
+"""A language so small that a pocket model can write it: what to do to a list of digits, and Python that does it.
+
+A problem is a chain of operations, `sort then add 3 then reverse`; a program is one line of Python with a space between
+any two symbols, `def f ( x ) : x = sorted ( x ) ; x = [ ( y + 3 ) % 10 for y in x ] ; x = x [ ::-1 ] ; return x`.
+Leaves out: who writes which part, and what that earns.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+
+from mas_lab.tasks.shared.rows import draw
+
+Numbers = list[int]
+PLAIN: dict[str, tuple[str, Callable[[Numbers], Numbers]]] = {
+    "reverse": ("x [ ::-1 ]", lambda x: x[::-1]),
+    "sort": ("sorted ( x )", sorted),
+    "rotate": ("x [ 1: ] + x [ :1 ]", lambda x: x[1:] + x[:1]),
+    "double": ("x + x", lambda x: x + x),
+}
+"""Operations without a number: the Python of each, and what it does."""
+COUNTED: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "add": ("+", int.__add__),
+    "times": ("*", int.__mul__),
+}
+"""Operations on each digit, mod 10, by a number: `add 3`, `times 7`."""
+DIGITS = tuple("0123456789")
+WORDS = (*PLAIN, *COUNTED, "then", *DIGITS, *"xy=;()[]%:+*,", "10", "::-1", "1:", ":1", "sorted", "for", "in", "def",
+         "return", "assert", "==")  # fmt: skip
+"""Every word of a problem, a program or a case."""
+LENGTH = 4
+"""Digits of a list that goes in."""
+OPERATIONS = (*PLAIN, *(f"{name} {number}" for name in COUNTED for number in range(2, 10)))
+
+
+def parts(problem: str) -> list[str]:
+    """The operations of a problem, in order."""
+    return problem.split(" then ")
+
+
+def done(problem: str, x: Numbers) -> Numbers:
+    """What the operations make of a list."""
+    for operation in parts(problem):
+        name, _, number = operation.partition(" ")
+        x = PLAIN[name][1](x) if name in PLAIN else [COUNTED[name][1](y, int(number)) % 10 for y in x]
+    return x
+
+
+def statement(operation: str) -> str:
+    """One operation in Python: `x = sorted ( x ) ;`."""
+    name, _, number = operation.partition(" ")
+    code = PLAIN[name][0] if name in PLAIN else f"[ ( y {COUNTED[name][0]} {number} ) % 10 for y in x ]"
+    return f"x = {code} ;"
+
+
+def program(name: str, operations: list[str]) -> str:
+    """A function of that name that does these operations."""
+    return " ".join([f"def {name} ( x ) :", *map(statement, operations), "return x"])
+
+
+def case(name: str, x: Numbers, y: Numbers) -> str:
+    """`assert f ( [ 3 , 1 ] ) == [ 1 , 3 ]`."""
+    given, wanted = (" ".join(["[", *" , ".join(map(str, values)).split(), "]"]) for values in (x, y))
+    return f"assert {name} ( {given} ) == {wanted}"
+
+
+def numbers(rng: random.Random, length: int = LENGTH) -> Numbers:
+    return [rng.randrange(10) for _ in range(length)]
+
+
+def cases(problem: str, count: int) -> list[tuple[list[Numbers], Numbers]]:
+    """`count` different lists and what the problem makes of each, the same ones whenever the problem is posed."""
+    rng, drawn = random.Random(f"cases {problem}"), {}
+    while len(drawn) < count:
+        drawn[tuple(numbers(rng))] = None
+    return [([list(x)], done(problem, list(x))) for x in drawn]
+
+
+def problems(rng: random.Random, length: int) -> Iterator[str]:
+    """Random chains of `length` operations without end; none does the same twice in a row."""
+    while True:
+        chain: list[str] = []
+        while len(chain) < length:
+            operation = rng.choice(OPERATIONS)
+            if not chain or operation.split()[0] != chain[-1].split()[0]:
+                chain.append(operation)
+        yield " then ".join(chain)
+
+
+def draw_problems(n: int, split: str, seed: int, env: str, length: int) -> list[str]:
+    """`n` different problems of `split`; the first ones of a longer list are those of a shorter one."""
+    return draw(problems(random.Random(f"{env} {length} {split} {seed}"), length), n, split, env)

@@ -1,0 +1,131 @@
+"""Programs in answers: finding one in a text, running it on cases, and reading cases that somebody wrote as asserts.
+
+A case is `[arguments, expected]`, plain data. What is expected never enters the sandbox: it is compared out here.
+Leaves out: how programs are run (`sandbox`), and what passing is worth (the tasks).
+"""
+
+import ast
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mas_lab.tasks import sandbox
+from mas_lab.tasks.shared.harness import literal
+
+Case = Sequence[Any]
+"""`[arguments, expected]`."""
+LIMITS = {"timeout_s": 20, "memory_mb": 256, "fuel": 8_000_000_000}
+"""Of all cases of a program together: a second in WebAssembly. The clock is far off, so that it decides nothing."""
+CLOSE = 1e-6
+"""Relative and absolute tolerance between two floats."""
+FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", flags=re.DOTALL | re.IGNORECASE)
+
+
+def read_code(text: str) -> str | None:
+    """The program in an answer: its last fenced block, else all of it if it parses. None: none that can be read."""
+    blocks = FENCED.findall(text)
+    source = (blocks[-1] if blocks else text).strip()
+    return source if source and parsed(source) else None
+
+
+def parsed(source: str) -> ast.Module | None:
+    """The syntax tree; None where there is none."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def function(source: str, name: str) -> ast.FunctionDef | None:
+    """The last top-level function of that name."""
+    body = getattr(parsed(source), "body", [])
+    return next((part for part in reversed(body) if isinstance(part, ast.FunctionDef) and part.name == name), None)
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A program's answers to cases."""
+
+    passed: tuple[bool, ...]
+    """One per case."""
+    outcome: sandbox.Outcome
+
+    @property
+    def share(self) -> float:
+        """Of the cases, 0 to 1; 0 where there are none."""
+        return sum(self.passed) / len(self.passed) if self.passed else 0.0
+
+    @property
+    def unknown(self) -> bool:
+        """The tier could not run it: neither right nor wrong."""
+        return self.outcome.status == "unsupported"
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """For `Step.info`: how it ended, and what ended it if not the last case."""
+        told = {"status": self.outcome.status, "passed": sum(self.passed), "cases": len(self.passed)}
+        error = {"error": self.outcome.stderr[:200]} if self.outcome.stderr else {}
+        return told | error | ({"backstop": True} if self.outcome.backstop else {})
+
+
+_known: dict[tuple[str, str, str], sandbox.Outcome] = {}
+MOST_KNOWN = 8192
+
+
+def grade(source: str, entry: str, cases: Sequence[Case]) -> Graded:
+    """Runs `entry` of `source` on the arguments of each case. A sandbox is asked the same thing once."""
+    inputs = [list(arguments) for arguments, _ in cases]
+    key = (source, entry, literal(inputs, "cases"))
+    if key not in _known:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[key] = sandbox.run(source, entry, inputs, **LIMITS)
+    outcome = _known[key]
+    answers = zip(outcome.values, outcome.failed, cases, strict=True)
+    return Graded(tuple(not failed and same(value, expected) for value, failed, (_, expected) in answers), outcome)
+
+
+def same(value: Any, expected: Any) -> bool:
+    """Equal as Python has it, but for floats, which may differ by `CLOSE`, and tuples, which lists may stand for: data
+    sets write both the same."""
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    if isinstance(value, list | tuple) and isinstance(expected, list | tuple):
+        return len(value) == len(expected) and all(map(same, value, expected))
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(same(value[key], expected[key]) for key in expected)
+    if isinstance(value, float) and isinstance(expected, int | float):
+        return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE) or (value != value and expected != expected)
+    if isinstance(expected, float) and isinstance(value, int):
+        return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE)
+    return type(value) is type(expected) and value == expected
+
+
+def read_cases(text: str, entry: str) -> list[Case]:
+    """The cases that a text asserts: `assert entry(<plain data>, ...) == <plain data>`, wherever it stands in the
+    program of the text. Other statements are passed over; a text that is no program has none."""
+    source = read_code(text)
+    found = (
+        [_case(part.test, entry) for part in ast.walk(parsed(source)) if isinstance(part, ast.Assert)] if source else []
+    )
+    return [case for case in found if case is not None]
+
+
+def _case(test: ast.expr, entry: str) -> Case | None:
+    if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)):
+        return None
+    call, (expected,) = test.left, test.comparators
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == entry) or call.keywords:
+        return None
+    try:
+        return [[ast.literal_eval(argument) for argument in call.args], ast.literal_eval(expected)]
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def as_text(cases: Sequence[Case], entry: str) -> str:
+    """Cases as the asserts that `read_cases` reads, one per line."""
+    lines = (f"assert {entry}({', '.join(map(repr, arguments))}) == {expected!r}" for arguments, expected in cases)
+    return "\n".join(lines)
