@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import mas_lab as lab
-from mas_lab.tasks.catalog import ORIGINS, learned
+from mas_lab.tasks.catalog import learned
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- tasks -->", "<!-- /tasks -->"
@@ -90,12 +90,11 @@ def episode(name: str) -> str:
 
 
 def section(name: str) -> str:
-    origin, kind = ORIGINS[name], lab.ENVS[name]
+    kind = lab.ENVS[name]
     doc = inspect.getdoc(kind)
     told = f"Pocket play: {learned(name)}.\n\n" if learned(name) else ""
     return (
-        f"## {name}\n\n{origin.paper}. `lab.make_env({name!r})`\n\n{arrows(origin.order)}\n\n{doc}\n\n{told}"
-        f"{episode(name)}"
+        f"## {name}\n\n{kind.paper}. `lab.make_env({name!r})`\n\n{arrows(kind.order)}\n\n{doc}\n\n{told}{episode(name)}"
     )
 
 

@@ -33,7 +33,7 @@ compile cpu.lock "The pinned CPU set: Linux, macOS and Windows, Python 3.11-3.14
 compile gpu.lock "The pinned GPU set: NVIDIA on x86-64 Linux, glibc 2.35 and up. Resolved; not yet run on a GPU." "-r " \
     --extra gpu "${linux[@]}" "$@"
 compile colab-floor.txt "The low end of the ranges in pyproject.toml, Colab's set, on Linux with the torch of our locks." "-r " \
-    --extra tasks --resolution lowest-direct --override requirements/no-cuda.txt \
+    --extra tasks --extra sandbox --resolution lowest-direct --override requirements/no-cuda.txt \
     --constraint requirements/colab-constraints.txt "$@"
 for engine in vllm unsloth; do
     compile "$engine-cpu.lock" "The real $engine on a CPU, for \`make test-$engine\` on x86-64 Linux." "--no-deps -r " \

@@ -87,6 +87,8 @@ class ArxivIntro:
     """How imperfect `demonstrate` is, 0 to 1: invented words and misjudged lengths grow with it."""
 
     name = "arxiv_intro"
+    paper = "MAGRPO, arXiv 2508.04652"
+    order = "background + method, 1 or 2 turns"
     pocket = "arxiv_intro"
     succeeds_at = 2.4
     invents = 0.1

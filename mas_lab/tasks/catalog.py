@@ -12,32 +12,6 @@ from mas_lab.paths import data_dir
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Where a task comes from, and who speaks when."""
-
-    paper: str
-    order: str
-    """Agents in order: `→` one after the other, `+` at the same time, `?` only where it is called."""
-
-
-OURS = "a teaching task of this kit"
-AT_GRPO, DR_MAS, MAGRPO = "AT-GRPO, arXiv 2510.11062", "Dr. MAS, arXiv 2602.08847", "MAGRPO, arXiv 2508.04652"
-ORIGINS = {
-    "plan_path": Origin(AT_GRPO, "planner → executor, up to 4 turns"),
-    "sokoban": Origin(AT_GRPO, "planner → executor, in turns"),
-    "sudoku": Origin(AT_GRPO, "proposer → filler, in turns"),
-    "math": Origin(DR_MAS, "solver → verifier (→ fixer?), up to 3 loops"),
-    "search": Origin(DR_MAS, "verifier → searcher? or answerer?, up to 4 turns"),
-    "tldr": Origin(MAGRPO, "short + detailed"),
-    "arxiv_intro": Origin(MAGRPO, "background + method, 1 or 2 turns"),
-    "ladder": Origin(OURS, "stage_1 → stage_2? → … stage_8?"),
-    "paid_help": Origin(OURS, "solver → helper?"),
-    "finisher": Origin(OURS, "solver → finisher?"),
-    "reasoning_gym": Origin("reasoning-gym, arXiv 2505.24760", "solver → verifier (→ fixer?), up to 3 loops"),
-}
-
-
-@dataclass(frozen=True)
 class Learned:
     """What the recorded runs of one task came to: share solved (or of the best return) on held-out tasks."""
 
@@ -74,14 +48,15 @@ def learned(task: str) -> Learned | None:
 
 class Catalog(dict[str, type]):
     """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`. Shows itself as a table:
-    agents (`→` one after the other, `+` at once, `?` called on a condition), origin, and pocket play."""
+    agents (`→` one after the other, `+` at once, `?` called on a condition: the class attribute `order`), origin
+    (`paper`), and pocket play."""
 
     def table(self) -> pd.DataFrame:
         """A row per task."""
         rows = []
-        for name in self:
-            origin = ORIGINS.get(name, Origin("", ""))
-            rows.append({"task": name, "agents": origin.order, "from": origin.paper, "pocket play": learned(name)})
+        for name, env in self.items():
+            agents, paper = getattr(env, "order", ""), getattr(env, "paper", "")
+            rows.append({"task": name, "agents": agents, "from": paper, "pocket play": learned(name)})
         return pd.DataFrame(rows).fillna("").astype(str)
 
     def __repr__(self) -> str:

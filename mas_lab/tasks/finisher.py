@@ -36,6 +36,8 @@ class Finisher:
     """What a wrong ending pays, at least 0 and below 1."""
 
     name = "finisher"
+    paper = "a teaching task of this kit"
+    order = "solver → finisher?"
     pocket = "math"
     agents = ("solver", "finisher")
     max_turns = 1

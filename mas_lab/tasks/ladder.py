@@ -38,6 +38,8 @@ class Ladder:
     """2 to 8 stages; `None`: 8."""
 
     name = "ladder"
+    paper = "a teaching task of this kit"
+    order = "stage_1 → stage_2? → … stage_8?"
     pocket = "math"
     max_turns = 1
     max_return = 1.0

@@ -106,6 +106,8 @@ class Math:
     """How imperfect `demonstrate` is, 0 to 1: haste and slips grow with it."""
 
     name = "math"
+    paper = "Dr. MAS, arXiv 2602.08847"
+    order = "solver → verifier (→ fixer?), up to 3 loops"
     pocket = "math"
     max_return = 1.0
     invalid_penalty = 0.1

@@ -36,6 +36,8 @@ class PaidHelp:
     """What help is worth, above 0 and at most 1."""
 
     name = "paid_help"
+    paper = "a teaching task of this kit"
+    order = "solver → helper?"
     pocket = "math"
     agents = ("solver", "helper")
     max_turns = 1

@@ -98,6 +98,8 @@ class PlanPath:
     """How often a move of `demonstrate` is drawn at random."""
 
     name = "plan_path"
+    paper = "AT-GRPO, arXiv 2510.11062"
+    order = "planner → executor, up to 4 turns"
     pocket = "plan_path"
     hints_are_copied = 0.3
     """How often `demonstrate` repeats the last proposal instead of thinking for itself."""

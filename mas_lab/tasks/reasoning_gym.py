@@ -51,6 +51,8 @@ class ReasoningGym(Math):
     config: Mapping[str, Any] = field(default_factory=dict)
 
     name = "reasoning_gym"
+    paper = "reasoning-gym, arXiv 2505.24760"
+    order = "solver → verifier (→ fixer?), up to 3 loops"
     pocket = ""
     wrong = 0.5
     """How often `demonstrate` answers another problem, at `mistakes` = 1."""

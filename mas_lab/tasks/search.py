@@ -92,6 +92,8 @@ class Search:
     """How imperfect `demonstrate` is, 0 to 1."""
 
     name = "search"
+    paper = "Dr. MAS, arXiv 2602.08847"
+    order = "verifier → searcher? or answerer?, up to 4 turns"
     pocket = "search"
     max_return = 1.0
     invalid_penalty = 0.01

@@ -87,6 +87,8 @@ class Sokoban:
     """How often a move of `demonstrate` is drawn at random."""
 
     name = "sokoban"
+    paper = "AT-GRPO, arXiv 2510.11062"
+    order = "planner → executor, in turns"
     pocket = "sokoban"
     hints_are_copied = 0.3
     """How often `demonstrate` repeats the proposal instead of thinking for itself."""

@@ -95,6 +95,8 @@ class Sudoku:
     """How often a digit of `demonstrate` is drawn at random."""
 
     name = "sudoku"
+    paper = "AT-GRPO, arXiv 2510.11062"
+    order = "proposer → filler, in turns"
     pocket = "sudoku"
     hints_are_copied = 0.3
     """How often `demonstrate` repeats the proposal instead of thinking for itself."""

@@ -78,6 +78,8 @@ class TLDR:
     """How imperfect `demonstrate` is, 0 to 1: invented words and misjudged lengths grow with it."""
 
     name = "tldr"
+    paper = "MAGRPO, arXiv 2508.04652"
+    order = "short + detailed"
     pocket = "tldr"
     max_turns = 1
     max_return = pair_reward.BEST
