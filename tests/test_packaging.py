@@ -49,9 +49,11 @@ def pins(name: str) -> dict[str, list[str]]:
     [("cpu.lock", ("cpu", "test")), ("gpu.lock", ("gpu", "test")), ("colab-floor.txt", ("tasks", "test"))],
 )
 def test_locks_agree_with_the_ranges(lock, extras):
-    pinned = pins(lock)
+    pinned, of_311 = pins(lock), {"python_version": "3.11"}  # what all but the CPU set are resolved for
     assert pinned["torch"] == ["2.13.0"]
     for requirement in requirements(*extras):
+        if lock != "cpu.lock" and requirement.marker and not requirement.marker.evaluate(of_311):
+            continue
         versions = pinned.get(canonicalize_name(requirement.name))
         assert versions, f"{lock}: {requirement.name} is missing; run requirements/lock.sh"
         for version in versions:
