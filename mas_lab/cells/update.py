@@ -75,28 +75,27 @@ def update(
     require_max_norm(max_norm, "update")
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
+    stats: list[dict[str, Any]] = []
     with alone(learners(team), changing=True):
-        stats = _steps(team, turns, loss, aggregate, epochs, minibatches, max_norm, lr_scale, nonfinite, watch, seed)
+        rows = _learnable(team, turns, loss, aggregate)
+        for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
+            batches = [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
+            with _no_gradient_left(batches):
+                _backward(batches, nonfinite, watch)
+                for batch in batches:
+                    stats += batch.step(number, max_norm, lr_scale)
+        for policy in learners(team):
+            policy.publish()
     return pd.DataFrame(stats, columns=None if stats else STATS.split())
 
 
-def _steps(
-    team, turns, loss, aggregate, epochs, minibatches, max_norm, lr_scale, nonfinite, watch, seed
-) -> list[dict[str, Any]]:
-    rows, stats = _learnable(team, turns, loss, aggregate), []
-    for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
-        batches = [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
-        with _no_gradient_left(batches):
-            _accumulate(batches)
-            for batch in batches:
-                batch.check(nonfinite)
-                if watch is not None and not batch.broken:
-                    watch(batch.name, dict(batch.norms), batch)
-            for batch in batches:
-                stats += batch.step(number, max_norm, lr_scale)
-    for policy in learners(team):
-        policy.publish()
-    return stats
+def _backward(batches: Sequence[Batch], nonfinite: str, watch: Watch | None) -> None:
+    """The gradients of one optimizer step, as far as they are finite, shown to who watches."""
+    _accumulate(batches)
+    for batch in batches:
+        batch.check(nonfinite)
+        if watch is not None and not batch.broken:
+            watch(batch.name, dict(batch.norms), batch)
 
 
 def learners(team: Team) -> list[Policy]:

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import pair_reward, stories, wording
 from mas_lab.tasks.shared.options import check_options
-from mas_lab.tasks.shared.pair_reward import Wanted
+from mas_lab.tasks.shared.pair_reward import MARKER, Wanted
 from mas_lab.tasks.shared.rows import abstract, check_split, content_id, draw, sample_rows
 
-MARKER = "|||"
-"""Separates the two parts where one agent writes both."""
 RATIO, UNIQUE = (0.8, 1.3, 1.6, 2.0), (0.5, 0.7, 1.3, 1.7)
 POCKET = Wanted(6, 24, RATIO, UNIQUE, overlap=0.23, precise=1.0, dense=0.4)
 FULL = Wanted(128, 256, RATIO, UNIQUE, overlap=0.23, precise=0.5, dense=0.3)
@@ -174,20 +172,13 @@ class ArxivIntro:
         return "apart" if apart else "fine"
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        if self.single_agent:
-            texts = actions["solo"].split(MARKER)
-            valid = {"solo": len(texts) == 2 and all(map(wording.words, texts))}
-            drafts = tuple(text.strip() for text in texts) if valid["solo"] else ("", "")
-        else:
-            drafts = tuple(actions[agent] for agent in self.agents)
-            valid = {agent: bool(wording.words(text)) for agent, text in actions.items()}
         published = self.rewards == "published"
-        local = {a: float(all(self.wanted.fits(drafts[p], published) for p in self._places(a))) for a in self.agents}
-        parts = pair_reward.parts(*drafts, state.source, self.wanted, published)
+        said = pair_reward.written(actions, self.agents, self.wanted, published)
+        parts = pair_reward.parts(*said.texts, state.source, self.wanted, published)
         score, done = pair_reward.total(parts), state.turn + 1 == self.max_turns
-        after = State(state.source, drafts, score, state.turn + 1, done)
+        after = State(state.source, said.texts, score, state.turn + 1, done)
         gained = score if published else score - state.score
-        return Step(after, gained, local, valid, done and score >= self.succeeds_at, done, parts)
+        return Step(after, gained, said.fits, said.valid, done and score >= self.succeeds_at, done, parts)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """An answer to learn from, imperfect on purpose: invented words, wrong lengths, few transitions.

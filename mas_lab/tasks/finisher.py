@@ -79,5 +79,4 @@ class Finisher:
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """An answer that is right about half the time."""
-        values, working = chains.attempt(state.problem, rng, hasty=0.5)
-        return f"{chains.told(values, working)}answer {values[-1]}"
+        return chains.half_right(state.problem, rng)

@@ -87,5 +87,4 @@ class Ladder:
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """An answer that is right about half the time."""
-        values, working = chains.attempt(state.problems[state.passed], rng, hasty=0.5)
-        return f"{chains.told(values, working)}answer {values[-1]}"
+        return chains.half_right(state.problems[state.passed], rng)

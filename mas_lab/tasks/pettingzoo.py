@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.shared.rows import SPLITS, check_split
+from mas_lab.env import EnvError, Step, Task
+from mas_lab.tasks.shared import foreign
 
 Moves = tuple[tuple[tuple[str, Any], ...], ...]
 """What was done, step by step: (agent, action) of each that acted."""
@@ -32,7 +32,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class PettingZoo:
+class PettingZoo(foreign.Shown):
     """The world that `make()` returns (`env` or `parallel_env` of a PettingZoo module); `from_pettingzoo` makes one.
 
     What the world pays an agent is its local reward. `cooperative=False`: a game; the team earns nothing, and success
@@ -56,11 +56,6 @@ class PettingZoo:
 
     name = "pettingzoo"
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "demonstrate" and self.show is not None:
-            return lambda state, agent, rng: self.show(dict(state.heard)[agent], rng)
-        raise AttributeError(name)
-
     @property
     def competitive(self) -> bool:
         return not self.cooperative
@@ -71,11 +66,7 @@ class PettingZoo:
         return f"{self.make.__module__.rpartition('.')[2]}.{getattr(self.make, '__name__', 'make')}"
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` seeds; those of `train` and `test` differ, though the worlds that they open may be alike."""
-        check_split(split, self.name)
-        first = random.Random(f"{self.world} {seed}").randrange(2**20) * 2**10
-        seeds = [len(SPLITS) * (first + number) + SPLITS.index(split) for number in range(n)]
-        return [Task(f"{self.world}-{one}", {"seed": one}) for one in seeds]
+        return foreign.seeds(self.world, n, split, seed)
 
     def start(self, task: Task) -> State:
         played = _Played(self, task.data["seed"], ())
@@ -84,8 +75,8 @@ class PettingZoo:
     def acting(self, state: State) -> tuple[str, ...]:
         return tuple(agent for agent, _ in state.heard)
 
-    def observe(self, state: State, agent: str) -> list[Message]:
-        return [{"role": "user", "content": dict(state.heard)[agent]}]
+    def shown(self, state: State, agent: str) -> str:
+        return dict(state.heard)[agent]
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         played = _Played(self, state.seed, state.moves)

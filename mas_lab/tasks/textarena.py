@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.shared.rows import SPLITS, check_split
+from mas_lab.env import EnvError, Step, Task
+from mas_lab.tasks.shared import foreign
 
 SIZES = (2, 1, *range(3, 16))
 """Numbers of players, in the order in which they are tried where none is asked for."""
@@ -43,7 +43,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class TextArena:
+class TextArena(foreign.Shown):
     """The game `id` for `players`, who are `player_0`, `player_1`, …; `from_textarena` makes one.
 
     With two or more it is `competitive`: at its end each gets what the game gives it as its local reward (in most -1
@@ -67,11 +67,6 @@ class TextArena:
 
     name = "textarena"
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "demonstrate" and self.show is not None:
-            return lambda state, agent, rng: self.show(self.shown(state), rng)
-        raise AttributeError(name)
-
     @property
     def agents(self) -> tuple[str, ...]:
         return tuple(f"player_{number}" for number in range(self.players))
@@ -81,11 +76,7 @@ class TextArena:
         return self.players > 1
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` seeds; those of `train` and `test` differ, though the games that they open may be alike."""
-        check_split(split, self.id)
-        first = random.Random(f"{self.id} {seed}").randrange(2**20) * 2**10
-        seeds = [len(SPLITS) * (first + number) + SPLITS.index(split) for number in range(n)]
-        return [Task(f"{self.id}-{one}", {"seed": one}) for one in seeds]
+        return foreign.seeds(self.id, n, split, seed)
 
     def start(self, task: Task) -> State:
         seed, game = task.data["seed"], _made(self.id)
@@ -96,12 +87,8 @@ class TextArena:
     def acting(self, state: State) -> tuple[str, ...]:
         return () if state.done else (f"player_{state.player}",)
 
-    def shown(self, state: State) -> str:
-        """What the player whose turn it is is shown."""
+    def shown(self, state: State, agent: str) -> str:
         return self.say(state.heard) if self.say else state.heard
-
-    def observe(self, state: State, agent: str) -> list[Message]:
-        return [{"role": "user", "content": self.shown(state)}]
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         ((agent, text),) = actions.items()

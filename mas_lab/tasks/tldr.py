@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import pair_reward, stories, wording
+from mas_lab.tasks.shared import pair_reward, stories
 from mas_lab.tasks.shared.options import check_options
-from mas_lab.tasks.shared.pair_reward import Wanted
+from mas_lab.tasks.shared.pair_reward import MARKER, Wanted
 from mas_lab.tasks.shared.rows import check_split, content_id, draw, post, sample_rows
 
-MARKER = "|||"
-"""Separates the two summaries where one agent writes both."""
 KEEP = "Keep to what the text says, in its words where they fit. Write {alone}, without a heading or a remark."
 DUTY = {
     "short": "Summarize the text in one or two sentences of about 40 words together ({least} to {most} are accepted). "
@@ -136,21 +134,12 @@ class TLDR:
         return [{"role": "system", "content": duty}, {"role": "user", "content": state.source}]
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        if self.single_agent:
-            texts = actions["solo"].split(MARKER)
-            valid = {"solo": len(texts) == 2 and all(map(wording.words, texts))}
-            short, detailed = texts if valid["solo"] else ("", "")
-            local = {"solo": float(self._fits(short) and self._fits(detailed))}
-        else:
-            short, detailed = actions["short"], actions["detailed"]
-            valid = {agent: bool(wording.words(text)) for agent, text in actions.items()}
-            local = {agent: float(self._fits(text)) for agent, text in actions.items()}
-        parts = pair_reward.parts(short, detailed, state.source, self.wanted, self.rewards == "published")
+        published = self.rewards == "published"
+        said = pair_reward.written(actions, self.agents, self.wanted, published)
+        parts = pair_reward.parts(*said.texts, state.source, self.wanted, published)
         reward = pair_reward.total(parts)
-        return Step(State(state.source, True), reward, local, valid, reward >= self.succeeds_at, True, parts)
-
-    def _fits(self, text: str) -> bool:
-        return self.wanted.fits(text, self.rewards == "published")
+        after = State(state.source, True)
+        return Step(after, reward, said.fits, said.valid, reward >= self.succeeds_at, True, parts)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """An answer to learn from, imperfect on purpose: invented words, wrong lengths, few transitions.

@@ -70,6 +70,12 @@ def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0)
     return values[1:], working
 
 
+def half_right(chain: str, rng: random.Random) -> str:
+    """An answer as `read_answer` reads it, right about half the time."""
+    values, working = attempt(chain, rng, hasty=0.5)
+    return f"{told(values, working)}answer {values[-1]}"
+
+
 def told(values: list[int], working: bool) -> str:
     """`2 0 7 5 ` before what is concluded from them, or nothing."""
     return " ".join(map(str, values)) + " " if working else ""

@@ -4,11 +4,13 @@ Lengths, their ratio, how many different words, style; multiplied by faithfulnes
 formula does not read. Leaves out: who writes and what is wanted of whom (the tasks), what can be counted (`wording`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mas_lab.tasks.shared import wording
 
+MARKER = "|||"
+"""Separates the two texts where one agent writes both."""
 BEST = 3.0
 PARTS = ("lengths", "ratio", "unique", "style")
 
@@ -32,6 +34,30 @@ class Wanted:
 
     def fits(self, text: str, published: bool = False) -> bool:
         return self.least <= (len(text.split()) if published else len(wording.words(text))) <= self.most
+
+
+@dataclass(frozen=True)
+class Written:
+    """Two texts as their writers handed them in, and by writer: could it be read, and is its own length in range?"""
+
+    texts: tuple[str, str]
+    valid: dict[str, bool]
+    fits: dict[str, float]
+
+
+def written(actions: Mapping[str, str], agents: Sequence[str], wanted: Wanted, published: bool) -> Written:
+    """A text of each of two agents, or both of one with exactly one `MARKER` between them. An answer without a word is
+    invalid; so is half of a single agent's, and neither of its texts counts then."""
+    if len(agents) == 1:
+        parted = actions[agents[0]].split(MARKER)
+        whole = len(parted) == 2 and all(map(wording.words, parted))
+        texts = tuple(text.strip() for text in parted) if whole else ("", "")
+        return Written(
+            texts, {agents[0]: whole}, {agents[0]: float(all(wanted.fits(text, published) for text in texts))}
+        )
+    texts = tuple(actions[agent] for agent in agents)
+    fits = {agent: float(wanted.fits(text, published)) for agent, text in zip(agents, texts, strict=True)}
+    return Written(texts, {agent: bool(wording.words(actions[agent])) for agent in agents}, fits)
 
 
 def parts(first: str, second: str, source: str, wanted: Wanted, published: bool = False) -> dict[str, float]:

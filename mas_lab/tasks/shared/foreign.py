@@ -1,0 +1,37 @@
+"""What envs of other libraries have in common: a task is the seed of a world, and an agent is told one text.
+
+Leaves out: how the world is played (`textarena`, `pettingzoo`).
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from mas_lab.env import Message, Task
+from mas_lab.tasks.shared.rows import SPLITS, check_split
+
+
+def seeds(world: str, n: int, split: str, seed: int) -> list[Task]:
+    """`n` seeds; those of `train` and `test` differ, though the worlds that they open may be alike."""
+    check_split(split, world)
+    first = random.Random(f"{world} {seed}").randrange(2**20) * 2**10
+    numbers = [len(SPLITS) * (first + number) + SPLITS.index(split) for number in range(n)]
+    return [Task(f"{world}-{one}", {"seed": one}) for one in numbers]
+
+
+class Shown:
+    """An env that shows an agent one text, `shown(state, agent)`. It can demonstrate where it was given `show`, an
+    imperfect answer to such a text."""
+
+    show: Callable[[str, random.Random], str] | None
+
+    def shown(self, state: Any, agent: str) -> str:
+        raise NotImplementedError
+
+    def observe(self, state: Any, agent: str) -> list[Message]:
+        return [{"role": "user", "content": self.shown(state, agent)}]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "demonstrate" and self.show is not None:
+            return lambda state, agent, rng: self.show(self.shown(state, agent), rng)
+        raise AttributeError(name)
