@@ -7,6 +7,7 @@ Leaves out: how programs are run (`sandbox`), and what passing is worth (the tas
 import ast
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,8 +67,35 @@ class Graded:
     def info(self) -> dict[str, Any]:
         """For `Step.info`: how it ended, and what ended it if not the last case."""
         told = {"status": self.outcome.status, "passed": sum(self.passed), "cases": len(self.passed)}
-        error = {"error": self.outcome.stderr[:200]} if self.outcome.stderr else {}
+        error = {"error": readable(self.outcome.stderr)} if self.outcome.stderr else {}
         return told | error | ({"backstop": True} if self.outcome.backstop else {})
+
+
+def readable(error: str) -> str:
+    """The first 200 characters of what a program raised, as a file holds them."""
+    return error[:200].encode(errors="replace").decode()
+
+
+_warned: set[str] = set()
+"""Envs that have told of a program which could not be judged: each does so once."""
+
+
+def unjudged(graded: Graded, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
+    """Whose program the tier could not run, `[{"agent", "turn", "error"}]`, for `unknown` of `Step.info`; [] if it
+    could. Warns of the first in a process, and says what to install."""
+    if not graded.unknown:
+        return []
+    error = readable(graded.outcome.stderr)
+    if env not in _warned:
+        _warned.add(env)
+        tier = sandbox.tier()
+        more = "pyeryx runs all of CPython: pip install pyeryx==0.11.0, on Python 3.12 and later"
+        warnings.warn(
+            f"{env}: task {task}, agent {agent!r}, turn {turn}: a program uses what {tier} lacks ({error}), and is "
+            f"counted neither right nor wrong. {more if tier == 'monty' else 'No tier has it'}. Said once.",
+            stacklevel=2,
+        )
+    return [{"agent": agent, "turn": turn, "error": error}]
 
 
 _known: dict[tuple[str, str, str], sandbox.Outcome] = {}

@@ -1,0 +1,28 @@
+"""Programs in answers: one that the tier lacks something for is told of, and warned of once."""
+
+import warnings
+
+import pytest
+
+from mas_lab.tasks import sandbox
+from mas_lab.tasks.shared import programs
+from mas_lab.tasks.shared.programs import Graded, unjudged
+
+LACKS = Graded((False,), sandbox.Outcome("unsupported", (None,), "ModuleNotFoundError: No module named 'heapq'"))
+WRONG = Graded((False,), sandbox.Outcome("error", (None,), "ValueError: \ud800"))
+
+
+def test_who_could_not_be_judged_is_said_and_warned_of_once(monkeypatch):
+    monkeypatch.setattr(programs, "_warned", set())
+    monkeypatch.setattr(sandbox, "tier", lambda: "monty")
+    with pytest.warns(UserWarning, match=r"mine: task t-1, agent 'coder', turn 2: .*heapq.* pip install pyeryx"):
+        told = unjudged(LACKS, "mine", "t-1", "coder", 2)
+    assert told == [{"agent": "coder", "turn": 2, "error": "ModuleNotFoundError: No module named 'heapq'"}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert unjudged(LACKS, "mine", "t-2", "coder", 0) and unjudged(WRONG, "other", "t-1", "coder", 0) == []
+
+
+def test_what_a_program_raised_can_be_written_to_a_file():
+    WRONG.info["error"].encode()
+    assert WRONG.info["status"] == "error" and not WRONG.unknown and LACKS.unknown
