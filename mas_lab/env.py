@@ -65,7 +65,7 @@ class Env(Protocol):
       earns is its `local_rewards` (`own_return()` is the credit for it; they need not add up to 0); `max_return` bounds
       each agent's own sum; `success` says at the end whether the first of `agents` has earned more than any other, so
       that `evaluate` counts its wins, and with `swap` those of the other seat; a draw is nobody's success;
-    - `enough`: a team reward at which `joint` follows a branch no further.
+    - `enough`: a team reward at which `joint` follows a branch, or all of a node's, no further (its `stop`).
     """
 
     agents: tuple[str, ...]

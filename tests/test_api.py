@@ -22,7 +22,7 @@ SIGNATURES = {
     "rollout": "env team tasks plan=... seed=0 max_turns=None workers=None",
     "episodes": "n",
     "tree": "k pick=... follow=0",
-    "joint": "g mode=... limit=256",
+    "joint": "g mode=... limit=256 stop=...",
     "Say": "at agent candidate=0",
     "Act": "at said",
     "Score": "rows credit",

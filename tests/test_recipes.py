@@ -62,6 +62,7 @@ def test_every_recipe_reads_back_from_json(name):
     [
         {"plan": lab.tree(3, pick=lab.counterfactual(), follow=2), "credit": lab.counterfactual()},
         {"plan": lab.joint(2, mode="cross", limit=17)},
+        {"plan": lab.joint(2, stop="mean")},
         {"credit": lab.episode_return(invalid=0.1, own=0.5)},
         {"loss": lab.clipped(0.2, high=0.28, dual=3.0, kl=0.01, entropy=0.001)},
         {"loss": lab.reinforce(kl=0.1)},

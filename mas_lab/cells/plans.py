@@ -113,19 +113,23 @@ class joint:
     """`g` joint actions at every node, every branch followed (MAGRPO, arXiv 2508.04652, section 4).
 
     `mode="aligned"` joins the i-th candidates of all agents; `mode="cross"` joins every combination, and a completion
-    then stands once, with the means over the joint actions that it took part in. A branch ends where the environment
-    says so, or where its reward reaches `env.enough`. A tree that could exceed `limit` joint actions is refused.
+    then stands once, with the means over the joint actions that it took part in. A tree that could exceed `limit` joint
+    actions is refused. A branch ends where the environment says so, and, where the env has a reward that is `enough`:
+    with `stop="own"` a branch whose own reward of this step reaches it; with `stop="mean"` all branches of a node at
+    once, if the mean reward of its joint actions exceeds it (CoMLRL's `early_termination_threshold`).
     """
 
     g: int
     mode: str = "aligned"
     limit: int = 256
+    stop: str = "own"
     instances = 1
 
     def __post_init__(self):
         _at_least(self.g, 1, "joint(g)")
-        if self.mode not in ("aligned", "cross"):
-            raise ValueError(f"joint: mode={self.mode!r}; known are 'aligned' and 'cross'")
+        for name, known in {"mode": ("aligned", "cross"), "stop": ("own", "mean")}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"joint: {name}={getattr(self, name)!r}; known are {known[0]!r} and {known[1]!r}")
 
     @property
     def siblings(self) -> int:
@@ -163,10 +167,12 @@ class joint:
 
     def _followed(self, game: Game, at: Node, together: Sequence, steps: Sequence[Step]) -> list[Node]:
         enough = getattr(game.env, "enough", float("inf"))
+        if self.stop == "mean" and sum(step.team_reward for step in steps) / len(steps) > enough:
+            return []
         nodes = [
             game.next(at, action, step, branch)
             for branch, (action, step) in enumerate(zip(together, steps, strict=True))
-            if step.team_reward < enough
+            if self.stop == "mean" or step.team_reward < enough
         ]
         return [node for node in nodes if node is not None]
 

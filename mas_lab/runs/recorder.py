@@ -19,6 +19,7 @@ import pandas as pd
 
 from mas_lab.cells.advantages import in_lists
 from mas_lab.holds import comparable, holders
+from mas_lab.recipes import completed
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.claim import HOLDER, LOCK, Claim
 from mas_lab.runs.disk import RunError, Unwritten, differences, dumps, is_litter, patiently, write_table, writing
@@ -276,9 +277,11 @@ def _naming(folder: Path) -> Iterator[None]:
 
 def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on. An
-    env of one's own goes by its class and options: it may move from a notebook to a file."""
+    env of one's own goes by its class and options: it may move from a notebook to a file. An argument that a plan,
+    credit or loss has got since stands at its default."""
     asked = {key: config.get(key) for key in ("env", "recipe", "curriculum", "seed", "settings", "threads")}
     settings, env = asked["settings"] or {}, dict(asked["env"] or {})
     if ":" in env.get("name", ""):
         env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
+    asked["recipe"] = completed(asked["recipe"])
     return asked | {"env": env, "settings": {key: value for key, value in settings.items() if key not in KEEPING}}

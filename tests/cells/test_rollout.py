@@ -177,6 +177,28 @@ def test_a_joint_branch_stops_at_the_reward_that_is_enough():
     assert set(full["parent"]) - set(cut["parent"]) == {"t0/0.1-1"} and len(cut) == 8
 
 
+@pytest.mark.parametrize("mode", ["aligned", "cross"])
+@pytest.mark.parametrize(("rewards", "own", "mean"), [
+    # enough is 20: one branch reaches it; the mean is 15, 20, 20.5
+    ((10, 20), [0], [0, 1]),
+    ((19, 21), [0], [0, 1]),
+    ((19, 22), [0], []),
+    ((25, 30), [], []),
+    ((0, 19), [0, 1], [0, 1]),
+])  # fmt: skip
+def test_a_branch_stops_by_its_own_reward_or_with_its_siblings_by_their_mean(mode, rewards, own, mean):
+    """The right one says the rewards, the left one nothing, so that in a full cross each reward stands twice."""
+    for stop, expected in (("own", own), ("mean", mean)):
+        turns = play(
+            Duet(enough=20.0),
+            lambda prompt, nth, seed: str(rewards[nth]) if prompt == "right hears t0" else "0",
+            joint(2, mode=mode, stop=stop),
+        )
+        went_on = {parent.rsplit(".", 1)[1] for parent in turns["parent"] if parent}
+        lefts = (0, 1) if mode == "cross" else None
+        assert went_on == {f"{left}-{right}" for right in expected for left in lefts or (right,)}, stop
+
+
 def test_a_joint_tree_that_could_exceed_its_limit_is_refused_with_the_number():
     with pytest.raises(ValueError, match=r"2 steps with 16 branches each may hold 272 joint actions, .* limit=271"):
         play(Duet(), by_nth, joint(4, mode="cross", limit=271))
@@ -186,7 +208,8 @@ def test_a_joint_tree_that_could_exceed_its_limit_is_refused_with_the_number():
 
 
 @pytest.mark.parametrize("bad", [
-    lambda: episodes(0), lambda: tree(0), lambda: tree(2, follow=-1), lambda: joint(0), lambda: joint(2, mode="star")
+    lambda: episodes(0), lambda: tree(0), lambda: tree(2, follow=-1), lambda: joint(0), lambda: joint(2, mode="star"),
+    lambda: joint(2, stop="first"),
 ])  # fmt: skip
 def test_plans_refuse_what_they_cannot_play(bad):
     with pytest.raises(ValueError, match=r"episodes|tree|joint"):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from dataclasses import dataclass
 
 import pandas as pd
@@ -10,6 +11,7 @@ import small
 import torch
 
 import mas_lab as lab
+from mas_lab.recipes import to_data
 from mas_lab.train import Report, Settings, step_seed, success_rate
 
 TAKING_TURNS = [name for name, recipe in lab.RECIPES.items() if isinstance(recipe.plan, lab.episodes | lab.tree)]
@@ -297,6 +299,43 @@ def test_success_of_a_joint_tree_is_the_mean_over_its_leaves_wherever_they_end()
     assert success_rate(turns) == pytest.approx(2 / 3)
     other = table(("b", "b/0", "", "p", "b/0.0", True, False, False))
     assert success_rate(pd.concat([turns, other])) == pytest.approx((2 / 3 + 0) / 2)
+
+
+@dataclass(frozen=True)
+class Enough(small.Relay):
+    """A node's mean always exceeds it, and every single reward reaches it."""
+
+    enough = -1.0
+
+
+def test_a_run_whose_siblings_stop_together_goes_on_bit_for_bit_and_by_no_other_rule(models, tmp_path):
+    env, recipe = Enough(together=True), lab.RECIPES["magrpo"].replace(plan=lab.joint(2, stop="mean"))
+    for run, stops in (("straight", (2,)), ("cut", (1, 2))):
+        for steps in stops:
+            team = small.make_team("shared", models)
+            reports = list(lab.train(env, team, recipe, steps, run=tmp_path / run, **small.SETTINGS))
+    assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
+    assert reports[-1].turns["depth"].max() == 0
+    own = recipe.replace(plan=lab.joint(2))
+    with pytest.raises(lab.RunError, match=r'plan\.stop differs: the run has "mean", asked is "own"'):
+        next(lab.train(env, small.make_team("shared", models), own, 3, run=tmp_path / "cut", **small.SETTINGS))
+
+
+def test_a_run_from_before_joint_had_a_stop_goes_on_by_its_own_reward(models, tmp_path, monkeypatch):
+    def earlier(part):
+        told = to_data(part)
+        told["plan"].pop("stop")
+        return told
+
+    env, recipe = small.Relay(together=True), lab.RECIPES["magrpo"].replace(plan=lab.joint(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(sys.modules["mas_lab.train.record"], "to_data", lambda part: earlier(part) if part else None)
+        list(lab.train(env, small.make_team("shared", models), recipe, 1, run=tmp_path / "run", **small.SETTINGS))
+    mean = recipe.replace(plan=lab.joint(2, stop="mean"))
+    with pytest.raises(lab.RunError, match=r'plan\.stop differs: the run has "own", asked is "mean"'):
+        next(lab.train(env, small.make_team("shared", models), mean, 2, run=tmp_path / "run", **small.SETTINGS))
+    list(lab.train(env, small.make_team("shared", models), recipe, 2, run=tmp_path / "run", **small.SETTINGS))
+    assert lab.load_run(tmp_path / "run").steps == 2
 
 
 def test_success_of_a_cross_takes_each_joint_action_once():
