@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from plays import in_turn
 
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
@@ -14,15 +15,7 @@ PROBLEM = "9 - 7 * 5 + 7 - 2"  # 5
 
 
 def play(*texts, low=0.8):
-    """(agent, step) of one episode; each text is said by whoever is to act."""
-    env = Finisher(low=low)
-    state, steps = env.start(Task("t", {"problem": PROBLEM})), []
-    for text in texts:
-        (agent,) = env.acting(state)
-        steps.append((agent, env.step(state, {agent: text})))
-        state = steps[-1][1].state
-    assert (env.acting(state) == ()) == steps[-1][1].done
-    return steps
+    return in_turn(Finisher(low=low), Task("t", {"problem": PROBLEM}), texts)
 
 
 def earned(steps):

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plays import in_turn
 
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
@@ -34,13 +35,7 @@ WORDS = str(data_dir() / "math" / "word_problems.jsonl")
 
 
 def play(env, *texts, problem=PROBLEM, gold="5"):
-    """The steps of one episode; each text is said by whoever is to act."""
-    state, steps = env.start(Task("t", {"problem": problem, "gold": gold})), []
-    for text in texts:
-        (agent,) = env.acting(state)
-        steps.append((agent, env.step(state, {agent: text})))
-        state = steps[-1][1].state
-    return steps
+    return in_turn(env, Task("t", {"problem": problem, "gold": gold}), texts)
 
 
 def earned(steps):

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from plays import in_turn
 
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
@@ -14,14 +15,7 @@ PROBLEM = "9 - 7 * 5 + 7 - 2"  # 5
 
 
 def play(*texts, pay=0.2):
-    """(agent, step) of one episode; each text is said by whoever is to act."""
-    env = PaidHelp(pay=pay)
-    state, steps = env.start(Task("t", {"problem": PROBLEM})), []
-    for text in texts:
-        (agent,) = env.acting(state)
-        steps.append((agent, env.step(state, {agent: text})))
-        state = steps[-1][1].state
-    return steps
+    return in_turn(PaidHelp(pay=pay), Task("t", {"problem": PROBLEM}), texts)
 
 
 def earned(steps):

@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plays import in_turn
 
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
@@ -22,12 +23,7 @@ MAZE = Task("by-hand", {"size": 3, "walls": ["a1", "b2"], "start": "a3", "goal":
 
 def play(env, *answers, task=MAZE):
     """The steps of an episode in which the agents give `answers` in turn."""
-    state, steps = env.start(task), []
-    for answer in answers:
-        (agent,) = env.acting(state)
-        steps.append(env.step(state, {agent: answer}))
-        state = steps[-1].state
-    return steps
+    return [step for _, step in in_turn(env, task, answers)]
 
 
 def test_distances_by_hand():

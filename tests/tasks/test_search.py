@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plays import in_turn
 
 import mas_lab as lab
 from mas_lab.cells.credits import episode_return
@@ -32,13 +33,7 @@ needs_bm25s = pytest.mark.skipif(importlib.util.find_spec("bm25s") is None, reas
 
 
 def play(env, *texts, data=TASK | {"world": WORLD}):
-    """The steps of one episode; each text is said by whoever is to act."""
-    state, steps = env.start(Task("t", data)), []
-    for text in texts:
-        (agent,) = env.acting(state)
-        steps.append((agent, env.step(state, {agent: text})))
-        state = steps[-1][1].state
-    return steps
+    return in_turn(env, Task("t", data), texts)
 
 
 def earned(steps):

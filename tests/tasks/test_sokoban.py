@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plays import in_turn
 
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
@@ -28,12 +29,7 @@ WORDS = [*(word((column, row)) for column in range(4) for row in range(4)), "x"]
 
 def play(env, *answers, task=ROOM):
     """The steps of an episode in which the agents give `answers` in turn."""
-    state, steps = env.start(task), []
-    for answer in answers:
-        (agent,) = env.acting(state)
-        steps.append(env.step(state, {agent: answer}))
-        state = steps[-1].state
-    return steps
+    return [step for _, step in in_turn(env, task, answers)]
 
 
 def earned(step):

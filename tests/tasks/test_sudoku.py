@@ -6,6 +6,7 @@ from itertools import islice, permutations, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plays import in_turn
 
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
@@ -25,12 +26,7 @@ OTHER = " ".join(f"{cell}={digit}" for cell, digit in zip(names(4), "43212143341
 
 def play(env, *answers, task=PUZZLE):
     """The steps of an episode in which the agents give `answers` in turn."""
-    state, steps = env.start(task), []
-    for answer in answers:
-        (agent,) = env.acting(state)
-        steps.append(env.step(state, {agent: answer}))
-        state = steps[-1].state
-    return steps
+    return [step for _, step in in_turn(env, task, answers)]
 
 
 def earned(step):

@@ -4,6 +4,7 @@ import random
 import re
 
 import pytest
+from plays import in_turn
 
 import mas_lab as lab
 from mas_lab.check import check_env
@@ -28,12 +29,7 @@ def test_the_contract_holds(id):
 
 
 def play(env, *moves):
-    state, steps = env.start(env.tasks(1, "train", 0)[0]), []
-    for move in moves:
-        (agent,) = env.acting(state)
-        steps.append((agent, env.step(state, {agent: move})))
-        state = steps[-1][1].state
-    return steps
+    return in_turn(env, env.tasks(1, "train", 0)[0], moves)
 
 
 def test_a_win_is_a_gain_and_a_loss():

@@ -1,0 +1,12 @@
+"""An episode by hand: what is said goes to whoever is to act."""
+
+
+def in_turn(env, task, texts):
+    """(agent, step) of each text, where agents act one at a time. Nobody acts after the end, and only then."""
+    state, steps = env.start(task), []
+    for text in texts:
+        (agent,) = env.acting(state)
+        steps.append((agent, env.step(state, {agent: text})))
+        state = steps[-1][1].state
+        assert (env.acting(state) == ()) == steps[-1][1].done
+    return steps
