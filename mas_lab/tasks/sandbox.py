@@ -5,24 +5,19 @@ Two tiers, each a library's sandbox in worker processes that may crash alone: `p
 come out as plain data and are compared out here. Leaves out: what is right, and what it pays (the tasks).
 """
 
-import datetime
 import importlib.util
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.tasks.shared import harness, wasm
+from mas_lab.tasks.shared import harness, monty, wasm
 from mas_lab.tasks.shared.child import Child, ChildEnded
 
 FUEL = 24_000_000_000
 """Instructions of a run that pyeryx counts: about a second of CPython's own, which takes three in WebAssembly."""
-RECURSION = 500
-"""Calls within each other that monty allows; pyeryx keeps CPython's own limit."""
-MOST_PRINTED = 16 << 20
-"""Bytes that a program may print on monty; on pyeryx they lie in its own memory."""
 MOST_KEPT = 1 << 16
 """Characters of `stdout` and `stderr` that are kept."""
 GRACE = 0.5
@@ -81,25 +76,32 @@ def run(
     May be called from several threads: there is a worker for each core. Raises ValueError for arguments that are no
     plain data or out of range, naming the place.
     """
-    _check(source, entry, inputs, {"timeout_s": timeout_s, "memory_mb": memory_mb, "fuel": fuel or FUEL})
+    fuel = FUEL if fuel is None else fuel
+    _check(source, entry, inputs, {"timeout_s": timeout_s, "memory_mb": memory_mb, "fuel": fuel})
     text = harness.program(source, entry, inputs)
     if problem := harness.unreadable(source):
         told = Told(error=problem)
     else:
-        told = _engine(tier())(text, float(timeout_s), int(memory_mb), int(fuel or FUEL))
-    return outcome(told, len(inputs))
+        name = tier()
+        text = harness.steady(text) if name == "pyeryx" else text  # monty has it of its own
+        told = _engine(name)(text, float(timeout_s), int(memory_mb), int(fuel))
+    return outcome(told, len(inputs), harness.mark(source))
 
 
 def _check(source: Any, entry: Any, inputs: Sequence, limits: dict[str, Any]) -> None:
     if not isinstance(source, str):
         raise ValueError(f"sandbox.run: source is {source!r}; give a program as text")
-    if entry is not None and not (isinstance(entry, str) and entry.isidentifier()):
+    if entry is not None and not harness.is_name(entry):
         raise ValueError(f"sandbox.run: entry={entry!r}; give the name of a function of the program, or None")
-    if entry is None and len(inputs):
+    if not isinstance(inputs, list | tuple):
+        raise ValueError(f"sandbox.run: inputs is {inputs!r:.80}; give a list with a list of arguments for each call")
+    if entry is None and inputs:
         raise ValueError("sandbox.run: inputs need an entry, the function they are given to")
     for name, limit in limits.items():
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
             raise ValueError(f"sandbox.run: {name}={limit!r}; give a number above 0")
+        if name != "timeout_s" and limit < 1:
+            raise ValueError(f"sandbox.run: {name}={limit!r}; give at least 1")
 
 
 @dataclass(frozen=True)
@@ -114,15 +116,15 @@ class Told:
     late: bool = False
 
 
-def outcome(told: Told, count: int) -> Outcome:
-    """`told` as the outcome of `count` calls."""
+def outcome(told: Told, count: int, mark: str) -> Outcome:
+    """`told` as the outcome of `count` calls, where an answer begins with `mark`."""
     nothing, said = {"values": (None,) * count, "failed": (True,) * count}, told.said[:MOST_KEPT]
     if told.text is None:
         status = "timeout" if told.late else harness.status_of(told.error) if told.error else "killed"
         error = told.error or "the program ended its interpreter before it answered"
         return Outcome(status, stderr=error[:MOST_KEPT], stdout=said, backstop=told.backstop, **nothing)
     try:
-        answers = harness.answers(told.text, count)
+        answers = harness.answers(told.text, count, mark)
     except ValueError as error:
         return Outcome("killed", stderr=str(error), stdout=said, **nothing)
     first = next((error for _, error in answers if error is not None), None)
@@ -135,55 +137,28 @@ def outcome(told: Told, count: int) -> Outcome:
     )
 
 
-# The engines: a program, seconds, megabytes and fuel -> Told.
-Engine = Callable[[str, float, int, int], Told]
+class Workers:
+    """A child for each core, each running `file`; one that died is replaced at the next program."""
 
-
-class Monty:
-    """The library's own pool of worker processes."""
-
-    def __init__(self):
-        import pydantic_monty
-
-        self.library = pydantic_monty
-        graces = {"feed_duration_limit_grace": GRACE, "turn_duration_limit_grace": GRACE}
-        self.pool = pydantic_monty.Monty(max_processes=cores(), **graces).__enter__()
-        midnight = datetime.datetime(2000, 1, 1)
-        self.policy = {"datetime": midnight, "sleep": "zero", "process_time": "zero", "random_start": {"seed": 0}}
-
-    def __call__(self, source: str, seconds: float, megabytes: int, fuel: int) -> Told:
-        limits = {"max_feed_duration_secs": seconds, "max_memory": megabytes << 20, "max_recursion_depth": RECURSION}
-        printed = self.library.CollectStreams(max_bytes=MOST_PRINTED)
-        text, error, late = None, "", False
-        try:
-            with self.pool.checkout(limits=limits, os_policy=self.policy) as session:
-                text = session.feed_run(source, print_callback=printed)
-        except self.library.MontyCrashedError as crash:
-            error, late = str(crash) if crash.timed_out else "", crash.timed_out
-        except self.library.MontyError as failure:
-            raised = failure.exception()
-            error = f"{type(raised).__name__}: {raised}"
-            late = isinstance(raised, TimeoutError) and "time limit exceeded" in error
-        said = "".join(text for stream, text in printed.output if stream == "stdout")
-        return Told(text if isinstance(text, str) else None, error, said, backstop=late, late=late)
-
-
-class Pyeryx:
-    """A child for each core; one that died is replaced at the next program."""
-
-    def __init__(self):
-        self.free, self.idle = threading.BoundedSemaphore(cores()), []
+    def __init__(self, file: str):
+        self.file, self.free, self.idle = file, threading.BoundedSemaphore(cores()), []
 
     def __call__(self, source: str, seconds: float, megabytes: int, fuel: int) -> Told:
         with self.free:
-            child = self.idle.pop() if self.idle else Child(wasm.__file__)
+            child = self._living() or Child(self.file)
             try:
-                told = Told(**child.ask([harness.steady(source), seconds, megabytes, fuel], seconds + GRACE))
+                told = Told(**child.ask([source, seconds, megabytes, fuel], seconds + GRACE))
             except ChildEnded as ended:
                 late = ended.late
                 return Told(error=f"TimeoutError: no answer in {seconds:g} s" if late else "", backstop=late, late=late)
             self.idle.append(child)
             return told
+
+    def _living(self) -> Child | None:
+        while self.idle:
+            if (child := self.idle.pop()).lives:
+                return child
+        return None
 
 
 def cores() -> int:
@@ -191,16 +166,16 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-_engines: dict[str, Engine] = {}
-_parents: list[Engine] = []
-"""Those of the process that this one was forked from: kept, since one that is forgotten ends its workers."""
+_engines: dict[str, Workers] = {}
+_parents: list[Workers] = []
+"""Those of the process that this one was forked from: kept, since their pipes are still in use there."""
 _starting = threading.Lock()
 
 
-def _engine(name: str) -> Engine:
+def _engine(name: str) -> Workers:
     with _starting:
         if name not in _engines:
-            _engines[name] = {"pyeryx": Pyeryx, "monty": Monty}[name]()
+            _engines[name] = Workers({"pyeryx": wasm, "monty": monty}[name].__file__)
         return _engines[name]
 
 

@@ -61,6 +61,8 @@ class Child:
             clock.cancel()
         if not line.endswith("\n"):
             raise self._ended(late.is_set())
+        if late.is_set():  # at the last moment: the answer is whole, the child is gone
+            self.close()
         return json.loads(line)
 
     def _ended(self, late: bool) -> ChildEnded:

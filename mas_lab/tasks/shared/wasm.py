@@ -9,6 +9,8 @@ from typing import Any
 RESULT = "_mas_lab_result"
 MOST_SAID = 1 << 18
 """Bytes of what a program printed that come out."""
+MOST_ANSWERED = 1 << 24
+"""Characters of all answers together; as objects they take many times as much."""
 FILES = 1 << 20
 """Bytes of files in memory that a program may write."""
 
@@ -44,4 +46,6 @@ def run(source: str, seconds: float, megabytes: int, fuel: int) -> dict[str, Any
         error = lines[-1] if lines[:1] == ["Traceback (most recent call last):"] else ""
     said = b"".join(printed)[:MOST_SAID].decode("utf-8", "replace")
     text = text if isinstance(text, str) else None
+    if text and len(text) > MOST_ANSWERED:
+        text, error = None, f"MemoryError: the answers take {len(text)} characters, more than {MOST_ANSWERED}"
     return {"text": text, "error": error, "said": said, "backstop": backstop, "late": late}

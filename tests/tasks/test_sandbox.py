@@ -1,0 +1,501 @@
+"""`lab.sandbox`: what `run` answers, that attacks get nothing, and what its workers survive. On each tier at hand.
+
+Imports neither torch nor pandas, so that it also runs in the small environment of `make test-sandbox`.
+"""
+
+import importlib.util
+import math
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from attacks import ATTACKS, FORGED
+
+from mas_lab.tasks import sandbox
+from mas_lab.tasks.shared import harness
+
+PLAIN = (type(None), bool, int, float, str)
+DOUBLE = "def f(x):\n    return x * 2"
+
+
+@pytest.fixture(params=list(sandbox.TIERS))
+def tier(request, monkeypatch):
+    if not importlib.util.find_spec(sandbox.TIERS[request.param]):
+        pytest.skip(f"{sandbox.TIERS[request.param]} is not installed: {sandbox.HOW}")
+    monkeypatch.setattr(sandbox, "tier", lambda: request.param)
+    return request.param
+
+
+@pytest.fixture
+def pyeryx(monkeypatch):
+    if not importlib.util.find_spec("eryx"):
+        pytest.skip(f"eryx is not installed: {sandbox.HOW}")
+    monkeypatch.setattr(sandbox, "tier", lambda: "pyeryx")
+
+
+@pytest.fixture
+def monty(monkeypatch):
+    if not importlib.util.find_spec("pydantic_monty"):
+        pytest.skip(f"pydantic_monty is not installed: {sandbox.HOW}")
+    monkeypatch.setattr(sandbox, "tier", lambda: "monty")
+
+
+def value(source, *arguments, **limits):
+    """What the one call answers."""
+    outcome = sandbox.run(source, "f", [list(arguments)], **limits)
+    assert (outcome.status, outcome.failed) == ("ok", (False,)), outcome
+    return outcome.values[0]
+
+
+def alike(a, b):
+    """Are two plain values the same, types and signs included?"""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return repr(a) == repr(b)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, dict):
+        return alike(list(a.items()), list(b.items()))
+    return a == b
+
+
+def is_plain(value):
+    if type(value) in (list, tuple, set):
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(is_plain(k) and is_plain(v) for k, v in value.items())
+    return type(value) in PLAIN
+
+
+# Attacks
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """A folder with a secret in it, which the environment holds too, and a port that listens."""
+    folder = tmp_path_factory.mktemp("host")
+    secret = secrets.token_hex(16)
+    (folder / "secret").write_text(secret, encoding="utf-8")
+    os.environ["MAS_LAB_TEST_SECRET"] = secret  # before the workers begin
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield folder, secret, server
+    del os.environ["MAS_LAB_TEST_SECRET"]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name.replace(" ", "_"))
+def test_an_attack_reaches_nothing(host, tier, attack, monkeypatch):
+    folder, secret, server = host
+    monkeypatch.chdir(folder)
+    port = server.getsockname()[1]
+    source = attack.source.replace("FILE", str(folder / "secret")).replace("MARK", str(folder / "mark"))
+    modules, threads = set(sys.modules), threading.active_count()
+    begun = time.monotonic()
+    outcome = sandbox.run(source.replace("PORT", str(port)), "f", [[]], timeout_s=attack.seconds)
+    took = time.monotonic() - begun
+
+    assert isinstance(outcome, sandbox.Outcome) and len(outcome.values) == len(outcome.failed) == 1
+    assert outcome.status in {"error", "timeout", "memory", "killed", "unsupported", "refused"} or attack.ok
+    assert is_plain(outcome.values[0]) and str(FORGED) not in repr(outcome.values)
+    assert outcome.failed == (outcome.status != "ok",)
+    assert secret not in repr(outcome)
+    assert len(outcome.stdout) <= sandbox.MOST_KEPT and len(outcome.stderr) <= sandbox.MOST_KEPT
+    assert os.listdir(folder) == ["secret"]
+    with pytest.raises(BlockingIOError):
+        server.accept()
+    assert not {"antigravity", "this"} & (set(sys.modules) - modules)
+    assert threading.active_count() <= threads + 1  # a clock that was just cancelled
+    assert took < attack.seconds + 10  # a second by design; the rest is a busy machine's
+    assert value(DOUBLE, 21) == 42
+
+
+def test_there_are_attacks_enough():
+    assert len({attack.source for attack in ATTACKS}) == len(ATTACKS) >= 40
+
+
+# What `run` answers
+
+KINDS = [
+    None, True, 0, -7, 10**400, 0.1, -0.0, 1e308, math.inf, -math.inf, math.nan, "", "a\n'\"\\\té \N{SNAKE}", [], (),
+    set(), {}, (1,), [1, [2, (3, {"a": {1, 2}})]], {1: "a", "1": "b", (1, 2): [None], None: 0.5, 2.5: False},
+    [True, 1, 1.0], "x" * 100_000, list(range(1000)),
+]  # fmt: skip
+
+
+def test_plain_data_goes_in_and_comes_out_as_it_was(tier):
+    outcome = sandbox.run("def f(x):\n    return x", "f", [[kind] for kind in KINDS])
+    assert (outcome.status, outcome.stderr) == ("ok", "")
+    for put, got in zip(KINDS, outcome.values, strict=True):
+        assert alike(put, got), (put, got)
+
+
+def test_a_call_that_fails_is_none_and_told(tier):
+    source = "def f(x):\n    print('at', x)\n    return None if x == 0 else 6 // (x - 1)"
+    outcome = sandbox.run(source, "f", [[0], [1], [2], ["a"]])
+    assert outcome.status == "error" and outcome.values == (None, None, 6, None)
+    assert outcome.failed == (False, True, False, True)
+    assert outcome.stderr.startswith("ZeroDivisionError: ") and "\n" not in outcome.stderr
+    assert outcome.stdout == "at 0\nat 1\nat 2\nat a\n"
+    assert not outcome.backstop
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("def f(x): return y", "NameError: name 'y' is not defined"),
+        ("def g(x): return x", "NameError: name 'f' is not defined"),
+        ("def f(x: return x", "SyntaxError: "),
+        ("def f(x): raise ValueError('no')", "ValueError: no"),
+        ("raise ValueError('no')\ndef f(x): return x", "ValueError: no"),
+        ("def f(): return 1", "TypeError: "),
+        ("def f(x): return x.nothing", "AttributeError: 'int' object has no attribute 'nothing'"),
+        ("import math\ndef f(x): return math.nothing", "AttributeError: module 'math' has no attribute 'nothing'"),
+        ("from math import nothing\ndef f(x): return x", "ImportError: cannot import name 'nothing' from 'math'"),
+        ("import nothing\ndef f(x): return x", "ModuleNotFoundError: No module named 'nothing'"),
+        ("def f(x): return print", "TypeError: returned a "),
+        ("class A: pass\ndef f(x): return A()", "TypeError: returned a A, which is no plain data"),
+        ("class A: pass\ndef f(x): return A().x", "AttributeError: 'A' object has no attribute 'x'"),
+        ("def f(x): return [][1]", "IndexError: "),
+        ("def f(x): return f(x)", "RecursionError: "),
+        ("f = 7", "TypeError: "),
+    ],
+)
+def test_a_wrong_program_is_an_error_on_each_tier(tier, source, line):
+    outcome = sandbox.run(source, "f", [[1]])
+    assert (outcome.status, outcome.values, outcome.failed) == ("error", (None,), (True,))
+    assert outcome.stderr.startswith(line)
+
+
+def test_without_calls_the_program_itself_is_run(tier):
+    assert sandbox.run("print(1 + 1)") == sandbox.Outcome("ok", stdout="2\n")
+    assert sandbox.run("1 / 0").status == "error"
+    assert sandbox.run("") == sandbox.Outcome("ok")
+    assert sandbox.run("def f(): return 1", "f") == sandbox.Outcome("ok")
+
+
+def test_each_call_gets_arguments_of_its_own(tier):
+    mine = [1]
+    outcome = sandbox.run("def f(x):\n    x.append(2)\n    return x", "f", [[mine], [mine]])
+    assert outcome.values == ([1, 2], [1, 2]) and mine == [1]
+
+
+def test_sources_that_begin_in_their_own_way_run(tier):
+    assert value("from __future__ import annotations\nimport random\ndef f(x): return x + random.randint(1, 1)", 1) == 2
+    assert value('"""What it is: random."""\ndef f(x): return x', 1) == 1
+    assert value("# random\r\ndef f(x):\r\n    return x\r\n", 1) == 1
+    assert value("def f(x): return x\nf = lambda x: x + 1", 1) == 2
+
+
+def test_chance_and_order_are_the_same_in_every_run(tier):
+    source = """
+from __future__ import annotations
+import random
+def f():
+    return [random.random(), random.randint(1, 10 ** 9), list({'a', 'b', 'c', 'dd', 'eee'}), hash('a')]
+"""
+    first = value(source)
+    assert all(value(source) == first for _ in range(3))
+    assert value(source.replace("from __future__ import annotations", "")) == first
+
+
+def test_sleeping_takes_no_time(tier):
+    assert value("import time\ndef f():\n    time.sleep(1000)\n    return 1", timeout_s=60) == 1
+
+
+def test_the_clock_is_the_backstop_and_says_so(tier):
+    outcome = sandbox.run("def f(x):\n    while True: pass", "f", [[1], [2]], timeout_s=1)
+    assert (outcome.status, outcome.backstop) == ("timeout", True)
+    assert outcome.values == (None, None) and outcome.failed == (True, True)
+    raised = sandbox.run("raise TimeoutError('time limit exceeded')")
+    assert (raised.status, raised.backstop) == ("error", False)
+
+
+def test_memory_has_a_limit(tier):
+    source = "def f(n):\n    return len('x' * n)"
+    assert sandbox.run(source, "f", [[200 << 20]], memory_mb=64).status == "memory"
+    assert sandbox.run(source, "f", [[100 << 20]]).values == (100 << 20,)
+
+
+GOOD = {"source": "def f(x): return x", "entry": "f", "inputs": [[1]]}
+LOOP = [1]
+LOOP.append(LOOP)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"source": b"x"}, "source is b'x'"),
+        ({"entry": "f()"}, r"entry='f\(\)'"),
+        ({"entry": "class"}, "entry='class'"),
+        ({"entry": None}, "inputs need an entry"),
+        ({"inputs": 3}, "inputs is 3"),
+        ({"inputs": [[1], 2]}, r"inputs\[1\] is 2"),
+        ({"inputs": ["ab"]}, r"inputs\[0\] is 'ab'"),
+        ({"inputs": [[1, {"a": [object]}]]}, r"inputs\[0\]\[1\]\['a'\]\[0\] is <class 'object'>"),
+        ({"inputs": [[{1: 2, (object,): 3}]]}, r"inputs\[0\]\[0\], a key\[0\] is <class 'object'>"),
+        ({"inputs": [[type("I", (int,), {})(3)]]}, r"inputs\[0\]\[0\] is 3 \(I\)"),
+        ({"inputs": [[LOOP]]}, r"inputs\[0\] is nested too deeply"),
+        ({"inputs": [[10**5000]]}, r"inputs\[0\]\[0\] has 16610 bits"),
+        ({"timeout_s": 0}, "timeout_s=0"),
+        ({"timeout_s": math.inf}, "timeout_s=inf"),
+        ({"timeout_s": math.nan}, "timeout_s=nan"),
+        ({"memory_mb": -1}, "memory_mb=-1"),
+        ({"memory_mb": 0.5}, "memory_mb=0.5; give at least 1"),
+        ({"memory_mb": True}, "memory_mb=True"),
+        ({"fuel": 0}, "fuel=0"),
+        ({"fuel": "9"}, "fuel='9'"),
+    ],
+)
+def test_a_bad_argument_is_named_with_its_place(changes, place):
+    with pytest.raises(ValueError, match=f"sandbox.run: {place}"):
+        sandbox.run(**(GOOD | changes))
+
+
+def test_without_a_library_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*pydantic-monty.*pyeryx==0\.11\.0"):
+        sandbox.run("x = 1")
+
+
+# What a tier lacks
+
+LACKING = [
+    "def f():\n    yield 1",
+    "class A:\n    @staticmethod\n    def g(): pass\ndef f(): return 1",
+    "class A:\n    @property\n    def g(self): pass\ndef f(): return 1",
+    "class A(Exception): pass\ndef f(): return 1",
+    "import heapq\ndef f(): return 1",
+    "import string\ndef f(): return 1",
+    "from collections import OrderedDict\ndef f(): return 1",
+    "from typing import Self, NoReturn, Awaitable\nfrom functools import singledispatch\ndef f(): return 1",
+    "x = [1]\ndel x[0]\ndef f(): return 1",
+    "def f(): return input()",
+    "def f(): return super()",
+    "def f(): return len(bytearray(2))",
+    "import sys\ndef f(): return sys.exit(1)",
+    "def f(): return int.from_bytes(b'a', 'big')",
+    "def f(): return f.__code__.co_name",
+    "def f(): return str(object())[:1]",
+    "import json\njson.x = 1\ndef f(): return 1",
+]
+
+
+@pytest.mark.parametrize("source", LACKING)
+def test_what_monty_lacks_is_neither_right_nor_wrong(monty, source):
+    outcome = sandbox.run(source, "f", [[]])
+    assert (outcome.status, outcome.values) == ("unsupported", (None,)), outcome
+
+
+@pytest.mark.parametrize("source", [source for source in LACKING if "input" not in source])
+def test_pyeryx_runs_what_monty_lacks(pyeryx, source):
+    outcome = sandbox.run(source, "f", [[]])
+    assert outcome.status in {"ok", "error"}  # a generator is no plain data, `super()` needs a class
+
+
+def test_threads_and_processes_are_not_there(pyeryx):
+    threads = "import threading\ndef f():\n    threading.Thread(target=print).start()"
+    assert sandbox.run(threads, "f", [[]]).status == "unsupported"
+    assert sandbox.run("import subprocess\ndef f(): return subprocess.run('ls')", "f", [[]]).status == "refused"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ("MemoryError", "memory"),
+        ("PermissionError: no", "refused"),
+        ("ValueError", "error"),
+        ("NameError: name 'heapq' is not defined", "error"),
+        ("NameError: name 'input' is not defined", "unsupported"),
+        ("ModuleNotFoundError: No module named 'numpy'", "error"),
+        ("ModuleNotFoundError: No module named 'heapq'", "unsupported"),
+        ("AttributeError: module 'sys' has no attribute 'exit'", "unsupported"),
+        ("AttributeError: module 'sys' has no attribute 'exits'", "error"),
+        ("AttributeError: module 'antigravity' has no attribute 'fly'", "error"),
+        ("AttributeError: type object 'int' has no attribute 'from_bytes'", "unsupported"),
+        ("AttributeError: 'str' object has no attribute 'isprintable'", "unsupported"),
+        ("AttributeError: 'str' object has no attribute 'push'", "error"),
+    ],
+)
+def test_the_status_of_an_error(error, status):
+    assert harness.status_of(error) == status
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "7", "null", "[1]", '[["a", 1]]', "[[1, null], [2, null]]", "[[1, 2, 3]]", '[[["eval", ["1"]], null]]',
+     '[[["set", [["list", []]]], null]]', '[[{"a": 1}, null]]', "[" * 200_000, "[[" + "9" * 9999 + ", null]]",
+     '[[["dict", [1]], null]]'],
+)  # fmt: skip
+def test_what_is_no_answer_of_the_harness_is_taken_for_none(text):
+    outcome = sandbox.outcome(sandbox.Told(f"mark{text}"), 1, "mark")
+    assert (outcome.status, outcome.values, outcome.failed) == ("killed", (None,), (True,))
+    assert sandbox.outcome(sandbox.Told("[[1, null]]"), 1, "mark").status == "killed"
+    assert sandbox.outcome(sandbox.Told("mark[[1, null]]"), 1, "mark").values == (1,)
+
+
+# Fuel
+
+
+SPIN = "def f(n):\n    for i in range(n):\n        pass\n    return n"
+
+
+def test_fuel_decides_alike_on_a_busy_machine(pyeryx):
+    def ends(fuel):
+        return sandbox.run(SPIN, "f", [[1_000_000]], fuel=fuel, timeout_s=60)
+
+    low, high = 10**8, 10**10  # the least fuel on which it ends lies between
+    while high - low > 10**7:
+        middle = (low + high) // 2
+        low, high = (low, middle) if ends(middle).status == "ok" else (middle, high)
+    idle = [ends(fuel).status for fuel in (low, high)]
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        assert [ends(fuel).status for fuel in (low, high)] == idle == ["timeout", "ok"]
+        assert not ends(low).backstop
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def test_a_second_of_loops_does_not_meet_the_default_fuel(pyeryx):
+    assert value(SPIN, 20_000_000, timeout_s=120) == 20_000_000
+
+
+def test_fuel_ends_what_has_no_end(pyeryx):
+    outcome = sandbox.run("while True: pass", fuel=10**9, timeout_s=60)
+    assert (outcome.status, outcome.backstop) == ("timeout", False)
+
+
+# Workers
+
+
+def workers():
+    return [each.process.pid for each in sandbox._engine(sandbox.tier()).idle]
+
+
+def test_a_worker_that_dies_costs_one_program_at_most(tier):
+    assert value(DOUBLE, 1) == 2
+    for worker in workers():
+        os.kill(worker, signal.SIGKILL)
+    assert sandbox.run(DOUBLE, "f", [[1]]).status in {"ok", "killed"}
+    assert value(DOUBLE, 1) == 2
+
+
+def test_a_worker_that_dies_at_work_costs_its_program_alone(tier):
+    assert value(DOUBLE, 1) == 2
+    (worker, *_) = workers()
+    with ThreadPoolExecutor() as pool:
+        spins = pool.submit(sandbox.run, "while True: pass", timeout_s=30)
+        while worker in workers():
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.kill(worker, signal.SIGKILL)
+        outcome = spins.result()
+    assert (outcome.status, outcome.backstop) == ("killed", False)
+    assert value(DOUBLE, 1) == 2
+
+
+def test_an_answer_at_the_last_moment_is_kept_and_its_worker_replaced(tier, monkeypatch):
+    class Clock(threading.Timer):
+        """Rings when it is cancelled."""
+
+        def __init__(self, seconds, ring):
+            super().__init__(seconds, ring)
+            self.ring, end = ring, self.cancel
+            self.cancel = lambda: (end(), ring())
+
+    assert value(DOUBLE, 1) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Timer", Clock)
+        assert value(DOUBLE, 2) == 4
+    assert value(DOUBLE, 3) == 6
+
+
+def test_several_threads_at_once(tier):
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda n: value(DOUBLE, n), range(60)))
+    assert answers == [2 * n for n in range(60)]
+    assert len(workers()) <= sandbox.cores()
+
+
+SCRIPT = """
+import os, signal, sys, threading, time
+from mas_lab.tasks import sandbox
+sandbox.tier = lambda: {tier!r}
+def value(n):
+    return sandbox.run("def f(x): return x * 2", "f", [[n]]).values[0]
+def workers():
+    return [child.process.pid for child in sandbox._engine({tier!r}).idle]
+assert value(1) == 2
+"""
+FORK = """
+mine = workers()
+pid = os.fork()
+if pid == 0:
+    right = value(2) == 4 and not set(workers()) & set(mine)
+    sys.exit(0 if right else 3)
+assert os.waitpid(pid, 0)[1] == 0
+assert workers() == mine and value(3) == 6 and workers() == mine
+print("right")
+"""
+INTERRUPT = """
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    sandbox.run("while True: pass", timeout_s=60)
+except KeyboardInterrupt:
+    assert value(4) == 8
+    print("right")
+"""
+DIE = """
+print(*workers(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def script(tier, text):
+    """What a script without `if __name__ == "__main__"` prints."""
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT.format(tier=tier) + text]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_fork_runs_programs_and_its_parent_goes_on(tier):
+    done = script(tier, FORK)
+    assert done.stdout == "right\n", done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal on Windows")
+def test_an_interrupted_run_leaves_the_next_one_right(tier):
+    done = script(tier, INTERRUPT)
+    assert done.stdout == "right\n", done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_workers_end_with_their_parent(tier):
+    (worker,) = script(tier, DIE).stdout.split()
+    end = time.monotonic() + 60
+    while _runs(worker):
+        assert time.monotonic() < end, "the worker goes on"
+        time.sleep(0.05)
+
+
+def _runs(pid: str) -> bool:
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_a_script_without_a_guard_runs_once(tier, tmp_path):
+    file = tmp_path / "script.py"
+    file.write_text(SCRIPT.format(tier=tier) + "print(value(5))", encoding="utf-8")
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "10\n", done.stderr
