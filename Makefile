@@ -6,6 +6,7 @@
 #   make test            the tests, side by side (JOBS=0: in one process); `make test-all` adds the slow ones, the browser
 #   make test-long       runs killed, interrupted and handed in broken, hundreds of times; an hour or so, not in CI
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
+#   make test-sandbox    programs of a model in CPython in WebAssembly; the same, where a Python 3.12 or later is found
 #   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
 #   make games           adds TextArena and PettingZoo; the same
 #   make lab             JupyterLab on a copy of the quickstart
@@ -37,7 +38,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab doctor env test test-all test-long test-floor test-vllm test-unsloth engine gpu-check gpu-figures games lint locks pocket trackers wheel
+.PHONY: demo lab doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pocket trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -73,6 +74,19 @@ test-vllm test-unsloth: test-%:
 
 engine: $(READY)
 	$(PYTEST) $(PATIENT) -m engines tests/backends/$(ENGINE) $(ARGS)
+
+# The tier of the sandbox that wants Python 3.12, with what its tests import and no more. pyenv's others are not on PATH.
+test-sandbox:
+	@for python in $(PYTHON) python3.12 python3.13 python3.14 "$$(pyenv root 2> /dev/null)"/versions/3.1[2-4].*/bin/python; do \
+	    if "$$python" -c 'import ensurepip, sys; sys.exit(not (3, 12) <= sys.version_info[:2] <= (3, 14))' 2> /dev/null; then \
+	        exec $(MAKE) --no-print-directory sandbox-tests PYTHON="$$python" VENV=.venv-sandbox PUZZLES= \
+	            LOCK=requirements/sandbox.txt LOCK_FLAGS="-c requirements/cpu.lock"; \
+	    fi; \
+	done; \
+	echo "Left out: pyeryx, which wants Python 3.12-3.14, and none was found."
+
+sandbox-tests: $(READY)
+	$(PYTEST) tests/tasks/test_sandbox.py $(ARGS)
 
 # What only a GPU can show; needs `make env GPU=1`.
 gpu-check:

@@ -1,14 +1,11 @@
 """One block about this machine, to paste into a question: platform, versions, device, threads, sandbox, widgets.
 
-Everything is tried, not asked: a device counts when it has multiplied two matrices, a kernel feature when the kernel
-has answered. No failure ends the report, since a broken installation is where it is needed. Leaves out: repairs.
+Everything is tried, not asked: a device counts when it has multiplied two matrices, a sandbox when it has run a
+program. No failure ends the report, since a broken installation is where it is needed. Leaves out: repairs.
 """
 
-import ctypes
-import errno
 import os
 import platform
-import subprocess
 import sys
 import textwrap
 from importlib import metadata
@@ -17,16 +14,26 @@ from pathlib import Path
 from mas_lab.backends.devices import devices
 from mas_lab.progress import FRONT_ENDS, front_end
 from mas_lab.runs.run import runs_dir
+from mas_lab.tasks import sandbox as box
 
 PACKAGES = (
     "torch", "transformers", "peft", "trl", "accelerate", "safetensors", "tokenizers", "numpy", "pandas", "pandera",
-    "pyarrow", "datasets", "math-verify", "reasoning-gym", "plotly", "ipywidgets", "anywidget", "ipykernel",
-    "jupyterlab", "unsloth", "vllm",
+    "pyarrow", "datasets", "math-verify", "reasoning-gym", "pydantic-monty", "pyeryx", "plotly", "ipywidgets",
+    "anywidget", "ipykernel", "jupyterlab", "unsloth", "vllm",
 )  # fmt: skip
-LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION = 444, 1
-PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
-UNSHARE = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x10000000 | 0x40000000 | 0x20000000) != 0)"
-"""New user, network and process namespaces, tried in a child, which keeps them."""
+LIBRARIES = {"pyeryx": "pyeryx", "monty": "pydantic-monty"}
+BEYOND = {
+    "generators": "def f():\n    return list(i for i in g())\ndef g():\n    yield 1",
+    "inheritance": "class A: pass\nclass B(A): pass\ndef f(): return 1",
+    "decorated methods": "class A:\n    @staticmethod\n    def g(): return 1\ndef f(): return A.g()",
+    "del": "x = 1\ndel x\ndef f(): return 1",
+    "much of the standard library": "import heapq, string\ndef f(): return 1",
+    "threads": "import threading\ndef f():\n    threading.Thread(target=int).start()\n    return 1",
+    "subprocesses": "import subprocess\ndef f(): return subprocess.call('true')",
+    "files of this machine": f"def f(): return open({__file__!r}).read(1)",
+    "networks": "import socket\ndef f(): return socket.create_connection(('127.0.0.1', 9), 1).fileno()",
+}
+"""Programs that CPython runs, or that reach out of the sandbox: what of them does not work is told."""
 
 
 def doctor() -> str:
@@ -73,20 +80,15 @@ def threads() -> str:
 
 
 def sandbox() -> str:
-    """The kernel features that confine model-written code, as the kernel answers for them."""
-    if sys.platform != "linux":
-        return f"no Landlock, seccomp or user namespaces on {sys.platform}"
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
-    ctypes.set_errno(0)
-    libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, None)  # a null filter: EFAULT where filters exist, EINVAL elsewhere
-    seccomp = ctypes.get_errno() == errno.EFAULT
-    child = subprocess.run([sys.executable, "-I", "-S", "-c", UNSHARE], capture_output=True, check=False)
-    namespaces = child.returncode == 0
-    return (
-        f"Landlock {f'ABI {version}' if version > 0 else 'no'}, seccomp {'yes' if seccomp else 'no'}, "
-        f"user, network and process namespaces {'yes' if namespaces else 'no'}"
-    )
+    """The tier that runs programs of a model, and what it cannot run; or what to install."""
+    try:
+        name = box.tier()
+        if box.run("def f(x): return x + 1", "f", [[1]]).values != (2,):
+            return f"{name} {_version(LIBRARIES[name])}: FAILS at 1 + 1"
+        beyond = [what for what, program in BEYOND.items() if box.run(program, "f", [[]]).status != "ok"]
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return f"{name} ({LIBRARIES[name]} {_version(LIBRARIES[name])}): works, but for {', '.join(beyond)}"
 
 
 def runs() -> str:

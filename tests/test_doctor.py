@@ -7,6 +7,7 @@ import pytest
 
 from mas_lab import progress
 from mas_lab.backends import devices
+from mas_lab.tasks import sandbox
 
 # `mas_lab.doctor` is the function; the module is found by its full name.
 doctor = importlib.import_module("mas_lab.doctor")
@@ -44,10 +45,31 @@ def test_a_torch_that_cannot_be_imported_does_not_end_the_report(monkeypatch):
     assert devices.devices().startswith("torch cannot be imported: ModuleNotFoundError")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the probed features are Linux's")
-def test_sandbox_names_each_layer():
+@pytest.mark.parametrize(
+    ("tier", "lacks", "has"),
+    [
+        ("monty", ["generators", "inheritance", "decorated methods", "del"], []),
+        ("pyeryx", [], ["generators", "inheritance", "decorated methods", "del", "standard library"]),
+    ],
+)
+def test_sandbox_names_its_tier_and_what_that_cannot_run(monkeypatch, tier, lacks, has):
+    pytest.importorskip(sandbox.TIERS[tier])
+    monkeypatch.setattr(sandbox, "tier", lambda: tier)
     text = doctor.sandbox()
-    assert all(layer in text for layer in ("Landlock", "seccomp", "namespaces"))
+    assert text.startswith(f"{tier} ({doctor.LIBRARIES[tier]} ") and ": works, but for " in text
+    assert all(what in text for what in [*lacks, "threads", "subprocesses", "files of this machine", "networks"])
+    assert not any(what in text for what in has)
+
+
+def test_a_sandbox_that_is_missing_or_broken_is_told(monkeypatch):
+    def none():
+        raise ModuleNotFoundError(f"none is installed: {sandbox.HOW}")
+
+    monkeypatch.setattr(sandbox, "run", lambda *arguments: sandbox.Outcome("killed", (None,)))
+    monkeypatch.setattr(sandbox, "tier", lambda: "monty")
+    assert doctor.sandbox().endswith(": FAILS at 1 + 1")
+    monkeypatch.setattr(sandbox, "tier", none)
+    assert doctor.sandbox() == f"ModuleNotFoundError: none is installed: {sandbox.HOW}"
 
 
 def test_threads_counts_usable_cores():
