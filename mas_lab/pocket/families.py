@@ -88,6 +88,12 @@ FAMILIES: dict[str, Family] = {
         hidden=64,
         marks=("<ask>", "<say>"),
     ),
+    "math_tool": Family(
+        env="math_tool",
+        forms=((0.65, {}), (0.2, {"single_agent": True}), (0.05, {"size": 3}), (0.1, {"size": 7})),
+        stages=(Stage(600, 3e-3, {"mistakes": 0.15}, batch=96), Stage(300, 1e-3)),
+        by_length=True,
+    ),
     "tldr": Family(
         env="tldr",
         forms=((0.65, {}), (0.35, {"single_agent": True})),

@@ -9,6 +9,7 @@ from mas_lab.tasks.catalog import Catalog
 from mas_lab.tasks.finisher import Finisher
 from mas_lab.tasks.ladder import Ladder
 from mas_lab.tasks.math import Math
+from mas_lab.tasks.math_tool import MathTool
 from mas_lab.tasks.own import made
 from mas_lab.tasks.paid_help import PaidHelp
 from mas_lab.tasks.plan_path import PlanPath
@@ -18,7 +19,7 @@ from mas_lab.tasks.sokoban import Sokoban
 from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
-ALL = (PlanPath, Sokoban, Sudoku, Math, Search, TLDR, ArxivIntro, Ladder, PaidHelp, Finisher, ReasoningGym)
+ALL = (PlanPath, Sokoban, Sudoku, Math, MathTool, Search, TLDR, ArxivIntro, Ladder, PaidHelp, Finisher, ReasoningGym)
 ENVS = Catalog({env.name: env for env in ALL})
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 

@@ -14,7 +14,7 @@ from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.grading import is_right, last_boxed
 from mas_lab.tasks.shared.options import check_options, numbered, role_of
-from mas_lab.tasks.shared.rows import check_split, content_id, generated, problem_and_answer, problem_of, sample_rows
+from mas_lab.tasks.shared.rows import check_split, content_id, problems
 
 VERDICTS = {"approve": True, "reject": False}
 FORMAT, MATCH = 0.2, 0.8
@@ -155,11 +155,8 @@ class Math:
         check_split(split, "math")
         if self.size != "full":
             pairs = chains.draw_chains(n, split, seed, "math", self.digits)
-        elif (self.data or "reasoning_gym:").startswith("reasoning_gym:"):
-            pairs = generated((self.data or "").partition(":")[2] or "gsm_symbolic", n, split, seed, env="math")
         else:
-            rows = sample_rows(self.data, n, split, seed, problem_of, self.name)
-            pairs = [problem_and_answer(row) for row in rows]
+            pairs = problems(self.data, n, split, seed, self.name)
         return [Task(f"math-{content_id(problem)}", {"problem": problem, "gold": gold}) for problem, gold in pairs]
 
     def start(self, task: Task) -> State:

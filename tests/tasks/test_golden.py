@@ -15,6 +15,8 @@ GOLDEN = {
     "math": "cef7aeb2346cbe8e",
     "math fixer=1 max_turns=2": "f053caa08bc2f825",
     "math size=9 n_agents=5": "eea3f5e7871acf21",
+    "math_tool": "5307580e1dbfb28d",
+    "math_tool size=7 single_agent=1": "6a3ecab25ee888fe",
     "search": "929e7171b08df965",
     "search size=3": "d51be234d694b046",
     "search single_agent=1": "93f1d13b64baee3d",

@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mas_lab.tasks import sandbox
@@ -113,6 +114,40 @@ def grade(source: str, entry: str, cases: Sequence[Case]) -> Graded:
     outcome = _known[key]
     answers = zip(outcome.values, outcome.failed, cases, strict=True)
     return Graded(tuple(not failed and same(value, expected) for value, failed, (_, expected) in answers), outcome)
+
+
+LONGEST_LINE = 300
+"""Characters of a printed line that are kept. One that has as many is no answer."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A program that prints its answer: `status` and `backstop` of its `Outcome`, the last line that it printed but for
+    blank ones, and in a line what went wrong."""
+
+    status: str
+    line: str = ""
+    error: str = ""
+    backstop: bool = False
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """For `Step.info`."""
+        error = {"error": self.error} if self.error else {}
+        return {"status": self.status, "printed": self.line} | error | ({"backstop": True} if self.backstop else {})
+
+
+@lru_cache(maxsize=MOST_KNOWN)
+def printed(source: str) -> Printed:
+    """Runs `source` for what it prints. A sandbox is asked the same thing once."""
+    outcome = sandbox.run(source, **LIMITS)
+    *_, line = ("", *filter(None, map(str.strip, _written(outcome.stdout).split("\n"))))
+    return Printed(outcome.status, line[:LONGEST_LINE], _written(outcome.stderr)[:200], outcome.backstop)
+
+
+def _written(text: str) -> str:
+    """`text` with a mark in place of what no file or prompt holds."""
+    return text.encode(errors="replace").decode()
 
 
 def same(value: Any, expected: Any) -> bool:

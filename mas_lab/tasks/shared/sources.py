@@ -31,6 +31,8 @@ DATA_SETS = {
     "arxiv_intro": ("LovelyBuggies/arXiv_abstract",),
 }
 """Data sets of the hub whose columns a task reads as they are, by the task's name: see docs/data_sets.md."""
+LIKE = {"math_tool": "math"}
+"""A task -> another that reads the same ones."""
 
 TABLES = {".parquet": "parquet", ".csv": "csv"}
 """Files that `datasets` reads, by what they end in; any other file is JSONL."""
@@ -125,7 +127,7 @@ def _why_not(data: str, path: str, env: str, error: BaseException) -> str:
     if Path(path).exists():
         return f"{data!r} does not open: {reason}"
     told = f"{data!r} is no file or folder here, nor a data set that opens: {reason}."
-    if known := DATA_SETS.get(env):
+    if known := DATA_SETS.get(LIKE.get(env, env)):
         told += f" Known data sets: {', '.join(known)}."
     if ON_THE_HUB.fullmatch(path):
         command = f"hf download {path} --repo-type dataset --local-dir FOLDER"

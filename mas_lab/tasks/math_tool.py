@@ -1,0 +1,249 @@
+r"""Math with a tool (AT-GRPO, arXiv 2510.11062): a reasoner answers, a tool user writes a program that does.
+
+Both work on the same problem at once, unseen, as in the released code, turn by turn until their answers agree. Pocket:
+chains of digits as in `math`, and programs of one line; full: word problems for an instruction model, answers in
+`\boxed{}` and Python in a fenced block. Leaves out: how programs are run (`sandbox`), how two answers are compared
+(`grading`), how files are read (`rows`), and turns before the last in a prompt (the released code shows all).
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from mas_lab.env import Message, Step, Task
+from mas_lab.tasks.shared import chains, programs
+from mas_lab.tasks.shared.grading import is_right, last_boxed
+from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.programs import Printed
+from mas_lab.tasks.shared.rows import check_split, content_id, problems
+
+RUNS, PRINTS, FORMAT, MATCH = 0.1, 0.1, 0.2, 0.8
+"""What is earned locally: by a program that ends without an error, and one that prints; by a reasoner's answer that can
+be read; by either's right answer."""
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+STATUSES = ("ok", "error", "timeout", "memory", "killed", "unsupported", "refused")
+UNREAD = Printed("no program")
+SLIPS = {"digit": 0.15, "operation": 0.1, "modulo": 0.15, "bracket": 0.1}
+"""How often a program of `demonstrate` has another digit or operation, forgets `% 10`, or lacks its last bracket, at
+`mistakes` = 1."""
+
+PROGRAM = (
+    "Write a Python program in one fenced block (```python ... ```) that computes the answer and prints it alone in "
+    "its last line, exactly: 1/3, not 0.333. It has the standard library, and no files or network."
+)
+DIFFER = "Where the two answers of the last turn are shown, they do not agree: at least one of them is wrong."
+DUTY = {
+    "tool": f"You are the tool user of a team; a reasoner solves the same problem without a tool. {PROGRAM} {DIFFER}",
+    "reasoner": "You are the reasoner of a team; a tool user writes a program for the same problem. Reason step by "
+    f"step, then put only the final answer, without words around it, in \\boxed{{}}. {DIFFER}",
+    "solo": f"{PROGRAM} Where your last program is shown, no answer could be read from it: find the mistake.",
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """After a turn: the tool user's program (None: none to be read), what came of it, and the two answers, None where
+    they cannot be read."""
+
+    task: str
+    problem: str
+    gold: str
+    turn: int = 0
+    code: str | None = None
+    ran: Printed = UNREAD
+    printed: str | None = None
+    answer: str | None = None
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class MathTool:
+    """Both act in each turn; it ends when both answers can be read and are the same, or after `max_turns`. Then each
+    sees both answers of the turn before, and the tool user its program and what it printed, or its error.
+
+    A program's answer is the last line that it prints, if it ends without an error. Rewards "ours": `team_reward` is 1
+    if the answers agree and are right, so that `max_return` = 1 is reached exactly by success. `local_reward`: tool
+    user 0.1 if its program runs to the end + 0.1 if it prints + 0.8 if its answer is right (a guess that it prints
+    counts as any other); reasoner 0.2 if its answer can be read + 0.8 if it is right. What cannot be read is invalid.
+
+    A program that wants what this sandbox lacks ("unsupported") has no answer, but is not counted wrong: `info` says of
+    it `right` None, and it earns the 0.2 of any program that prints; more, and asking for what is missing would pay.
+    `Step.info` names task, turn and agent of each program, its status, its last line and error, whether its answer is
+    right and agreed on, and `backstop` where the wall clock ended it. A selector may leave such rows out of training.
+
+    Rewards "published" (PettingLLMs): each turn pays the team 1 if the reasoner is right, and each agent 1 if it is
+    right itself; success is the reasoner's in the last turn. Where a program fails, the last number of its error counts
+    as its answer. Defects: a reasoner alone earns all of the team's reward, and the more of it the longer the two
+    disagree, so that `max_return` is `max_turns`; a program that crashes with the answer in its error is a right one.
+
+    A single agent writes programs until one prints an answer that can be read, and that one counts.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    max_turns: int = 4
+    data: str | None = None
+    """Full size: what `math` takes (`rows.problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
+    mistakes: float = 1.0
+    """How imperfect `demonstrate` is, 0 to 1: slips, guesses and copied answers grow with it."""
+
+    name = "math_tool"
+    paper = "AT-GRPO, arXiv 2510.11062"
+    order = "tool + reasoner, until they agree, up to 4 turns"
+    pocket = "math_tool"
+    hasty = 0.5
+    """How often `demonstrate` does not compute: the reasoner leaves out the running values, the tool user prints a
+    digit."""
+    copies = 0.5
+    """How often it repeats the other's answer of the turn before, unread."""
+
+    def __post_init__(self):
+        check_options(self, range(2, 10), "digits")
+        if self.data and self.size != "full":
+            raise ValueError(f"math_tool: data={self.data!r} is for size='full'; pocket problems are generated")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("solo",) if self.single_agent else ("tool", "reasoner")
+
+    @property
+    def max_return(self) -> float:
+        return float(self.max_turns if self.rewards == "published" and not self.single_agent else 1)
+
+    @property
+    def digits(self) -> int:
+        return self.size if type(self.size) is int else chains.CHAIN
+
+    @property
+    def max_tokens(self) -> int | Mapping[str, int]:
+        if self.size == "full":
+            return 1024
+        return {agent: self.digits + 3 if agent == "reasoner" else 4 * self.digits + 8 for agent in self.agents}
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        python = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
+        told = ("printed", "answered", "answer", "other", "nothing", "none", *STATUSES[1:])
+        return (*chains.WORDS, *python, *told, *DUTY)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different problems; the first ones of a longer list are those of a shorter one."""
+        check_split(split, self.name)
+        if self.size == "full":
+            pairs = problems(self.data, n, split, seed, self.name)
+        else:
+            pairs = chains.draw_chains(n, split, seed, self.name, self.digits)
+        return [Task(f"math_tool-{content_id(problem)}", {"problem": problem, "gold": gold}) for problem, gold in pairs]
+
+    def start(self, task: Task) -> State:
+        return State(task.id, task.data["problem"], task.data["gold"])
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return () if state.done else self.agents
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        if self.size != "full":
+            return [{"role": "user", "content": self._pocket_prompt(state, agent)}]
+        told = [state.problem]
+        if state.turn and agent == "reasoner":
+            told.append(f"In the last turn you answered: {state.answer or 'nothing that can be read'}")
+            told.append(f"The tool user's program answered: {state.printed or 'nothing that can be read'}")
+        elif state.turn:
+            code = f"Your program of the last turn:\n\n```python\n{state.code}\n```"
+            told += [code, came_of(state.ran)] if state.code else ["In the last turn you wrote no program."]
+            if agent == "tool":
+                told.append(f"The reasoner answered: {state.answer or 'nothing that can be read'}")
+        return [{"role": "system", "content": DUTY[agent]}, {"role": "user", "content": "\n\n".join(told)}]
+
+    def _pocket_prompt(self, state: State, agent: str) -> str:
+        """`printed error answered 7 tool 3 + 4`. The problem comes last: its distance to the answer is then always the
+        same, which small models learn faster."""
+        if not state.turn:
+            return f"{agent} {state.problem}"
+        ran = state.ran
+        seen = state.printed or ("none" if ran == UNREAD else ran.status)
+        seen = ("other" if ran.line else "nothing") if seen == "ok" else seen
+        answered = "" if agent == "solo" else f"answered {state.answer or 'none'} "
+        return f"printed {seen} {answered}{agent} {state.problem}"
+
+    def read_answer(self, text: str) -> str | None:
+        r"""The reasoner's answer, or None. Pocket: running values if any, then `answer 7`, and no more."""
+        return last_boxed(text) if self.size == "full" else chains.read_answer(text)
+
+    def answer_of(self, ran: Printed) -> str | None:
+        """A program's answer, or None. Pocket: a digit, and no more."""
+        if ran.status != "ok":
+            said = NUMBER.findall(f"{ran.error} {ran.line}") if self.rewards == "published" else []
+            return said[-1] if said else None
+        whole = 0 < len(ran.line) < programs.LONGEST_LINE
+        return ran.line if whole and (self.size == "full" or chains.is_digit(ran.line)) else None
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        writer, *reasoner = self.agents
+        code = programs.read_code(actions[writer])
+        ran = programs.printed(code) if code else UNREAD
+        printed, answer = self.answer_of(ran), self.read_answer(actions["reasoner"]) if reasoner else None
+        found = {writer: printed} | dict.fromkeys(reasoner, answer)
+        right = {agent: is_right(said, state.gold) for agent, said in found.items()}
+        agreed = None not in found.values() and (not reasoner or is_right(answer, printed))
+        last = agreed or state.turn + 1 == self.max_turns
+        if self.rewards == "published":
+            solved, local = right[self.agents[-1]], {agent: float(one) for agent, one in right.items()}
+        else:
+            solved = agreed and all(right.values())
+            local = {agent: FORMAT * (answer is not None) + MATCH * right[agent] for agent in reasoner}
+            local[writer] = worth(ran) + MATCH * right[writer]
+        after = replace(state, turn=state.turn + 1, code=code, ran=ran, printed=printed, answer=answer, done=last)
+        valid = {writer: code is not None} | dict.fromkeys(reasoner, answer is not None)
+        told = {"right": None if ran.status == "unsupported" else right[writer], "agreed": agreed}
+        info = {"task": state.task, "turn": state.turn, "agent": writer, **ran.info, **told}
+        return Step(after, float(solved), local, valid, last and solved, last, info)
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer to learn from, imperfect on purpose: slips, guesses, and the other's answer copied unread.
+
+        Full size: the right form around the right answer, or around one that is wrong half the time.
+        """
+        if self.size == "full":
+            answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
+            return f"\\boxed{{{answer}}}" if agent == "reasoner" else f"```python\nprint({answer!r})\n```"
+        seen = {"tool": state.answer, "reasoner": state.printed}.get(agent)
+        if seen and rng.random() < self.copies * self.mistakes:
+            return f"answer {seen}" if agent == "reasoner" else f"print ( {seen} )"
+        values, working = chains.attempt(state.problem, rng, self.hasty, self.mistakes)
+        if agent == "reasoner":
+            return f"{chains.told(values, working)}answer {values[-1]}"
+        return written(state.problem, rng, self.mistakes) if working else f"print ( {values[-1]} )"
+
+
+def worth(ran: Printed) -> float:
+    """What a program earns whatever its answer. One that is unsupported earns what any earns that prints."""
+    if ran.status == "unsupported":
+        return RUNS + PRINTS
+    return RUNS * (ran.status == "ok") + PRINTS * (ran.status == "ok" and ran.line != "")
+
+
+def came_of(ran: Printed) -> str:
+    """What a program of full size did, for who wrote it."""
+    if ran.status == "unsupported":
+        return f"It needs what this sandbox does not have: {ran.error}"
+    if ran.status != "ok":
+        return f"It failed ({ran.status}): {ran.error}"
+    return f"It printed: {ran.line}" if ran.line else "It printed nothing."
+
+
+def written(chain: str, rng: random.Random, mistakes: float = 0.0) -> str:
+    """`x = 3 ; x += 4 ; print ( x % 10 )`, the program of a chain, with slips now and then."""
+    slips = [rng.random() < SLIPS[kind] * mistakes for kind in SLIPS]
+    words, operations = chain.split(), [*chains.OPERATIONS]
+    if slips[0]:
+        words[2 * rng.randrange(len(words) // 2 + 1)] = str(rng.randrange(10))
+    if slips[1]:
+        words[2 * rng.randrange(len(words) // 2) + 1] = rng.choice(operations)
+    steps = [f"x {operation}= {digit}" for operation, digit in zip(words[1::2], words[2::2], strict=True)]
+    shown = "print ( x )" if slips[2] else "print ( x % 10 )"
+    return " ; ".join([f"x = {words[0]}", *steps, shown.removesuffix(" )") if slips[3] else shown])
