@@ -52,7 +52,7 @@ LONG = replace(SEARCH, env={"name": "search", "size": 3})
 TRIALS: dict[str, Trial] = {
     "plan_path": Trial({"name": "plan_path"}, steps=20),
     "math": Trial({"name": "math"}, "dr_mas", lr=3e-4, steps=40, per_agent=True, settings={"tasks": 32}),
-    "math_tool": Trial({"name": "math_tool"}, lr=3e-4, steps=40),
+    "math_tool": Trial({"name": "math_tool"}, lr=5e-4, steps=40),
     "tldr": Trial({"name": "tldr"}, "magrpo", steps=80, settings={"tasks": 32}),
     "arxiv_intro": Trial({"name": "arxiv_intro"}, "magrpo", steps=80, settings={"tasks": 32}),
     "arxiv_intro reviewed": Trial({"name": "arxiv_intro", "max_turns": 2}, "magrpo", steps=40, settings={"tasks": 8}),

@@ -88,11 +88,12 @@ FAMILIES: dict[str, Family] = {
         hidden=64,
         marks=("<ask>", "<say>"),
     ),
+    # With batches of like lengths the tool user had not learned to copy a chain after 600 steps; mixed, after 100.
     "math_tool": Family(
         env="math_tool",
-        forms=((0.65, {}), (0.2, {"single_agent": True}), (0.05, {"size": 3}), (0.1, {"size": 7})),
-        stages=(Stage(600, 3e-3, {"mistakes": 0.15}, batch=96), Stage(300, 1e-3)),
-        by_length=True,
+        forms=((0.85, {}), (0.1, {"single_agent": True}), (0.05, {"size": 3})),
+        stages=(Stage(600, 3e-3, {"mistakes": 0.1}, batch=96), Stage(200, 1e-3)),
+        spread=0.08,
     ),
     "tldr": Family(
         env="tldr",

@@ -176,11 +176,10 @@ class MathTool:
 
     def answer_of(self, ran: Printed) -> str | None:
         """A program's answer, or None. Pocket: a digit, and no more."""
-        if ran.status != "ok":
-            said = NUMBER.findall(f"{ran.error} {ran.line}") if self.rewards == "published" else []
-            return said[-1] if said else None
-        whole = 0 < len(ran.line) < programs.LONGEST_LINE
-        return ran.line if whole and (self.size == "full" or chains.is_digit(ran.line)) else None
+        said = ran.line if ran.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
+        if ran.status != "ok" and self.rewards == "published":
+            said = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
+        return said if said and (self.size == "full" or chains.is_digit(said)) else None
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         writer, *reasoner = self.agents

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mas_lab as lab
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
@@ -189,6 +190,14 @@ def test_hole_the_answer_in_an_error():
     assert ours.local_rewards["tool"] == 0.0 and paid([ours]) == [(0.0, False, False)]
 
 
+def test_published_pocket_prompts_say_known_words_alone(monkeypatch):
+    outcome(monkeypatch, status="error", stderr="SyntaxError: at character 15")
+    (step,) = played((RIGHT, "answer 4"), rewards="published")
+    assert (
+        MathTool(rewards="published").observe(step.state, "tool")[0]["content"].startswith("printed error answered 4 ")
+    )
+
+
 def test_several_candidates_are_no_answer():
     (step,) = played((fenced("print(*range(10))"), r"\boxed{5}"), size="full", gold="5")
     assert not step.info["right"] and not step.done
@@ -368,3 +377,14 @@ def test_each_shipped_problem_can_be_solved_by_both():
         gold = task.data["gold"]
         said = {"tool": fenced(f"print({gold!r})"), "reasoner": rf"\boxed{{{gold}}}"}
         assert env.step(env.start(task), said).team_reward == 1.0
+
+
+def test_the_pocket_model_knows_every_word_and_plays_both_forms():
+    from transformers import AutoTokenizer
+
+    known = AutoTokenizer.from_pretrained(data_dir() / "pocket" / "math_tool").get_vocab()
+    assert set(MathTool().words) <= set(known)
+    for env in (MathTool(), MathTool(single_agent=True)):
+        team = lab.Team.shared(lab.load_policy("math_tool"), env.agents)
+        turns = lab.rollout(env, team, env.tasks(32, "test", 0), lab.episodes(2), seed=0)
+        assert turns["valid"].mean() > 0.8 and 0.1 < turns.groupby("episode")["success"].any().mean() < 0.8
