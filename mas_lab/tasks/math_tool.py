@@ -67,10 +67,11 @@ class MathTool:
     user 0.1 if its program runs to the end + 0.1 if it prints + 0.8 if its answer is right (a guess that it prints
     counts as any other); reasoner 0.2 if its answer can be read + 0.8 if it is right. What cannot be read is invalid.
 
-    A program that wants what this sandbox lacks ("unsupported") has no answer, but is not counted wrong: `info` says of
-    it `right` None, and it earns the 0.2 of any program that prints; more, and asking for what is missing would pay.
-    `Step.info` names task, turn and agent of each program, its status, its last line and error, whether its answer is
-    right and agreed on, and `backstop` where the wall clock ended it. A selector may leave such rows out of training.
+    A program that wants what this sandbox lacks ("unsupported") has no answer, but is not counted wrong: `info` has
+    `right` None and tells of it under `unknown`, a warning says so once, and it earns the 0.2 of any program that
+    prints: more, and asking for what is missing would pay. A selector may leave its rows out of training. `Step.info`
+    names task, agent and turn of each program, its status, last line and error, whether its answer is right and agreed
+    on, and `backstop` where the wall clock ended it.
 
     Rewards "published" (PettingLLMs): each turn pays the team 1 if the reasoner is right, and each agent 1 if it is
     right itself; success is the reasoner's in the last turn. Where a program fails, the last number of its error counts
@@ -198,8 +199,10 @@ class MathTool:
             local[writer] = worth(ran) + MATCH * right[writer]
         after = replace(state, turn=state.turn + 1, code=code, ran=ran, printed=printed, answer=answer, done=last)
         valid = {writer: code is not None} | dict.fromkeys(reasoner, answer is not None)
-        told = {"right": None if ran.status == "unsupported" else right[writer], "agreed": agreed}
-        info = {"task": state.task, "turn": state.turn, "agent": writer, **ran.info, **told}
+        place = {"task": state.task, "agent": writer, "turn": state.turn}
+        unknown = programs.unjudged(ran, self.name, **place)
+        info = place | ran.info | {"right": None if unknown else right[writer], "agreed": agreed}
+        info |= {"unknown": unknown} if unknown else {}
         return Step(after, float(solved), local, valid, last and solved, last, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
@@ -221,14 +224,14 @@ class MathTool:
 
 def worth(ran: Printed) -> float:
     """What a program earns whatever its answer. One that is unsupported earns what any earns that prints."""
-    if ran.status == "unsupported":
+    if ran.unknown:
         return RUNS + PRINTS
     return RUNS * (ran.status == "ok") + PRINTS * (ran.status == "ok" and ran.line != "")
 
 
 def came_of(ran: Printed) -> str:
     """What a program of full size did, for who wrote it."""
-    if ran.status == "unsupported":
+    if ran.unknown:
         return f"It needs what this sandbox does not have: {ran.error}"
     if ran.status != "ok":
         return f"It failed ({ran.status}): {ran.error}"

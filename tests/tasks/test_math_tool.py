@@ -125,9 +125,13 @@ def test_two_that_cannot_be_read_do_not_agree():
 
 def test_unsupported_is_not_counted_wrong(monkeypatch):
     outcome(monkeypatch, status="unsupported", stderr="ModuleNotFoundError: No module named 'fractions'", stdout="5\n")
-    (step,) = played((RIGHT, "answer 5"))
+    monkeypatch.setattr(programs, "_warned", set())
+    with pytest.warns(
+        UserWarning, match=r"math_tool: task t, agent 'tool', turn 0: .*'fractions'.* neither right nor wrong"
+    ):
+        (step,) = played((RIGHT, "answer 5"))
     assert step.info["right"] is None and step.info["status"] == "unsupported" and not step.done
-    assert "fractions" in step.info["error"]
+    assert step.info["unknown"] == [{"agent": "tool", "turn": 0, "error": step.info["error"]}]
     wrong = 0.2  # of a program that prints a wrong answer: it earns no less, and no more, or asking for it would pay
     assert step.local_rewards["tool"] == pytest.approx(wrong) and step.valid["tool"]
     assert MathTool().observe(step.state, "tool")[0]["content"].startswith("printed unsupported answered 5 tool ")

@@ -65,10 +65,14 @@ class Graded:
         return self.outcome.status == "unsupported"
 
     @property
+    def error(self) -> str:
+        return readable(self.outcome.stderr)
+
+    @property
     def info(self) -> dict[str, Any]:
         """For `Step.info`: how it ended, and what ended it if not the last case."""
         told = {"status": self.outcome.status, "passed": sum(self.passed), "cases": len(self.passed)}
-        error = {"error": readable(self.outcome.stderr)} if self.outcome.stderr else {}
+        error = {"error": self.error} if self.error else {}
         return told | error | ({"backstop": True} if self.outcome.backstop else {})
 
 
@@ -77,26 +81,51 @@ def readable(error: str) -> str:
     return error[:200].encode(errors="replace").decode()
 
 
+LONGEST_LINE = 300
+"""Characters of a printed line that are kept. One that has as many is no answer."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A program that prints its answer: `status` and `backstop` of its `Outcome`, the last line that it printed but for
+    blank ones, and in a line what went wrong."""
+
+    status: str
+    line: str = ""
+    error: str = ""
+    backstop: bool = False
+
+    @property
+    def unknown(self) -> bool:
+        """The tier could not run it: neither right nor wrong."""
+        return self.status == "unsupported"
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """For `Step.info`."""
+        error = {"error": self.error} if self.error else {}
+        return {"status": self.status, "printed": self.line} | error | ({"backstop": True} if self.backstop else {})
+
+
 _warned: set[str] = set()
 """Envs that have told of a program which could not be judged: each does so once."""
 
 
-def unjudged(graded: Graded, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
+def unjudged(judged: Graded | Printed, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
     """Whose program the tier could not run, `[{"agent", "turn", "error"}]`, for `unknown` of `Step.info`; [] if it
     could. Warns of the first in a process, and says what to install."""
-    if not graded.unknown:
+    if not judged.unknown:
         return []
-    error = readable(graded.outcome.stderr)
     if env not in _warned:
         _warned.add(env)
         tier = sandbox.tier()
         more = "pyeryx runs all of CPython: pip install pyeryx==0.11.0, on Python 3.12 and later"
         warnings.warn(
-            f"{env}: task {task}, agent {agent!r}, turn {turn}: a program uses what {tier} lacks ({error}), and is "
-            f"counted neither right nor wrong. {more if tier == 'monty' else 'No tier has it'}. Said once.",
+            f"{env}: task {task}, agent {agent!r}, turn {turn}: a program uses what {tier} lacks ({judged.error}), and "
+            f"is counted neither right nor wrong. {more if tier == 'monty' else 'No tier has it'}. Said once.",
             stacklevel=2,
         )
-    return [{"agent": agent, "turn": turn, "error": error}]
+    return [{"agent": agent, "turn": turn, "error": judged.error}]
 
 
 _known: dict[tuple[str, str, str], sandbox.Outcome] = {}
@@ -116,38 +145,13 @@ def grade(source: str, entry: str, cases: Sequence[Case]) -> Graded:
     return Graded(tuple(not failed and same(value, expected) for value, failed, (_, expected) in answers), outcome)
 
 
-LONGEST_LINE = 300
-"""Characters of a printed line that are kept. One that has as many is no answer."""
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A program that prints its answer: `status` and `backstop` of its `Outcome`, the last line that it printed but for
-    blank ones, and in a line what went wrong."""
-
-    status: str
-    line: str = ""
-    error: str = ""
-    backstop: bool = False
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """For `Step.info`."""
-        error = {"error": self.error} if self.error else {}
-        return {"status": self.status, "printed": self.line} | error | ({"backstop": True} if self.backstop else {})
-
-
 @lru_cache(maxsize=MOST_KNOWN)
 def printed(source: str) -> Printed:
     """Runs `source` for what it prints. A sandbox is asked the same thing once."""
     outcome = sandbox.run(source, **LIMITS)
-    *_, line = ("", *filter(None, map(str.strip, _written(outcome.stdout).split("\n"))))
-    return Printed(outcome.status, line[:LONGEST_LINE], _written(outcome.stderr)[:200], outcome.backstop)
-
-
-def _written(text: str) -> str:
-    """`text` with a mark in place of what no file or prompt holds."""
-    return text.encode(errors="replace").decode()
+    lines = [line.strip() for line in outcome.stdout.split("\n") if line.strip()]
+    line = lines[-1][:LONGEST_LINE].encode(errors="replace").decode() if lines else ""
+    return Printed(outcome.status, line, readable(outcome.stderr), outcome.backstop)
 
 
 def same(value: Any, expected: Any) -> bool:
