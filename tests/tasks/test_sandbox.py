@@ -383,6 +383,7 @@ def workers():
     return [each.process.pid for each in sandbox._engine(sandbox.tier()).idle]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal on Windows")
 def test_a_worker_that_dies_costs_one_program_at_most(tier):
     assert value(DOUBLE, 1) == 2
     for worker in workers():
@@ -391,9 +392,10 @@ def test_a_worker_that_dies_costs_one_program_at_most(tier):
     assert value(DOUBLE, 1) == 2
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal on Windows")
 def test_a_worker_that_dies_at_work_costs_its_program_alone(tier):
     assert value(DOUBLE, 1) == 2
-    (worker, *_) = workers()
+    *_, worker = workers()  # the one that is taken next
     with ThreadPoolExecutor() as pool:
         spins = pool.submit(sandbox.run, "while True: pass", timeout_s=30)
         while worker in workers():
@@ -436,6 +438,12 @@ def value(n):
     return sandbox.run("def f(x): return x * 2", "f", [[n]]).values[0]
 def workers():
     return [child.process.pid for child in sandbox._engine({tier!r}).idle]
+def started():
+    def parent(pid):
+        return int(open(f"/proc/{{pid}}/stat").read().rsplit(")", 1)[1].split()[1])
+    children = workers()
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return children + [pid for pid in pids if os.path.exists(f"/proc/{{pid}}/stat") and parent(pid) in children]
 assert value(1) == 2
 """
 FORK = """
@@ -457,8 +465,14 @@ except KeyboardInterrupt:
     print("right")
 """
 DIE = """
-print(*workers(), flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+print(*started(), flush=True)
+sandbox.run("while True: pass", timeout_s=200)
+"""
+LEAVE = """
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+print(*started(), flush=True)
+sandbox.run("while True: pass", timeout_s=200)
 """
 
 
@@ -481,11 +495,13 @@ def test_an_interrupted_run_leaves_the_next_one_right(tier):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_workers_end_with_their_parent(tier):
-    (worker,) = script(tier, DIE).stdout.split()
-    end = time.monotonic() + 60
-    while _runs(worker):
-        assert time.monotonic() < end, "the worker goes on"
+@pytest.mark.parametrize("end", [DIE, LEAVE], ids=["killed", "interrupted"])
+def test_what_was_started_ends_with_its_parent_in_the_middle_of_a_program(tier, end):
+    started = script(tier, end).stdout.split()
+    assert len(started) == {"pyeryx": 1, "monty": 2}[tier]
+    last = time.monotonic() + 60
+    while any(map(_runs, started)):
+        assert time.monotonic() < last, "a worker goes on"
         time.sleep(0.05)
 
 

@@ -8,6 +8,7 @@ asked, and how many children there are.
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import threading
@@ -46,7 +47,7 @@ class Child:
     def ask(self, question: Any, seconds: float) -> Any:
         """The answer (plain data). Raises `ChildEnded` where none comes in time; the child is gone then."""
         late = threading.Event()
-        clock = threading.Timer(seconds, lambda: (late.set(), self.process.kill()))
+        clock = threading.Timer(seconds, lambda: (late.set(), self._kill()))
         clock.start()
         try:
             self.process.stdin.write(json.dumps(question) + "\n")
@@ -69,8 +70,13 @@ class Child:
         self.close()
         return ChildEnded(late, self.process.returncode)
 
+    def _kill(self) -> None:
+        """With what it started itself, which would go on to its own limit."""
+        if self.process.returncode is None:  # until it is waited for, nobody else has its number
+            _end(self.process.pid) if hasattr(os, "killpg") else self.process.kill()
+
     def close(self) -> None:
-        self.process.kill()
+        self._kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):  # what was not written to a process that is gone
@@ -94,7 +100,14 @@ def _end_with(parent: int) -> None:
     """A fork of the parent that outlives it would hold the pipe open. (Windows goes on naming the same parent.)"""
     while os.getppid() == parent:
         time.sleep(1)
+    if hasattr(os, "killpg"):
+        _end(os.getpgrp())
     os._exit(0)
+
+
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # all of it is gone (a Mac says: not permitted)
+        os.killpg(group, signal.SIGKILL)
 
 
 if __name__ == "__main__":
