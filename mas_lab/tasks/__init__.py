@@ -6,6 +6,7 @@ from typing import Any
 from mas_lab.env import Env, class_name
 from mas_lab.tasks.arxiv_intro import ArxivIntro
 from mas_lab.tasks.catalog import Catalog
+from mas_lab.tasks.code_tests import CodeTests
 from mas_lab.tasks.finisher import Finisher
 from mas_lab.tasks.ladder import Ladder
 from mas_lab.tasks.math import Math
@@ -19,7 +20,21 @@ from mas_lab.tasks.sokoban import Sokoban
 from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
-ALL = (PlanPath, Sokoban, Sudoku, Math, MathTool, Search, TLDR, ArxivIntro, Ladder, PaidHelp, Finisher, ReasoningGym)
+ALL = (
+    PlanPath,
+    Sokoban,
+    Sudoku,
+    Math,
+    MathTool,
+    Search,
+    TLDR,
+    ArxivIntro,
+    CodeTests,
+    Ladder,
+    PaidHelp,
+    Finisher,
+    ReasoningGym,
+)
 ENVS = Catalog({env.name: env for env in ALL})
 """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
 

@@ -59,8 +59,12 @@ def program(name: str, operations: list[str]) -> str:
 
 def case(name: str, x: Numbers, y: Numbers) -> str:
     """`assert f ( [ 3 , 1 ] ) == [ 1 , 3 ]`."""
-    given, wanted = (" ".join(["[", *" , ".join(map(str, values)).split(), "]"]) for values in (x, y))
-    return f"assert {name} ( {given} ) == {wanted}"
+    return f"assert {name} ( {shown(x)} ) == {shown(y)}"
+
+
+def shown(values: Numbers) -> str:
+    """`[ 3 , 1 ]`."""
+    return " ".join(["[", *" , ".join(map(str, values)).split(), "]"])
 
 
 def numbers(rng: random.Random, length: int = LENGTH) -> Numbers:

@@ -8,7 +8,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -132,8 +132,9 @@ _known: dict[tuple[str, str, str], sandbox.Outcome] = {}
 MOST_KNOWN = 8192
 
 
-def grade(source: str, entry: str, cases: Sequence[Case]) -> Graded:
-    """Runs `entry` of `source` on the arguments of each case. A sandbox is asked the same thing once."""
+def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, Any], bool] | None = None) -> Graded:
+    """Runs `entry` of `source` on the arguments of each case. A sandbox is asked the same thing once. `alike(value,
+    expected)` says what passes: by default `same`."""
     inputs = [list(arguments) for arguments, _ in cases]
     key = (source, entry, literal(inputs, "cases"))
     if key not in _known:
@@ -142,7 +143,8 @@ def grade(source: str, entry: str, cases: Sequence[Case]) -> Graded:
         _known[key] = sandbox.run(source, entry, inputs, **LIMITS)
     outcome = _known[key]
     answers = zip(outcome.values, outcome.failed, cases, strict=True)
-    return Graded(tuple(not failed and same(value, expected) for value, failed, (_, expected) in answers), outcome)
+    alike = alike or same
+    return Graded(tuple(not failed and alike(value, expected) for value, failed, (_, expected) in answers), outcome)
 
 
 @lru_cache(maxsize=MOST_KNOWN)
@@ -170,6 +172,11 @@ def same(value: Any, expected: Any) -> bool:
     return type(value) is type(expected) and value == expected
 
 
+def printed_alike(value: Any, expected: Any) -> bool:
+    """The same words in the same order: what judges of programs that print agree on."""
+    return isinstance(value, str) and isinstance(expected, str) and value.split() == expected.split()
+
+
 def read_cases(text: str, entry: str) -> list[Case]:
     """The cases that a text asserts: `assert entry(<plain data>, ...) == <plain data>`, wherever it stands in the
     program of the text. Other statements are passed over; a text that is no program has none."""
@@ -187,7 +194,9 @@ def _case(test: ast.expr, entry: str) -> Case | None:
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == entry) or call.keywords:
         return None
     try:
-        return [[ast.literal_eval(argument) for argument in call.args], ast.literal_eval(expected)]
+        case = [[ast.literal_eval(argument) for argument in call.args], ast.literal_eval(expected)]
+        literal(case, "case")  # no bytes, no complex numbers, which a sandbox does not take
+        return case
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 

@@ -72,15 +72,21 @@ def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], s
     its test split, and without a `val` another tenth is that.
     Raises `EnvError` if the source cannot be read, a row lacks its columns (it is named), or there are too few rows.
     """
-    check_split(split, env)
-    splits = _by_split(data, key, env)
-    rows = splits[split]
+    rows = shuffled_rows(data, split, seed, key, env)
     if n > len(rows):
+        splits = _by_split(data, key, env)
         sizes = ", ".join(f"{name} {len(splits[name])}" for name in SPLITS)
         raise EnvError(
             f"{env}: {data} holds {len(rows)} rows of split {split!r}, asked for {n} (different ones: {sizes})"
         )
-    return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))[:n]
+    return rows[:n]
+
+
+def shuffled_rows(data: str, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
+    """All rows of a split, in the order in which `sample_rows` takes them."""
+    check_split(split, env)
+    rows = _by_split(data, key, env)[split]
+    return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))
 
 
 @lru_cache(maxsize=8)

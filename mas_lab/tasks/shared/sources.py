@@ -29,6 +29,7 @@ DATA_SETS = {
     "search": ("hotpotqa/hotpot_qa:distractor",),
     "tldr": ("trl-lib/tldr",),
     "arxiv_intro": ("LovelyBuggies/arXiv_abstract",),
+    "code_tests": ("deepmind/code_contests", "openai/openai_humaneval"),
 }
 """Data sets of the hub whose columns a task reads as they are, by the task's name: see docs/data_sets.md."""
 LIKE = {"math_tool": "math"}

