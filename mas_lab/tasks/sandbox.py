@@ -166,25 +166,9 @@ def cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-_engines: dict[str, Workers] = {}
-_parents: list[Workers] = []
-"""Those of the process that this one was forked from: kept, since their pipes are still in use there."""
-_starting = threading.Lock()
+_engines: dict[tuple[int, str], Workers] = {}
+"""By process and tier: a process that was forked starts workers of its own, and leaves its parent's alone."""
 
 
 def _engine(name: str) -> Workers:
-    with _starting:
-        if name not in _engines:
-            _engines[name] = Workers({"pyeryx": wasm, "monty": monty}[name].__file__)
-        return _engines[name]
-
-
-def _after_a_fork() -> None:
-    global _starting
-    _starting = threading.Lock()
-    _parents.extend(_engines.values())
-    _engines.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_a_fork)
+    return _engines.setdefault((os.getpid(), name), Workers({"pyeryx": wasm, "monty": monty}[name].__file__))
