@@ -23,16 +23,22 @@ STARTS = {"Process", "Pool", "ProcessPoolExecutor", "set_start_method", "get_con
 
 def complaints(source: str, linux: bool = False) -> list[str]:
     """What of this code would not do on every system."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
+    found, tree = [], ast.parse(source)
+    guarded = {part for node in ast.walk(tree) if _asks_first(node) for part in ast.walk(node)}
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             found += [f"{node.lineno}: imports {name}" for name in names if name.split(".")[0] in ELSEWHERE]
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in POSIX and not linux:
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in POSIX and not linux and node not in guarded:
             found.append(f"{node.lineno}: {ast.unparse(node)} is not on Windows")
         elif isinstance(node, ast.Call):
             found += [f"{node.lineno}: {what}" for what in _of_call(node)]
     return found
+
+
+def _asks_first(node: ast.AST) -> bool:
+    """`if hasattr(os, "killpg"): ...`"""
+    return isinstance(node, ast.If) and ast.unparse(node.test).startswith("hasattr(os, ")
 
 
 def _of_call(call: ast.Call) -> list[str]:
@@ -99,6 +105,7 @@ def test_what_would_fail_elsewhere_is_seen(line, said):
 def test_what_is_right_everywhere_is_let_be():
     lines = (
         "path.read_text(encoding='utf-8')", "open(name, 'rb')", "path.open('wb')", "os.open(path, os.O_RDONLY)",
-        "ProcessPoolExecutor(2, get_context('spawn'))", "subprocess.run(line, text=True, encoding='utf-8')",
+        "ProcessPoolExecutor(2, get_context('spawn'))", "if hasattr(os, 'fork'): os.fork()",
+        "subprocess.run(line, text=True, encoding='utf-8')",
     )  # fmt: skip
     assert complaints("\n".join(lines)) == []

@@ -73,7 +73,8 @@ class Child:
     def _kill(self) -> None:
         """With what it started itself, which would go on to its own limit."""
         if self.process.returncode is None:  # until it is waited for, nobody else has its number
-            _end(self.process.pid) if hasattr(os, "killpg") else self.process.kill()
+            _end_group(self.process.pid)
+            self.process.kill()
 
     def close(self) -> None:
         self._kill()
@@ -100,14 +101,15 @@ def _end_with(parent: int) -> None:
     """A fork of the parent that outlives it would hold the pipe open. (Windows goes on naming the same parent.)"""
     while os.getppid() == parent:
         time.sleep(1)
-    if hasattr(os, "killpg"):
-        _end(os.getpgrp())
+    _end_group(os.getpid())
     os._exit(0)
 
 
-def _end(group: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # all of it is gone (a Mac says: not permitted)
-        os.killpg(group, signal.SIGKILL)
+def _end_group(leader: int) -> None:
+    """Ends what a child started, and the child, where a system has groups of processes."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):  # all of it is gone (a Mac says: not permitted)
+            os.killpg(leader, signal.SIGKILL)
 
 
 if __name__ == "__main__":
