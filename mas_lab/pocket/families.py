@@ -107,6 +107,18 @@ FAMILIES: dict[str, Family] = {
         stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(100, 5e-4, {"mistakes": 0.6})),
         spread=0.08,
     ),
+    "code_pair": Family(
+        env="code_pair",
+        forms=(
+            (0.5, {}),
+            (0.2, {"max_turns": 2}),
+            (0.1, {"single_agent": True}),
+            (0.1, {"teamwork": "in_turn"}),
+            (0.1, {"teamwork": "concatenated"}),
+        ),
+        stages=(Stage(400, 3e-3, {"mistakes": 0.1}, batch=48), Stage(40, 5e-4, batch=48)),
+        spread=0.08,
+    ),
     "search": Family(
         env="search",
         forms=((0.65, {}), (0.25, {"single_agent": True}), (0.1, {"size": 3})),

@@ -6,6 +6,7 @@ from typing import Any
 from mas_lab.env import Env, class_name
 from mas_lab.tasks.arxiv_intro import ArxivIntro
 from mas_lab.tasks.catalog import Catalog
+from mas_lab.tasks.code_pair import CodePair
 from mas_lab.tasks.code_tests import CodeTests
 from mas_lab.tasks.finisher import Finisher
 from mas_lab.tasks.ladder import Ladder
@@ -30,6 +31,7 @@ ALL = (
     TLDR,
     ArxivIntro,
     CodeTests,
+    CodePair,
     Ladder,
     PaidHelp,
     Finisher,

@@ -26,7 +26,7 @@ class Learned:
         return f"{self.before:.2f} → {low if low == high else f'{low}-{high}'} ({self.recipe}, {self.steps} steps)"
 
 
-GRADED = ("tldr", "arxiv_intro")
+GRADED = ("code_pair", "tldr", "arxiv_intro")
 """Tasks whose score is the share of the best return: a success there is only a threshold."""
 
 

@@ -52,9 +52,10 @@ def statement(operation: str) -> str:
     return f"x = {code} ;"
 
 
-def program(name: str, operations: list[str]) -> str:
-    """A function of that name that does these operations."""
-    return " ".join([f"def {name} ( x ) :", *map(statement, operations), "return x"])
+def program(name: str, operations: list[str], first: str = "") -> str:
+    """A function of that name that does these operations, after a `first` one that it calls if one is named."""
+    call = [f"x = {first} ( x ) ;"] if first else []
+    return " ".join([f"def {name} ( x ) :", *call, *map(statement, operations), "return x"])
 
 
 def case(name: str, x: Numbers, y: Numbers) -> str:

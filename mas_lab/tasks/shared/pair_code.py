@@ -1,0 +1,76 @@
+"""The joint reward of two functions that are written for each other, unseen (MAGRPO, arXiv 2508.04652): an auxiliary
+function `aux`, and the asked one, which is to call it.
+
+Whether `aux` was used is read from the syntax tree (`pair_flow`) and seen by running the program without it
+(`pair_knockout`). Leaves out: the published rule, which looks for words (`pair_code_published`); grading (`programs`);
+who writes, and what they are told (the task). What it cannot tell from work that was divided: an `aux` that solves all
+but a step, and a main that solves all and answers only where `aux` agrees.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mas_lab.tasks.shared.pair_flow import AUX, calls, hands_on, reaches, rebinds, returns
+from mas_lab.tasks.shared.pair_knockout import is_needed, is_thin
+from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared.programs import Case, Graded, function, parsed, read_code
+
+BEST = 4.0
+LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
+"""What each level pays at most; the last two times the share of tests passed."""
+IGNORED = -0.5
+"""In place of the last two where `aux` is called for nothing."""
+IMPORT = re.compile(r"(?:from [\w.]+ import [\w, *]+|import [\w., ]+)")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What two functions came to."""
+
+    parts: dict[str, float]
+    """What each of `LEVELS` paid, and `ignored`; levels that were not reached are missing."""
+    fault: str = "fine"
+    """The first thing amiss: aux or main (missing), syntax, tests, call (of `aux` there is none), use (there is, for
+    nothing), thin (main hands on what `aux` returns)."""
+    graded: Graded | None = None
+    """The tests, where it came to them."""
+
+    @property
+    def score(self) -> float:
+        return round(sum(self.parts.values()), 9)
+
+
+def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Judged:
+    """Both texts on these cases. A level that fails ends it, but for a missing `aux`, without which the asked function
+    is still graded. A helper's text that is no program is no `aux`, and with it nothing parses together."""
+    written, asked = read_code(helper), read_code(main)
+    has_aux = written is not None and returns(function(written, AUX))
+    parts = {"aux": LEVELS["aux"] * has_aux, "main": 0.0}
+    if asked is None or not returns(function(asked, problem.entry)):
+        return Judged(parts, "syntax" if asked is None and main.strip() else "main")
+    parts["main"] = LEVELS["main"]
+    if written is None and helper.strip():
+        return Judged(parts, "syntax")
+    parts["parses"] = LEVELS["parses"]
+    before = f"{imports(problem.text)}{written or ''}"
+    called = has_aux and calls(asked)
+    used = called and not rebinds(asked) and reaches(asked, problem.entry)
+    thin, graded = used and hands_on(asked, problem.entry), None
+    if cases:
+        graded = problem.grade(f"{before}\n{asked}", cases)
+        share = graded.share
+        used = used and share > 0 and is_needed(before, asked, problem, cases, graded)
+        thin = used and is_thin(before, asked, problem, cases, graded)
+        paid = {"used": LEVELS["used"] * used, "apart": LEVELS["apart"] * (used and not thin)}
+        parts |= {"tests": LEVELS["tests"] * share} | {level: share * pays for level, pays in paid.items()}
+        parts |= {"ignored": IGNORED * share} if called and not used else {}
+    fails = graded is not None and not graded.unknown and not all(graded.passed)
+    amiss = {"aux": not has_aux, "tests": fails, "call": not called, "use": not used, "thin": thin}
+    return Judged(parts, next((name for name, wrong in amiss.items() if wrong), "fine"), graded)
+
+
+def imports(text: str) -> str:
+    """The import lines of a problem's text, each of which parses, for the top of a program."""
+    lines = [line.strip() for line in text.splitlines() if IMPORT.fullmatch(line.strip())]
+    return "".join(f"{line}\n" for line in lines if parsed(line))

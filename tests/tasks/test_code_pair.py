@@ -1,0 +1,481 @@
+"""Two functions whose worth is worked out by hand; the published rule beside ours on the programs that it falls for."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mas_lab as lab
+from mas_lab.check import check_env
+from mas_lab.env import Task, spec
+from mas_lab.paths import data_dir
+from mas_lab.tasks import make_env
+from mas_lab.tasks.code_pair import CodePair
+from mas_lab.tasks.shared import lists, pair_code, pair_code_published, pair_feedback
+from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared.rows import SPLITS
+
+ASKED = [[3, 1, 2], [9, 0, 4], [5, 5, 1], [2, 7, 6]]
+PROBLEM = Problem(
+    "Sort downwards.",
+    "f",
+    examples="assert f([1, 2]) == [2, 1]\nassert f([4, 8, 6]) == [8, 6, 4]",
+    cases="\n".join(f"assert f({x}) == {sorted(x, reverse=True)}" for x in ASKED),
+    gold="def f(x):\n    return sorted(x)[::-1]",
+)
+SORTS, SEVEN = "def aux(x):\n    return sorted(x)", "def aux(x):\n    return 7"
+ALONE = "    z = sorted(x)\n    return z[::-1]"
+"""The end of a main that needs nobody."""
+
+
+def f(body):
+    return "def f(x):\n" + body
+
+
+def ours(helper, main, problem=PROBLEM):
+    return pair_code.judge(helper, main, problem, problem.hidden)
+
+
+def published(helper, main, problem=PROBLEM):
+    return pair_code_published.judge(helper, main, problem, problem.hidden)
+
+
+# Levels, by hand
+
+
+@pytest.mark.parametrize(("helper", "main", "score", "fault"), [
+    ("", "", 0.0, "main"),
+    (SORTS, "", 0.4, "main"),
+    (SORTS, "def g(x):\n    return x", 0.4, "main"),
+    (SORTS, "def f(x):\n    print(x)", 0.4, "main"),
+    (SORTS, f("    def g():\n        return 1\n    g()"), 0.4, "main"),
+    (SORTS, "def f(x)\n    return x", 0.4, "syntax"),
+    ("def aux(x:", f(ALONE), 0.6, "syntax"),
+    ("I cannot.", f(ALONE), 0.6, "syntax"),
+    ("", f(ALONE), 0.6 + 0.5 + 1, "aux"),
+    ("def aux(x):\n    sorted(x)", f(ALONE), 0.6 + 0.5 + 1, "aux"),
+    (SORTS, f("    return x"), 0.4 + 0.6 + 0.5 + 0.25, "tests"),  # 5 5 1 stands downwards
+    (SORTS, f("    return 1"), 0.4 + 0.6 + 0.5, "tests"),
+    (SORTS, f("    return x if x[0] == 2 else aux(5)"), 1.5, "tests"),
+    (SORTS, f(ALONE), 2.5, "call"),
+    (SORTS, f("    return aux(x)[::-1]"), 4.0, "fine"),
+    (f"Here:\n```python\n{SORTS}\n```", f"```python\n{f('    return aux(x)[::-1]')}\n```\nDone.", 4.0, "fine"),
+    (SORTS, f("    if x[0] in (3, 9):\n        return x\n    return aux(x)[::-1]"), 1.5 + 0.5 * 2.5, "tests"),
+    (SORTS, f("    aux(x)\n" + ALONE), 2.5 - 0.5, "use"),
+    (SORTS, f("    aux(x)\n    if x[0] == 3:\n        return 0\n" + ALONE), 1.5 + 0.75 * 0.5, "tests"),
+    ("def aux(x):\n    return sorted(x)[::-1]", f("    return aux(x)"), 3.0, "thin"),
+])  # fmt: skip
+def test_levels_by_hand(helper, main, score, fault):
+    judged = ours(helper, main)
+    assert (judged.score, judged.fault) == (pytest.approx(score), fault)
+
+
+LARGEST = Problem("", "f", cases="assert f(3, 5) == 5\nassert f(9, 2) == 9\nassert f(4, 4) == 4\nassert f(0, 1) == 1")
+
+
+@pytest.mark.parametrize(("helper", "main", "problem"), [
+    (SORTS, f("    y = []\n    for v in aux(x):\n        y.insert(0, v)\n    return y"), PROBLEM),
+    (SORTS, f("    y = list(x)\n    y[:] = aux(x)\n    y.reverse()\n    return y"), PROBLEM),
+    (SORTS, f("    return [v for v in reversed(aux(x))]"), PROBLEM),
+    ("def aux(v):\n    return -v", f("    return sorted(x, key=aux)"), PROBLEM),
+    ("def aux(a, b):\n    return a > b",
+     f("    y = list(x)\n    for i in range(3):\n        for j in range(2):\n            if not aux(y[j], y[j + 1]):\n"
+       "                y[j], y[j + 1] = y[j + 1], y[j]\n    return y"), PROBLEM),
+    (SORTS, "def back(y):\n    return aux(y)[::-1]\n\n" + f("    return back(x)"), PROBLEM),
+    ("def aux(a, b):\n    return a > b", "def f(a, b):\n    return a if aux(a, b) else b", LARGEST),
+    ("def aux(a):\n    return a * 2", "def f(a, b):\n    return max(aux(a), aux(b)) // 2", LARGEST),
+])  # fmt: skip
+def test_every_honest_way_to_use_it_counts(helper, main, problem):
+    judged = ours(helper, main, problem)
+    assert (judged.score, judged.fault) == (4.0, "fine")
+
+
+# What the published rule falls for
+
+
+@pytest.mark.parametrize(("helper", "main", "theirs", "mine"), [
+    # a useless auxiliary under an unused name; a call in a comment, in a text; aux defined once more inside main
+    (SEVEN, f("    unused = aux(x)\n" + ALONE), 4.0, 2.0),
+    (SEVEN, f("    # aux(x) would help\n" + ALONE), 4.0, 2.5),
+    (SEVEN, f("    note = 'aux(x)'\n" + ALONE), 4.0, 2.5),
+    (SEVEN, f("    def aux(y):\n        return sorted(y)\n    y = aux(x)\n    return y[::-1]"), 4.0, 2.0),
+    (SEVEN, f("    aux = sorted\n    y = aux(x)\n    return y[::-1]"), 4.0, 2.0),
+    # a line is seen as ignoring the result with one space and one character; with another argument it is not
+    (SEVEN, f("    aux (x)\n" + ALONE), 3.5, 2.0),
+    ("def aux(x, y):\n    return 7", f("    aux (x, x)\n" + ALONE), 4.0, 2.0),
+    # a wrapper behind a hundred calls for nothing; one that makes a list of a tuple
+    ("def aux(x, n):\n    return n or tuple(sorted(x)[::-1])",
+     f("    for n in range(1, 100):\n        aux(x, n)\n    return list(aux(x, 0))"), 4.0, 3.0),
+    # a wrapper of three lines; aux that is given more than it needs
+    ("def aux(x, n):\n    return sorted(x)[::-1]", f("    n = 1\n    y = aux(list(x), n)\n    return y"), 4.0, 3.0),
+    ("def aux(x):\n    return sorted(x)[::-1]", f("    y = aux(x)\n    z = [v for v in y]\n    return z"), 4.0, 3.0),
+    ("def aux(x):\n    return sorted(x)[::-1]", f("    y = aux(x[::-1])\n    z = list(y)\n    return z"), 4.0, 3.0),
+])  # fmt: skip
+def test_holes_of_the_published_rule(helper, main, theirs, mine):
+    assert (published(helper, main).score, ours(helper, main).score) == (theirs, mine)
+
+
+def test_hole_one_test_with_a_dummy_beats_a_correct_thin_wrapper():
+    three = replace(PROBLEM, cases="\n".join(PROBLEM.cases.splitlines()[:3]))
+    dummy = SEVEN, f("    unused = aux(x)\n    if x == [3, 1, 2]:\n        return [3, 2, 1]\n    return []")
+    thin = "def aux(x):\n    return sorted(x)[::-1]", f("    return aux(x)")
+    assert published(*dummy, three).score == pytest.approx(3 + 1 / 3) and published(*thin, three).score == 3.0
+    assert ours(*dummy, three).score == pytest.approx(1.5 + (1 - 0.5) / 3) and ours(*thin, three).score == 3.0
+
+
+@pytest.mark.parametrize(("helper", "main"), [
+    # the result decides nothing but whether somebody looks
+    (SEVEN, f("    if aux(x) is None:\n        return None\n" + ALONE)),
+    (SEVEN, f("    assert aux(x) == 7\n" + ALONE)),
+    (SEVEN, f("    n = aux(x) - 7\n    return sorted(x)[::-1] + [0] * n")),
+    (SORTS, f("    if aux([9, 1]) != [1, 9]:\n        return None\n" + ALONE)),
+    (SORTS, f("    aux(x)\n    if aux([9, 1]) != [1, 9]:\n        return None\n" + ALONE)),
+    # it does nothing, or what is done again
+    ("def aux(x):\n    return x", f("    return sorted(aux(x))[::-1]")),
+    (SORTS, f("    return sorted(aux(x))[::-1]")),
+    # it is overwritten before it is used, or used for one test of many
+    (SORTS, f("    y = aux(x)\n    y = sorted(x)\n    return y[::-1]")),
+    (SORTS, f("    try:\n        y = aux(x)[::-1]\n    except Exception:\n        y = x\n    return sorted(x)[::-1]")),
+    # main brings its own
+    (SORTS, "from math import fabs as aux\n" + f("    return sorted(x, key=aux)[::-1]")),
+    (SORTS, "def f(x, aux=sorted):\n    return aux(x)[::-1]"),
+    (SORTS, f("    global aux\n    aux = sorted\n    return aux(x)[::-1]")),
+])  # fmt: skip
+def test_a_result_that_only_seems_to_matter_is_ignored(helper, main):
+    judged = ours(helper, main)
+    assert (judged.parts["tests"], judged.fault, judged.score) == (1.0, "use", 2.0)
+
+
+def test_an_auxiliary_for_one_test_in_five_is_not_used():
+    many = replace(PROBLEM, cases="\n".join(f"assert f([{i}, 5]) == [5, {i}]" for i in range(5)))
+    judged = ours(SORTS, f("    if x[0] == 3:\n        return aux(x)[::-1]\n    return sorted(x)[::-1]"), many)
+    assert (judged.fault, judged.score) == ("use", 2.0)
+
+
+def test_a_helper_cannot_stand_in_for_main():
+    judged = ours(f"{SORTS}\n\n{f(ALONE)}", f("    return aux(x)"))
+    assert judged.parts["tests"] == 0.0 and judged.score == 1.5
+
+
+def test_what_a_value_of_aux_is_need_not_be_plain():
+    helper, main = "def aux(x):\n    return (v for v in sorted(x))", f("    return list(aux(x))[::-1]")
+    assert ours(helper, main).score in (4.0, 1.5)  # 1.5: a sandbox that has no generators
+    assert ours(SORTS, f("    return aux(b'x') if len(x) > 9 else aux(x)[::-1]")).score == 4.0
+
+
+# The env
+
+
+def played(*turns, problem=PROBLEM, **options):
+    env = CodePair(max_turns=len(turns), **options)
+    state, steps = env.start(problem.as_task("code_pair")), []
+    for texts in turns:
+        steps.append(env.step(state, dict(zip(env.agents, texts, strict=True))))
+        state = steps[-1].state
+    return steps
+
+
+GOOD = SORTS, f("    return aux(x)[::-1]")
+
+
+def test_one_turn_pays_what_both_are_worth():
+    (step,) = played(GOOD, size="full")
+    assert (step.team_reward, step.success, step.done, step.valid) == (4.0, True, True, {"helper": True, "main": True})
+    (step,) = played((SORTS, "no idea"), size="full")
+    assert (step.team_reward, step.success) == (0.4, False)
+    assert step.local_rewards == {"helper": 1.0, "main": 0.0} and step.valid == {"helper": True, "main": False}
+
+
+def test_turns_pay_what_was_gained_or_each_anew():
+    turns = (SORTS, f(ALONE)), GOOD, ("", "")
+    assert [step.team_reward for step in played(*turns, size="full")] == [2.5, 1.5, -4.0]
+    again = played(GOOD, GOOD, size="full")
+    assert [step.team_reward for step in again] == [4.0, 0.0] and again[1].success and not again[0].done
+    paid = [step.team_reward for step in played(GOOD, GOOD, size="full", rewards="published")]
+    assert paid == [3.0, 3.0] and CodePair(max_turns=2, rewards="published").max_return == 8.0  # of one line: a wrapper
+    assert CodePair(max_turns=2).max_return == 4.0
+
+
+def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypatch):
+    from mas_lab.tasks import sandbox
+    from mas_lab.tasks.shared import programs
+
+    first, second = SORTS, f("    import numpy\n    return aux(x)[::-1]")
+    real = sandbox.run
+
+    def run(source, entry, inputs, **limits):
+        if "numpy" not in source:
+            return real(source, entry, inputs, **limits)
+        none = (None,) * len(inputs)
+        return sandbox.Outcome("unsupported", none, "ModuleNotFoundError", failed=(True,) * len(inputs))
+
+    monkeypatch.setattr(programs.sandbox, "run", run)
+    monkeypatch.setattr(programs, "_warned", {"code_pair"})
+    steps = played((SORTS, f(ALONE)), (first, second), size="full")
+    assert [step.team_reward for step in steps] == [2.5, 0.0]
+    assert steps[1].info["unknown"] == [{"agent": "main", "turn": 1, "error": "ModuleNotFoundError"}]
+    assert "unknown" not in steps[0].info
+
+
+def test_together_nobody_sees_what_the_other_writes_and_in_turn_main_does():
+    for teamwork in ("together", "concatenated"):
+        env = CodePair(size="full", teamwork=teamwork, max_turns=2)
+        state = env.start(PROBLEM.as_task("x"))
+        assert env.acting(state) == ("helper", "main")
+        state = env.step(state, {"helper": SORTS, "main": f(ALONE)}).state
+        assert SORTS not in str(env.observe(state, "main")) and "z[::-1]" not in str(env.observe(state, "helper"))
+    env = CodePair(size="full", teamwork="in_turn")
+    state = env.start(PROBLEM.as_task("x"))
+    assert env.acting(state) == ("helper",)
+    step = env.step(state, {"helper": SORTS})
+    assert (step.team_reward, step.done, env.acting(step.state)) == (0.0, False, ("main",))
+    assert SORTS in env.observe(step.state, "main")[1]["content"]
+    last = env.step(step.state, {"main": GOOD[1]})
+    assert (last.team_reward, last.done, last.success) == (4.0, True, True)
+
+
+def test_concatenated_main_is_told_of_no_auxiliary():
+    state = CodePair(size="full").start(PROBLEM.as_task("x"))
+    told = {way: CodePair(size="full", teamwork=way).observe(state, "main") for way in ("together", "concatenated")}
+    assert "aux" in str(told["together"]) and "aux" not in str(told["concatenated"])
+    pocket = CodePair(teamwork="concatenated").observe(state, "main")[0]["content"]
+    assert pocket == "Sort downwards. alone" and CodePair().observe(state, "main")[0]["content"].endswith(" main")
+
+
+def test_a_single_agent_writes_both():
+    (step,) = played([f"{SORTS}\n|||\n{GOOD[1]}"], size="full", single_agent=True)
+    assert (step.team_reward, step.valid) == (4.0, {"solo": True})
+    for text in (SORTS, f"{SORTS} ||| {GOOD[1]} ||| x", ""):
+        (step,) = played([text], size="full", single_agent=True)
+        assert (step.team_reward, step.valid, step.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
+
+
+# Feedback
+
+
+LINE = "    z = sorted(x); return z[::-1]"
+FAULTS = [
+    (("", f(LINE)), "none", "There is no function `aux`"),
+    ((SORTS, "pass"), "missing", "There is no function `f`"),
+    ((SORTS, "def f(x:\n  return x"), "syntax", "does not parse"),
+    ((SORTS, f("    return x if len(x) > 2 else aux(x)[::-1]")), "tests", "do not all pass"),
+    ((SORTS, f(LINE)), "call", "does not call"),
+    ((SORTS, f("    y = aux(x); z = sorted(x); return z[::-1]")), "use", "makes no difference"),
+    (("def aux(x):\n    return sorted(x)[::-1]", f("    return aux(x)")), "thin", "merely hands on"),
+    (GOOD, "fine", "every example passes"),
+]
+
+
+@pytest.mark.parametrize(("drafts", "word", "sentence"), FAULTS)
+def test_plain_feedback_names_the_first_level_that_failed(drafts, word, sentence):
+    for size, said in (("pocket", word), ("full", sentence)):
+        env = CodePair(size=size, max_turns=2, feedback="plain")
+        state = env.step(env.start(PROBLEM.as_task("x")), dict(zip(env.agents, drafts, strict=True))).state
+        assert all(said in env.observe(state, agent)[-1]["content"].split("draft", 1)[1] for agent in env.agents)
+
+
+def test_level_feedback_says_something_of_each():
+    env = CodePair(size="full", max_turns=2)
+
+    def told(helper, main):
+        state = env.step(env.start(PROBLEM.as_task("x")), {"helper": helper, "main": main}).state
+        return env.observe(state, "main")[1]["content"]
+
+    text = told(SORTS, f("    return x if len(x) > 2 else aux(x)[::-1]"))
+    assert (
+        "- `aux`: defined" in text and "- `f`: defined" in text and "- syntax: fine" in text and "1 of 2 pass" in text
+    )
+    assert "one raised TypeError" in told(SORTS, f("    return aux(x) + 1"))
+    assert "- `f`: missing" in told(SORTS, "x = 1\ndef f(x:") and "f: line 2: " in told(SORTS, "x = 1\ndef f(x:")
+    assert "- use of `aux`: `f` does not call `aux`." in told(SORTS, f(ALONE))
+    assert "- use of `aux`: fine" in told(*GOOD)
+    pocket = CodePair(max_turns=2)
+    state = pocket.step(pocket.start(PROBLEM.as_task("x")), {"helper": SORTS, "main": f("    return x")}).state
+    assert (
+        pocket.observe(state, "helper")[0]["content"]
+        == f"Sort downwards. draft {' '.join(SORTS.split())} tests 0 helper"
+    )
+
+
+def test_without_examples_feedback_is_of_parser_and_calls_alone():
+    env, bare = CodePair(size="full", max_turns=2), replace(PROBLEM, examples="")
+    for (helper, main), said in ((GOOD, "- use of `aux`: fine"), ((SORTS, f(ALONE)), "does not call"),
+                                 ((SORTS, f("    return 1")), "does not call")):  # fmt: skip
+        state = env.step(env.start(bare.as_task("x")), {"helper": helper, "main": main}).state
+        assert (
+            said in env.observe(state, "main")[1]["content"] and "pass" not in env.observe(state, "main")[1]["content"]
+        )
+
+
+@pytest.mark.parametrize("options", [
+    {"size": "full"}, {"size": "full", "feedback": "plain"}, {"size": "full", "teamwork": "in_turn"}, {},
+    {"size": "full", "rewards": "published"}, {"size": "full", "single_agent": True},
+], ids=str)  # fmt: skip
+def test_hidden_tests_stand_in_no_prompt(options):
+    """A hidden case that only a number of its own passes, raises, or returns."""
+    sentinel = 918273645
+    secret = replace(PROBLEM, cases=f"{PROBLEM.cases}\nassert f([{sentinel}]) == [{sentinel}]", gold=f"# {sentinel}")
+    drafts = [GOOD, (SORTS, f("    return aux(x)")), (SORTS, f("    raise ValueError(x)")), ("", "")]
+    env = CodePair(max_turns=5, **options)
+    state, seen = env.start(secret.as_task("x")), []
+    for helper, main in drafts:
+        texts = {"helper": helper, "main": main, "solo": f"{helper} ||| {main}"}
+        while True:
+            acting = env.acting(state)
+            seen += [str(env.observe(state, agent)) for agent in acting]
+            state = env.step(state, {agent: texts[agent] for agent in acting}).state
+            if state.aux is None:
+                break
+    seen += [str(env.observe(state, agent)) for agent in env.acting(state)]
+    assert len(seen) >= 5 and not any(str(sentinel) in prompt for prompt in seen)
+
+
+def test_feedback_depends_on_no_hidden_test():
+    env, other = CodePair(size="full", max_turns=2), replace(PROBLEM, cases="assert f([0]) == [1]")
+    for drafts, _, _ in FAULTS:
+        actions = dict(zip(env.agents, drafts, strict=True))
+        after = [env.step(env.start(problem.as_task("x")), actions).state for problem in (PROBLEM, other)]
+        assert env.observe(after[0], "main") == env.observe(after[1], "main")
+
+
+# Forms, tasks, demonstrations
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"max_turns": 2}, {"max_turns": 3, "feedback": "plain"}, {"max_turns": 2, "rewards": "published"},
+     {"single_agent": True, "max_turns": 2}, {"teamwork": "in_turn", "max_turns": 2}, {"teamwork": "concatenated"},
+     {"size": 2}, {"size": 4}], ids=str,
+)  # fmt: skip
+def test_the_contract_holds(options):
+    env = make_env("code_pair", **options)
+    assert make_env(**spec(env)) == env
+    check_env(env, tasks=2)
+
+
+def human_eval(n):
+    """A row in the columns of HumanEval."""
+    prompt = f'from typing import List\n\n\ndef down(x: List[int]) -> List[int]:\n    """Sort downwards, problem {n}.\n'
+    prompt += '    >>> down([1, 2])\n    [2, 1]\n    """\n'
+    test = "".join(f"    assert candidate({x}) == {sorted(x, reverse=True)}\n" for x in [[1, 2], *ASKED])
+    return {"task_id": f"T/{n}", "entry_point": "down", "prompt": prompt, "test": f"def check(candidate):\n{test}",
+            "canonical_solution": "    return sorted(x)[::-1]\n"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    path.write_text("".join(json.dumps(human_eval(n)) + "\n" for n in range(60)))
+    return str(path)
+
+
+def test_full_size_asks_for_two_functions_and_grades_both(rows):
+    env = CodePair(size="full", data=rows, max_turns=2)
+    (task,) = env.tasks(1, "test", 0)
+    state = env.start(task)
+    helper, main = (env.observe(state, agent) for agent in env.agents)
+    assert "`aux`" in helper[0]["content"] and "not be the whole solution" in helper[0]["content"]
+    assert "`down`" in main[0]["content"] and "do not define it" in main[0]["content"]
+    assert helper[1]["content"] == main[1]["content"] == task.data["text"]
+    good = "def down(x: List[int]) -> List[int]:\n    return aux(x)[::-1]"
+    step = env.step(state, {"helper": f"```python\n{SORTS}\n```", "main": f"Sure.\n```python\n{good}\n```"})
+    assert step.team_reward == 4.0
+    assert "- examples of the problem: 1 of 1 pass" in env.observe(step.state, "helper")[1]["content"]
+    assert not {t.id for t in env.tasks(20, "train", 0)} & {t.id for t in env.tasks(2, "test", 0)}
+
+
+@pytest.mark.parametrize("options", [
+    {"max_turns": 2}, {"rewards": "published"}, {"single_agent": True}, {"teamwork": "in_turn", "max_turns": 2},
+    {"teamwork": "concatenated"},
+], ids=str)  # fmt: skip
+def test_the_contract_holds_at_full_size(rows, options):
+    check_env(make_env("code_pair", size="full", data=rows, **options), tasks=2)
+
+
+def test_standard_input_is_told_of():
+    state = CodePair().start(replace(PROBLEM, stdin=True).as_task("x"))
+    assert "standard input as one text" in CodePair(size="full").observe(state, "main")[1]["content"]
+    echo = Problem("Say it twice.", "solve", cases="assert solve('a') == 'a a\\n'\nassert solve('b c') == 'b c b c'",
+                   stdin=True)  # fmt: skip
+    judged = ours("def aux(s):\n    return s + ' '", "def solve(s):\n    return aux(s) + s", echo)
+    assert (judged.score, judged.fault) == (4.0, "fine")
+
+
+@pytest.mark.parametrize("options", [
+    {"size": "huge"}, {"size": 5}, {"max_turns": 0}, {"rewards": "mine"}, {"mistakes": 2}, {"teamwork": "apart"},
+    {"feedback": "group"}, {"single_agent": True, "teamwork": "in_turn"},
+])  # fmt: skip
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(ValueError, match="code_pair: "):
+        CodePair(**options)
+
+
+@pytest.mark.parametrize("size", ["pocket", 2, 4])
+def test_right_play_of_a_pocket_problem_is_worth_all(size):
+    env = CodePair(size=size)
+    for task in env.tasks(10, "test", 0):
+        first, *rest = lists.parts(task.data["text"])
+        actions = {"helper": lists.program("aux", [first]), "main": lists.program("f", rest, "aux")}
+        assert max(len(text.split()) for text in actions.values()) <= env.max_tokens
+        step = env.step(env.start(task), actions)
+        assert step.team_reward == 4.0 and step.success, task.data["text"]
+        alone = env.step(env.start(task), actions | {"main": lists.program("f", [first, *rest])})
+        assert alone.team_reward == 2.5
+
+
+def test_a_pocket_program_is_laid_out_for_the_published_rule():
+    (task,) = CodePair().tasks(1, "train", 0)
+    first, *rest = lists.parts(task.data["text"])
+    actions = {"helper": lists.program("aux", [first]), "main": lists.program("f", rest, "aux")}
+    env = CodePair(rewards="published")
+    assert env.step(env.start(task), actions).team_reward == 4.0
+    wrapper = actions | {"main": "def f ( x ) : return aux ( x )"}
+    assert env.step(env.start(task), wrapper).info["fault"] in ("thin", "tests")
+
+
+def test_demonstrations_leave_room():
+    env, rng, earned = CodePair(), random.Random(0), []
+    for task in env.tasks(100, "train", 0):
+        state = env.start(task)
+        earned.append(env.step(state, {agent: env.demonstrate(state, agent, rng) for agent in env.agents}).team_reward)
+    assert 0.3 < sum(earned) / 100 / 4 < 0.7
+
+
+def test_splits_share_no_problem_and_tasks_are_plain():
+    found = {split: {t.data["text"] for s in range(5) for t in CodePair().tasks(20, split, s)} for split in SPLITS}
+    assert all(len(texts) > 80 for texts in found.values())
+    assert len(set.union(*found.values())) == sum(map(len, found.values()))
+    (task,) = CodePair().tasks(1, "val", 3)
+    assert json.loads(json.dumps(task.data)) == task.data and CodePair().tasks(2, "val", 3)[0] == task
+
+
+spoken = st.lists(st.sampled_from(CodePair().words), max_size=20).map(" ".join) | st.text(max_size=60)
+programs_st = st.sampled_from(["def aux ( x ) : return x", "def aux ( x ) : x = sorted ( x ) ; return x"])
+mains_st = st.sampled_from(["def f ( x ) : x = aux ( x ) ; return x", "def f ( x ) : aux ( x ) ; return x"])
+
+
+@given(st.tuples(spoken | programs_st, spoken | mains_st), st.sampled_from(["ours", "published"]))
+def test_any_text_is_worth_between_0_and_4_and_always_the_same(texts, rewards):
+    env = CodePair(rewards=rewards)
+    state = env.start(Task("t", env._posed("sort then add 3 then reverse").as_task("x").data))
+    first, second = (env.step(state, dict(zip(env.agents, texts, strict=True))) for _ in range(2))
+    assert 0 <= first.team_reward <= 4 and first == second
+
+
+def test_the_pocket_model_knows_every_word_and_plays_every_form():
+    from transformers import AutoTokenizer
+
+    forms = [CodePair(max_turns=2), CodePair(teamwork="in_turn"), CodePair(teamwork="concatenated"),
+             CodePair(single_agent=True)]  # fmt: skip
+    known = AutoTokenizer.from_pretrained(data_dir() / "pocket" / "code_pair").get_vocab()
+    policy = lab.load_policy("code_pair")
+    for env in forms:
+        assert set(env.words) <= set(known) and set(pair_feedback.SENTENCES) <= set(env.words)
+        plan = lab.joint(2) if env.max_turns == 2 else lab.episodes(2)
+        turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(8, "test", 0), plan, seed=0)
+        assert turns["valid"].mean() > 0.8, env
+        said = {word for prompt in turns["prompt"] for word in prompt.split() if not word.startswith("<")}
+        assert said <= set(known), said - set(known)
