@@ -56,7 +56,7 @@ TRIALS: dict[str, Trial] = {
     "tldr": Trial({"name": "tldr"}, "magrpo", steps=80, settings={"tasks": 32}),
     "arxiv_intro": Trial({"name": "arxiv_intro"}, "magrpo", steps=80, settings={"tasks": 32}),
     "arxiv_intro reviewed": Trial({"name": "arxiv_intro", "max_turns": 2}, "magrpo", steps=40, settings={"tasks": 8}),
-    "code_pair": Trial({"name": "code_pair"}, "magrpo", steps=60, settings={"tasks": 16}),
+    "code_pair": Trial({"name": "code_pair"}, "magrpo", steps=40, settings={"tasks": 16}),
     "code_pair reviewed": Trial({"name": "code_pair", "max_turns": 2}, "magrpo", steps=40, settings={"tasks": 4}),
     "search": SEARCH,
     "search grpo": replace(SEARCH, recipe="grpo"),

@@ -79,8 +79,8 @@ class CodePair:
 
     `local_reward`: 1 if the writer's own function is defined with a return. An answer without its function is invalid,
     and so is a single agent's without exactly one marker between both. A program that the sandbox's tier lacks
-    something for is neither right nor wrong: the drafts stay worth what the last ones were that could be judged (at
-    first 0), and `Step.info["unknown"]` says whose and when.
+    something for is neither right nor wrong: the drafts are worth the levels before the tests, or what the last ones
+    were if that is more, and `Step.info["unknown"]` says whose and when.
     """
 
     size: str | int = "pocket"
@@ -222,7 +222,7 @@ class CodePair:
             return Step(replace(state, aux=drafts[0]), 0.0, local, valid, False, False)
         judged, done = self._judge(state, *drafts), state.turn + 1 == self.max_turns
         unknown = unjudged(judged.graded, self.name, state.task, self.agents[-1], state.turn) if judged.graded else []
-        score = state.score if unknown else judged.score
+        score = max(state.score, judged.score) if unknown else judged.score
         after = State(state.task, state.problem, drafts, None, score, state.turn + 1, done)
         gained = score if self.rewards == "published" else score - state.score
         info = {"parts": judged.parts, "fault": judged.fault} | ({"unknown": unknown} if unknown else {})

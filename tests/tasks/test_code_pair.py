@@ -218,6 +218,8 @@ def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypat
     assert [step.team_reward for step in steps] == [2.5, 0.0]
     assert steps[1].info["unknown"] == [{"agent": "main", "turn": 1, "error": "ModuleNotFoundError"}]
     assert "unknown" not in steps[0].info
+    (alone,) = played((first, second), size="full")
+    assert alone.team_reward == 1.5 and not alone.success
 
 
 def test_together_nobody_sees_what_the_other_writes_and_in_turn_main_does():
