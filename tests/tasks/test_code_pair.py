@@ -478,6 +478,6 @@ def test_the_pocket_model_knows_every_word_and_plays_every_form():
         assert set(env.words) <= set(known) and set(pair_feedback.SENTENCES) <= set(env.words)
         plan = lab.joint(2) if env.max_turns == 2 else lab.episodes(2)
         turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(8, "test", 0), plan, seed=0)
-        assert turns["valid"].mean() > 0.8, env
-        said = {word for prompt in turns["prompt"] for word in prompt.split() if not word.startswith("<")}
+        assert turns["valid"].mean() > 0.6, env
+        said = {word for prompt in turns["prompt"] for word in prompt.removeprefix("user: ").split()}
         assert said <= set(known), said - set(known)
