@@ -57,7 +57,9 @@ TRIALS: dict[str, Trial] = {
     "arxiv_intro": Trial({"name": "arxiv_intro"}, "magrpo", steps=80, settings={"tasks": 32}),
     "arxiv_intro reviewed": Trial({"name": "arxiv_intro", "max_turns": 2}, "magrpo", steps=40, settings={"tasks": 8}),
     "code_pair": Trial({"name": "code_pair"}, "magrpo", steps=40, settings={"tasks": 16}),
-    "code_pair reviewed": Trial({"name": "code_pair", "max_turns": 2}, "magrpo", steps=40, settings={"tasks": 4}),
+    "code_pair reviewed": Trial(
+        {"name": "code_pair", "max_turns": 2}, "magrpo", lr=3e-4, steps=30, settings={"tasks": 8}
+    ),
     "search": SEARCH,
     "search grpo": replace(SEARCH, recipe="grpo"),
     "search long": LONG,
