@@ -66,6 +66,7 @@ TRIALS: dict[str, Trial] = {
     "search grpo long": replace(LONG, recipe="grpo"),
     "sokoban": Trial({"name": "sokoban"}, lr=4e-4, steps=80),
     "sudoku": Trial({"name": "sudoku"}, lr=4e-4, steps=60),
+    "code_tests": Trial({"name": "code_tests"}, steps=20, settings={"tasks": 16, "minibatches": 2}),
 }
 
 

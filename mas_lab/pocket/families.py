@@ -119,6 +119,13 @@ FAMILIES: dict[str, Family] = {
         stages=(Stage(400, 3e-3, {"mistakes": 0.1}, batch=48), Stage(40, 5e-4, batch=48)),
         spread=0.08,
     ),
+    "code_tests": Family(
+        env="code_tests",
+        forms=((0.8, {}), (0.2, {"single_agent": True})),
+        # Not by length, which parts coders' batches from testers': after 800 such steps each began as the other does.
+        stages=(Stage(400, 3e-3, {"mistakes": 0.0}), Stage(150, 1e-3, {"mistakes": 0.6})),
+        spread=0.08,
+    ),
     "search": Family(
         env="search",
         forms=((0.65, {}), (0.25, {"single_agent": True}), (0.1, {"size": 3})),

@@ -96,7 +96,7 @@ class CodeTests:
     name = "code_tests"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "coder + tester, up to 3 turns"
-    pocket = ""
+    pocket = "code_tests"
     slips = {"coder": 0.4, "tester": 0.35}
     """How often an operation of `demonstrate` is another one, and a case has a wrong digit, at `mistakes` = 1."""
 
