@@ -20,8 +20,8 @@ INTRO = f"""# Tasks
 
 Made by `python docs/tasks.py`. Agents: {LEGEND}.
 Pocket play: success on held-out tasks before and after training, the lowest and the highest of the recorded seeds
-(`tldr`, `arxiv_intro`: the share of the best return); [the numbers](../data/results/README.md). Take a seat yourself:
-`lab.play_as(env, team, agent)`. In full size: [public data sets](data_sets.md).
+(`code_pair`, `tldr`, `arxiv_intro`: the share of the best return); [the numbers](../data/results/README.md). Take a
+seat yourself: `lab.play_as(env, team, agent)`. In full size: [public data sets](data_sets.md).
 """
 OUT_THERE = """## Environments out there
 
