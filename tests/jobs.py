@@ -19,9 +19,14 @@ def fail(tell):
     raise ValueError("planned")
 
 
+def say(number):
+    """A line at once: of two that are printed side by side, the ends may come apart."""
+    os.write(1, f"{number}\n".encode())
+
+
 def endless(name, tell):
     """Says who it is, and goes on until it is stopped."""
-    print(os.getpid(), flush=True)
+    say(os.getpid())
     for done in range(10**9):
         tell(name, done, 10**9)
         time.sleep(0.02)
@@ -37,7 +42,7 @@ def hushed(tell):
 def forks(*_):
     """On a signal: a fork that stays."""
     if fork := os.fork():
-        print(fork, flush=True)
+        say(fork)
     else:
         time.sleep(1200)
 

@@ -154,7 +154,7 @@ def fail(models: Path, run: Path, why: str) -> None:
 
 
 def say(**what) -> None:
-    print(json.dumps({"rank": RANK, **what}), flush=True)
+    print(json.dumps({"rank": RANK, **what}) + "\n", end="", flush=True)  # at once: others print beside it
 
 
 if __name__ == "__main__":
