@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from mas_lab.backends.devices import devices
+from mas_lab.cells.workers import usable_cores
 from mas_lab.progress import FRONT_ENDS, front_end
 from mas_lab.runs.run import runs_dir
 from mas_lab.tasks import sandbox as box
@@ -67,9 +68,7 @@ def versions() -> str:
 
 def threads() -> str:
     """Cores that this process may use, the quota of its container, and how many threads torch takes."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    usable = len(affinity(0)) if affinity else os.cpu_count()
-    told = [f"{usable} of {os.cpu_count()} cores usable"]
+    told = [f"{usable_cores()} of {os.cpu_count()} cores usable"]
     quota = Path("/sys/fs/cgroup/cpu.max")
     if quota.is_file() and not (limit := quota.read_text(encoding="utf-8").split())[0].startswith("max"):
         told.append(f"container quota {int(limit[0]) / int(limit[1]):g}")

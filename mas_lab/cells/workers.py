@@ -5,6 +5,7 @@ rollout nor that of the interpreter, and what it answers late goes nowhere. Leav
 and what is made of the answers (`steps`).
 """
 
+import os
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
@@ -16,6 +17,11 @@ from typing import Any
 
 SLICE = 0.2
 """Seconds of a wait: Windows interrupts no endless one, and after each it is seen whether a step is late."""
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def require_limit(step_timeout: Any, workers: int | None, cell: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
+from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import chains, programs
 from mas_lab.tasks.shared.grading import is_right, last_boxed
 from mas_lab.tasks.shared.options import check_options
@@ -22,7 +23,6 @@ RUNS, PRINTS, FORMAT, MATCH = 0.1, 0.1, 0.2, 0.8
 """What is earned locally: by a program that ends without an error, and one that prints; by a reasoner's answer that can
 be read; by either's right answer."""
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-STATUSES = ("ok", "error", "timeout", "memory", "killed", "unsupported", "refused")
 UNREAD = Printed("no program")
 SLIPS = {"digit": 0.15, "operation": 0.1, "modulo": 0.15, "bracket": 0.1}
 """How often a program of `demonstrate` has another digit or operation, forgets `% 10`, or lacks its last bracket, at
@@ -128,7 +128,7 @@ class MathTool:
     def words(self) -> tuple[str, ...]:
         """Every word of a pocket prompt or answer."""
         python = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
-        told = ("printed", "answered", "answer", "other", "nothing", "none", *STATUSES[1:])
+        told = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
         return (*chains.WORDS, *python, *told, *DUTY)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mas_lab.cells.workers import usable_cores
 from mas_lab.tasks.shared import harness, monty, wasm
 from mas_lab.tasks.shared.child import Child, ChildEnded
 
@@ -23,6 +24,7 @@ MOST_KEPT = 1 << 16
 GRACE = 0.5
 """Seconds beyond the wall clock's limit at which a worker that did not end its program is ended itself."""
 HOW = 'pip install "pydantic-monty>=1.4", or on Python 3.12 and later pip install pyeryx==0.11.0'
+STATUSES = ("ok", "error", "timeout", "memory", "killed", "unsupported", "refused")
 TIERS = {"pyeryx": "eryx", "monty": "pydantic_monty"}
 
 
@@ -141,7 +143,7 @@ class Workers:
     """A child for each core, each running `file`; one that died is replaced at the next program."""
 
     def __init__(self, file: str):
-        self.file, self.free, self.idle = file, threading.BoundedSemaphore(cores()), []
+        self.file, self.free, self.idle = file, threading.BoundedSemaphore(usable_cores()), []
 
     def __call__(self, source: str, seconds: float, megabytes: int, fuel: int) -> Told:
         with self.free:
@@ -159,11 +161,6 @@ class Workers:
             if (child := self.idle.pop()).lives:
                 return child
         return None
-
-
-def cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 _engines: dict[tuple[int, str], Workers] = {}

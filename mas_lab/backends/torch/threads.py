@@ -8,6 +8,7 @@ import os
 import sys
 import time
 
+from mas_lab.cells.workers import usable_cores
 from mas_lab.policy import PolicyError
 from mas_lab.progress import in_notebook
 
@@ -66,11 +67,6 @@ def tell_threads(line: str) -> None:
 
 def _counted(n: int) -> str:
     return f"{n} thread{'s' if n > 1 else ''}"
-
-
-def usable_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def probe_threads(seconds: float = 0.5) -> int:

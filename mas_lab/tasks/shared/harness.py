@@ -17,6 +17,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from mas_lab.env import unwritable
 from mas_lab.tasks.shared.wasm import RESULT
 
 HALF_THERE = {
@@ -79,11 +80,8 @@ def steady(source: str) -> str:
 
 def unreadable(source: str) -> str:
     """Why no Python reads `source` at all, as an error's line; empty if one may."""
-    try:
-        source.encode()
-    except UnicodeEncodeError as error:
-        return f"SyntaxError: a lone surrogate, {source[error.start]!r}, at character {error.start}"
-    return "SyntaxError: source code cannot contain null bytes" if "\0" in source else ""
+    problem = unwritable(source) or ("source code cannot contain null bytes" if "\0" in source else "")
+    return problem and f"SyntaxError: {problem}"
 
 
 def is_name(text: Any) -> bool:

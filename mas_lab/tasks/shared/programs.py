@@ -76,13 +76,15 @@ class Graded:
         return told | error | ({"backstop": True} if self.outcome.backstop else {})
 
 
-def readable(error: str) -> str:
-    """The first 200 characters of what a program raised, as a file holds them."""
-    return error[:200].encode(errors="replace").decode()
-
-
+LONGEST_ERROR = 200
+"""Characters of what a program raised that are kept."""
 LONGEST_LINE = 300
 """Characters of a printed line that are kept. One that has as many is no answer."""
+
+
+def readable(text: str, longest: int = LONGEST_ERROR) -> str:
+    """The first characters of what a program said, as a file holds them."""
+    return text[:longest].encode(errors="replace").decode()
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def printed(source: str) -> Printed:
     """Runs `source` for what it prints. A sandbox is asked the same thing once."""
     outcome = sandbox.run(source, **LIMITS)
     lines = [line.strip() for line in outcome.stdout.split("\n") if line.strip()]
-    line = lines[-1][:LONGEST_LINE].encode(errors="replace").decode() if lines else ""
+    line = readable(lines[-1], LONGEST_LINE) if lines else ""
     return Printed(outcome.status, line, readable(outcome.stderr), outcome.backstop)
 
 
@@ -180,10 +182,8 @@ def printed_alike(value: Any, expected: Any) -> bool:
 def read_cases(text: str, entry: str) -> list[Case]:
     """The cases that a text asserts: `assert entry(<plain data>, ...) == <plain data>`, wherever it stands in the
     program of the text. Other statements are passed over; a text that is no program has none."""
-    source = read_code(text)
-    found = (
-        [_case(part.test, entry) for part in ast.walk(parsed(source)) if isinstance(part, ast.Assert)] if source else []
-    )
+    tree = parsed(read_code(text) or "")
+    found = [_case(part.test, entry) for part in ast.walk(tree) if isinstance(part, ast.Assert)]
     return [case for case in found if case is not None]
 
 
