@@ -226,6 +226,7 @@ class CodePair:
         after = State(state.task, state.problem, drafts, None, score, state.turn + 1, done)
         gained = score if self.rewards == "published" else score - state.score
         info = {"parts": judged.parts, "fault": judged.fault} | ({"unknown": unknown} if unknown else {})
+        info |= {"tests": judged.graded.info} if judged.graded else {}
         return Step(after, gained, local, valid, done and score > pair_code.BEST - 1e-6, done, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:

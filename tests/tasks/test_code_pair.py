@@ -199,6 +199,15 @@ def test_turns_pay_what_was_gained_or_each_anew():
     assert CodePair(max_turns=2).max_return == 4.0
 
 
+def test_a_program_that_met_the_clock_is_marked(monkeypatch):
+    from mas_lab.tasks.shared import programs
+
+    monkeypatch.setitem(programs.LIMITS, "timeout_s", 0.5)
+    (step,) = played((SORTS, f("    while True:\n        pass\n    return aux(x)")), size="full")
+    assert step.info["tests"]["status"] == "timeout" and step.info["tests"]["passed"] == 0
+    assert step.info["tests"]["backstop"] is True
+
+
 def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypatch):
     from mas_lab.tasks import sandbox
     from mas_lab.tasks.shared import programs
