@@ -1,6 +1,6 @@
 """Recipes over seeds, side by side and by paired differences, and what these runs cannot say.
 
-Leaves out: what a run scored (`budget`), the statistics (`intervals`) and pictures (`widgets.ablation`).
+Leaves out: what a run scored (`budget`), the statistics (`intervals`, `profiles`) and pictures (`widgets.ablation`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,20 @@ import pandas as pd
 from mas_lab.runs.run import KEEPING
 from mas_lab.study.budget import METRICS, NEAR
 from mas_lab.study.entries import Entry
-from mas_lab.study.intervals import bootstrap_interval, drops_some, iqm
+from mas_lab.study.intervals import (
+    bootstrap_interval,
+    drops_some,
+    improvement_interval,
+    iqm,
+    probability_of_improvement,
+)
+from mas_lab.study.profiles import performance_profile, profile_band
 
 FEW = 5
 """Seeds below which no interval is made of them, see `bootstrap_interval`."""
+ALL = "all tasks"
+"""The `env` of a row over all of them, each a stratum."""
+PROFILE = ["recipe", "height", "share", "low", "high"]
 
 
 def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
@@ -44,6 +54,57 @@ def over_envs(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFrame:
+    """A row per env and recipe that ran beside `baseline`: per metric its probability of improvement over it, with a
+    95 % interval, NaN below `FEW` seeds of either. Of several envs also a row over `ALL`, where both ran on each.
+    """
+    columns = ["env", "recipe", "runs", "seeds", *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high"))]
+    envs = [(env, own) for env, own in runs.groupby("env", sort=False)]
+    rows = [_improved(env, [own], recipe, baseline, seed) for env, own in envs for recipe in _beside(own, baseline)]
+    if len(envs) > 1:
+        on_each = [recipe for recipe in _beside(runs, baseline)
+                   if all(recipe in _beside(own, baseline) for _, own in envs)]  # fmt: skip
+        rows += [_improved(ALL, [own for _, own in envs], recipe, baseline, seed) for recipe in on_each]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _beside(runs: pd.DataFrame, baseline: str) -> list[str]:
+    """The other recipes of these runs, if the baseline is among them."""
+    recipes = list(dict.fromkeys(runs["recipe"]))
+    return [recipe for recipe in recipes if recipe != baseline] if baseline in recipes else []
+
+
+def _improved(env: str, tasks: Sequence[pd.DataFrame], recipe: str, baseline: str, seed: int) -> dict[str, Any]:
+    of, base = ([own[own["recipe"] == name] for own in tasks] for name in (recipe, baseline))
+    seeds = min(own["seed"].nunique() for own in [*of, *base])
+    row: dict[str, Any] = {"env": env, "recipe": recipe, "runs": sum(map(len, of)), "seeds": seeds}
+    for metric in METRICS:
+        x, y = ([own[metric] for own in arm] for arm in (of, base))
+        low, high = improvement_interval(x, y, seed=seed) if seeds >= FEW else (np.nan, np.nan)
+        row |= {metric: probability_of_improvement(x, y), f"{metric}_low": low, f"{metric}_high": high}
+    return row
+
+
+def profiles(runs: pd.DataFrame, metric: str = "final", seed: int = 0) -> pd.DataFrame:
+    """A row per recipe that was run on every env and per `height`: the `share` of its runs that scored above it, the
+    mean over envs, with a pointwise 95 % band (`low`, `high`), NaN below `FEW` seeds.
+
+    The heights are 0 and all scores of these runs: between two of them nothing changes. Scores must mean the same on
+    every env, as success does.
+    """
+    heights = np.unique([0.0, *runs[metric]])
+    parts = []
+    for recipe, own in runs.groupby("recipe", sort=False):
+        tasks = [part for _, part in own.groupby("env")]
+        if len(tasks) == runs["env"].nunique():
+            strata = [part[metric] for part in tasks]
+            known = min(part["seed"].nunique() for part in tasks) >= FEW
+            low, high = profile_band(strata, heights, seed=seed) if known else (np.nan, np.nan)
+            share = performance_profile(strata, heights)
+            parts.append(pd.DataFrame({"recipe": recipe, "height": heights, "share": share, "low": low, "high": high}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=PROFILE)
+
+
 def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """A row per env, recipe and seed that was also run under `baseline`: the differences of their scores.
 
@@ -57,10 +118,21 @@ def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """A row per env and recipe: how many pairs, and the IQM of their differences with a 95 % interval over pairs."""
-    columns = ["env", "recipe", "pairs", "middle", *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high"))]
+    """A row per env and recipe: how many pairs, in how many the final score is `higher` or `lower` than the baseline's,
+    and the IQM of their differences with a 95 % interval over pairs.
+    """
+    columns = [
+        "env",
+        "recipe",
+        "pairs",
+        "higher",
+        "lower",
+        "middle",
+        *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high")),
+    ]
     rows = [
         {"env": env, "recipe": recipe, "pairs": len(own)}
+        | {"higher": int((own["final"] > 0).sum()), "lower": int((own["final"] < 0).sum())}
         | _measured({metric: own[metric] for metric in METRICS}, len(own), seed)
         for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False)
     ]
@@ -116,8 +188,7 @@ def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
     """Recipes that their seeds do not tell from the baseline."""
     told = []
     for row in compared_pairs(pairs).itertuples():
-        where, own = row.env or "Here", pairs.loc[(pairs["env"] == row.env) & (pairs["recipe"] == row.recipe), "final"]
-        one_side = (own > 0).all() or (own < 0).all()
+        where, one_side = row.env or "Here", row.pairs in (row.higher, row.lower)
         if row.pairs < FEW:
             sides = (
                 f"one side, which happens by chance once in {2 ** (row.pairs - 1)} times" if one_side else "both sides"

@@ -12,7 +12,7 @@ import mas_lab as lab
 from mas_lab.paths import data_dir
 from mas_lab.runs.scores import run_curve
 from mas_lab.study.budget import METRICS, run_scores
-from mas_lab.study.comparison import cautions, compared, compared_pairs, over_envs, paired
+from mas_lab.study.comparison import ALL, cautions, compared, compared_pairs, improvements, over_envs, paired, profiles
 from mas_lab.study.entries import entries
 from mas_lab.table import TableError
 
@@ -116,6 +116,7 @@ def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
     assert pairs[["seed", "final"]].to_numpy().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.4)]]
     [row] = compared_pairs(pairs).itertuples()
     assert (row.recipe, row.pairs, row.final) == ("b", 2, pytest.approx(0.3))
+    assert (row.higher, row.lower) == (2, 0)
     assert row.middle == "mean" and np.isnan([row.final_low, row.final_high]).all()  # two seeds make no interval
 
 
@@ -130,6 +131,40 @@ def test_recipes_are_compared_per_env_and_over_all():
     assert over.loc["b", "final_low"] < 0.7 < over.loc["b", "final_high"]
     only = over_envs(runs[~((runs["recipe"] == "b") & (runs["env"] == "y"))])
     assert only["recipe"].tolist() == ["a"]  # b was not run on both
+
+
+def test_the_probability_of_improvement_per_env_and_over_all():
+    """On x every b is above every a; on y they are the same numbers."""
+    heights = {"x": {"a": 0.1, "b": 0.7}, "y": {"a": 0.1, "b": 0.1}}
+    table = curves(
+        *(level(r, s, h + s / 10, e) for e, own in heights.items() for r, h in own.items() for s in range(5))
+    )
+    told = improvements(scores(table), "a").set_index(["env", "recipe"])
+    assert told["final"].to_dict() == {("x", "b"): 1.0, ("y", "b"): 0.5, (ALL, "b"): 0.75}
+    assert told["runs"].tolist() == [5, 5, 10] and told["seeds"].tolist() == [5, 5, 5]
+    assert told.loc[("x", "b"), ["final_low", "final_high"]].tolist() == [1, 1]
+    assert 0.5 < told.loc[(ALL, "b"), "final_low"] < 0.75 < told.loc[(ALL, "b"), "final_high"] < 1
+    few = improvements(scores(table[(table["seed"] < 4) | (table["recipe"] == "b")]), "a")
+    assert few["final"].notna().all() and few[["final_low", "area_high"]].isna().all(axis=None)
+
+
+def test_a_recipe_that_was_not_run_beside_the_baseline_has_no_probability():
+    table = curves(level("a", 0, 0.1, "x"), level("b", 0, 0.2, "x"), level("c", 0, 0.3, "y"), level("b", 0, 0.1, "y"))
+    told = improvements(scores(table), "a")
+    assert told[["env", "recipe"]].to_numpy().tolist() == [["x", "b"]]
+    assert improvements(scores(table[table["recipe"] == "a"]), "a").empty
+
+
+def test_profiles_over_all_envs():
+    table = curves(*(level(r, s, h + s / 10, e) for r, h in (("a", 0.0), ("b", 0.5)) for s in range(5) for e in "xy"))
+    told = profiles(scores(table)).set_index(["recipe", "height"])
+    assert told.loc["a", "share"].tolist() == pytest.approx([0.8, 0.6, 0.4, 0.2, 0, 0, 0, 0, 0, 0])
+    assert told.loc[("b", 0.0), ["share", "low", "high"]].tolist() == [1, 1, 1]
+    row = told.loc[("a", 0.2)]
+    assert 0 < row["low"] < row["share"] < row["high"] < 1
+    few = profiles(scores(table[table["seed"] < 4]))
+    assert few["share"].notna().all() and few[["low", "high"]].isna().all(axis=None)
+    assert set(profiles(scores(table[(table["recipe"] == "a") | (table["env"] == "x")]))["recipe"]) == {"a"}
 
 
 def said(table):
