@@ -38,7 +38,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pocket trackers wheel
+.PHONY: demo lab doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pocket statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -61,11 +61,13 @@ test-all: $(READY)
 test-long: $(READY)
 	$(PYTEST) --timeout 7200 -s -m long $(ARGS)
 
-# The low end of the ranges in pyproject.toml, Colab's set.
+# The low end of the ranges in pyproject.toml, Colab's set, and rliable, which wants these older versions.
+test-floor: FLOOR := VENV=.venv-floor LOCK=requirements/colab-floor.txt
 test-floor:
-	@$(MAKE) --no-print-directory test VENV=.venv-floor LOCK=requirements/colab-floor.txt
+	@$(MAKE) --no-print-directory statistics $(FLOOR)
+	@$(MAKE) --no-print-directory test $(FLOOR)
 
-trackers games: $(READY)
+trackers games statistics: $(READY)
 	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/$@.txt
 
 # The engines' own requirements exclude each other and the rest, so that each is installed alone, as locked.
