@@ -16,6 +16,7 @@ from mas_lab.cells.update import UpdateError, update
 from mas_lab.check import check_env
 from mas_lab.doctor import doctor
 from mas_lab.env import Env, EnvError, Step, Task
+from mas_lab.explain.advice import advise
 from mas_lab.explain.controlled import controlled, controlled_inflation
 from mas_lab.explain.diagnostics import attribute, baseline_ratio, norms_without, shares_by
 from mas_lab.explain.moments import inflation
@@ -74,6 +75,7 @@ __all__ = [
     "Team",
     "UpdateError",
     "Wish",
+    "advise",
     "attribute",
     "baseline_ratio",
     "check_env",

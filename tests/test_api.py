@@ -32,6 +32,7 @@ SIGNATURES = {
     "not_flat": "",
     "running_mean": "by=('agent',) decay=0.95",
     "group_stats": "turns",
+    "advise": "turns agents=()",
     "episode_return": "invalid=0.0 own=0.0",
     "mixed": "alpha=... local=1.0",
     "return_to_go": "gamma=...",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mas_lab.cells.normalization import is_flat
+from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, pooled_inflation
 from mas_lab.table import require, trained
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
@@ -154,11 +155,24 @@ def calls_over_steps(calls: pd.DataFrame) -> "Figure":
     return figure
 
 
+def advice_html(advice: pd.DataFrame) -> str:
+    """The verdict and the sentences of each agent as `advise` gives them and, folded, its numbers."""
+    told = "".join(
+        f"<li><b>{escape(agent)}: {escape(own)}.</b> {escape(why)}</li>"
+        for agent, own, why in zip(advice["agent"], advice["own"], advice["why"], strict=True)
+    )
+    numbers = table_html(advice.drop(columns=["own", "why"]), ADVICE)
+    return (
+        f"<h2>Would its own baseline pay?</h2><ul>{told}</ul>"
+        f"<details><summary>The numbers behind this advice</summary>{numbers}</details>"
+    )
+
+
 class RewardInspector:
     """Per agent: what it earned, how often it spoke, and how the global baseline and its own would judge it.
 
     `x`: a table after `group` (columns `credit`, `group`), a report or several, a run or its path. `step`: whose
-    distribution is drawn (default: the last). `.figure()`, `.table`, `.to_html(path)`; a notebook shows it as it is.
+    distribution is drawn (default: the last). `.figure()`, `.table`, `.advice`, `.to_html(path)`; a notebook shows it.
     """
 
     def __init__(self, x: Any, step: int | None = None, agents: Sequence[str] | None = None):
@@ -167,6 +181,8 @@ class RewardInspector:
         self.turns = self.source.turns(self.step)
         self.table = reward_table(self.turns)
         """A row per agent, see `reward_table`."""
+        self.advice = advise(self.turns, self.source.agents)
+        """Would an agent's own baseline pay? See `advise`."""
 
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
@@ -193,6 +209,7 @@ class RewardInspector:
         parts = [
             f'<p class="quiet">{escape(self.source.title)}, step {self.step}. {escape(NOTE)}</p>',
             table_html(self.table, "Who earned what, per agent"),
+            advice_html(self.advice),
             figure_html(self.figure(), described, _binned(self.turns), least=60 + 180 * len(self.source.agents)),
         ]
         if "turn" in self.turns.columns:
@@ -211,7 +228,8 @@ class RewardInspector:
         from IPython.display import HTML, display
 
         display(self.figure())
-        display(HTML(beside(table_html(self.table, f"Who earned what, {self.source.title}, step {self.step}"))))
+        table = table_html(self.table, f"Who earned what, {self.source.title}, step {self.step}")
+        display(HTML(beside(table + advice_html(self.advice))))
 
 
 NOTE = (
@@ -220,6 +238,12 @@ NOTE = (
     "as 0. signal: the part of it that is information, its variance over variance and squared offset; far below 1, the "
     "global baseline teaches this agent mostly an offset, whatever F says. "
     "lone, flat: shares of rows whose comparison says nothing."
+)
+ADVICE = (
+    "n_k: its rows a task, as far as they can be compared with each other; N: episodes a task; lone, flat: shares of "
+    "its rows that are alone in a task, or among its equal credits; offset: the squared distance of the global mean "
+    "from its own, over its variance; gain: what its own mean would make of its gradient's squared signal-to-noise "
+    "ratio, above 1 where offset is above threshold; policy_gain: the same for all agents of its weights together."
 )
 
 

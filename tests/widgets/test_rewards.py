@@ -9,6 +9,7 @@ import pytest
 
 import mas_lab as lab
 from mas_lab.table import TableError
+from mas_lab.widgets.document import escape
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.rewards import call_table, calls_over_steps, reward_table, rewards_over_steps, two_baselines
 
@@ -36,6 +37,16 @@ def test_the_table_by_hand(turns):
     assert found.loc["fixer", ["b", "v", "F", "signal"]].tolist() == pytest.approx(counted)
     assert found.loc["solver", ["b", "v", "F", "signal"]].tolist() == pytest.approx([0, 4 / 6, 4 / 6, 1])
     assert reward_table(turns, ("agent", "turn"))["rows"].tolist() == [6, 3]
+
+
+def test_the_advice_is_that_of_the_table(turns, tmp_path):
+    inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
+    pd.testing.assert_frame_equal(inspector.advice, lab.advise(turns, ("solver", "fixer", "critic")))
+    page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    assert "<h2>Would its own baseline pay?</h2>" in page
+    for row in inspector.advice.itertuples():
+        assert f"<li><b>{row.agent}: {row.own}.</b> {escape(row.why)}</li>" in page
+    assert "critic never spoke." in page and "<summary>The numbers behind this advice</summary>" in page
 
 
 def test_groups_and_episodes_of_two_steps_are_not_one(turns):
@@ -149,6 +160,7 @@ def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     monkeypatch.setattr("IPython.display.display", shown.append)
     lab.RewardInspector(spiky)._ipython_display_()
     assert type(shown[0]).__name__ == "Figure" and "<td>asker</td>" in shown[1].data
+    assert "Would its own baseline pay?" in shown[1].data and "<b>asker: " in shown[1].data
     assert "asker, doer" in repr(lab.RewardInspector(spiky))
 
 

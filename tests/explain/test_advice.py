@@ -1,0 +1,287 @@
+"""Would an own baseline pay? By hand, as a law of simulated policies, and on the rollouts of pocket models."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tables import episodes_table
+
+import mas_lab as lab
+from mas_lab.explain.advice import COSTS, FEW, PAYS, predicted
+from mas_lab.explain.moments import baseline_unit, pooled_inflation
+from mas_lab.table import TableError
+
+UNKNOWN = "cannot be told"
+
+
+def table(*rows):
+    return pd.DataFrame(rows, columns=["task", "episode", "agent", "credit"])
+
+
+def team(rewards, helped, task="t", calls=1):
+    """The solver speaks in each episode, the helper `calls` times in those at `helped`."""
+    rows = [(task, f"{task}{i:02}", "solver", reward) for i, reward in enumerate(rewards)]
+    return table(*rows, *[(task, f"{task}{i:02}", "helper", rewards[i]) for i in helped] * calls)
+
+
+def advice(*tables, **named):
+    return lab.advise(pd.concat(tables, ignore_index=True), **named).set_index("agent")
+
+
+# By hand
+
+
+def test_the_criterion_by_hand():
+    """The helper earns 0.2, 0, 0.2, 0 where the others earn 1: mu = 4.4 / 8, mu_k = 0.1, its sum of squares is 0.04
+    around its own mean and 0.04 + 4 * 0.45^2 = 0.85 around the global one."""
+    found = predicted(team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8))).set_index("agent").loc["helper"]
+    assert found[["rows", "n_k", "N", "lone", "flat"]].tolist() == [4, 4, 8, 0, 0]
+    assert found["signal"] == pytest.approx(0.04 / 0.85)
+    kept = (1 - 1 / 4) / (1 - 1 / 8)
+    assert found["gain"] == pytest.approx(kept**2 * 0.85 / 0.04) == pytest.approx(15.612, abs=1e-3)
+    assert found["offset"] == pytest.approx(kept * 0.85 / 0.04 - 1)
+    assert found["threshold"] == pytest.approx((1 - 4 / 8) / (4 - 1))
+
+
+def test_the_threshold_is_the_plain_one_where_the_task_has_many_episodes():
+    found = predicted(team([1.0] * 996 + [0.2, 0.0, 0.2, 0.0], range(996, 1000))).set_index("agent").loc["helper"]
+    assert found["threshold"] == pytest.approx(1 / (4 - 1), rel=0.005)
+
+
+def test_who_speaks_once_in_each_episode_is_judged_alike_by_both():
+    found = advice(team([1.0, 0.0, 0.5, 0.2], range(4)), team([1.0, 0.0, 1.0, 1.0, 0.0], range(5), "u"))
+    assert found["gain"].tolist() == pytest.approx([1, 1]) and found["offset"].tolist() == pytest.approx([0, 0])
+    assert "the same" in found.loc["solver", "why"]
+
+
+def test_uneven_groups_count_by_their_rows():
+    """Groups of 1 and 4 rows: five rows, two of whose degrees of freedom are the means'; 5 / 2 rows a group. The lone
+    row's distance from the global mean is in the offset."""
+    found = predicted(pd.concat([team([1.0, 1.0, 1.0, 0.0], [3]), team([1.0, 0.0, 1.0, 0.0], range(4), "u")]))
+    helper = found.set_index("agent").loc["helper"]
+    assert helper[["rows", "n_k", "N"]].tolist() == pytest.approx([5, 5 / 2, 4])
+    assert helper[["lone", "flat"]].tolist() == pytest.approx([1 / 5, 0])
+    assert helper["gain"] == pytest.approx(((3 / 5) / (3 / 4)) ** 2 * (0.75**2 + 1.0) / 1.0)
+
+
+def test_a_flat_group_loses_no_information_and_keeps_its_offset_away():
+    """All that the global mean adds for such a group is noise; what its rows told, 0, an own mean keeps."""
+    mixed = team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8))
+    both = predicted(pd.concat([mixed, team([1.0] * 4 + [0.0] * 4, range(4, 8), "u")])).set_index("agent").loc["helper"]
+    assert both["flat"] == 0.5 and both["n_k"] == 4
+    assert both["gain"] == pytest.approx(((3 / 4) / (7 / 8)) ** 2 * (0.85 + 4 * 0.5**2) / 0.04)
+
+
+def test_calls_of_one_episode_are_compared_with_each_other_in_vain():
+    once, thrice = (predicted(team([1.0, 0.0, 1.0, 0.0], (1, 2), calls=calls)).set_index("agent") for calls in (1, 3))
+    for name in ("n_k", "signal", "offset", "gain"):
+        assert thrice.loc["helper", name] == pytest.approx(once.loc["helper", name])
+    assert thrice.loc["helper", "rows"] == 3 * once.loc["helper", "rows"]
+
+
+def test_calls_of_a_single_episode_are_as_good_as_one():
+    found = advice(*(team([1.0, 0.0, 1.0, 0.0], (1,), f"t{i}", calls=2) for i in range(6))).loc["helper"]
+    assert found[["n_k", "lone", "flat", "gain", "own"]].tolist() == [1, 0, 1, 0, "costs"]
+
+
+def test_a_step_is_compared_within_itself():
+    one = team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8))
+    twice = pd.concat([one.assign(step=0), one.assign(step=1, credit=one["credit"] + 5)], ignore_index=True)
+    expected = predicted(one).assign(rows=lambda found: 2 * found["rows"])
+    pd.testing.assert_frame_equal(predicted(twice), expected)
+    assert advice(twice)["spoke"].to_dict() == {"solver": 1, "helper": 0.5}
+
+
+def test_trees_count_every_row_and_joint_actions_cost_neither_baseline_more():
+    """A task of one episode is a tree. Two writers who act at once share each credit, so that the global mean holds it
+    twice among eight rows, the own mean once among four."""
+    joint = [("t", "t", agent, credit) for credit in (0.1, 0.5, 0.4, 0.9) for agent in ("left", "right")]
+    found = predicted(table(*joint).assign(node="t/0")).set_index("agent")
+    assert found["n_k"].tolist() == found["N"].tolist() == [4, 4]
+    assert found["gain"].tolist() == pytest.approx([1, 1])
+    tree = [("t", "t", "left", credit) for credit in (0.0, 1.0)] + [("t", "t", "right", 2.0 + i) for i in range(4)]
+    found = predicted(table(*tree)).set_index("agent").loc["left"]
+    assert found[["n_k", "N"]].tolist() == [2, 6]
+    mu = (1 + 14) / 6
+    assert found["gain"] == pytest.approx(((1 / 2) / (5 / 6)) ** 2 * (mu**2 + (1 - mu) ** 2) / 0.5)
+
+
+# Words
+
+
+def test_each_verdict_comes_with_a_reason():
+    low = [1.0] * 4 + [0.2, 0.0, 0.2, 0.0]
+    pays = advice(*(team(low, range(4, 8), f"t{i}") for i in range(8))).loc["helper"]
+    assert pays["own"] == "pays" and pays["spoke"] == 0.5 and pays["gain"] > PAYS
+    assert pays["why"] == (
+        "helper spoke in 50 % of the episodes, with 4.0 rows to compare in a task. The global mean shifts its credits "
+        "by 4.1 of their own standard deviations, and 5 % of its squared advantages is signal; with its own mean, its "
+        "gradient's squared signal-to-noise ratio would be 16 times as high."
+    )
+    costs = advice(*(team([1.0, 0.0, 1.0, 0.0], (0, 1), f"t{i}") for i in range(12))).loc["helper"]
+    assert costs["own"] == "costs" and costs["gain"] == pytest.approx((2 / 3) ** 2) and costs["gain"] < COSTS
+    assert "does not shift its credits; with its own mean" in costs["why"] and "0.44 times" in costs["why"]
+    assert "degrees of freedom" not in costs["why"]
+    assert advice(*(team(low, range(8), f"t{i}") for i in range(2)))["own"].tolist() == ["hardly matters"] * 2
+
+
+def test_who_tells_nothing_is_told_so_in_words():
+    alone = advice(*(team([1.0, 0.0, 1.0, float(i % 2)], (3,), f"t{i}") for i in range(12)), agents=("critic",))
+    assert alone.index.tolist() == ["critic", "solver", "helper"]
+    assert alone.loc["critic", ["rows", "spoke", "own"]].tolist() == [0, 0, UNKNOWN]
+    assert alone.loc["critic", "why"] == "critic never spoke."
+    assert alone.loc["helper", ["own", "gain", "threshold"]].tolist() == ["costs", 0, np.inf]
+    assert "never in two episodes of one" in alone.loc["helper", "why"]
+    flat = advice(*(team([1.0, 0.0, 0.0, 0.0], (1, 2), f"t{i}") for i in range(12))).loc["helper"]
+    assert flat["own"] == UNKNOWN and np.isnan(flat["gain"]) and "credits never differ" in flat["why"]
+    few = advice(team([1.0, 0.0, 0.7, 0.2], (1, 2))).loc["helper"]
+    assert few["own"] == UNKNOWN and "Too few rows for a verdict (2)" in few["why"]
+    single = advice(table(*(("t", "t", "a", 1.0), ("u", "u", "a", 0.0)))).loc["a"]
+    assert single["own"] == UNKNOWN and "a single episode each" in single["why"]
+
+
+def test_a_verdict_on_little_says_so():
+    few = advice(*(team([1.0, 1.0, 0.2, 0.0], (2, 3), f"t{i}") for i in range(FEW // 2))).loc["helper"]
+    assert few["own"] == "pays" and f"This rests on {FEW // 2} degrees of freedom" in few["why"]
+
+
+def test_shared_weights_are_judged_by_the_gradient_that_they_share():
+    """Solver and helper in one gradient: the sums of both, (32 - 8 + 16 - 4) of their 48 degrees of freedom."""
+    rows = pd.concat([team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8), f"t{i}") for i in range(4)])
+    apart, together = advice(rows.assign(policy=rows["agent"])), advice(rows.assign(policy="one"))
+    assert apart["shared"].tolist() == [False, False] and together["shared"].tolist() == [True, True]
+    pd.testing.assert_frame_equal(apart, advice(rows))
+    pd.testing.assert_series_equal(apart["gain"], together["gain"])
+    mu = 4.4 / 8
+    solver = 4 * (1 - mu) ** 2 + 2 * (0.2 - mu) ** 2 + 2 * mu**2
+    kept = ((8 * 7 / 8 + 4 * 3 / 4) / 12) / (7 / 8)
+    expected = kept**2 * (solver + 0.85) / (solver + 0.04)
+    assert together["policy_gain"].tolist() == pytest.approx([expected] * 2)
+    assert 1 < expected < apart.loc["helper", "gain"] / 2
+    assert together["own"].tolist() == ["pays"] * 2 and apart["own"].tolist() == ["hardly matters", "pays"]
+    assert "Its weights also speak for solver" in together.loc["helper", "why"]
+    assert "also speak" not in apart.loc["helper", "why"]
+
+
+# Laws
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**31))
+def test_any_table_is_judged_whatever_its_order(seed):
+    turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
+    found = advice(turns)
+    assert set(found["own"]) <= {"pays", "costs", "hardly matters", UNKNOWN}
+    assert not found["why"].str.contains("nan|inf").any()
+    told = found[found["gain"].notna() & ((found["offset"] - found["threshold"]).abs() > 1e-9)]
+    assert ((told["gain"] > 1) == (told["offset"] > told["threshold"])).all()
+    pooled = pooled_inflation(lab.inflation(turns, once_per=baseline_unit(turns))).set_index("agent")
+    assert found["signal"].to_dict() == pytest.approx(pooled["signal"].to_dict(), nan_ok=True)
+    shuffled = turns.sample(frac=1, random_state=seed % 2**32)
+    pd.testing.assert_frame_equal(advice(shuffled).loc[found.index], found)
+    categories = turns.assign(**{name: turns[name].astype("category") for name in ("task", "episode", "agent")})
+    assert advice(categories)["why"].to_dict() == found["why"].to_dict()
+
+
+def speak(rng, spoken, offset, calls, words, tasks=30_000, episodes=8):
+    """A tabular softmax policy says `words` words of two in each call, with logits of 0. An episode's credit is the
+    share of calls whose first word was the right one; episodes without a call earn 0 or 1, less `offset`. Gives calls,
+    credits and grad log pi of each episode (and, of the last, each word)."""
+    m = (rng.random((tasks, episodes)) < spoken) * rng.integers(1, calls + 1, (tasks, episodes))
+    made = np.arange(calls) < m[..., None]
+    said = rng.random((tasks, episodes, calls, words)) < 0.5
+    right = (said[..., 0] & made).sum(2) / np.maximum(m, 1)
+    credit = np.where(m > 0, right, (rng.random((tasks, episodes)) < 0.5) - offset)
+    return m, credit, (np.where(said, 0.5, -0.5) * made[..., None]).sum(2)
+
+
+def measured_gain(m, credit, z):
+    """The ratio of squared signal to noise of the summed gradient, own mean over global, from 30,000 tasks."""
+    own, everyone = (m * credit).sum(1) / np.maximum(m.sum(1), 1), credit.mean(1)
+    gradients = [np.einsum("te,tew->tw", credit - center[:, None], z) for center in (own, everyone)]
+    signals = [gradient[:, 0].mean() ** 2 / gradient.var(0).sum() for gradient in gradients]
+    return signals[0] / signals[1]
+
+
+def as_turns(m, credit):
+    """The turns of 4,000 of these tasks, beside a solver that speaks in each episode."""
+    m, credit = m[:4000], credit[:4000]
+    m = np.stack([np.ones_like(m), m])
+    agent, task, episode = (np.repeat(place, m[np.nonzero(m)]) for place in np.nonzero(m))
+    named = {"agent": np.array(["solver", "helper"])[agent], "episode": task * 8 + episode}
+    return pd.DataFrame({**named, "task": task, "credit": credit[task, episode]})
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("offset", [0, 0.5, 2])
+@pytest.mark.parametrize("spoken", [0.1, 0.25, 0.5, 0.8])
+def test_the_prediction_holds_for_a_policy_of_many_words(spoken, offset, calls):
+    m, credit, z = speak(np.random.default_rng(0), spoken, offset, calls, words=16)
+    gain = predicted(as_turns(m, credit)).set_index("agent").loc["helper", "gain"]
+    assert gain == pytest.approx(measured_gain(m, credit, z), rel=0.15)
+
+
+def test_the_prediction_is_too_high_for_a_policy_of_one_word():
+    m, credit, z = speak(np.random.default_rng(0), 0.25, 0, 1, words=1)
+    ratio = predicted(as_turns(m, credit)).set_index("agent").loc["helper", "gain"] / measured_gain(m, credit, z)
+    assert 1.5 < ratio < 2.5
+
+
+# Pocket models, before they are trained
+
+
+@functools.cache
+def played(name, shared=False, seed=0, **options):
+    env = lab.make_env(name, **options)
+    weights = functools.partial(lab.load_policy, env.pocket)
+    team = lab.Team.shared(weights(), env.agents) if shared else lab.Team.per_agent(lambda _: weights(), env.agents)
+    turns = lab.rollout(env, team, env.tasks(16, "train", seed), plan=lab.episodes(8), seed=seed)
+    turns = lab.group(turns, by="task", credit=lab.episode_return())
+    return lab.advise(turns, env.agents).set_index("agent")
+
+
+def test_help_that_pays_little_needs_a_baseline_of_its_own():
+    gains = {pay: played("paid_help", pay=pay) for pay in (0.2, 0.6, 1.0)}
+    helper = pd.DataFrame({pay: found.loc["helper"] for pay, found in gains.items()}).T
+    assert helper["own"].tolist() == ["pays", "pays", "hardly matters"]
+    assert helper["gain"].is_monotonic_decreasing and helper.loc[0.2, "gain"] > 10
+    assert all(found.loc["solver", "gain"] == pytest.approx(1) for found in gains.values())
+
+
+def test_a_finisher_with_little_at_stake_needs_one_too():
+    assert played("finisher", low=0.8).loc["finisher", "own"] == "pays"
+    assert played("finisher", low=0.0).loc["finisher", "own"] == "hardly matters"
+
+
+def test_the_stages_of_a_ladder_need_one_as_far_as_they_are_reached():
+    found = played("ladder", n_agents=8)
+    assert found.loc["stage_1", "own"] == "hardly matters"
+    assert found.loc[["stage_2", "stage_3", "stage_4"], "own"].tolist() == ["pays"] * 3
+    assert found.loc["stage_8", "own"] == UNKNOWN and "never spoke" in found.loc["stage_8", "why"]
+    one = played("ladder", shared=True, n_agents=8)
+    assert one.loc["stage_1":"stage_6", "shared"].all() and " others" in one.loc["stage_4", "why"]
+    assert one["policy_gain"].max() < found["gain"].max()
+
+
+def test_on_math_it_hardly_matters():
+    assert set(played("math")["own"]) == {"hardly matters"}
+    assert set(played("math", fixer=True).loc[["solver", "verifier"], "own"]) == {"hardly matters"}
+
+
+# Bad input
+
+
+def test_what_cannot_be_judged_is_refused():
+    rows = team([1.0, 0.0], (0,))
+    for name in ("task", "episode", "agent", "credit"):
+        with pytest.raises(TableError, match=f"advise: column '{name}' is missing"):
+            lab.advise(rows.drop(columns=name))
+    with pytest.raises(TableError, match="advise: column 'credit' is not a finite number"):
+        lab.advise(rows.assign(credit=[1.0, 0.0, float("inf")]))
+    with pytest.raises(TableError, match="advise: the table has no row to judge by"):
+        lab.advise(rows.assign(probe=True))
+    with pytest.raises(TableError, match="advise: wants a table of turns"):
+        lab.advise("a path")
