@@ -1,6 +1,6 @@
 """Recipes over seeds, side by side and by paired differences, and what these runs cannot say.
 
-Leaves out: what a run scored (`budget`), the statistics (`intervals`, `profiles`) and pictures (`widgets.ablation`).
+Leaves out: what a run scored (`budget`), the statistics (`intervals`, `profiles`) and pictures (`widgets.board`).
 """
 
 from collections.abc import Mapping, Sequence

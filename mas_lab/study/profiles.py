@@ -1,7 +1,7 @@
 """Performance profiles: which share of runs scores above each height.
 
 The run-score distributions of Agarwal et al. 2021 (arXiv 2108.13264, section 4.2). Leaves out: single numbers
-(`intervals`) and pictures (`widgets.ablation`).
+(`intervals`) and pictures (`widgets.board`).
 """
 
 import numpy as np

@@ -31,6 +31,7 @@ SCORES = pd.DataFrame({
     "env": evil("env"), "recipe": [evil("one")] * 4 + [evil("two")] * 4, "seed": [0, 0, 1, 1] * 2, "step": [0, 1] * 4,
     "tokens": [0, 9] * 4, "success": 0.5, "policy_norm": 1.0, "file": [evil(f"file {row // 2}") for row in range(8)],
 })  # fmt: skip
+TASKS = pd.concat([SCORES, SCORES.assign(env="another")]).rename(columns={"success": evil("success")})
 
 
 def maze(*_):
@@ -65,6 +66,7 @@ DRAWN = {
     "norm_curves": lambda run, _: lab.SpikeInspector(run).figure(),
     "share_bars": lambda run, _: lab.SpikeInspector(run).shares(),
     "board_figure": lambda *_: lab.AblationBoard(SCORES).figure(),
+    "profile_figure": lambda *_: lab.AblationBoard(TASKS, score=evil("success")).profile_figure(),
     "training_figure": training,
 }
 """Every function that gives a figure, drawn by the instrument that shows it where there is one."""

@@ -26,11 +26,18 @@ def live(_, models):
     return lab.LiveDashboard(EvilRelay(), team, RECIPE.replace(name=EVIL), 3, foreground=True, **SETTINGS)
 
 
+def curves():
+    """Two recipes on two tasks."""
+    rows = [(env, recipe, seed) for env in (EVIL, "maze") for recipe in (EVIL, "other") for seed in range(5)]
+    return pd.DataFrame(rows, columns=["env", "recipe", "seed"]).assign(tokens=10, success=0.5)
+
+
 MADE = {
     "rewards": lambda run, _: lab.RewardInspector(run),
     "rollouts": lambda run, _: lab.RolloutViewer(run),
     "spikes": lambda run, _: lab.SpikeInspector(run),
     "board": lambda run, _: lab.AblationBoard({EVIL: run, "other": run}),
+    "board of two tasks": lambda *_: lab.AblationBoard(curves()),
     "live": live,
 }
 

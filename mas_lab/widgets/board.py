@@ -1,0 +1,176 @@
+"""The figures of AblationBoard: every run a dot under its recipe, and the share of runs above each height.
+
+Leaves out: the statistics that they show (`study.comparison`) and the page around them (`ablation`).
+"""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.study.budget import METRICS
+from mas_lab.study.comparison import FEW
+from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
+from mas_lab.widgets.text import for_plotly
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+GREY = "#555555"
+LINE, BETWEEN = 46, 92
+"""Pixels of a recipe's line, and between two panels."""
+SIDE, PANEL = 170, 190
+"""Pixels beside the panels, and of a panel at least."""
+LEAST = 0.1
+"""A panel of success spans at least this much: a closer look would make much of nothing."""
+DASHES = ("solid", "dash", "dot", "dashdot")
+"""Beyond a palette's colours, lines are told apart by these."""
+TITLES = {"final": "final {}", "area": "area under the curve of {}"}
+
+
+def board_figure(
+    runs: pd.DataFrame, table: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, score: str, baseline: str
+) -> "Figure":
+    """A column per env; rows: the final score, the area under the curve, and the final score's paired differences.
+
+    Every run is a dot (a pair in the last row). A diamond is the IQM of a recipe's runs, with a bar for its 95 %
+    interval from `FEW` seeds on; of fewer than four runs it is their mean, and says so. Each panel has a scale of its
+    own.
+    """
+    from plotly.subplots import make_subplots
+
+    envs, recipes = list(dict.fromkeys(runs["env"])), list(dict.fromkeys(runs["recipe"]))
+    shades, with_pairs = colors(recipes), not pairs.empty
+    lines = [len(recipes), len(recipes), len(recipes) - 1][: 2 + with_pairs]
+    tall = LINE * sum(lines) + BETWEEN * (len(lines) - 1)
+    titles = list(map(for_plotly, envs))
+    figure = make_subplots(rows=len(lines), cols=len(envs), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
+                           vertical_spacing=BETWEEN / tall)  # fmt: skip
+    for col, env in enumerate(envs, start=1):
+        for row, metric in enumerate(METRICS, start=1):
+            own = runs[runs["env"] == env]
+            _cells(figure, own, table[table["env"] == env], metric, recipes, shades, row, col)
+            _scale(figure, own[metric], score, TITLES[metric].format(score), len(envs), row, col)
+        if with_pairs:
+            others = [recipe for recipe in recipes if recipe != baseline]
+            own, told = pairs[pairs["env"] == env], differences[differences["env"] == env]
+            _cells(figure, own, told, "final", others, shades, 3, col)
+            figure.add_vline(x=0, line={"color": "#555", "width": 1, "dash": "dash"}, row=3, col=col)
+            title = f"final {score} minus that of {baseline}, by seed"
+            _scale(figure, own["final"], score, title, len(envs), 3, col)
+    _key(figure, diamonds(table, differences))
+    margin = {"l": SIDE - 20, "r": 20, "t": 76, "b": 64}
+    key = {"orientation": "h", "y": 1, "yref": "container", "yanchor": "top", "x": 0}
+    figure.update_layout(**LAYOUT | {"margin": margin, "legend": key}, height=tall + margin["t"] + margin["b"])
+    return figure
+
+
+def diamonds(table: pd.DataFrame, differences: pd.DataFrame) -> str:
+    """What the diamonds of a board are, in words."""
+    middles = {*table["middle"], *differences["middle"]}
+    seeds = [*table["seeds"], *differences["pairs"]]
+    named = {"mean": "the mean", "IQM": "the interquartile mean (IQM)"}
+    told = named[middles.pop()] if len(middles) == 1 else "the interquartile mean (IQM), below four runs the mean"
+    if max(seeds) < FEW:
+        return f"{told}; no interval below {FEW} seeds"
+    return f"{told}, with its 95 % interval" + (f" from {FEW} seeds on" if min(seeds) < FEW else "")
+
+
+def _key(figure: "Figure", told: str) -> None:
+    """What a dot is, and what a diamond."""
+    outline = {"width": 1, "color": "#222"}
+    marks = {"one run": {"size": 7, "opacity": 0.7}, told: {"size": 12, "symbol": "diamond", "line": outline}}
+    for name, mark in marks.items():
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker={"color": GREY, **mark},
+                           showlegend=True)  # fmt: skip
+
+
+def _scale(figure: "Figure", values: pd.Series, score: str, title: str, panels: int, row: int, col: int) -> None:
+    """The axis of one panel, of `panels` side by side: its title in lines that fit, its span not below `LEAST`."""
+    lines = "<br>".join(map(for_plotly, textwrap.wrap(title, max(12, 66 // panels))))
+    figure.update_xaxes(title_text=lines, title_standoff=8, row=row, col=col)
+    if score == "success" and values.max() - values.min() < LEAST:
+        middle = (values.max() + values.min()) / 2
+        figure.update_xaxes(range=[middle - 0.55 * LEAST, middle + 0.55 * LEAST], row=row, col=col)
+
+
+def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], shades, row: int, col: int) -> None:
+    """One panel: a line of dots and an interval per recipe, the first on top."""
+    for place, recipe in enumerate(recipes):
+        own, iqm = dots[dots["recipe"] == recipe], told[told["recipe"] == recipe]
+        spread = np.linspace(0.08, 0.34, len(own)) if len(own) > 1 else [0.2] * len(own)
+        known = own[[name for name in ("file", "seed") if name in own]].to_numpy().tolist()
+        names = [for_plotly(", ".join(map(str, run))) for run in known]
+        dot = {"color": shades[recipe], "size": 7, "opacity": 0.7}
+        figure.add_scatter(
+            x=own[metric].tolist(), y=[place + up for up in spread], mode="markers", text=names, marker=dot,
+            hovertemplate="%{text}: %{x:.3f}", name=for_plotly(recipe), showlegend=False, row=row, col=col,
+        )  # fmt: skip
+        mark = {"color": shades[recipe], "size": 12, "symbol": "diamond", "line": {"color": "#222", "width": 1}}
+        for one in iqm.to_dict("records"):
+            figure.add_scatter(
+                x=[one[metric]], y=[place - 0.15], mode="markers", marker=mark, error_x=_bar(one, metric),
+                name=for_plotly(f"{one['middle']} of {recipe}"), text=[for_plotly(_hover(one, metric))],
+                hovertemplate="%{text}<extra></extra>", showlegend=False, row=row, col=col,
+            )  # fmt: skip
+    labels = list(map(for_plotly, recipes))
+    ticks = {"tickvals": list(range(len(recipes))), "ticktext": labels, "range": [len(recipes) - 0.4, -0.5]}
+    figure.update_yaxes(
+        **ticks, showgrid=False, zeroline=False, title_text="recipe" if col == 1 else None, row=row, col=col
+    )
+
+
+def _bar(one: dict[str, Any], metric: str) -> dict[str, Any] | None:
+    """The interval of a diamond, where there is one."""
+    low, high = one[f"{metric}_low"], one[f"{metric}_high"]
+    if np.isnan(low):
+        return None
+    ends = {"array": [high - one[metric]], "arrayminus": [one[metric] - low]}
+    return {"type": "data", "symmetric": False, **ends, "thickness": 2, "width": 6}
+
+
+def _hover(one: dict[str, Any], metric: str) -> str:
+    counted = many(one["pairs"], "pair") if "pairs" in one else many(one["runs"], "run")
+    low, high = one[f"{metric}_low"], one[f"{metric}_high"]
+    sure = f"no interval below {FEW} seeds" if np.isnan(low) else f"95 % interval {low:.3f} to {high:.3f}"
+    return f"{one['middle']} of {counted}: {one[metric]:.3f}, {sure}"
+
+
+def profile_figure(profiles: pd.DataFrame, score: str) -> "Figure":
+    """The performance profile of each recipe: the share of its runs above each final score, the mean over tasks, with
+    its pointwise 95 % band from `FEW` seeds on.
+
+    `profiles`: a row per `recipe` and `height`, see `comparison.profiles`. A step is a run. A click on a recipe in the
+    legend hides it with its band.
+    """
+    from plotly.graph_objects import Figure
+
+    figure, recipes = Figure(), list(dict.fromkeys(profiles["recipe"]))
+    shades = colors(recipes)
+    for place, recipe in enumerate(recipes):
+        own, name = profiles[profiles["recipe"] == recipe], for_plotly(recipe)
+        steps = {"x": own["height"].tolist(), "mode": "lines", "legendgroup": name}
+        line = {"shape": "hv", "color": shades[recipe], "dash": DASHES[place // len(PALETTE) % len(DASHES)]}
+        if own["low"].notna().all():
+            for edge, fill in (("low", None), ("high", "tonexty")):
+                figure.add_scatter(**steps, y=own[edge].tolist(), fill=fill, fillcolor=_faint(shades[recipe]),
+                                   line={"shape": "hv", "width": 0}, showlegend=False, hoverinfo="skip")  # fmt: skip
+        figure.add_scatter(**steps, y=own["share"].tolist(), line=line, name=name, showlegend=True,
+                           hovertemplate="%{y:.2f} above %{x:.3f}")  # fmt: skip
+    figure.update_layout(**LAYOUT, height=360, yaxis_title="share of runs above it")
+    figure.update_xaxes(title_text=for_plotly(TITLES["final"].format(score)))
+    figure.update_yaxes(range=[-0.02, 1.02])
+    return figure
+
+
+def _faint(shade: str) -> str:
+    """A colour "#rrggbb" that others show through."""
+    red, green, blue = bytes.fromhex(shade.removeprefix("#"))
+    return f"rgba({red},{green},{blue},0.13)"
+
+
+def many(count: int, noun: str) -> str:
+    """A count with its noun, in the plural unless it is one."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
