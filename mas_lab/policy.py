@@ -116,7 +116,8 @@ class Engine(Protocol):
 class Policy(Protocol):
     """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens; `version` rises
     whenever the weights change; policies on different devices are trained at the same time. `lock` is that of its
-    model: calls wait for those of other threads (`mas_lab.locks`)."""
+    model: calls wait for those of other threads (`mas_lab.locks`). One that has `encode_all(chats)` beside `encode`
+    puts many chats into tokens at once."""
 
     name: str
     model: Any

@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.game import Act, Game, Said, Say, Score
-from mas_lab.cells.steps import RolloutError, checked, naming, where
+from mas_lab.cells.prompts import Prompts
+from mas_lab.cells.steps import RolloutError, checked, where
 from mas_lab.cells.workers import Job, Workers, ended
-from mas_lab.env import Env, EnvError, Task, transcript, unwritable
+from mas_lab.env import Env, Task, unwritable
 from mas_lab.locks import playing
 from mas_lab.policy import Completion, Engine, PolicyError, Request
 from mas_lab.table import TableError, place
@@ -45,7 +46,7 @@ class Driver:
     def __init__(self, env: Env, team: Team, workers: Workers | None, seed: int, step: int, bar):
         self.env, self.team, self.workers, self.seed, self.step, self.bar = env, team, workers, seed, step, bar
         self.engines = list({id(policy.engine): policy.engine for policy in team.policies.values()}.values())
-        self.prompts: dict[tuple[str, str], tuple[str, tuple[int, ...]]] = {}
+        self.prompts = Prompts(env)
         self.speaking: dict[tuple[int, int], tuple[_Play, int, Say, dict[str, Any]]] = {}
         self.acting: dict[Job, tuple[_Play, int, Act]] = {}
         self.scoring: list[tuple[_Play, int, Score]] = []
@@ -144,10 +145,10 @@ class Driver:
 
     def _submit(self, says: Sequence[tuple[_Play, int, Say]]) -> None:
         policy = self.team[says[0][2].agent]
+        prompts = self.prompts(policy, [(play.game.task, say) for play, _, say in says])
         requests, contexts = [], []
-        for play, _, say in says:
+        for (play, _, say), (text, ids) in zip(says, prompts, strict=True):
             sampling = self.team.sampling[say.agent]
-            text, ids = self._prompt(play.game, say)
             limit = sampling.max_tokens or max_tokens(self.env, say.agent)
             if len(ids) + limit > policy.context:
                 raise RolloutError(
@@ -184,41 +185,6 @@ class Driver:
         waiting = {ticket: entry for (key, ticket), entry in self.speaking.items() if key == id(engine)}
         play, _, say, _ = waiting.get(getattr(error, "ticket", None)) or next(iter(waiting.values()))
         return where(play.game.task, say.at, say.agent)
-
-    def _prompt(self, game: Game, say: Say) -> tuple[str, tuple[int, ...]]:
-        key = (say.at.name, say.agent)
-        if key not in self.prompts:
-            place = where(game.task, say.at, say.agent)
-            with naming(self.env, "observe", place):
-                messages = self.env.observe(say.at.state, say.agent)
-            text = self._transcript(messages, place)
-            try:
-                self.prompts[key] = text, tuple(self.team[say.agent].encode(messages))
-            except PolicyError as error:
-                raise RolloutError(f"rollout: {place}: {error}") from error
-            except Exception as error:  # of a chat template, which may know no tools, say
-                raise RolloutError(
-                    f"rollout: {place}: its policy's chat template cannot write the prompt: {type(error).__name__}: "
-                    f"{error}; have observe give what the template takes, or pass load_policy(..., "
-                    "template={'chat_template': ...})"
-                ) from error
-        return self.prompts[key]
-
-    def _transcript(self, messages: Any, place: str) -> str:
-        """The prompt as text, which a table must be able to hold."""
-        observe = f"{type(self.env).__name__}.observe"
-        try:
-            text = transcript(messages)
-        except Exception as error:
-            raise EnvError(
-                f"{observe} gave {messages!r:.200} for {place}; give a list of {{'role': ..., 'content': text}}"
-            ) from error
-        if problem := unwritable(text):
-            raise EnvError(
-                f"{observe} gave text with {problem} for {place}; no tokenizer reads it and no file holds it: replace "
-                "it, as text.encode(errors='replace').decode() does"
-            )
-        return text
 
 
 def _said(task: Task, say: Say, columns: Mapping[str, Any], completion: Completion) -> Said:

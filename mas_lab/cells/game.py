@@ -75,12 +75,15 @@ class Game:
     def start(self) -> Node:
         if self.root is not None:
             return self.root
-        with naming(self.env, "start", f"task {self.task.id!r}"):
+        with naming(self.env, "start", lambda: f"task {self.task.id!r}"):
             state = self.env.start(self.task)
         return Node(state, f"{self.episode}/0", "", 0, dict.fromkeys(self.env.agents, 0))
 
     def acting(self, at: Node) -> tuple[str, ...]:
-        with naming(self.env, "acting", f"task {self.task.id!r} at {at.name!r}, after turns {dict(at.turns)}"):
+        def place() -> str:
+            return f"task {self.task.id!r} at {at.name!r}, after turns {dict(at.turns)}"
+
+        with naming(self.env, "acting", place):
             agents = tuple(self.env.acting(at.state))
         strangers = [agent for agent in agents if agent not in self.env.agents]
         if strangers or not agents:

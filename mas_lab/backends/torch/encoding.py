@@ -16,24 +16,31 @@ NAMED = 12
 """Unknown words that a refusal names."""
 
 
-def encode(tokenizer, messages: Sequence[Message], template: Mapping[str, Any], policy: str) -> list[int]:
-    """Token ids of the chat so far, up to where the assistant is to speak.
+def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str, Any], policy: str) -> list[list[int]]:
+    """Token ids of each chat so far, up to where the assistant is to speak.
 
     `template`: keyword arguments for the chat template. Raises PolicyError, which names the policy and the words, where
-    there is no chat template, or where more than a tenth of the tokens, and at least three, are unknown.
+    there is no chat template, a chat without a message, or one in which more than a tenth of the tokens, and at least
+    three, are unknown.
     """
     if not (tokenizer.chat_template or template.get("chat_template")):
         raise PolicyError(
             f"policy {policy!r}: its tokenizer has no chat template, so a prompt cannot be written; take the model's "
             "instruction-tuned form, or pass load_policy(..., template={'chat_template': ...})"
         )
-    chat = {"add_generation_prompt": True, **template}
-    ids = tokenizer.apply_chat_template(list(messages), tokenize=True, return_dict=False, **chat)
+    chats = [list(messages) for messages in chats]
+    if not all(chats):
+        raise PolicyError(f"policy {policy!r}: a prompt has no message, and a chat template wants one or more")
+    if not chats:
+        return []
+    options = {"add_generation_prompt": True, **template}
+    encoded = tokenizer.apply_chat_template(chats, tokenize=True, return_dict=False, **options)
     mark = unknown_mark(tokenizer)
-    if mark is not None and _too_many(ids.count(mark[1]), ids):
-        text = tokenizer.apply_chat_template(list(messages), tokenize=False, **chat)
-        _refuse_unknown(tokenizer, text.replace(mark[0], " "), mark[1], ids, policy)
-    return ids
+    for messages, ids in zip(chats, encoded, strict=True):
+        if mark is not None and _too_many(ids.count(mark[1]), ids):
+            text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
+            _refuse_unknown(tokenizer, text.replace(mark[0], " "), mark[1], ids, policy)
+    return encoded
 
 
 def unknown_mark(tokenizer) -> tuple[str, int] | None:

@@ -62,7 +62,11 @@ class TorchPolicy:
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Token ids of the chat so far, up to where it is to speak; refuses what the model could not read."""
-        return encode(self.tokenizer, messages, self.shared.template, self.name)
+        return self.encode_all([messages])[0]
+
+    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
+        """`encode` of each chat, in one call of the tokenizer."""
+        return encode(self.tokenizer, chats, self.shared.template, self.name)
 
     def decode(self, ids: Sequence[int]) -> str:
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)
