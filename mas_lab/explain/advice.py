@@ -9,14 +9,16 @@ Then the squared signal-to-noise ratios of the two gradients stand as
 
     SNR^2(own) / SNR^2(global) = ((1 - c_k) / (1 - c))^2 S / S_k,
 
-where a row's expected gradient is the same in all groups, and z has nothing to do with |R - c|. A flat group adds
+where a row's expected gradient is the same in all groups, and |z| has nothing to do with R. A flat group adds
 nothing to S_k and its offset to S. For an agent that speaks once in an episode, if at all, c_k = 1 / n_k and c = 1 / N:
 the ratio exceeds 1 where b^2 / sigma_k^2 exceeds (1 - n_k / N) / (n_k - 1), which is 1 / (n_k - 1) for large N.
 
 In simulations of a tabular softmax policy that says 16 words, one of which decides its credit, the ratio is met within
-10 % (1.4 to 6.4 rows a task, up to half of them lone, once or up to three times an episode, b^2 up to 20 sigma_k^2).
-A policy of one word, whose gradient is nearly all signal, is told up to 2.3 times too much. Leaves out: the scale (a
-division by sigma_k weighs tasks otherwise), gradients (`diagnostics`), and what becomes of it in training.
+15 % (1.4 to 6.4 rows a task, up to half of them lone, once or up to three times an episode, b^2 up to 20 sigma_k^2). Of
+a policy of one word, whose gradient is nearly all signal, too much is told, up to 2.3 times; of a language model
+where what is wrong is less probable, so that its z is larger, and lies nearer to the global mean, as low on a `ladder`.
+Leaves out: the scale (a division by sigma_k weighs tasks otherwise), gradients (`diagnostics`), and what becomes of it
+in training.
 """
 
 from collections.abc import Sequence
@@ -52,8 +54,9 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
 
     Raises `TableError` where a column is missing or holds no number, or no row is left to judge by.
     """
-    table = predicted(turns)
-    rows = turns[trained(turns)]
+    rows = _rows(turns)
+    found, weights = _parts(rows)
+    table = _pooled(found, weights)
     by = [name for name in ("step", "task", "episode") if name in rows.columns]
     episode = rows.groupby(by, sort=False, observed=True).ngroup()
     spoke = episode.groupby(rows["agent"], sort=False, observed=True).nunique() / episode.nunique()
@@ -62,7 +65,6 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
     peers = _peers(rows, everybody)
     table["spoke"], table["rows"] = spoke.reindex(everybody).fillna(0.0), table["rows"].fillna(0).astype(int)
     table["shared"] = [bool(peers[agent]) for agent in everybody]
-    found, weights = _parts(rows)
     table["policy_gain"] = [
         _together(found, weights, [agent, *peers[agent]]) if peers[agent] else table.loc[agent, "gain"]
         for agent in everybody
@@ -87,11 +89,15 @@ def predicted(turns: pd.DataFrame) -> pd.DataFrame:
     not vary within the agent's groups, since that leaves sigma_k unknown, and where no task has two episodes (in trees:
     two rows).
     """
+    return _pooled(*_parts(_rows(turns)))
+
+
+def _rows(turns: pd.DataFrame) -> pd.DataFrame:
     require(turns, ["task", "episode", "agent", "credit"], "advise", optional=["step", "policy", "node"])
     rows = turns[trained(turns)]
     if not len(rows):
         raise TableError("advise: the table has no row to judge by; pass the turns of a rollout, with their credits")
-    return _pooled(*_parts(rows))
+    return rows
 
 
 def _parts(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

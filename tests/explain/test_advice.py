@@ -169,7 +169,7 @@ def test_shared_weights_are_judged_by_the_gradient_that_they_share():
 # Laws
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.integers(0, 2**31))
 def test_any_table_is_judged_whatever_its_order(seed):
     turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
@@ -186,20 +186,21 @@ def test_any_table_is_judged_whatever_its_order(seed):
     assert advice(categories)["why"].to_dict() == found["why"].to_dict()
 
 
-def speak(rng, spoken, offset, calls, words, tasks=30_000, episodes=8):
+def speak(spoken, offset, calls, words, episodes=8):
     """A tabular softmax policy says `words` words of two in each call, with logits of 0. An episode's credit is the
     share of calls whose first word was the right one; episodes without a call earn 0 or 1, less `offset`. Gives calls,
     credits and grad log pi of each episode (and, of the last, each word)."""
+    rng, tasks = np.random.default_rng(0), int(6000 / spoken)
     m = (rng.random((tasks, episodes)) < spoken) * rng.integers(1, calls + 1, (tasks, episodes))
     made = np.arange(calls) < m[..., None]
     said = rng.random((tasks, episodes, calls, words)) < 0.5
     right = (said[..., 0] & made).sum(2) / np.maximum(m, 1)
     credit = np.where(m > 0, right, (rng.random((tasks, episodes)) < 0.5) - offset)
-    return m, credit, (np.where(said, 0.5, -0.5) * made[..., None]).sum(2)
+    return m, credit, ((said - np.float32(0.5)) * made[..., None]).sum(2)
 
 
 def measured_gain(m, credit, z):
-    """The ratio of squared signal to noise of the summed gradient, own mean over global, from 30,000 tasks."""
+    """The ratio of squared signal to noise of the summed gradient, own mean over global, over these tasks."""
     own, everyone = (m * credit).sum(1) / np.maximum(m.sum(1), 1), credit.mean(1)
     gradients = [np.einsum("te,tew->tw", credit - center[:, None], z) for center in (own, everyone)]
     signals = [gradient[:, 0].mean() ** 2 / gradient.var(0).sum() for gradient in gradients]
@@ -216,16 +217,16 @@ def as_turns(m, credit):
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-@pytest.mark.parametrize("offset", [0, 0.5, 2])
-@pytest.mark.parametrize("spoken", [0.1, 0.25, 0.5, 0.8])
+@pytest.mark.parametrize("offset", [0.5, 2])
+@pytest.mark.parametrize("spoken", [0.1, 0.25, 0.7])
 def test_the_prediction_holds_for_a_policy_of_many_words(spoken, offset, calls):
-    m, credit, z = speak(np.random.default_rng(0), spoken, offset, calls, words=16)
+    m, credit, z = speak(spoken, offset, calls, words=16)
     gain = predicted(as_turns(m, credit)).set_index("agent").loc["helper", "gain"]
     assert gain == pytest.approx(measured_gain(m, credit, z), rel=0.15)
 
 
 def test_the_prediction_is_too_high_for_a_policy_of_one_word():
-    m, credit, z = speak(np.random.default_rng(0), 0.25, 0, 1, words=1)
+    m, credit, z = speak(0.25, 0, 1, words=1)
     ratio = predicted(as_turns(m, credit)).set_index("agent").loc["helper", "gain"] / measured_gain(m, credit, z)
     assert 1.5 < ratio < 2.5
 
