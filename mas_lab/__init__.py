@@ -28,6 +28,7 @@ from mas_lab.recipes import RECIPES, Recipe
 from mas_lab.runs.run import RunError, export, load_run, runs_dir
 from mas_lab.runs.scores import keep_scores
 from mas_lab.table import SCHEMA, TableError, schema
+from mas_lab.study.runner import Study, study
 from mas_lab.tasks import ENVS, make_env, sandbox
 from mas_lab.tasks.pettingzoo import from_pettingzoo
 from mas_lab.tasks.textarena import from_textarena
@@ -70,6 +71,7 @@ __all__ = [
     "SpikeInspector",
     "SpikeWatch",
     "Step",
+    "Study",
     "TableError",
     "Task",
     "Team",
@@ -122,6 +124,7 @@ __all__ = [
     "shares_by",
     "spike_scores",
     "spikes",
+    "study",
     "summary",
     "track",
     "train",

@@ -65,6 +65,24 @@ def export(args: argparse.Namespace) -> None:
     export(args.run, args.zip)
 
 
+def study(args: argparse.Namespace) -> int:
+    from mas_lab.study.record import is_record, ship
+    from mas_lab.study.runner import study
+
+    sources = [*args.source, *([args.record] if args.record and is_record(args.record) else [])]
+    made = study(args.file, args.folder, sources, play=False)
+    try:
+        made.play(args.workers, args.keep)
+    except KeyboardInterrupt:
+        print("mas_lab study: stopped; the same command goes on", file=sys.stderr)
+        return 130
+    finally:
+        if args.record and made.records():
+            ship(made, args.record, f"python -m mas_lab study {args.file} --record {args.record}")
+    print(made)
+    return 1 if made.failed else 0
+
+
 def schema(args: argparse.Namespace) -> None:
     from mas_lab.table import schema
 
@@ -127,6 +145,14 @@ def parser() -> argparse.ArgumentParser:
     sub = command(export, "pack a run into one zip, to hand in or to compare")
     sub.add_argument("run", type=Path, help="folder of a run")
     sub.add_argument("zip", type=Path, help="file to write")
+
+    sub = command(study, "train the cells of a study that are missing, and say what they came to")
+    sub.add_argument("file", type=Path, help="the study, such as benchmarks/studies/ladder.yaml")
+    sub.add_argument("--folder", type=Path, default=None, help="where it is kept (default: its name under runs/)")
+    sub.add_argument("--record", type=Path, default=None, help="folder for its tables; what it holds is not made again")
+    sub.add_argument("--source", type=Path, action="append", default=[], help="runs, zips or a record made elsewhere")
+    sub.add_argument("--workers", type=_count, default=None, help="processes at a time (default: one per core)")
+    sub.add_argument("--keep", choices=("tables", "all", "record"), default="tables", help="what stays of each run")
 
     command(schema, "print the columns of the table with their meaning")
 

@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 
-from mas_lab.demo.processes import side_by_side
+from mas_lab.study.processes import side_by_side
 
 
 def count(name, total, tell):

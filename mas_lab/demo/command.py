@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from mas_lab.demo.processes import side_by_side
+from mas_lab.study.processes import side_by_side
 from mas_lab.demo.report import write_report
 from mas_lab.demo.trials import (
     LADDER_RECIPES,

@@ -29,7 +29,8 @@ from mas_lab.team import Team
 FORMAT = 3
 """Of a run. In 2, there was no manifest and each step a file of its own; in 1, recipes could not say `ddof`, `eps`,
 `flat` or `select` either, and `episode_return` took `of`."""
-KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_tasks", "score_episodes")
+KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_at", "score_tasks",
+           "score_episodes", "score_seed")  # fmt: skip
 """Settings that a resumed run may change."""
 TABLES = ("turns", "stats")
 SCORES = "scores"

@@ -34,7 +34,7 @@ class Entry:
 
 
 def entries(x: Any) -> list[Entry]:
-    """A folder of runs or exported zips, one run, a list of either, `{label: runs}`, or a table of curves.
+    """A folder of runs or exported zips, one run, a list of either, `{label: runs}`, a study, or a table of curves.
 
     A table has a row per run and scored step: `recipe`, `seed`, `step` or `tokens`, scores, and maybe `env`, `file`.
     """
@@ -44,6 +44,8 @@ def entries(x: Any) -> list[Entry]:
 def _read(x: Any) -> Iterator[Entry]:
     if isinstance(x, pd.DataFrame):
         yield from _of_table(x)
+    elif isinstance(getattr(x, "curves", None), pd.DataFrame):
+        yield from _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"}))
     elif isinstance(x, Mapping) and x:
         for label, runs in x.items():
             for entry in _read(runs):
@@ -52,7 +54,7 @@ def _read(x: Any) -> Iterator[Entry]:
     elif isinstance(x, Run):
         yield _of_run(x)
     elif isinstance(x, str | Path):
-        yield from (_of_run(load_run(path)) for path in _paths(Path(x)))
+        yield from (_of_run(load_run(path)) for path in run_paths(Path(x)))
     elif isinstance(x, Sequence) and x:
         for one in x:
             yield from _read(one)
@@ -60,7 +62,7 @@ def _read(x: Any) -> Iterator[Entry]:
         raise TypeError(f"AblationBoard: wants a folder, runs, zips or a table of curves; got {x!r:.200}")
 
 
-def _paths(path: Path) -> list[Path]:
+def run_paths(path: Path) -> list[Path]:
     """The runs of a folder; anything else in it is refused by name, but for hidden files and litter."""
     if not path.is_dir() or (path / "run.json").is_file():
         return [path]

@@ -50,7 +50,8 @@ def _train(config: Config) -> int:
         set_threads(config.threads)
     team = config.make_team()
     try:
-        for report in train(config.env, team, config.recipe, config.steps, config.seed, config.run, **config.settings):
+        asked = {"seed": config.seed, "run": config.run, "budget": config.budget, **config.settings}
+        for report in train(config.env, team, config.recipe, config.steps, **asked):
             print(line(report, config.steps), flush=True)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the newest checkpoint", file=sys.stderr)
@@ -60,13 +61,14 @@ def _train(config: Config) -> int:
     return 0
 
 
-def line(report: Report, steps: int) -> str:
+def line(report: Report, steps: int | None) -> str:
     """One step: share of episodes that reached the goal, then per agent its mean credit and gradient norm, and what the
     team scored on held-out tasks, where it was scored."""
     norms = report.stats.groupby("agent", sort=False)["grad_norm"].max()
     credits = report.turns.groupby("agent", sort=False)["credit"].mean()
     agents = [f"{agent} {credits[agent]:.3f} (norm {norms.get(agent, 0.0):.2g})" for agent in credits.index]
-    parts = [f"step {report.step + 1:>{len(str(steps))}}/{steps}", f"success {report.success:.3f}", *agents]
+    step = f"{report.step + 1}" if steps is None else f"{report.step + 1:>{len(str(steps))}}/{steps}"
+    parts = [f"step {step}", f"success {report.success:.3f}", *agents]
     if report.held_out is not None:
         parts.append(f"held out {mean_scores(report.held_out)['success'].iloc[-1]:.3f}")
     parts += [f"{report.tokens} tokens", f"{sum(report.profile.values()):.1f} s", *report.notes]

@@ -17,6 +17,7 @@ from mas_lab.tasks import make_env
 from mas_lab.tasks.own import own_env
 from mas_lab.team import Sampling, Team
 from mas_lab.train.settings import Settings
+from mas_lab.train.spent import Budget
 
 WEIGHTS = ("model", "backend", "lora", "lr", "template", "device", "options")
 """What is said of a policy: for the whole team, or for an agent, if it has weights of its own."""
@@ -34,7 +35,9 @@ class Config:
     env: Env
     team: Mapping[str, Any]
     recipe: Recipe
-    steps: int
+    steps: int | None = None
+    budget: Budget | None = None
+    """Where it ends, if that is before so many `steps`."""
     seed: int = 0
     run: str | None = None
     threads: int | None = None
@@ -49,11 +52,16 @@ class Config:
 
         Raises ConfigError naming the key that is unknown, missing or of no use.
         """
-        path, known = Path(path), [f.name for f in fields(cls) if f.name != "path"]
-        place = Place(path)
-        data = place.mapping(_yaml(path), known, needed=("env", "team", "recipe", "steps"))
+        path = Path(path)
+        return cls.of(read_yaml(path), Place(path), env)
+
+    @classmethod
+    def of(cls, data: Any, place: "Place", env: str | None = None) -> "Config":
+        """What stands at `place`, as `read` reads it."""
+        data = place.mapping(data, [f.name for f in fields(cls) if f.name != "path"])
+        place.mapping(data, needed=("env", "team", "recipe", *([] if data.get("budget") else ["steps"])))
         with place.naming("env"):
-            env = _env(place.to("env"), data["env"], path.parent) if env is None else _env(place, env, Path())
+            made = _env(place.to("env"), data["env"], place.path.parent) if env is None else _env(place, env, Path())
         with place.naming("recipe"):
             recipe = _recipe(place.to("recipe"), data["recipe"])
         with place.naming("settings"):
@@ -62,8 +70,11 @@ class Config:
         for name in ("steps", "seed", "threads"):
             if data.get(name) is not None and (not isinstance(data[name], int) or data[name] < 0):
                 raise ConfigError(f"{place.to(name)}: {data[name]!r} is no whole number of 0 or more")
-        team = _team(place.to("team"), data["team"], env.agents)
-        return cls(**data | {"env": env, "team": team, "recipe": recipe, "settings": settings, "path": path})
+        with place.naming("budget"):
+            budget = None if data.get("budget") is None else Budget.of(data["budget"])
+        team = _team(place.to("team"), data["team"], made.agents)
+        made = {"env": made, "team": team, "recipe": recipe, "settings": settings, "budget": budget}
+        return cls(**data | made | {"path": place.path})
 
     def make_team(self) -> Team:
         """Load the models. Agents whose weights are adapters of one base share it."""
@@ -128,7 +139,7 @@ class _Naming:
             raise ConfigError(f"{self.place}: {error}") from error
 
 
-def _yaml(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:
     import yaml
 
     try:
@@ -148,8 +159,8 @@ def _env(place: Place, data: Any, folder: Path) -> Env:
 
 
 def _recipe(place: Place, data: Any) -> Recipe:
-    """A recipe's name, or `{name: ..., and changes in the form of `recipes.to_data`}`."""
-    if isinstance(data, str):
+    """A recipe, its name, or `{name: ..., and changes in the form of `recipes.to_data`}`."""
+    if isinstance(data, str | Recipe):
         return find(data)
     changes = place.mapping(data, [f.name for f in fields(Recipe)], needed=("name",))
     return find(changes.pop("name")).replace(**{key: from_data(value) for key, value in changes.items()})

@@ -13,25 +13,26 @@ from mas_lab.team import Team
 from mas_lab.train.drawing import tasks_of
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.settings import Settings
+from mas_lab.train.spent import Spent
 
 SPLIT = "test"
 
 
 class HeldOut:
-    """Scores `team` before its first step, after every `score_every` steps and after the last, and keeps that with
-    the run.
+    """Scores `team` before its first step, after every `score_every` steps, where it passes a count of tokens in
+    `score_at`, and after the last, and keeps that with the run.
 
     Tasks and draws hang on the run's `seed`, the same at every scored step: two runs of one seed play the same tasks.
     """
 
-    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None):
-        self.env, self.team, self.seed, self.chosen, self.recorder = env, team, seed, chosen, recorder
+    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, spent: Spent):
+        self.env, self.team, self.chosen, self.recorder, self.spent = env, team, chosen, recorder, spent
+        self.seed = seed if chosen.score_seed is None else chosen.score_seed
         self._scored = set(scored_steps(recorder)) if recorder else set()
 
     def after(self, done: int, last: bool = False) -> pd.DataFrame | None:
         """The table of `evaluate` after `done` steps, with the column `step`; None where none is due, or it is kept."""
-        every = self.chosen.score_every
-        if every is None or done in self._scored or (done % every and not last):
+        if done in self._scored or not self._is_due(done, last):
             return None
         tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
         scores = evaluate(
@@ -42,3 +43,9 @@ class HeldOut:
         if self.recorder:
             keep_scores(self.recorder, done, scores)
         return scores.assign(step=done)
+
+    def _is_due(self, done: int, last: bool) -> bool:
+        every, counts = self.chosen.score_every, self.chosen.score_at
+        if every is None and not counts:
+            return False
+        return last or done == 0 or (every is not None and done % every == 0) or self.spent.passes(counts, done)

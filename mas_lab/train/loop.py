@@ -6,7 +6,7 @@ command line (`__main__`).
 
 import atexit
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from mas_lab.train.drawing import Curriculum
 from mas_lab.train.memory import own_copies
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
+from mas_lab.train.spent import Budget
 from mas_lab.train.steps import Training
 
 
@@ -33,11 +34,12 @@ def train(
     env: Env,
     team: Team,
     recipe: str | Recipe,
-    steps: int,
+    steps: int | None = None,
     seed: int = 0,
     run: str | Path | None = None,
     watch: Watch | None = None,
     curriculum: Curriculum | None = None,
+    budget: Budget | Mapping[str, int] | None = None,
     **settings: Any,
 ) -> Iterator[Report]:
     """Train `team` on `env` by `recipe`; yields a `Report` after each step. `settings`: the fields of `Settings`.
@@ -45,6 +47,8 @@ def train(
     `run`: a folder (a bare name goes under `runs_dir()`) that keeps the run; on an existing run it goes on where that
     stopped, with the team passed in set to the saved one, or says why it cannot. `steps` is the total: resuming a
     3-step run with steps=6 makes three more. Close the generator, or break out of the loop, at any time.
+    `budget`: {"tokens": 100_000}, or "episodes", or "optimizer_steps": ends with the step that reaches so many, or after
+    `steps` if these are made before; one of the two must be given.
 
     Until it has ended, other threads may play with the team (`rollout`, `evaluate`), which changes nothing here; what
     would change the weights of a policy that learns is refused there with a PolicyError. It takes no notice of a loop
@@ -64,8 +68,11 @@ def train(
     require_loss(recipe.loss, recipe.aggregate, "train")
     refuse_nonsense(**recipe.normalization)
     _refuse_what_cannot_choose(recipe, chosen, curriculum)
+    if steps is None and budget is None:
+        raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
+    budget = None if budget is None else Budget.of(budget)
     for name, number in (("steps", steps), ("seed", seed)):
-        if number < 0:
+        if number is not None and number < 0:
             raise ValueError(f"train: {name}={number} is negative")
     if getattr(recipe.plan, "siblings", 2) < 2:
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
@@ -80,7 +87,7 @@ def train(
     if chosen.check:
         with ranks.telling() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
-    training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, _recorder(run), ranks)
+    training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, _recorder(run), ranks, budget)
     loop = _driven(training.run(steps), ranks) if ranks else training.run(steps)
     loop = trained_alone(learners(team), loop)
     _open.add(loop)

@@ -3,23 +3,32 @@
 Leaves out: which of it a resumed run must ask for again (`runs.recorder`).
 """
 
+import ast
 import platform
 from dataclasses import asdict
+from functools import lru_cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from mas_lab.env import Env, spec
 from mas_lab.holds import untold
 from mas_lab.recipes import Recipe, to_data
+from mas_lab.runs.checkpoint import describe_team
 from mas_lab.runs.run import FORMAT
+from mas_lab.team import Team
 from mas_lab.train.drawing import Curriculum
 from mas_lab.train.settings import Settings
 
+PACKAGE = Path(__file__).parents[1]
+DECIDE = ("table.py", "env.py", "policy.py", "team.py", "recipes.py", "cells", "tasks", "backends", "train")
+"""Where the code stands that decides what a training comes to."""
 LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
 
 
 def describe(
-    env: Env, recipe: Recipe, seed: int, settings: Settings, curriculum: Curriculum | None = None
+    env: Env, team: Team, recipe: Recipe, seed: int, settings: Settings, curriculum: Curriculum | None = None
 ) -> dict[str, Any]:
     """What run.json records."""
     import torch
@@ -29,11 +38,32 @@ def describe(
         "format": FORMAT,
         **asked,
         "untold": untold(asked),
+        "team": describe_team(team),
         "seed": seed,
         "settings": asdict(settings),
         "threads": torch.get_num_threads(),
+        "code": code(),
         "versions": {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()},
     }
+
+
+@lru_cache(1)
+def code() -> str:
+    """A digest of what the kit's code says where it decides results; comments and docstrings do not."""
+    told = sha256()
+    for part in DECIDE:
+        place = PACKAGE / part
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for node in ast.walk(tree):
+                if isinstance(body := getattr(node, "body", None), list):
+                    node.body = [one for one in body if not _is_text(one)]
+            told.update(f"{path.relative_to(PACKAGE).as_posix()} {ast.unparse(tree)}".encode())
+    return told.hexdigest()[:12]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _version(name: str) -> str:

@@ -3,7 +3,7 @@
 Leaves out: the step itself (`loop`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import cos, pi
 from typing import Any
@@ -21,7 +21,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 @dataclass(frozen=True)
 class Settings:
     """What a training step is made of, beside the recipe. Recorded with a run; a resumed run must ask for the same,
-    but for `save_every`, `workers`, `step_timeout`, `check` and the three of held-out scores, which do not change its
+    but for `save_every`, `workers`, `step_timeout`, `check` and those of held-out scores, which do not change its
     training."""
 
     tasks: int = 32
@@ -54,11 +54,17 @@ class Settings:
     check: bool = True
     """Play a few tasks through `check_env` first."""
     score_every: int | None = None
-    """Steps between scores on held-out tasks; also before the first step and after the last. None: no scores."""
+    """Steps between scores on held-out tasks; also before the first step and after the last. None: no scores, but for
+    those of `score_at`."""
+    score_at: Sequence[int] = ()
+    """Counts of sampled tokens, each scored after the step that reaches it; also before the first step and after the
+    last."""
     score_tasks: int = 64
     """Held-out tasks (split "test") that are played for a score, drawn once by the run's seed."""
     score_episodes: int = 4
     """Episodes of each of them."""
+    score_seed: int | None = None
+    """Of those tasks and of what is drawn on them. None: the run's seed, so that they vary with it."""
 
     def __post_init__(self):
         if self.schedule not in SCHEDULES:
@@ -73,6 +79,8 @@ class Settings:
                      "score_every", "score_tasks", "score_episodes"):  # fmt: skip
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"train: {name}={getattr(self, name)} must be 1 or more")
+        if any(not isinstance(count, int) or count < 1 for count in self.score_at):
+            raise ValueError(f"train: score_at={self.score_at!r}; give counts of tokens, whole numbers of 1 or more")
 
     def lr_scale(self, step: int) -> float:
         return SCHEDULES[self.schedule](step / self.horizon if self.horizon else 0.0)

@@ -31,6 +31,7 @@ from mas_lab.train.memory import Memory
 from mas_lab.train.record import describe
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
+from mas_lab.train.spent import Budget, Spent
 
 
 @dataclass
@@ -47,8 +48,10 @@ class Training:
     memory: Memory
     recorder: Recorder | None
     ranks: Any = None
+    budget: Budget | None = None
     done: int = 0
     """Steps that were made."""
+    spent: Spent = field(default_factory=Spent)
     whole: bool = True
     """Are the weights those after `done` steps, with the tables of each of them kept?"""
     unkept: Report | None = None
@@ -56,25 +59,25 @@ class Training:
     learned: list[int] = field(default_factory=list)
     """Versions of what learns after `done` steps: another training may have gone on with a team whose loop was left."""
 
-    def run(self, steps: int) -> Iterator[Report]:
+    def run(self, steps: int | None) -> Iterator[Report]:
         if self.recorder:
             self._begin()
         self.learned = self._learned()
         try:
-            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder)
+            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)
             if self.ranks:
                 self.ranks.assemble(self.team, self.watch)
-            while self.done < steps:
+            while not self._ended(steps):
                 if self.recorder and self.recorder.is_superseded():
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
                 scores = [held_out.after(self.done)]
                 report = self._seen(self.done)
                 self._keep(report)
-                scores.append(held_out.after(self.done, last=self.done == steps))
-                if self.done % self.chosen.save_every == 0 or self.done == steps:
+                scores.append(held_out.after(self.done, last=self._ended(steps)))
+                if self.done % self.chosen.save_every == 0 or self._ended(steps):
                     self._save()
                 yield _with_scores(report, scores)
-            if self.done == steps:  # also where a training ended before its last scores were made
+            if self._ended(steps):  # also where a training ended before its last scores were made
                 held_out.after(self.done, last=True)
         except GeneratorExit:
             self._save()
@@ -84,6 +87,11 @@ class Training:
         finally:
             if self.recorder:
                 self.recorder.end()
+
+    def _ended(self, steps: int | None) -> bool:
+        """Are all steps made, or is the budget spent?"""
+        made = steps is not None and self.done >= steps
+        return made or (self.budget is not None and self.spent.reaches(self.budget, self.done))
 
     def _save_after(self, error: BaseException) -> None:
         """A checkpoint wherever the weights are those after `done` steps: while the team plays, is scored and judged,
@@ -111,10 +119,12 @@ class Training:
         from their launcher."""
         from mas_lab.backends.torch.threads import take_threads
 
-        asked = describe(self.env, self.recipe, self.seed, self.chosen, self.curriculum)
+        asked = describe(self.env, self.team, self.recipe, self.seed, self.chosen, self.curriculum)
         if not self.ranks:
             asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
         self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)
+        if self.budget or self.chosen.score_at:
+            self.spent.steps = Spent.of(self.recorder).steps
         if not self.ranks:
             take_threads(asked["threads"], str(self.recorder.folder))
 
@@ -134,6 +144,7 @@ class Training:
             if hasattr(self.curriculum, "see"):
                 self.curriculum.see(report)
         self.done, self.unkept, self.learned = step + 1, report, self._learned()
+        self.spent.add(report)
         return report
 
     def _step(self, step: int) -> Report:

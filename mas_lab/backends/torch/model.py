@@ -24,10 +24,12 @@ from mas_lab.backends.torch.tree_attention import follows_trees
 from mas_lab.locks import ModelLock
 from mas_lab.policy import PolicyError
 
+OPTIMIZERS = ("adamw", "sgd")
+
 
 @dataclass(frozen=True)
 class Options:
-    """How a torch policy computes. None of these changes what is learned, up to float noise."""
+    """How a torch policy computes and steps. The first five change nothing of what is learned, up to float noise."""
 
     of_the_machine: ClassVar[tuple[str, ...]] = ("device",)
     """Options that a resumed run may change."""
@@ -42,14 +44,19 @@ class Options:
     """Tokens per micro-batch of the update."""
     sample_tokens: int = 65536
     """Tokens (prompts and completions at full length) that are sampled at once."""
+    optimizer: str = "adamw"
+    """"adamw", or "sgd", plain: it follows the size of a gradient, which AdamW divides out."""
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
+    """Of AdamW."""
     alpha: float = 2.0
     """LoRA: the adapter's output is scaled by `alpha` (PEFT's lora_alpha / rank)."""
 
     def __post_init__(self):
         if self.packing not in PACKINGS:
             raise PolicyError(f"packing {self.packing!r}; known: {', '.join(PACKINGS)}")
+        if self.optimizer not in OPTIMIZERS:
+            raise PolicyError(f"optimizer {self.optimizer!r}; known: {', '.join(OPTIMIZERS)}")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Options":

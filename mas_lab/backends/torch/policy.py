@@ -42,9 +42,9 @@ class TorchPolicy:
         if not self.parameters:
             raise PolicyError(f"policy {self.name!r}: the model has no parameters to train")
         options = shared.options
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=lr, betas=options.betas, weight_decay=options.weight_decay, fused=True
-        )
+        own = {"betas": options.betas} if options.optimizer == "adamw" else {}
+        make = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.SGD
+        self.optimizer = make(self.parameters.values(), lr=lr, weight_decay=options.weight_decay, fused=True, **own)
 
     model = property(lambda self: self.shared.model)
     tokenizer = property(lambda self: self.shared.tokenizer)
@@ -213,7 +213,7 @@ class TorchPolicy:
 
     @held(changing=True)
     def apply(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
-        """Clips, makes one AdamW step at `lr * lr_scale`, clears the gradients. Returns the norm before and after.
+        """Clips, makes one optimizer step at `lr * lr_scale`, clears the gradients. Returns the norm before and after.
 
         A gradient that is not finite never steps: PolicyError, weights and gradients as they were. Weights that are not
         finite after the step are lost: NotFiniteError.
@@ -254,11 +254,11 @@ class TorchPolicy:
 
     @held()
     def save(self, directory: Path) -> None:
-        """Weights as plain transformers or PEFT load them, AdamW's state, and what rebuilds the policy."""
+        """Weights as plain transformers or PEFT load them, the optimizer's state, and what rebuilds the policy."""
         torch_state.save(self, Path(directory))
 
     @held(changing=True)
     def load(self, directory: Path) -> None:
-        """Weights and AdamW's state from `save`, bit for bit. The policy must be of the same make."""
+        """Weights and optimizer's state from `save`, bit for bit. The policy must be of the same make."""
         torch_state.load(self, Path(directory))
         self.version += 1

@@ -52,6 +52,8 @@ def make(kind, model_dirs):
         base = load_base(model_dirs["qwen3"], adapters=2, rank=4, lr=1e-2)
         base.adapter("first")
         return base.adapter("second")
+    if kind == "sgd":
+        return load_policy(model_dirs["qwen3"], lr=1e-2, optimizer="sgd")
     return load_policy(model_dirs[kind], lr=1e-2)
 
 
@@ -68,7 +70,7 @@ def test_where_a_file_put_the_weights_does_not_show(model_dirs, tmp_path, longer
 
 
 @pytest.mark.parametrize("how", ["load", "restore"])
-@pytest.mark.parametrize("kind", ["qwen3", "llama", "gpt2", "lora"])
+@pytest.mark.parametrize("kind", ["qwen3", "llama", "gpt2", "lora", "sgd"])
 def test_a_step_after_loading_is_the_step_without(model_dirs, tmp_path, kind, how):
     policy = make(kind, model_dirs)
     step(policy, 0)

@@ -165,3 +165,25 @@ def test_a_model_that_cannot_be_had_without_its_code_is_refused_and_nobody_is_as
     with pytest.raises(PolicyError, match="wants code of its own to be run, which is not done here"):
         load_policy(with_code)
     assert not (with_code.parent / "ran").exists()
+
+
+def test_sgd_steps_against_the_clipped_gradient_and_by_nothing_else(qwen3):
+    """AdamW divides the size of a gradient out, SGD does not."""
+    policy = load_policy(qwen3, lr=0.1, optimizer="sgd")
+    before = {name: p.detach().clone() for name, p in policy.parameters.items()}
+    said = policy.sample(ASKED)
+    samples = [Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, 1.0, 0.1) for r, c in zip(ASKED, said, strict=True)]
+    policy.accumulate(samples, lab.reinforce())
+    gradients = {name: gradient.clone() for name, gradient in policy.gradients()}
+    norm, clipped = policy.apply(0.5, lr_scale=0.5)
+    assert norm > 0.5 and clipped == pytest.approx(0.5)
+    for name, parameter in policy.parameters.items():
+        expected = before[name] - 0.05 * gradients[name] * 0.5 / norm
+        torch.testing.assert_close(parameter.detach(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_an_optimizer_that_is_not_known_is_refused_and_the_usual_one_needs_no_word(qwen3):
+    with pytest.raises(PolicyError, match="optimizer 'adam'; known: adamw, sgd"):
+        load_policy(qwen3, optimizer="adam")
+    assert "optimizer" not in load_policy(qwen3).describe()["options"], "earlier checkpoints go on"
+    assert load_policy(qwen3, optimizer="sgd").describe()["options"]["optimizer"] == "sgd"

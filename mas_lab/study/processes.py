@@ -23,17 +23,19 @@ class Stopped(Exception):
     """Another training failed, or somebody pressed Ctrl-C."""
 
 
-def side_by_side(jobs: Sequence[tuple[Any, ...]], workers: int | None = None) -> Iterator[Any]:
+def side_by_side(
+    jobs: Sequence[tuple[Any, ...]], workers: int | None = None, bars: "Bars | None" = None
+) -> Iterator[Any]:
     """What `function(*arguments, tell=...)` returns for each job `(function, *arguments)`, in the order in which they
-    end; they start in the order given. `workers`: processes at a time, by default one per usable core, at most `MOST`.
+    end; they start in the order given. `workers`: processes at a time, see `at_a_time`.
 
     A function stands at the top of a module, and its arguments and result can be pickled. It calls
-    `tell(name, done, total)` often: that moves its bar, and is where it is stopped.
+    `tell(name, done, total)` often: that moves its bar in `bars`, and is where it is stopped.
     """
     context = get_context("spawn")
     told, stop = context.SimpleQueue(), context.Event()
-    count = min(workers or min(usable_cores(), MOST), len(jobs))
-    with ProcessPoolExecutor(count, context, _begin, (told, stop)) as pool, _Bars() as bars:
+    count = at_a_time(len(jobs), workers)
+    with ProcessPoolExecutor(count, context, _begin, (told, stop)) as pool, bars or Bars() as bars:
         waiting = {pool.submit(_work, *job) for job in jobs}
         try:
             while waiting:
@@ -48,13 +50,18 @@ def side_by_side(jobs: Sequence[tuple[Any, ...]], workers: int | None = None) ->
             raise
 
 
-class _Bars:
+def at_a_time(jobs: int, workers: int | None = None) -> int:
+    """How many processes run `jobs`: as asked, or one per usable core, at most `MOST`, and none in vain."""
+    return min(workers or min(usable_cores(), MOST), jobs)
+
+
+class Bars:
     """A bar per training, from its first step to its last."""
 
     def __init__(self):
         self._open: dict[str, Any] = {}
 
-    def __enter__(self) -> "_Bars":
+    def __enter__(self) -> "Bars":
         return self
 
     def __exit__(self, *error) -> None:

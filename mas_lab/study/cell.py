@@ -1,0 +1,103 @@
+"""One cell of a study: a training to its budget, and the record of what came of it.
+
+Leaves out: which cells there are (`design`), and making many side by side (`runner`).
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.explain.advice import advise
+from mas_lab.runs.disk import read_table, write_json
+from mas_lab.runs.run import SCORES, Run, load_run
+from mas_lab.runs.scores import kept_scores
+from mas_lab.study.design import Cell
+from mas_lab.study.processes import Stopped
+from mas_lab.train import train
+from mas_lab.train.record import code
+from mas_lab.train.spent import Spent
+
+EARLY = 5
+"""Steps from whose rewards the statistics of the start are taken: one is noisy, and later the team is another."""
+CHECKPOINTS = "checkpoints"
+Tell = Callable[[str, int, int], None]
+
+
+RECORDS = "cells"
+
+
+def run_of(folder: Path, cell: Cell) -> Path:
+    """The folder of a cell's run: another one if it asks for something else, or is made by other code."""
+    return folder / "runs" / f"{cell.name}-{code()[:6]}"
+
+
+def attempt(cell: Cell, folder: Path, keep: str, tell: Tell) -> tuple[str, dict[str, Any] | None, str | None]:
+    """(digest, record, None) of the cell, or (digest, None, error) where its training failed; for another process."""
+    try:
+        return cell.digest, play(cell, folder, keep, tell), None
+    except Stopped:
+        raise
+    except Exception as error:
+        return cell.digest, None, f"{type(error).__name__}: {error}"
+
+
+def play(cell: Cell, folder: Path, keep: str, tell: Tell) -> dict[str, Any]:
+    """Train the cell to its budget in `folder`, going on where it stopped; write its record, and return it.
+
+    `keep`: "all" of the run; its "tables", without weights; or nothing but the "record".
+    """
+    config, run = cell.training(), run_of(folder, cell)
+    team, budget, began = config.make_team(), config.budget, time.process_time()
+    tell(cell.digest, 0, budget.amount)
+    spent = Spent.of(load_run(run)) if (run / "run.json").is_file() else Spent()
+    for report in train(config.env, team, config.recipe, None, config.seed, run, budget=budget, **config.settings):
+        spent.add(report)
+        tell(cell.digest, min(spent.after(report.step + 1)[budget.kind], budget.amount), budget.amount)
+    record = record_of(cell, load_run(run), spent, time.process_time() - began)
+    path = folder / RECORDS / f"{run.name}.json"
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, record)
+    if keep == "tables":
+        shutil.rmtree(run / CHECKPOINTS)
+    elif keep == "record":
+        shutil.rmtree(run)
+    return record
+
+
+def record_of(cell: Cell, run: Run, spent: Spent, seconds: float) -> dict[str, Any]:
+    """All that the tables of a study are made of, as plain data. `seconds` of the processor, its scores included."""
+    config = run.config
+    curve = kept_scores(run)[["step", "success", "return"]].to_dict("records")
+    return {
+        "cell": cell.digest, "task": cell.task, "arm": cell.arm, "phase": cell.phase, "seed": cell.seed, "lr": cell.lr,
+        "steps": run.steps, **spent.after(run.steps), "seconds": seconds,
+        "code": config["code"], "versions": config["versions"],
+        "curve": [{**row, **spent.after(int(row["step"]))} for row in curve],
+        "agents": _agents(run).to_dict("records"),
+    }  # fmt: skip
+
+
+def _agents(run: Run) -> pd.DataFrame:
+    """A row per agent: its norms before clipping, how often it was right, and what its credits said in the first and
+    in the last `EARLY` steps (`window`)."""
+    norms = run.stats.groupby("agent", sort=False)["grad_norm"].agg(largest_norm="max", median_norm="median")
+    told = norms.join(_own_returns(run))
+    ends = {"start": range(min(EARLY, run.steps)), "end": range(max(0, run.steps - EARLY), run.steps)}
+    windows = []
+    for window, steps in ends.items():
+        turns = pd.concat([run.step_turns(step) for step in steps], ignore_index=True)
+        windows.append(advise(turns).drop(columns="why").assign(window=window))
+    return pd.concat(windows).merge(told.reset_index(), on="agent", how="left")
+
+
+def _own_returns(run: Run) -> pd.DataFrame:
+    """What an agent earned itself in a turn, on held-out tasks, `before` and `after`: where that is 1 for what is right
+    and 0 for what is not, how often it was right."""
+    scores = [read_table(part) for part in run.parts(SCORES)]
+    sums = [table.groupby("agent")[["own_return", "turns"]].sum() for table in (scores[0], scores[-1])]
+    return pd.DataFrame({name: one["own_return"] / one["turns"].where(one["turns"] > 0)
+                         for name, one in zip(("own_before", "own_after"), sums, strict=True)})  # fmt: skip

@@ -1,0 +1,285 @@
+"""What a study is to compare: arms on tasks over seeds, each cell a training as a config says it. Plain data.
+
+Leaves out: making the cells (`runner`), and one of them (`cell`).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from mas_lab.recipes import Recipe, find, to_data
+from mas_lab.train.config import Config, ConfigError, Place
+from mas_lab.train.settings import Settings
+
+SAID = ("env", "team", "recipe", "settings", "budget")
+"""What may be said of all cells, of those of a task, or of those of an arm, the later over the earlier."""
+OF_TASK = (*SAID, "arms", "seeds", "sweep", "rates")
+OF_ALL = ("name", *SAID, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
+SCORES = ("success", "return")
+ENDS_ALONE = 10**9
+"""`score_every` of who asks for no scores on the way: before the first step and after the last."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of a study."""
+
+    task: str
+    arm: str
+    seed: int
+    lr: float | None
+    """The rate that the sweep is at, or found; None where nothing was swept."""
+    phase: str
+    """"sweep", or "compare"."""
+    config: Mapping[str, Any] = field(hash=False)
+    """As `train.config` reads it."""
+    path: Path = field(default=Path(), compare=False)
+    """The file that says so."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.task, self.arm
+
+    @property
+    def digest(self) -> str:
+        """Of all that was asked for: two cells that ask for the same have the same."""
+        return sha256(json.dumps(self.config, sort_keys=True, default=to_data).encode()).hexdigest()[:10]
+
+    @property
+    def name(self) -> str:
+        """The name of its run's folder."""
+        words = re.sub(r"[^A-Za-z0-9.]+", "_", f"{self.task} {self.arm}").strip("_.")[:80]
+        return f"{words}-{self.seed}-{self.digest}"
+
+    def __str__(self) -> str:
+        rate = "" if self.lr is None else f", lr {self.lr:g}"
+        return f"{self.task}, {self.arm}{rate}, seed {self.seed}"
+
+    def training(self) -> Config:
+        return Config.of(self.config, Place(self.path, (self.task, self.arm)))
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The learning rates of which each arm on a task takes its best, and the seeds they are tried with: others than
+    those of the comparison, since the best of several is partly luck."""
+
+    lr: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Arms on tasks over seeds. `Design.of` reads it from data, `Design.read` from a YAML file."""
+
+    name: str
+    said: Mapping[str, Any]
+    tasks: Mapping[str, Mapping[str, Any]]
+    arms: Mapping[str, Mapping[str, Any]]
+    place: Place
+    data: Mapping[str, Any]
+    """All of it, as it was written."""
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Design":
+        from mas_lab.train.config import read_yaml
+
+        return cls.of(read_yaml(Path(path)), Place(Path(path)))
+
+    @classmethod
+    def of(cls, data: Any, place: Place) -> "Design":
+        """Raises ConfigError, which names the place, where a key is unknown or missing, no training can be made of what
+        is said of a cell, or arms differ in what `differ` does not name."""
+        data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
+        arms = {str(arm): place.to("arms").to(str(arm)).mapping(said or {}, SAID)
+                for arm, said in place.to("arms").mapping(data["arms"]).items()}  # fmt: skip
+        tasks = {str(task): place.to("tasks").to(str(task)).mapping(said or {}, OF_TASK)
+                 for task, said in place.to("tasks").mapping(data.get("tasks") or _only_task(data)).items()}  # fmt: skip
+        said = {key: value for key, value in data.items() if key not in ("name", "tasks", "arms")}
+        design = cls(str(data["name"]), said, tasks, arms, place, data)
+        design._refuse_nonsense()
+        return design
+
+    @property
+    def score(self) -> str:
+        """What is compared: "success" or "return" on held-out tasks."""
+        return self.said.get("score", "success")
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Digests of code whose runs count beside those of this one (`run.json` says each run's), where somebody knows
+        that they give the same."""
+        return tuple(self.said.get("codes") or ())
+
+    def arms_of(self, task: str) -> list[str]:
+        return list(self.tasks[task].get("arms") or self.arms)
+
+    def seeds_of(self, task: str) -> tuple[int, ...]:
+        return _seeds(self.place.to("tasks").to(task), self._said_of(task, "seeds"))
+
+    def sweep_of(self, task: str) -> Sweep | None:
+        """None where the task takes the `rates` that another one found, or nothing is swept."""
+        told = None if "rates" in self.tasks[task] else self._said_of(task, "sweep")
+        if told is None:
+            return None
+        place = self.place.to("tasks").to(task).to("sweep")
+        told = place.mapping(told, ("lr", "seeds"), needed=("lr", "seeds"))
+        return Sweep(tuple(map(float, told["lr"])), _seeds(place, told["seeds"]))
+
+    def tuned_on(self, task: str) -> str | None:
+        """The task whose sweep decides the rates of this one."""
+        return self.tasks[task].get("rates") or (task if self.sweep_of(task) else None)
+
+    def sweeps(self) -> list[Cell]:
+        """The cells from which learning rates are chosen."""
+        return [
+            self._cell(task, arm, seed, "sweep", lr)
+            for task in self.tasks
+            if (sweep := self.sweep_of(task))
+            for arm in self.arms_of(task)
+            for lr in sweep.lr
+            for seed in sweep.seeds
+        ]
+
+    def comparisons(self, rates: Mapping[tuple[str, str], float]) -> list[Cell]:
+        """The cells that are compared, seed by seed, so that what stands first is whole first; `rates`: the best of
+        each (task, arm) that was swept."""
+        cells = []
+        for task in self.tasks:
+            tuned = self.tuned_on(task)
+            for seed in self.seeds_of(task):
+                cells += [
+                    self._cell(task, arm, seed, "compare", rates[tuned, arm] if tuned else None)
+                    for arm in self.arms_of(task)
+                    if tuned is None or (tuned, arm) in rates
+                ]
+        return cells
+
+    def budget_of(self, task: str) -> Mapping[str, int]:
+        """What every arm gets on it."""
+        return self._config(task, self.arms_of(task)[0])["budget"]
+
+    def differences(self, task: str) -> dict[str, dict[str, Any]]:
+        """In which options the arms on a task differ, by dotted name, and what each says; not in a rate that was swept,
+        nor in the recipe's name."""
+        told = {arm: dict(_flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
+        names = dict.fromkeys(name for one in told.values() for name in one)
+        differ = {name: {arm: one.get(name) for arm, one in told.items()} for name in names if name != "recipe.name"}
+        return {name: by_arm for name, by_arm in differ.items() if len({repr(value) for value in by_arm.values()}) > 1}
+
+    def _said_of(self, task: str, key: str) -> Any:
+        return self.tasks[task].get(key, self.said.get(key))
+
+    def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
+        config = self._config(task, arm)
+        config["team"] = _with_seed(config["team"] | ({} if lr is None else {"lr": lr}), seed)
+        return Cell(task, arm, seed, lr, phase, config | {"seed": seed}, self.place.path)
+
+    def _config(self, task: str, arm: str) -> dict[str, Any]:
+        said: dict[str, Any] = {"settings": {"score_every": ENDS_ALONE}}
+        for one in (self.said, self.tasks[task], self.arms[arm]):
+            said = _merged(said, {key: one[key] for key in SAID if key in one})
+        return {**said, "settings": _scored(said["settings"])}
+
+    def _resolved(self, task: str, arm: str) -> dict[str, Any]:
+        config = self._config(task, arm)
+        made = Config.of(config, self.place.to(task).to(arm))
+        return {**config, "recipe": to_data(made.recipe), "settings": asdict(Settings(**made.settings))}
+
+    def _refuse_nonsense(self) -> None:
+        allowed = self.said.get("differ")
+        if self.score not in SCORES:
+            raise ConfigError(f"{self.place.to('score')}: {self.score!r}; known are {', '.join(SCORES)}")
+        for task in self.tasks:
+            place = self.place.to("tasks").to(task)
+            unknown = [arm for arm in self.arms_of(task) if arm not in self.arms]
+            if unknown:
+                raise ConfigError(f"{place}: arms: there is no arm {unknown[0]!r}; there are {', '.join(self.arms)}")
+            seeds, sweep = self.seeds_of(task), self.sweep_of(task)
+            if sweep and (both := set(sweep.seeds) & set(seeds)):
+                raise ConfigError(
+                    f"{place}: sweep: seed {min(both)} is one of the comparison too, where the rate that was luckiest "
+                    "with it would look better than it is; sweep over other seeds"
+                )
+            if (rates := self.tasks[task].get("rates")) is not None and not (
+                rates in self.tasks and self.sweep_of(rates)
+            ):
+                raise ConfigError(f"{place}: rates: no sweep is made on {rates!r}; name a task whose rates are swept")
+            for arm in self.arms_of(task):
+                if "budget" not in self._config(task, arm):
+                    raise ConfigError(
+                        f"{self.place.to(task).to(arm)}: 'budget' is missing: what all arms get equally much of, "
+                        "{tokens: ...}, {episodes: ...} or {optimizer_steps: ...}"
+                    )
+                Config.of(self._config(task, arm), self.place.to(task).to(arm))
+            more = [name for name in self.differences(task) if allowed is not None and not _within(name, allowed)]
+            if more:
+                arms = self.differences(task)[more[0]]
+                told = ", ".join(f"{arm}: {value!r}" for arm, value in arms.items())
+                raise ConfigError(
+                    f"{place}: its arms differ in {more[0]} too ({told}), and 'differ' names {', '.join(allowed)} "
+                    "alone; make it equal, or name it there"
+                )
+
+
+def _only_task(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Where no tasks are named there is one, called as its env."""
+    env = data.get("env")
+    return {str(env.get("name", "task") if isinstance(env, Mapping) else env or "task"): {}}
+
+
+def _seeds(place: Place, told: Any) -> tuple[int, ...]:
+    """So many from 0, or those of a list."""
+    seeds = tuple(range(told)) if isinstance(told, int) else tuple(told or ())
+    if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(one, int) and one >= 0 for one in seeds):
+        raise ConfigError(f"{place}: seeds: {told!r}; give how many, or a list of different whole numbers from 0")
+    return seeds
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`above` over `below`, mapping by mapping; what has another name, or another kind of budget, is another thing."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if key in ("env", "recipe"):
+            old, value = (({"name": one} if isinstance(one, str) else one) for one in (old, value))
+        alike = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
+        if alike and value.get("name", old.get("name")) == old.get("name"):
+            merged[key] = _merged(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _with_seed(said: Any, seed: int) -> Any:
+    """`{seed}` in what is said of a team, such as where its weights lie."""
+    if isinstance(said, Mapping):
+        return {key: _with_seed(value, seed) for key, value in said.items()}
+    return said.replace("{seed}", str(seed)) if isinstance(said, str) else said
+
+
+def _scored(settings: Mapping[str, Any]) -> dict[str, Any]:
+    asked = dict(settings)
+    if asked.get("score_at") and asked["score_every"] == ENDS_ALONE:
+        del asked["score_every"]
+    return asked
+
+
+def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(data, Recipe):
+        data = to_data(find(data))
+    if isinstance(data, Mapping) and data:
+        for key, value in data.items():
+            yield from _flat(value, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, data
+
+
+def _within(name: str, allowed: Sequence[str]) -> bool:
+    return any(
+        name == one or name.startswith(f"{one}.") for one in ([allowed] if isinstance(allowed, str) else allowed)
+    )

@@ -1,0 +1,111 @@
+"""A study as files to ship: a row per run, its scores, its agents, the rates that were tried, and where it is from.
+
+    runs.csv          a row per training: what was asked for (`cell`), by which code, what it spent, its scores' ends
+    curves.csv        its scores on held-out tasks, by what was spent until then
+    agents.csv        its agents: norms, and what `lab.advise` says of its first and last steps
+    rates.csv         the sweeps: every rate that was tried, and which was chosen
+    provenance.json   command, date, the whole design, machine, versions, revision
+
+Leaves out: what the numbers say.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from mas_lab.recipes import to_data
+from mas_lab.runs.disk import RunError, whole
+from mas_lab.train.spent import KINDS
+
+if TYPE_CHECKING:
+    from mas_lab.study.runner import Study
+
+RUNS, CURVES, AGENTS, RATES, PROVENANCE = "runs.csv", "curves.csv", "agents.csv", "rates.csv", "provenance.json"
+OF_RUN = ["cell", "task", "arm", "phase", "lr", "seed", "steps", *KINDS, "seconds", "code"]
+DIGITS = "%.6g"
+
+
+def ship(study: "Study", folder: str | Path, command: str) -> Path:
+    """Write the study's record; what `folder` held of it is replaced, file by file."""
+    folder, records = Path(folder), [record for _, record in study.records()]
+    if not records:
+        raise RunError(f"{study.folder}: no training of the study is made yet; there is nothing to record")
+    versions = list({json.dumps(record["versions"], sort_keys=True): record["versions"] for record in records}.values())
+    runs = [{name: record[name] for name in OF_RUN} | {"made_with": versions.index(record["versions"])}
+            for record in records]  # fmt: skip
+    tables = {RUNS: pd.DataFrame(runs), RATES: study.rates}
+    for name, part in ((CURVES, "curve"), (AGENTS, "agents")):
+        tables[name] = pd.DataFrame([{"cell": one["cell"], **row} for one in records for row in one[part]])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        if len(table):
+            _write(folder / name, table.to_csv(index=False, float_format=DIGITS))
+    about = {
+        "command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}", "design": study.design.data, "versions": versions,
+        "machine": _machine(), "revision": _revision(),
+    }  # fmt: skip
+    _write(folder / PROVENANCE, json.dumps(about, indent=1, default=to_data) + "\n")
+    return folder
+
+
+def is_record(folder: Path) -> bool:
+    return (folder / RUNS).is_file() and (folder / PROVENANCE).is_file()
+
+
+def read_record(folder: Path) -> list[dict[str, Any]]:
+    """The records of all trainings, as they were before they were shipped (numbers to six digits)."""
+    try:
+        versions = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["versions"]
+        runs = pd.read_csv(folder / RUNS, dtype={"cell": str, "code": str}, keep_default_na=False, na_values={"lr": ""})
+        parts = {part: _by_cell(folder / name) for name, part in ((CURVES, "curve"), (AGENTS, "agents"))}
+        rows = runs.to_dict("records")
+        return [
+            {name: row[name] for name in OF_RUN}
+            | {"lr": None if pd.isna(row["lr"]) else row["lr"], "versions": versions[row["made_with"]]}
+            | {part: of_cell[row["cell"]] for part, of_cell in parts.items()}
+            for row in rows
+        ]
+    except (OSError, KeyError, ValueError, IndexError) as error:
+        raise RunError(
+            f"{folder} is no record of a study that can be read ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _by_cell(path: Path) -> Mapping[str, list[dict[str, Any]]]:
+    table = pd.read_csv(path, dtype={"cell": str})
+    return {cell: own.drop(columns="cell").to_dict("records") for cell, own in table.groupby("cell", sort=False)}
+
+
+def _write(path: Path, text: str) -> None:
+    with whole(path) as staged:
+        staged.write_text(text, encoding="utf-8")
+
+
+def _machine() -> dict[str, Any]:
+    return {"system": platform.system(), "processor": _processor(), "cores": os.cpu_count()}
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.machine()
+
+
+def _revision() -> str | None:
+    """Of the checkout that this package stands in; None where there is none."""
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=Path(__file__).parent, capture_output=True,
+            text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip()

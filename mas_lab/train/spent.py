@@ -1,0 +1,87 @@
+"""What a training has spent so far, and the budget at which it ends.
+
+Recipes that are compared are given equally much of something: sampled tokens, episodes, or optimizer steps. Which is a
+choice, since no two of them say the same. Leaves out: what a step is (`steps`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.runs.run import Run
+from mas_lab.runs.scores import run_curve
+from mas_lab.train.report import Report
+
+KINDS = ("tokens", "episodes", "optimizer_steps")
+"""Tokens that were sampled in training; instances of the env that were played (a tree, or a joint plan, is one);
+optimizer steps of each policy."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A training ends with the step that reaches `amount` of `kind`, one of `KINDS`: what the last step goes beyond it
+    is spent as well."""
+
+    kind: str
+    amount: int
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ValueError(f"a budget of {self.kind!r}; give one of {', '.join(KINDS)}")
+        if isinstance(self.amount, bool) or not isinstance(self.amount, int) or self.amount < 1:
+            raise ValueError(f"a budget of {self.amount!r} {self.kind}; give a whole number of 1 or more")
+
+    def __str__(self) -> str:
+        return f"{self.amount:,} {self.kind.replace('_', ' ')}"
+
+    @classmethod
+    def of(cls, told: "Budget | Mapping[str, int]") -> "Budget":
+        """From `{"tokens": 100_000}`, which is how one is written in a file."""
+        if isinstance(told, Budget):
+            return told
+        if not isinstance(told, Mapping) or len(told) != 1:
+            raise ValueError(
+                f"a budget is one of {', '.join(KINDS)} with its amount, {{'tokens': 100000}}; got {told!r}"
+            )
+        [(kind, amount)] = told.items()
+        return cls(kind, amount)
+
+
+class Spent:
+    """What every step has spent, step by step; of a run that goes on, as far as somebody asks."""
+
+    def __init__(self, steps: Sequence[Mapping[str, int]] = ()):
+        self.steps = list(steps)
+
+    def after(self, done: int) -> dict[str, int]:
+        """The sums over the first `done` steps, by kind."""
+        return {kind: sum(step[kind] for step in self.steps[:done]) for kind in KINDS}
+
+    def add(self, report: Report) -> None:
+        """A step that was made; it takes the place of one that was undone, and of all after that."""
+        made = {"tokens": report.tokens} | _counted(report.turns, report.stats)
+        self.steps[report.step :] = [made]
+
+    def reaches(self, budget: Budget, done: int) -> bool:
+        return self.after(done)[budget.kind] >= budget.amount
+
+    def passes(self, counts: Sequence[int], done: int) -> bool:
+        """Is one of these counts of tokens reached by step `done`, and was not before it?"""
+        before, now = (self.after(step)["tokens"] for step in (done - 1, done))
+        return any(before < count <= now for count in counts)
+
+    @classmethod
+    def of(cls, run: Run) -> "Spent":
+        """That of a run that was kept."""
+        if not run.steps:
+            return cls()
+        turns, stats = run.read("turns", ["step", "episode"]), run.stats
+        tokens = run_curve(run)["tokens"].diff().fillna(run_curve(run)["tokens"]).astype(int)
+        by_step = [(turns[turns["step"] == step], stats[stats["step"] == step]) for step in range(run.steps)]
+        return cls([{"tokens": count} | _counted(*one) for count, one in zip(tokens, by_step, strict=True)])
+
+
+def _counted(turns: pd.DataFrame, stats: pd.DataFrame) -> dict[str, Any]:
+    return {"episodes": int(turns["episode"].nunique()), "optimizer_steps": int(stats["optimizer_step"].nunique())}

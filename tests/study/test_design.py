@@ -1,0 +1,109 @@
+"""What a study asks for, cell by cell, and what is refused of it before anything is trained."""
+
+from pathlib import Path
+
+import pytest
+from tiny_study import TINY
+
+from mas_lab.recipes import RECIPES
+from mas_lab.study.design import Design
+from mas_lab.train.config import ConfigError, Place
+
+
+def design(**changes):
+    told = {**TINY, **changes}
+    return Design.of({key: value for key, value in told.items() if value is not None}, Place(Path("a.yaml")))
+
+
+def configs(made, rates=None):
+    return {(cell.task, cell.arm, cell.seed): cell.config for cell in made.comparisons(rates or {})}
+
+
+def test_an_arm_goes_over_a_task_and_a_task_over_what_all_are_told():
+    made = design(
+        tasks={"two": {}, "three": {"env": {"n_agents": 3}, "settings": {"max_norm": 0.1}, "seeds": [7]}},
+        arms={"global": {"recipe": "grpo"}, "steep": {"recipe": {"name": "grpo", "eps": 0.1}, "team": {"lr": 1e-3}}},
+    )
+    found = configs(made)
+    assert list(found) == [("two", "global", 0), ("two", "steep", 0), ("two", "global", 1), ("two", "steep", 1),
+                           ("three", "global", 7), ("three", "steep", 7)]  # fmt: skip
+    two, three = found["two", "global", 0], found["three", "steep", 7]
+    assert two["env"] == {"name": "ladder", "n_agents": 2} and three["env"] == {"name": "ladder", "n_agents": 3}
+    assert three["settings"] == {"tasks": 2, "max_norm": 0.1, "score_every": 10**9}
+    assert (two["team"]["lr"], three["team"]["lr"]) == (3e-4, 1e-3)
+    assert made.comparisons({})[-1].training().recipe == RECIPES["grpo"].replace(eps=0.1)
+
+
+def test_another_env_takes_no_option_of_the_first_and_a_budget_of_another_kind_is_another_one():
+    made = design(tasks={"help": {"env": "paid_help", "budget": {"tokens": 100}}})
+    config = configs(made)["help", "own", 0]
+    assert config["env"] == {"name": "paid_help"} and config["budget"] == {"tokens": 100}
+
+
+def test_seeds_may_have_weights_of_their_own():
+    made = design(team={"weights": "per_agent", "agents": {"stage_1": {"model": "made/{seed}"}}})
+    assert [cell.config["team"]["agents"]["stage_1"]["model"] for cell in made.comparisons({})[::2]] == [
+        "made/0", "made/1"
+    ]  # fmt: skip
+
+
+def test_a_sweep_tries_every_rate_of_every_arm_and_the_comparison_takes_the_best():
+    made = design(
+        sweep={"lr": [1e-4, 1e-3], "seeds": [5, 6, 7]},
+        tasks={"two": {}, "three": {"env": {"n_agents": 3}, "rates": "two", "arms": ["own"]}},
+    )
+    sweeps = made.sweeps()
+    assert {cell.task for cell in sweeps} == {"two"} and len(sweeps) == 2 * 2 * 3
+    assert {cell.seed for cell in sweeps} == {5, 6, 7} and sweeps[0].config["team"]["lr"] == 1e-4
+    assert made.comparisons({}) == [], "no rate is known yet"
+    compared = made.comparisons({("two", "global"): 1e-4, ("two", "own"): 1e-3})
+    assert {(cell.task, cell.arm): cell.config["team"]["lr"] for cell in compared} == {
+        ("two", "global"): 1e-4, ("two", "own"): 1e-3, ("three", "own"): 1e-3
+    }  # fmt: skip
+
+
+def test_what_is_asked_for_alike_has_one_digest_and_anything_else_another():
+    first, second = (design().comparisons({}) for _ in range(2))
+    assert [cell.digest for cell in first] == [cell.digest for cell in second]
+    assert len({cell.digest for cell in first}) == 4 and len({cell.name for cell in first}) == 4
+    changed = [design(budget={"episodes": 64}), design(settings={"tasks": 3}), design(team=TINY["team"] | {"lr": 1e-4})]
+    assert all(one.comparisons({})[0].digest != first[0].digest for one in changed)
+
+
+def test_it_is_told_in_what_arms_differ():
+    differ = design().differences("ladder")
+    assert list(differ) == ["recipe.by", "recipe.once_per"]
+    assert differ["recipe.by"] == {"global": ["task"], "own": ["task", "agent"]}
+    assert not design(arms={"a": {"recipe": "grpo"}, "b": {"recipe": "grpo"}}).differences("ladder")
+
+
+UNLIKE = {"global": {"recipe": "grpo"}, "own": {"recipe": "dr_mas", "settings": {"max_norm": None}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"arm": {}}, r"a\.yaml: unknown key 'arm'"),
+        ({"arms": None}, r"a\.yaml: 'arms' is missing"),
+        ({"budget": None}, r"a\.yaml: .*global: 'budget' is missing"),
+        ({"budget": {"hours": 3}}, r"a\.yaml: .*budget: a budget of 'hours'"),
+        ({"budget": {"tokens": 0}}, r"budget of 0 tokens"),
+        ({"recipe": "grpo", "arms": {"a": {"recipes": "grpo"}}}, r"a\.yaml: arms\.a: unknown key 'recipes'"),
+        ({"arms": {"a": {}}}, r"a\.yaml: .*a: 'recipe' is missing"),
+        ({"arms": {"a": {"recipe": "gpro"}}}, r"a: recipe|unknown recipe 'gpro'"),
+        ({"tasks": {"two": {"arms": ["ours"]}}}, r"tasks\.two: arms: there is no arm 'ours'"),
+        ({"tasks": {"two": {"rates": "three"}}}, r"tasks\.two: rates: no sweep is made on 'three'"),
+        ({"seeds": 0}, r"seeds: 0; give how many"),
+        ({"seeds": [1, 1]}, r"seeds: \[1, 1\]; give how many"),
+        ({"score": "norm"}, r"a\.yaml: score: 'norm'; known are success, return"),
+        ({"sweep": {"lr": [1e-3], "seeds": [1, 2, 3]}}, r"sweep: seed 1 is one of the comparison too"),
+        ({"differ": ["recipe"], "arms": UNLIKE}, r"differ in settings\.max_norm too .*own: None.* names recipe alone"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_with_its_place(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        design(**changes)
+
+
+def test_what_arms_say_they_differ_in_they_may():
+    assert design(differ=["recipe", "settings.max_norm"], arms=UNLIKE).seeds_of("ladder") == (0, 1)

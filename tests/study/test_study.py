@@ -1,0 +1,170 @@
+"""`lab.study`: every cell made once, gone on with after a stop, and nothing counted that was asked for otherwise."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+import yaml
+from tiny_study import TINY
+
+import mas_lab as lab
+from mas_lab.__main__ import main
+from mas_lab.study.cell import RECORDS, run_of
+from mas_lab.study.record import read_record, ship
+from mas_lab.train.record import code
+
+SCORED = {"tasks": 2, "score_tasks": 3, "score_episodes": 1, "score_at": [100]}
+ASKED = TINY | {"settings": SCORED, "tasks": {"two": {}, "three": {"env": {"n_agents": 3}, "seeds": 1}}}
+CELLS = 6
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return lab.study(ASKED, tmp_path_factory.mktemp("study") / "tiny", workers=1, keep="all")
+
+
+def without_seconds(study):
+    return study.table.drop(columns=["seconds", "run"])
+
+
+def files(study):
+    return {path: path.stat().st_mtime_ns for path in study.folder.rglob("*") if path.is_file()}
+
+
+def test_every_cell_is_made_to_its_budget_and_scored_on_the_way(made):
+    table = made.table
+    assert (table["state"] == "made").all() and len(table) == CELLS and not made.failed and not made.apart
+    assert (table["episodes"] == 32).all() and (table["steps"] == 2).all() and table["tokens"].gt(0).all()
+    curve = made.curves[(made.curves["task"] == "two") & (made.curves["seed"] == 0)]
+    assert (curve.groupby("arm")["step"].agg(["first", "last"]).to_numpy() == [[0, 2], [0, 2]]).all()
+    for _, own in made.curves.groupby(["task", "arm", "seed"]):
+        reached = own["tokens"].to_numpy()
+        assert reached[0] == 0 and own["episodes"].iloc[-1] == 32 and (reached[1:] >= 100).sum() >= 1
+    agents = made.agents.set_index(["task", "arm", "seed", "window", "agent"])
+    assert agents.loc[("three", "own", 0, "start")].index.tolist() == ["stage_1", "stage_2", "stage_3"]
+    assert agents["largest_norm"].ge(agents["median_norm"]).all() and {"gain", "n_k", "own_after"} <= set(agents)
+
+
+def test_arms_of_a_seed_are_a_pair(made):
+    """The same tasks, draws and first weights: before training they score the same."""
+    starts = made.table.pivot(index=["task", "seed"], columns="arm", values="start")
+    assert (starts["global"] == starts["own"]).all()
+
+
+def test_it_says_what_is_equal_and_what_is_not(made):
+    text = repr(made)
+    assert f"{CELLS} of {CELLS} trainings made" in text
+    assert "two: held equal: 32 episodes; tokens " in text and "arms differ in recipe.by, recipe.once_per" in text
+
+
+def test_the_same_call_makes_nothing_anew_and_more_seeds_only_what_is_missing(made):
+    before = files(made)
+    assert without_seconds(lab.study(ASKED, made.folder)).equals(without_seconds(made)) and files(made) == before
+    more = lab.study(ASKED | {"seeds": 3}, made.folder, play=False)
+    assert more.table["state"].value_counts().to_dict() == {"made": CELLS, "missing": 2}
+    assert "two: missing seeds: global 2; own 2" in repr(more)
+
+
+def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
+    """As a kill leaves it: a run of one step, with its checkpoint, and no record."""
+    missing = made.cells()[1]
+    folder = shutil.copytree(made.folder, tmp_path / "tiny")
+    shutil.rmtree(run := run_of(folder, missing))
+    [record] = (folder / RECORDS).glob(f"{run.name}.json")
+    was = json.loads(record.read_text())
+    record.unlink()
+    asked = missing.training()
+    next(lab.train(asked.env, asked.make_team(), asked.recipe, None, asked.seed, run, budget=asked.budget,
+                   **asked.settings))  # fmt: skip
+    assert lab.load_run(run).steps == 1
+    again = lab.study(ASKED, folder, workers=1)
+    now = json.loads(record.read_text())
+    assert {**was, "seconds": 0} == {**now, "seconds": 0} and not again.failed
+    assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
+
+
+def test_a_training_that_fails_leaves_the_others_alone_and_is_told(made, tmp_path):
+    folder = shutil.copytree(made.folder, tmp_path / "tiny")
+    asked = ASKED | {"arms": ASKED["arms"] | {"lost": {"recipe": "grpo", "team": {"model": "no/such/model"}}}}
+    asked["tasks"] = {"two": {"seeds": 1}}
+    found = lab.study(asked, folder, workers=1)
+    assert found.table.set_index("arm")["state"].to_dict() == {"global": "made", "own": "made", "lost": "failed"}
+    assert "failed: two, lost, seed 0: PolicyError: no model 'no/such/model'" in repr(found)
+
+
+def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, tmp_path):
+    cells = [cell for cell in made.cells() if cell.task == "two"]
+    (tmp_path / "class").mkdir()
+    for cell in cells:
+        lab.export(run_of(made.folder, cell), tmp_path / "class" / f"{cell.arm}-{cell.seed}.zip")
+    asked = ASKED | {"tasks": {"two": {}}}
+    found = lab.study(asked, tmp_path / "mine", sources=[tmp_path / "class"], play=False)
+    assert (found.table["state"] == "made").all() and not found.apart
+    pd.testing.assert_frame_equal(found.curves, made.curves[made.curves["task"] == "two"].reset_index(drop=True))
+    for change, words in (
+        ({"settings": SCORED | {"max_norm": 0.5}}, r"global-0.zip: asked for other than two, global, seed 0: "
+                                                   r"settings.max_norm differs: the run has 1.0, asked is 0.5"),
+        ({"team": TINY["team"] | {"lr": 1e-3}}, "lr differs"),
+        ({"budget": {"episodes": 16}}, "it spent 32 episodes in 2 steps, of a budget of 16 episodes"),
+        ({"seeds": [8]}, "no arm asks for seed 0"),
+    ):  # fmt: skip
+        other = lab.study(asked | change, tmp_path / "mine", sources=[tmp_path / "class"], play=False)
+        assert (other.table["state"] == "missing").all() and len(other.apart) == 4
+        assert words in repr(other)
+
+
+def test_runs_of_other_code_are_not_averaged_in_silence(made, tmp_path):
+    folder = shutil.copytree(made.folder, tmp_path / "tiny")
+    [path] = (folder / RECORDS).glob(f"{run_of(folder, made.cells()[0]).name}.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"code": "0123456789ab"}))
+    found = lab.study(ASKED, folder, play=False)
+    assert found.table["state"].tolist() == ["missing"] + ["made"] * (CELLS - 1)
+    assert f"made by other code (0123456789ab, this is {code()})" in repr(found)
+    allowed = lab.study(ASKED | {"codes": ["0123456789ab"]}, folder, play=False)
+    assert (allowed.table["state"] == "made").all()
+
+
+def test_a_record_that_is_shipped_says_the_same(made, tmp_path):
+    shipped = ship(made, tmp_path / "record", "the command")
+    about = json.loads((shipped / "provenance.json").read_text())
+    assert about["command"] == "the command" and about["design"]["budget"] == {"episodes": 32}
+    assert len(read_record(shipped)) == CELLS and str(tmp_path) not in "".join(
+        path.read_text() for path in shipped.iterdir()
+    )
+    again = lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
+    assert without_seconds(again).round(4).equals(without_seconds(made).round(4))
+    pd.testing.assert_frame_equal(again.agents, made.agents, rtol=1e-4, check_dtype=False)
+
+
+def test_a_record_that_was_cut_off_is_named(made, tmp_path):
+    shipped = ship(made, tmp_path / "record", "the command")
+    (shipped / "curves.csv").write_text("cell,step\n")
+    with pytest.raises(lab.RunError, match="record is no record of a study that can be read"):
+        lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
+
+
+def test_the_board_compares_its_arms(made):
+    board = lab.AblationBoard(made)
+    assert set(board.table["recipe"]) == {"global", "own"} and set(board.table["env"]) == {"two", "three"}
+
+
+def test_the_command_makes_what_is_missing_records_it_and_says_what_failed(made, tmp_path, capsys):
+    file, record = tmp_path / "tiny.yaml", tmp_path / "record"
+    file.write_text(yaml.safe_dump(ASKED))
+    asked = ["study", str(file), "--folder", str(made.folder), "--record", str(record)]
+    assert main(asked) == 0
+    assert (
+        f"study tiny: {CELLS} of {CELLS} trainings made" in capsys.readouterr().out
+        and len(read_record(record)) == CELLS
+    )
+    elsewhere = ["study", str(file), "--folder", str(tmp_path / "elsewhere"), "--record", str(record)]
+    assert main(elsewhere) == 0 and not (tmp_path / "elsewhere").exists(), "what is recorded is not made again"
+    file.write_text("name: tiny\narms: {a: {}}\nseeds: 1\n")
+    assert main(asked) == 1
+    assert f"mas_lab study: {file}: " in capsys.readouterr().err
+
+
+def test_nobody_is_asked_for_what_is_no_way_to_keep():
+    with pytest.raises(ValueError, match="keep='weights'; known are tables, all, record"):
+        lab.study(ASKED, keep="weights")
