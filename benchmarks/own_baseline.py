@@ -18,8 +18,8 @@ import pandas as pd
 
 import mas_lab as lab
 from mas_lab import demo
-from mas_lab.study.processes import side_by_side
 from mas_lab.demo.trials import REPEATS
+from mas_lab.study.processes import side_by_side
 from mas_lab.train.evaluate import STREAM
 
 RECIPES = ("dr_mas", "grpo")

@@ -24,8 +24,8 @@ import pandas as pd
 
 import mas_lab as lab
 from mas_lab import demo
-from mas_lab.study.processes import side_by_side
 from mas_lab.runs.scores import mean_scores
+from mas_lab.study.processes import side_by_side
 from mas_lab.widgets.rewards import call_table
 
 SCORED = {"score_every": 10, "score_tasks": 128, "score_episodes": 4}

@@ -27,8 +27,8 @@ from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
 from mas_lab.runs.run import RunError, export, load_run, runs_dir
 from mas_lab.runs.scores import keep_scores
-from mas_lab.table import SCHEMA, TableError, schema
 from mas_lab.study.runner import Study, study
+from mas_lab.table import SCHEMA, TableError, schema
 from mas_lab.tasks import ENVS, make_env, sandbox
 from mas_lab.tasks.pettingzoo import from_pettingzoo
 from mas_lab.tasks.textarena import from_textarena

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from mas_lab.study.processes import side_by_side
 from mas_lab.demo.report import write_report
 from mas_lab.demo.trials import (
     LADDER_RECIPES,
@@ -26,6 +25,7 @@ from mas_lab.demo.trials import (
     maze,
 )
 from mas_lab.runs.run import runs_dir
+from mas_lab.study.processes import side_by_side
 
 KEPT = "ladder-grpo-0"
 """The run on the ladder that is kept, for its spikes."""

@@ -97,8 +97,9 @@ class Design:
         data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
         arms = {str(arm): place.to("arms").to(str(arm)).mapping(said or {}, SAID)
                 for arm, said in place.to("arms").mapping(data["arms"]).items()}  # fmt: skip
+        named = place.to("tasks").mapping(data.get("tasks") or _only_task(data))
         tasks = {str(task): place.to("tasks").to(str(task)).mapping(said or {}, OF_TASK)
-                 for task, said in place.to("tasks").mapping(data.get("tasks") or _only_task(data)).items()}  # fmt: skip
+                 for task, said in named.items()}  # fmt: skip
         said = {key: value for key, value in data.items() if key not in ("name", "tasks", "arms")}
         design = cls(str(data["name"]), said, tasks, arms, place, data)
         design._refuse_nonsense()
@@ -280,6 +281,5 @@ def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _within(name: str, allowed: Sequence[str]) -> bool:
-    return any(
-        name == one or name.startswith(f"{one}.") for one in ([allowed] if isinstance(allowed, str) else allowed)
-    )
+    listed = [allowed] if isinstance(allowed, str) else allowed
+    return any(name == one or name.startswith(f"{one}.") for one in listed)

@@ -104,7 +104,7 @@ def _revision() -> str | None:
     try:
         told = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=Path(__file__).parent, capture_output=True,
-            text=True, timeout=10, check=True,
+            encoding="utf-8", timeout=10, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None

@@ -47,8 +47,8 @@ def train(
     `run`: a folder (a bare name goes under `runs_dir()`) that keeps the run; on an existing run it goes on where that
     stopped, with the team passed in set to the saved one, or says why it cannot. `steps` is the total: resuming a
     3-step run with steps=6 makes three more. Close the generator, or break out of the loop, at any time.
-    `budget`: {"tokens": 100_000}, or "episodes", or "optimizer_steps": ends with the step that reaches so many, or after
-    `steps` if these are made before; one of the two must be given.
+    `budget`: {"tokens": 100_000}, or "episodes", or "optimizer_steps": it ends with the step that reaches so many, or
+    after `steps` if these are made before; one of the two must be given.
 
     Until it has ended, other threads may play with the team (`rollout`, `evaluate`), which changes nothing here; what
     would change the weights of a policy that learns is refused there with a PolicyError. It takes no notice of a loop

@@ -90,5 +90,5 @@ def test_without_steps_and_budget_nobody_knows_when_to_end(models):
 
 
 def test_counts_of_tokens_are_whole_numbers(models):
-    with pytest.raises(ValueError, match="score_at=.*whole numbers of 1 or more"):
+    with pytest.raises(ValueError, match=r"score_at=.*whole numbers of 1 or more"):
         start("shared", models, None, 1, score_at=[0])

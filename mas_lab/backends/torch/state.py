@@ -1,4 +1,4 @@
-"""A torch policy on disk: weights in Hugging Face or PEFT format, the optimizer's state, and the record that rebuilds it.
+"""A torch policy on disk: weights in Hugging Face or PEFT format, the optimizer's state, and what rebuilds it.
 
 Safetensors and JSON, no pickle; a step after loading equals the step without, bit for bit. Leaves out: staging, hashing
 and naming of checkpoints (`mas_lab.runs.checkpoint`), and base models of adapters, which are named, not copied.
@@ -95,7 +95,7 @@ def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torc
 
 
 def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
-    """The optimizer's state by parameter, and the weights where they are cut over several ranks: then every rank must ask."""
+    """The optimizer's state by parameter, and the weights where they are cut over several ranks: then all must ask."""
     cut = {name: p.full_tensor() for name, p in policy.parameters.items() if hasattr(p, "full_tensor")}
     state = {
         f"{name}|{key}": value.full_tensor() if hasattr(value, "full_tensor") else value
