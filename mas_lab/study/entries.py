@@ -14,6 +14,7 @@ from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import held_out_tasks, kept_scores, run_curve
+from mas_lab.study.record import Recorded, is_record
 from mas_lab.table import TableError
 
 
@@ -34,7 +35,8 @@ class Entry:
 
 
 def entries(x: Any) -> list[Entry]:
-    """A folder of runs or exported zips, one run, a list of either, `{label: runs}`, a study, or a table of curves.
+    """A folder of runs or exported zips, one run, a list of either, `{label: runs}`, a study, the folder of its record,
+    or a table of curves.
 
     A table has a row per run and scored step: `recipe`, `seed`, `step` or `tokens`, scores, and maybe `env`, `file`.
     """
@@ -53,6 +55,8 @@ def _read(x: Any) -> Iterator[Entry]:
                 yield replace(entry, recipe=str(label), asked=asked)
     elif isinstance(x, Run):
         yield _of_run(x)
+    elif isinstance(x, str | Path) and is_record(Path(x)):
+        yield from _read(Recorded(x))
     elif isinstance(x, str | Path):
         yield from (_of_run(load_run(path)) for path in run_paths(Path(x)))
     elif isinstance(x, Sequence) and x:

@@ -22,6 +22,7 @@ import pandas as pd
 
 from mas_lab.recipes import to_data
 from mas_lab.runs.disk import RunError, whole
+from mas_lab.study.tables import CELL, Named, rows_of, run_row
 from mas_lab.train.spent import KINDS
 
 if TYPE_CHECKING:
@@ -53,6 +54,37 @@ def ship(study: "Study", folder: str | Path, command: str) -> Path:
     }  # fmt: skip
     _write(folder / PROVENANCE, json.dumps(about, indent=1, default=to_data) + "\n")
     return folder
+
+
+class Recorded:
+    """A shipped study: `table`, `curves`, `agents`, `rates` as `Study` has them, whatever code made them."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        records = read_record(self.folder)
+        self._records = [({name: record[name] for name in CELL}, record) for record in records]
+        self.provenance = json.loads((self.folder / PROVENANCE).read_text(encoding="utf-8"))
+        self.score = self.provenance["design"].get("score", "success")
+
+    @property
+    def table(self) -> pd.DataFrame:
+        return pd.DataFrame([run_row(called, record, self.score) for called, record in self._records])
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        return rows_of(self._compared(), "curve")
+
+    @property
+    def agents(self) -> pd.DataFrame:
+        return rows_of(self._compared(), "agents")
+
+    @property
+    def rates(self) -> pd.DataFrame:
+        path = self.folder / RATES
+        return pd.read_csv(path) if path.is_file() else pd.DataFrame()
+
+    def _compared(self) -> list[Named]:
+        return [(called, record) for called, record in self._records if called["phase"] == "compare"]
 
 
 def is_record(folder: Path) -> bool:

@@ -17,12 +17,11 @@ from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import at_a_time, side_by_side
 from mas_lab.study.rates import best_rate
 from mas_lab.study.sources import handed_in, kept
+from mas_lab.study.tables import named, rows_of, run_row
 from mas_lab.study.telling import told
 from mas_lab.train.config import Place
-from mas_lab.train.spent import KINDS
 
 KEEP = ("tables", "all", "record")
-CELL = ["task", "arm", "phase", "lr", "seed"]
 
 
 def study(
@@ -129,8 +128,8 @@ class Study:
         for task in self.design.tasks:
             cells = [cell for cell in self.design.sweeps() if cell.task == task]
             if cells and all(cell.digest in self._records for cell in cells):
-                runs = pd.DataFrame([_row(cell, self._records[cell.digest], self.design.score) for cell in cells])
-                whole.append(best_rate(runs))
+                runs = [run_row(named(cell), self._records[cell.digest], self.design.score) for cell in cells]
+                whole.append(best_rate(pd.DataFrame(runs)))
         return pd.concat(whole, ignore_index=True) if whole else pd.DataFrame()
 
     @property
@@ -141,7 +140,8 @@ class Study:
         for cell in self.cells():
             record = self._records.get(cell.digest)
             state = "made" if record else "failed" if cell.digest in self.failed else "missing"
-            rows.append(_row(cell, record, self.design.score) | {"state": state, "run": str(run_of(self.folder, cell))})
+            row = run_row(named(cell), record, self.design.score)
+            rows.append(row | {"state": state, "run": str(run_of(self.folder, cell))})
         return pd.DataFrame(rows)
 
     @property
@@ -157,14 +157,4 @@ class Study:
         return self._rows("agents")
 
     def _rows(self, kept: str) -> pd.DataFrame:
-        named = ({name: getattr(cell, name) for name in CELL} | row
-                 for cell, record in self.records("compare") for row in record[kept])  # fmt: skip
-        return pd.DataFrame(list(named))
-
-
-def _row(cell: Cell, record: Mapping[str, Any] | None, score: str) -> dict[str, Any]:
-    row = {name: getattr(cell, name) for name in CELL}
-    if record is None:
-        return row
-    ends = {"start": record["curve"][0][score], "final": record["curve"][-1][score]}
-    return row | {name: record[name] for name in ("steps", *KINDS, "seconds")} | ends
+        return rows_of([(named(cell), record) for cell, record in self.records("compare")], kept)

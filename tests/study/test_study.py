@@ -11,7 +11,7 @@ from tiny_study import TINY
 import mas_lab as lab
 from mas_lab.__main__ import main
 from mas_lab.study.cell import RECORDS, run_of
-from mas_lab.study.record import read_record, ship
+from mas_lab.study.record import Recorded, read_record, ship
 from mas_lab.train.record import code
 
 SCORED = {"tasks": 2, "score_tasks": 3, "score_episodes": 1, "score_at": [100]}
@@ -135,6 +135,11 @@ def test_a_record_that_is_shipped_says_the_same(made, tmp_path):
     again = lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
     assert without_seconds(again).round(4).equals(without_seconds(made).round(4))
     pd.testing.assert_frame_equal(again.agents, made.agents, rtol=1e-4, check_dtype=False)
+    read = Recorded(shipped)
+    for name in ("curves", "agents"):
+        pd.testing.assert_frame_equal(getattr(read, name), getattr(again, name), check_dtype=False)
+    assert read.table["final"].tolist() == again.table["final"].tolist() and read.rates.empty
+    assert set(lab.AblationBoard(shipped).table["recipe"]) == {"global", "own"}
 
 
 def test_a_record_that_was_cut_off_is_named(made, tmp_path):

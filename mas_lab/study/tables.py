@@ -1,0 +1,33 @@
+"""The records of trainings as tables: a row per run, per scored step, per agent.
+
+Leaves out: which trainings there are (`design`), and their files (`record`).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.study.design import Cell
+from mas_lab.train.spent import KINDS
+
+CELL = ["task", "arm", "phase", "lr", "seed"]
+Named = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""What a cell is called, the columns `CELL`, and its record."""
+
+
+def named(cell: Cell) -> dict[str, Any]:
+    return {name: getattr(cell, name) for name in CELL}
+
+
+def run_row(called: Mapping[str, Any], record: Mapping[str, Any] | None, score: str) -> dict[str, Any]:
+    """What it spent, and its `score` on held-out tasks at the `start` and the `final` one."""
+    if record is None:
+        return dict(called)
+    ends = {"start": record["curve"][0][score], "final": record["curve"][-1][score]}
+    return {**called, **{name: record[name] for name in ("steps", *KINDS, "seconds")}, **ends}
+
+
+def rows_of(records: Iterable[Named], kept: str) -> pd.DataFrame:
+    """The rows of "curve", or of "agents", of all of them."""
+    return pd.DataFrame([{**called, **row} for called, record in records for row in record[kept]])
