@@ -15,7 +15,9 @@ import torch
 from transformers import DynamicCache
 
 from mas_lab.backends.torch.mixed_lora import Slices
-from mas_lab.backends.torch.tree_attention import Layout, Store, forward
+from mas_lab.backends.torch.packing import Cost
+from mas_lab.backends.torch.tree_attention import Layout, Store, forward, laid_out
+from mas_lab.backends.torch.trie import Trie, alike
 
 FIRST_ROOM = 256
 """Columns for completions that are set aside at once; more are made when they run out."""
@@ -31,29 +33,43 @@ class TreeDecoder:
         self.device = net.get_input_embeddings().weight.device
 
     def prefill(self) -> torch.Tensor:
-        """Logits (G, V) after each prompt."""
+        """Logits (G, V) after each prompt. What prompts have in common at their beginning is computed once, and kept
+        with each of them."""
         lengths_G = np.array([len(prompt) for prompt in self.prompts])
         G, L = len(lengths_G), int(lengths_G.max())
         self.store = Store(G, L + min(self.room, FIRST_ROOM))
-        real_GL = np.arange(L) < lengths_G[:, None]
-        at_GL = np.tile(np.arange(L), (G, 1))
-        starts_G = np.cumsum(lengths_G) - lengths_G
-        visible_GLL = np.tile(np.tri(L, dtype=bool), (G, 1, 1))
         self.tree_M, self.used_G = np.arange(G), lengths_G.copy()
         self.visible_MC = np.arange(self.store.capacity) < lengths_G[:, None]
         self.at_GC = np.tile(np.arange(self.store.capacity), (G, 1))
         self.depth_M = lengths_G - 1
-        layout = Layout(
-            grid_PQ=self._put(np.where(real_GL, starts_G[:, None] + at_GL, 0)),
-            cell_M=self._put(np.flatnonzero(real_GL)),
-            visible_PQW=self._put(visible_GLL),
-            query_at_PQ=self._put(at_GL),
-            key_at_PW=self._put(at_GL),
-            store=self.store,
-            slot_M=self._put((np.arange(G)[:, None] * self.store.capacity + at_GL)[real_GL]),
-        )
-        ids_M = np.concatenate([np.asarray(prompt) for prompt in self.prompts])
-        return self._forward(ids_M, at_GL[real_GL], layout, starts_G + lengths_G - 1, lengths_G)
+        tries, nodes_G, adapters_P = self._tries()
+        sizes_P = np.array([len(trie) for trie in tries])
+        real_PQ = np.arange(sizes_P.max()) < sizes_P[:, None]
+        at_PQ = np.zeros(real_PQ.shape, np.int64)
+        at_PQ[real_PQ] = at_M = np.concatenate([trie.positions() for trie in tries])
+        slots = [g * self.store.capacity + np.arange(length) for g, length in enumerate(lengths_G)]
+        filled = {"slot_S": self._put(np.concatenate(slots)), "source_S": self._put(np.concatenate(nodes_G))}
+        layout = Layout(*map(self._put, laid_out(tries, at_PQ, real_PQ)), store=self.store, **filled)
+        ids_M = np.concatenate([np.asarray(trie.ids) for trie in tries])
+        return self._forward(ids_M, at_M, layout, np.array([nodes[-1] for nodes in nodes_G]), adapters_P, sizes_P)
+
+    def _tries(self) -> tuple[list[Trie], list[np.ndarray], list[str]]:
+        """Prompts of one adapter that begin alike as one; of each prompt the flat nodes of its tokens; of each trie its
+        adapter."""
+        cost, tries, adapters, start = Cost.of(self.net), [], [], 0
+        nodes_G: list[np.ndarray] = [np.empty(0, int)] * len(self.prompts)
+        for adapter in dict.fromkeys(self.adapters):
+            own = {
+                tuple(p): g for g, (p, a) in enumerate(zip(self.prompts, self.adapters, strict=True)) if a == adapter
+            }
+            for prompts in alike({prompt: len(prompt) for prompt in own}, cost):
+                trie = Trie()
+                for prompt in prompts:
+                    nodes_G[own[prompt]] = start + np.array(trie.walk(prompt)[1:])
+                tries.append(trie)
+                adapters.append(adapter)
+                start += len(trie)
+        return tries, nodes_G, adapters
 
     def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
         """Logits (M, V) after nodes `ids_M`, children of the last call's nodes `parent_M`, which are in order."""
@@ -79,9 +95,9 @@ class TreeDecoder:
             query_at_PQ=self._put(self.depth_M[grid].reshape(G, Q)),
             key_at_PW=self._put(self.at_GC[:, :W]),
             store=self.store,
-            slot_M=self._put(self.tree_M * self.store.capacity + column_M),
+            slot_S=self._put(self.tree_M * self.store.capacity + column_M),
         )
-        return self._forward(ids_M, self.depth_M, layout, np.arange(M), count_G)
+        return self._forward(ids_M, self.depth_M, layout, np.arange(M), self.adapters, count_G)
 
     def _make_room(self, count_G: np.ndarray) -> None:
         """Drops finished trees once they are half of all; doubles the columns when they run out."""
@@ -101,9 +117,9 @@ class TreeDecoder:
         self.tree_M = np.searchsorted(kept_P, self.tree_M)
         self.store.reshape(self._put(kept_P), capacity)
 
-    def _forward(self, ids_M, at_M, layout: Layout, keep_U, count_G) -> torch.Tensor:
+    def _forward(self, ids_M, at_M, layout: Layout, keep_U, adapters_P, count_P) -> torch.Tensor:
         if self.slices is not None:
-            self.slices.assign(self.adapters, count_G)
+            self.slices.assign(adapters_P, count_P)
         return forward(self.net, self.net.config, self._put(ids_M), self._put(at_M), layout, self._put(keep_U))
 
     def _put(self, values: np.ndarray) -> torch.Tensor:

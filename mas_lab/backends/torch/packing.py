@@ -1,8 +1,9 @@
 """Log-probabilities of sampled tokens, with gradients, at the least cost.
 
-Samples of one prompt are packed as a tree: the prompt once, and each distinct beginning of its completions once. Where
-one row per sample counts fewer operations (long completions), or where a model's attention cannot follow trees, rows
-are padded instead; the numbers are the same. Only positions that predict a sampled token reach the output embedding.
+Samples are packed as trees: each distinct beginning of a prompt's completions once, and what prompts have in common at
+theirs once too, where that counts fewer operations. Where one row per sample counts fewer (long completions), or where
+a model's attention cannot follow trees, rows are padded instead; the numbers are the same. Only positions that predict
+a sampled token reach the output embedding.
 Leaves out: what is done with the log-probabilities (`policy`) and the attention itself (`tree_attention`).
 
 Shapes: M tokens in a micro-batch; U distinct predicting positions; V vocabulary; N sampled tokens.
@@ -17,61 +18,38 @@ from torch.utils.checkpoint import checkpoint
 
 from mas_lab.backends.torch import tree_attention
 from mas_lab.backends.torch.forward_mode import in_forward_mode
+from mas_lab.backends.torch.trie import Trie, alike
 from mas_lab.policy import PolicyError, Sample
 
 PACKINGS = ("auto", "packed", "padded")
 LARGE_LOGITS = 2**25
 """Logits (U * V) from which on they are made in chunks and made again for the backward pass."""
+MERGED = 512
+"""Nodes of a tree of several prompts, at most: who sees whom is a square."""
+ROOT = -1
+"""The parent of a first token."""
 
 
-@dataclass
-class Tree:
-    """A prompt and the distinct beginnings of its completions. Node i comes after its parent; a chain is a tree."""
+class Tree(Trie):
+    """Samples of one temperature: the distinct beginnings of their prompts and completions.
 
-    ids: list[int]
-    parents: list[int]
-    predictors: list[list[int]]
-    """Per sample: the node that predicts each of its completion's tokens."""
-    tokens: list[np.ndarray]
-    """Per sample: where its tokens stand among the N tokens of all samples."""
-    temperature: float
+    `predictors`: per sample, the node that predicts each of its completion's tokens. `tokens`: per sample, where its
+    tokens stand among the N tokens of all samples.
+    """
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    def __init__(self, temperature: float):
+        super().__init__()
+        self.temperature = temperature
+        self.predictors: list[list[int]] = []
+        self.tokens: list[np.ndarray] = []
+        self._ends: dict[tuple[int, ...], int] = {}
 
-    def visible(self) -> np.ndarray:
-        """(L, L) true where a node sees another: its ancestors and itself."""
-        seen_LL = np.eye(len(self), dtype=bool)
-        for node, parent in enumerate(self.parents):
-            if parent >= 0:
-                seen_LL[node, :node] = seen_LL[parent, :node]
-        return seen_LL
-
-    def positions(self) -> np.ndarray:
-        at_L = np.zeros(len(self), np.int64)
-        for node, parent in enumerate(self.parents[1:], 1):
-            at_L[node] = at_L[parent] + 1
-        return at_L
-
-
-def grow(prompt_ids: Sequence[int], completions: Sequence[Sequence[int]], tokens: list, temperature: float) -> Tree:
-    """The tree of one prompt and its completions. A completion's last token predicts nothing, so it is no node."""
-    ids, predictors = list(prompt_ids), []
-    parents = list(range(-1, len(ids) - 1))
-    children: dict[tuple[int, int], int] = {}
-    for completion in completions:
-        node, path = len(prompt_ids) - 1, []
-        for depth, token in enumerate(completion):
-            path.append(node)
-            if depth == len(completion) - 1:
-                break
-            if (node, token) not in children:
-                children[node, token] = len(ids)
-                ids.append(token)
-                parents.append(node)
-            node = children[node, token]
-        predictors.append(path)
-    return Tree(ids, parents, predictors, tokens, temperature)
+    def add(self, prompt: tuple[int, ...], completion: Sequence[int], tokens: np.ndarray) -> None:
+        """A sample. A completion's last token predicts nothing, so it is no node."""
+        if prompt not in self._ends:
+            self._ends[prompt] = self.walk(prompt)[-1]
+        self.predictors.append(self.walk(completion[:-1], self._ends[prompt]))
+        self.tokens.append(tokens)
 
 
 @dataclass(frozen=True)
@@ -93,25 +71,36 @@ class Cost:
 
 
 def plant(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
-    """The trees of all samples, one per distinct (prompt, temperature), or one per sample where that is cheaper."""
-    groups: dict[tuple, list[int]] = {}
+    """The trees of all samples: one of a prompt (at one temperature) and its completions, or one per sample where that
+    is cheaper; and of several prompts that begin alike, where that is cheaper still."""
     ends = np.cumsum([len(s.completion_ids) for s in samples])
-    tokens = [np.arange(end - len(s.completion_ids), end) for s, end in zip(samples, ends, strict=True)]
+    groups: dict[tuple, list[int]] = {}
     for i, sample in enumerate(samples):
         if sample.temperature <= 0:
             raise PolicyError(f"sample {i} was drawn greedily (temperature {sample.temperature}): nothing to train on")
         if not len(sample.prompt_ids) or not len(sample.completion_ids):
             raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
-        groups.setdefault((tuple(sample.prompt_ids), sample.temperature), []).append(i)
-    trees = []
-    for (prompt, temperature), members in groups.items():
-        completions = [samples[i].completion_ids for i in members]
-        tree = grow(prompt, completions, [tokens[i] for i in members], temperature)
-        rows = sum(cost(len(prompt) + len(c) - 1) for c in completions)
+        groups.setdefault((sample.temperature, tuple(sample.prompt_ids)), []).append(i)
+
+    def tree_of(members: Sequence[int]) -> Tree:
+        tree = Tree(samples[members[0]].temperature)
+        for i in members:
+            said = samples[i].completion_ids
+            tree.add(tuple(samples[i].prompt_ids), said, np.arange(ends[i] - len(said), ends[i]))
+        return tree
+
+    trees: list[Tree] = []
+    packed: dict[float, dict[tuple[int, ...], int]] = {}
+    for (temperature, prompt), members in groups.items():
+        tree = tree_of(members)
+        rows = sum(cost(len(prompt) + len(samples[i].completion_ids) - 1) for i in members)
         if packing == "packed" or (packing == "auto" and cost(len(tree)) <= rows):
-            trees.append(tree)
+            packed.setdefault(temperature, {})[prompt] = len(tree)
         else:
-            trees += [grow(prompt, [c], [tokens[i]], temperature) for c, i in zip(completions, members, strict=True)]
+            trees += [tree_of([i]) for i in members]
+    for temperature, sizes in packed.items():
+        for prompts in alike(sizes, cost):
+            trees.append(tree_of([i for prompt in prompts for i in groups[temperature, prompt]]))
     return trees
 
 
@@ -157,16 +146,8 @@ class MicroBatch:
             self.inputs = {name: self._put(values) for name, values in self.inputs.items()}
 
     def _lay_out(self, at_PQ, ids_PQ, real_PQ, starts):
-        grid_PQ = np.where(real_PQ, starts[:-1, None] + np.arange(real_PQ.shape[1]), 0)
-        visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
-        visible_PQQ[:, :, 0] = True
-        for seen_QQ, tree in zip(visible_PQQ, self.trees, strict=True):
-            seen_QQ[: len(tree), : len(tree)] = tree.visible()
-        at = self._put(at_PQ)
         self.ids_M, self.at_M = self._put(ids_PQ[real_PQ]), self._put(at_PQ[real_PQ])
-        self.layout = tree_attention.Layout(
-            self._put(grid_PQ), self._put(np.flatnonzero(real_PQ)), self._put(visible_PQQ), at, at
-        )
+        self.layout = tree_attention.Layout(*map(self._put, tree_attention.laid_out(self.trees, at_PQ, real_PQ)))
 
     def _put(self, values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)

@@ -9,14 +9,16 @@ arXiv 2506.05433. Leaves out: how trees are made (`packing`, `engine`) and model
 Shapes: M flat tokens; P trees; Q queries per tree and W keys per tree, padded; H heads; D head size.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from mas_lab.backends.torch.forward_mode import in_forward_mode
+from mas_lab.backends.torch.trie import Trie
 
 NAME = "mas_lab_tree"
 
@@ -64,17 +66,21 @@ class Layout:
     """Position of each query in its sequence, and `key_at_PW` of each key: sliding windows need them."""
     key_at_PW: torch.Tensor
     store: Store | None = None
-    slot_M: torch.Tensor | None = None
-    """With a store: the slot of each token, tree * capacity + column."""
+    slot_S: torch.Tensor | None = None
+    """With a store: the slots that are filled, tree * capacity + column, and the flat token of each, `source_S`; None:
+    the tokens in their order, which then see what is in the store. Else they see each other."""
+    source_S: torch.Tensor | None = None
     _masks: dict = field(default_factory=dict)
 
     def keys_values(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor):
         """Keys and values that the queries may see, each (P, W, H, D)."""
-        if self.store is None:
+        if self.source_S is not None:
+            self.store.write(layer, *(new.index_select(0, self.source_S) for new in (key_MHD, value_MHD)), self.slot_S)
+        if self.store is None or self.source_S is not None:
             return tuple(new.index_select(0, self.grid_PQ.flatten()).unflatten(0, self.grid_PQ.shape)
                          for new in (key_MHD, value_MHD))  # fmt: skip
         width = self.visible_PQW.shape[2]
-        return tuple(kept[:, :width] for kept in self.store.write(layer, key_MHD, value_MHD, self.slot_M))
+        return tuple(kept[:, :width] for kept in self.store.write(layer, key_MHD, value_MHD, self.slot_S))
 
     def mask(self, repeats: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
         """0 where visible, else -inf: (P, 1, repeats * Q, W). Built once per forward pass, not once per layer."""
@@ -85,6 +91,18 @@ class Layout:
             mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
             self._masks[repeats, window, dtype] = mask.repeat(1, repeats, 1).unsqueeze(1)
         return self._masks[repeats, window, dtype]
+
+
+def laid_out(tries: Sequence[Trie], at_PQ: np.ndarray, real_PQ: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The first five fields of the `Layout` of tries whose tokens see each other; their nodes are the flat tokens, one
+    trie after the other. `at_PQ`: each node's position; `real_PQ`: which cells hold one."""
+    starts_P = np.cumsum([0, *map(len, tries[:-1])])
+    grid_PQ = np.where(real_PQ, starts_P[:, None] + np.arange(real_PQ.shape[1]), 0)
+    visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
+    visible_PQQ[:, :, 0] = True
+    for seen_QQ, trie in zip(visible_PQQ, tries, strict=True):
+        seen_QQ[: len(trie), : len(trie)] = trie.visible()
+    return grid_PQ, np.flatnonzero(real_PQ), visible_PQQ, at_PQ, at_PQ
 
 
 def tree_attention(

@@ -119,7 +119,9 @@ def test_auto_packs_short_completions_and_not_long_ones():
 
 
 def test_shared_beginnings_are_one_node():
-    tree = packing_module.grow([7, 8], [[1, 2, 3], [1, 2, 4], [1, 5, 2], [1, 2, 3]], [None] * 4, 1.0)
+    tree = packing_module.Tree(1.0)
+    for completion in ([1, 2, 3], [1, 2, 4], [1, 5, 2], [1, 2, 3]):
+        tree.add((7, 8), completion, np.arange(3))
     assert tree.ids == [7, 8, 1, 2, 5]
     assert tree.parents == [-1, 0, 1, 2, 2]
     assert tree.predictors == [[1, 2, 3], [1, 2, 3], [1, 2, 4], [1, 2, 3]]
