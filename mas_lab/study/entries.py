@@ -32,6 +32,10 @@ class Entry:
     held_out_tasks: frozenset[str] = frozenset()
     asked: Mapping[str, Any] = field(default_factory=dict)
     """Env, recipe and settings, as run.json has them."""
+    over: str = "tokens"
+    """What it was given equally much of: a study says it."""
+    score: str = "success"
+    """What it is compared by."""
 
 
 def entries(x: Any) -> list[Entry]:
@@ -47,7 +51,8 @@ def _read(x: Any) -> Iterator[Entry]:
     if isinstance(x, pd.DataFrame):
         yield from _of_table(x)
     elif isinstance(getattr(x, "curves", None), pd.DataFrame):
-        yield from _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"}))
+        for entry in _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"})):
+            yield replace(entry, over=x.held_equal, score=x.score)
     elif isinstance(x, Mapping) and x:
         for label, runs in x.items():
             for entry in _read(runs):

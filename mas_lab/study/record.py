@@ -22,7 +22,7 @@ import pandas as pd
 
 from mas_lab.recipes import to_data
 from mas_lab.runs.disk import RunError, whole
-from mas_lab.study.tables import CELL, Named, rows_of, run_row
+from mas_lab.study.tables import CELL, Named, held_equal, rows_of, run_row
 from mas_lab.train.spent import KINDS
 
 if TYPE_CHECKING:
@@ -64,7 +64,10 @@ class Recorded:
         records = read_record(self.folder)
         self._records = [({name: record[name] for name in CELL}, record) for record in records]
         self.provenance = json.loads((self.folder / PROVENANCE).read_text(encoding="utf-8"))
-        self.score = self.provenance["design"].get("score", "success")
+        design = self.provenance["design"]
+        self.score = design.get("score", "success")
+        tasks = (design.get("tasks") or {"": None}).values()
+        self.held_equal = held_equal((task or {}).get("budget") or design.get("budget") or {} for task in tasks)
 
     @property
     def table(self) -> pd.DataFrame:

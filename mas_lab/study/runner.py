@@ -17,7 +17,7 @@ from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import at_a_time, side_by_side
 from mas_lab.study.rates import best_rate
 from mas_lab.study.sources import handed_in, kept
-from mas_lab.study.tables import named, rows_of, run_row
+from mas_lab.study.tables import held_equal, named, rows_of, run_row
 from mas_lab.study.telling import told
 from mas_lab.train.config import Place
 
@@ -107,6 +107,16 @@ class Study:
                     self._records[digest] = record
                     self.failed.pop(digest, None)
                 clock.ended(missing[digest], record, error)
+
+    @property
+    def score(self) -> str:
+        """What its arms are compared by."""
+        return self.design.score
+
+    @property
+    def held_equal(self) -> str:
+        """What they are given equally much of, "tokens" where that is not the same on all tasks."""
+        return held_equal(self.design.budget_of(task) for task in self.design.tasks)
 
     def cells(self) -> list[Cell]:
         """All that are asked for, as far as learning rates are known: those of the sweeps, then the compared ones."""

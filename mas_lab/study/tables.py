@@ -31,3 +31,9 @@ def run_row(called: Mapping[str, Any], record: Mapping[str, Any] | None, score: 
 def rows_of(records: Iterable[Named], kept: str) -> pd.DataFrame:
     """The rows of "curve", or of "agents", of all of them."""
     return pd.DataFrame([{**called, **row} for called, record in records for row in record[kept]])
+
+
+def held_equal(budgets: Iterable[Mapping[str, int]]) -> str:
+    """The kind of these budgets, or "tokens" where they are of several."""
+    kinds = {kind for budget in budgets for kind in budget}
+    return kinds.pop() if len(kinds) == 1 else "tokens"

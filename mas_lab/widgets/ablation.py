@@ -4,6 +4,7 @@ Leaves out: reading and scoring the runs (`study.entries`, `study.budget`), comp
 figures (`board`).
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 
 from mas_lab.study.budget import run_scores
 from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, over_envs, paired, profiles
-from mas_lab.study.entries import entries
+from mas_lab.study.entries import Entry, entries
 from mas_lab.widgets.board import PANEL, SIDE, board_figure, diamonds, many, profile_figure
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
 
@@ -23,26 +24,28 @@ class AblationBoard:
     """Recipes over paired seeds: final score and area under the curve, IQM with 95 % bootstrap intervals from five
     seeds on.
 
-    `x`: a folder of runs or of exported zips, runs, a list of either, `{label: runs}`, or a table of curves (`recipe`,
-    `seed`, `step` or `tokens`, scores). A folder must hold nothing else: an error names what cannot be read.
-    `score`: "success" or "return", of held-out tasks if every run kept some (`train(..., score_every=10)`, or
-    `keep_scores`), else of the training episodes; `held_out` asks for either. `over`: "tokens" or "step", in which the
-    common budget is counted. `last`: the share of the budget whose mean is the final score. Differences are against
-    `baseline`, by seed; by default the first recipe. `.figure()`, `.table`, `.runs`, `.pairs`, `.differences`,
+    `x`: a folder of runs or of exported zips, runs, a list of either, `{label: runs}`, a `lab.study` or the folder of
+    its record, or a table of curves (`recipe`, `seed`, `step` or `tokens`, scores). A folder must hold nothing else: an
+    error names what cannot be read. `score`: "success" or "return" (a study says which, else the first), of held-out
+    tasks if every run kept some (`train(..., score_every=10)`, or `keep_scores`), else of the training episodes;
+    `held_out` asks for either. `over`: "tokens" or "step", in which the common budget is counted, or, of a study, what
+    its arms were given equally much of. `last`: the share of the budget whose mean is the final score. Differences are
+    against `baseline`, by seed; by default the first recipe. `.figure()`, `.table`, `.runs`, `.pairs`, `.differences`,
     `.improvements`, `.cautions`, `.to_html(path)`; of several tasks also `.profile_figure()`, `.profiles`, `.envs`.
     """
 
     def __init__(
         self,
         x: Any,
-        score: str = "success",
-        over: str = "tokens",
+        score: str | None = None,
+        over: str | None = None,
         held_out: bool | None = None,
         baseline: str | None = None,
         last: float = 0.1,
         seed: int = 0,
     ):
         found = entries(x)
+        score, over = score or _common(found, "score", "success"), over or _common(found, "over", "tokens")
         recipes = list(dict.fromkeys(entry.recipe for entry in found))
         self.held_out = all(len(entry.held_out) for entry in found) if held_out is None else held_out
         self.score, self.over, self.baseline = score, over, recipes[0] if baseline is None else baseline
@@ -78,7 +81,7 @@ class AblationBoard:
             f"{row.recipe} {many(row.runs, 'run')} of {many(row.seeds, 'seed')}" for row in self.table.itertuples()
         ]
         budgets = ", ".join(f"{budget:,.0f}" for budget in self.runs["budget"].unique())
-        unit = "sampled tokens" if self.over == "tokens" else "steps"
+        unit = {"tokens": "sampled tokens", "step": "steps"}.get(self.over, self.over.replace("_", " "))
         whose = "held-out tasks" if self.held_out else "training episodes" if self._of_runs else "the curves given"
         return f"{'; '.join(cells)}; {self.score} on {whose}, up to {budgets} {unit}"
 
@@ -132,6 +135,12 @@ class AblationBoard:
             display(figure)
         tables = (table_html(table, caption) for caption, table in self._tables())
         display(HTML(beside(self._told() + "".join(tables))))
+
+
+def _common(found: Sequence[Entry], name: str, usual: str) -> str:
+    """What all of them say, or the usual where they differ."""
+    said = {getattr(entry, name) for entry in found}
+    return said.pop() if len(said) == 1 else usual
 
 
 NOTE = (

@@ -149,9 +149,11 @@ def test_a_record_that_was_cut_off_is_named(made, tmp_path):
         lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
 
 
-def test_the_board_compares_its_arms(made):
+def test_the_board_compares_its_arms_at_what_they_were_given_equally_much_of(made):
     board = lab.AblationBoard(made)
     assert set(board.table["recipe"]) == {"global", "own"} and set(board.table["env"]) == {"two", "three"}
+    assert (board.runs["budget"] == 32).all() and "up to 32 episodes" in repr(board)
+    assert lab.AblationBoard(made, over="tokens").runs["budget"].max() > 32
 
 
 def test_the_command_makes_what_is_missing_records_it_and_says_what_failed(made, tmp_path, capsys):
