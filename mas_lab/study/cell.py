@@ -12,22 +12,22 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.explain.advice import advise
+from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.runs.disk import read_table, write_json
 from mas_lab.runs.run import SCORES, Run, load_run
 from mas_lab.runs.scores import kept_scores
 from mas_lab.study.design import Cell
 from mas_lab.study.processes import Stopped
+from mas_lab.table import TableError
 from mas_lab.train import train
 from mas_lab.train.record import code
 from mas_lab.train.spent import Spent
 
 EARLY = 5
 """Steps from whose rewards the statistics of the start are taken: one is noisy, and later the team is another."""
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, RECORDS = "checkpoints", "cells"
 Tell = Callable[[str, int, int], None]
-
-
-RECORDS = "cells"
+"""Called with a cell's digest, what it spent of its budget, and the budget."""
 
 
 def run_of(folder: Path, cell: Cell) -> Path:
@@ -83,15 +83,23 @@ def record_of(cell: Cell, run: Run, spent: Spent, seconds: float) -> dict[str, A
 
 def _agents(run: Run) -> pd.DataFrame:
     """A row per agent: its norms before clipping, how often it was right, and what its credits said in the first and
-    in the last `EARLY` steps (`window`)."""
+    in the last `EARLY` steps (`window`): the columns of `advise`, and `F` of `pooled_inflation`."""
     norms = run.stats.groupby("agent", sort=False)["grad_norm"].agg(largest_norm="max", median_norm="median")
     told = norms.join(_own_returns(run))
     ends = {"start": range(min(EARLY, run.steps)), "end": range(max(0, run.steps - EARLY), run.steps)}
     windows = []
     for window, steps in ends.items():
         turns = pd.concat([run.step_turns(step) for step in steps], ignore_index=True)
-        windows.append(advise(turns).drop(columns="why").assign(window=window))
+        windows.append(_advised(turns).assign(window=window))
     return pd.concat(windows).merge(told.reset_index(), on="agent", how="left")
+
+
+def _advised(turns: pd.DataFrame) -> pd.DataFrame:
+    try:
+        size = pooled_inflation(inflation(turns, once_per=baseline_unit(turns)))[["agent", "F"]]
+        return advise(turns).drop(columns="why").merge(size, on="agent", how="left")
+    except TableError:  # a plan of one's own may be judged in a way to which no baseline compares
+        return pd.DataFrame({"agent": turns["agent"].unique()})
 
 
 def _own_returns(run: Run) -> pd.DataFrame:

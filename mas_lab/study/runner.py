@@ -163,7 +163,7 @@ class Study:
     @property
     def agents(self) -> pd.DataFrame:
         """A row per compared cell, agent and `window` (its first and last steps): the agent's norms, how often it was
-        right, and the columns of `lab.advise`."""
+        right, the columns of `lab.advise`, and `F`, see `lab.inflation`."""
         return self._rows("agents")
 
     def _rows(self, kept: str) -> pd.DataFrame:
