@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 from PIL import Image, ImageChops
+from plotly import graph_objects as go
 from plotly.subplots import make_subplots
 
 import mas_lab as lab
@@ -131,6 +132,33 @@ def baselines() -> None:
 def curves() -> None:
     """Held-out success of the quickstart's recipes."""
     draw(learning_curves(pd.read_csv(RESULTS / "quickstart" / "curves.csv")), "quickstart_curves.png", 400)
+
+
+def forest(name: str, tasks: list[str] | None = None):
+    """Every run of a recorded study a dot, a line of them for each task and arm; from five seeds on the interquartile
+    mean with its interval."""
+    board = lab.AblationBoard(RESULTS / "studies" / name)
+    arms = list(dict.fromkeys(board.table["recipe"]))
+    shades, figure = colors(arms), go.Figure()
+    rows = [(task, arm) for task in tasks or dict.fromkeys(board.table["env"]) for arm in arms
+            if len(board.table.query("env == @task and recipe == @arm"))]  # fmt: skip
+    for place, (task, arm) in enumerate(rows):
+        y, one = -place, board.table.query("env == @task and recipe == @arm").iloc[0]
+        finals = board.runs.query("env == @task and recipe == @arm")["final"]
+        spread = [y + 0.12 * (number % 3 - 1) for number in range(len(finals))]
+        figure.add_scatter(x=finals, y=spread, mode="markers", showlegend=False,
+                           marker={"color": shades[arm], "size": 7, "opacity": 0.55})  # fmt: skip
+        if pd.notna(one["final_low"]):
+            figure.add_scatter(x=[one["final_low"], one["final_high"]], y=[y, y], mode="lines", showlegend=False,
+                               line={"color": shades[arm], "width": 5})  # fmt: skip
+            figure.add_scatter(x=[one["final"]], y=[y], mode="markers", showlegend=False,
+                               marker={"color": shades[arm], "symbol": "diamond", "size": 13})  # fmt: skip
+    named = [f"{arm}" if place and rows[place - 1][0] == task else f"<b>{task}</b>   {arm}"
+             for place, (task, arm) in enumerate(rows)]  # fmt: skip
+    figure.update_yaxes(tickvals=[-place for place in range(len(rows))], ticktext=named, showgrid=False)
+    score = "return" if board.score == "return" else "success"
+    figure.update_xaxes(title_text=f"{score} on held-out tasks after training (a dot: a run; diamond: IQM, 95 % interval)")
+    return figure.update_layout(**LAYOUT), 70 + 24 * len(rows)
 
 
 def ladder() -> None:
