@@ -60,15 +60,19 @@ def against(board: lab.AblationBoard, task: str, arm: str) -> str:
     )
 
 
-def main() -> None:
-    page = PAGE.read_text(encoding="utf-8")
+def filled(page: str) -> str:
+    """The page with the tables of all its blocks."""
 
-    def filled(found: re.Match) -> str:
+    def block(found: re.Match) -> str:
         name, tasks = found.group(1), found.group(2)
         listed = [one.strip() for one in tasks.split(";")] if tasks else []
         return f"{found.group(0).splitlines()[0]}\n{table(name, listed)}\n<!-- /study -->"
 
-    PAGE.write_text(BLOCK.sub(filled, page), encoding="utf-8")
+    return BLOCK.sub(block, page)
+
+
+def main() -> None:
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -135,30 +135,31 @@ def curves() -> None:
 
 
 def forest(name: str, tasks: list[str] | None = None):
-    """Every run of a recorded study a dot, a line of them for each task and arm; from five seeds on the interquartile
-    mean with its interval."""
+    """A recorded study, a line for each task and arm: every run a dot; from five seeds on the interquartile mean with
+    its interval. Returns the figure and its height."""
     board = lab.AblationBoard(RESULTS / "studies" / name)
-    arms = list(dict.fromkeys(board.table["recipe"]))
-    shades, figure = colors(arms), go.Figure()
-    rows = [(task, arm) for task in tasks or dict.fromkeys(board.table["env"]) for arm in arms
-            if len(board.table.query("env == @task and recipe == @arm"))]  # fmt: skip
-    for place, (task, arm) in enumerate(rows):
-        y, one = -place, board.table.query("env == @task and recipe == @arm").iloc[0]
-        finals = board.runs.query("env == @task and recipe == @arm")["final"]
-        spread = [y + 0.12 * (number % 3 - 1) for number in range(len(finals))]
-        figure.add_scatter(x=finals, y=spread, mode="markers", showlegend=False,
-                           marker={"color": shades[arm], "size": 7, "opacity": 0.55})  # fmt: skip
-        if pd.notna(one["final_low"]):
-            figure.add_scatter(x=[one["final_low"], one["final_high"]], y=[y, y], mode="lines", showlegend=False,
-                               line={"color": shades[arm], "width": 5})  # fmt: skip
-            figure.add_scatter(x=[one["final"]], y=[y], mode="markers", showlegend=False,
-                               marker={"color": shades[arm], "symbol": "diamond", "size": 13})  # fmt: skip
-    named = [f"{arm}" if place and rows[place - 1][0] == task else f"<b>{task}</b>   {arm}"
+    table, runs = (one.set_index(["env", "recipe"]) for one in (board.table, board.runs))
+    shades, figure = colors(list(dict.fromkeys(board.table["recipe"]))), go.Figure()
+    rows = [row for row in table.index if tasks is None or row[0] in tasks]
+    for place, row in enumerate(rows):
+        color, y = shades[row[1]], -place
+        finals = runs.loc[[row], "final"]
+        dots = {"color": color, "size": 7, "opacity": 0.55}
+        figure.add_scatter(
+            x=finals, y=[y + 0.12 * (i % 3 - 1) for i in range(len(finals))], mode="markers", marker=dots
+        )
+        if table.loc[row, "final_low"] >= 0:
+            ends = table.loc[row, ["final_low", "final_high"]]
+            figure.add_scatter(x=ends, y=[y, y], mode="lines", line={"color": color, "width": 5})
+            diamond = {"color": color, "symbol": "diamond", "size": 13}
+            figure.add_scatter(x=[table.loc[row, "final"]], y=[y], mode="markers", marker=diamond)
+    named = [arm if place and rows[place - 1][0] == task else f"<b>{task}</b>   {arm}"
              for place, (task, arm) in enumerate(rows)]  # fmt: skip
     figure.update_yaxes(tickvals=[-place for place in range(len(rows))], ticktext=named, showgrid=False)
-    score = "return" if board.score == "return" else "success"
-    figure.update_xaxes(title_text=f"{score} on held-out tasks after training (a dot: a run; diamond: IQM, 95 % interval)")
-    return figure.update_layout(**LAYOUT), 70 + 24 * len(rows)
+    figure.update_xaxes(
+        title_text=f"{board.score} on held-out tasks; a dot: a run; diamond: IQM with its 95 % interval"
+    )
+    return figure.update_layout(**LAYOUT, showlegend=False), 90 + 24 * len(rows)
 
 
 def ladder() -> None:

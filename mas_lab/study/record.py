@@ -62,7 +62,8 @@ class Recorded:
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         records = read_record(self.folder)
-        self._records = [({name: record[name] for name in CELL}, record) for record in records]
+        self.records = [({name: record[name] for name in CELL}, record) for record in records]
+        """What each training is called, and all that is known of it."""
         self.provenance = json.loads((self.folder / PROVENANCE).read_text(encoding="utf-8"))
         design = self.provenance["design"]
         self.score = design.get("score", "success")
@@ -71,7 +72,7 @@ class Recorded:
 
     @property
     def table(self) -> pd.DataFrame:
-        return pd.DataFrame([run_row(called, record, self.score) for called, record in self._records])
+        return pd.DataFrame([run_row(called, record, self.score) for called, record in self.records])
 
     @property
     def curves(self) -> pd.DataFrame:
@@ -87,7 +88,7 @@ class Recorded:
         return pd.read_csv(path) if path.is_file() else pd.DataFrame()
 
     def _compared(self) -> list[Named]:
-        return [(called, record) for called, record in self._records if called["phase"] == "compare"]
+        return [(called, record) for called, record in self.records if called["phase"] == "compare"]
 
 
 def is_record(folder: Path) -> bool:

@@ -1,0 +1,68 @@
+"""The recorded studies: whole, told by the page of findings, and made again where that is quick."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mas_lab.paths import data_dir
+from mas_lab.study.cell import play
+from mas_lab.study.design import Design
+from mas_lab.study.record import Recorded, is_record
+from mas_lab.train.config import Place
+from mas_lab.train.spent import Budget
+
+STUDIES = sorted(path for path in (data_dir() / "results" / "studies").glob("*") if is_record(path))
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def design_of(record):
+    return Design.of(record.provenance["design"], Place(record.folder / "provenance.json"))
+
+
+@pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
+def test_a_record_holds_every_run_that_its_design_asks_for(folder):
+    record = Recorded(folder)
+    design, rates = design_of(record), record.rates
+    chosen = {(row.task, row.arm): row.lr for row in rates[rates["chosen"]].itertuples()} if len(rates) else {}
+    asked = {cell.digest for cell in [*design.sweeps(), *design.comparisons(chosen)]}
+    assert asked == {kept["cell"] for _, kept in record.records} and asked
+
+
+@pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
+def test_every_run_ended_with_the_step_that_reached_its_budget(folder):
+    record = Recorded(folder)
+    for task, runs in record.table.groupby("task"):
+        budget = Budget.of(design_of(record).budget_of(task))
+        a_step = runs[budget.kind] / runs["steps"]
+        assert (runs[budget.kind] >= budget.amount).all() and (runs[budget.kind] - 3 * a_step < budget.amount).all()
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="docs/ is part of the checkout alone")
+def test_the_page_of_findings_says_what_was_recorded(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    import findings
+
+    told = findings.PAGE.read_text(encoding="utf-8")
+    assert findings.filled(told) == told, "python docs/findings.py"
+    sys.modules.pop("findings")
+
+
+@pytest.mark.slow
+def test_the_quickest_run_comes_out_again(tmp_path):
+    """To the last digit on the machine that made it; elsewhere rounding may draw another token now and then."""
+    quickest, cell = None, None
+    for folder in STUDIES:
+        record = Recorded(folder)
+        design, rates = design_of(record), record.rates
+        chosen = {(row.task, row.arm): row.lr for row in rates[rates["chosen"]].itertuples()} if len(rates) else {}
+        cells = {cell.digest: cell for cell in design.comparisons(chosen)}
+        for _, kept in record.records:
+            shipped = kept["cell"] in cells and "runs/" not in str(cells[kept["cell"]].config["team"])
+            if shipped and (quickest is None or kept["seconds"] < quickest["seconds"]):
+                quickest, cell = kept, cells[kept["cell"]]
+    again = play(cell, tmp_path, "record", lambda *told: None)
+    for name, near in (("success", 0.1), ("return", 0.1)):
+        assert abs(again["curve"][0][name] - quickest["curve"][0][name]) < near / 4
+        assert abs(again["curve"][-1][name] - quickest["curve"][-1][name]) < near
+    assert again["steps"] == pytest.approx(quickest["steps"], abs=1)
