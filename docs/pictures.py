@@ -157,7 +157,7 @@ def forest(name: str, tasks: list[str] | None = None):
              for place, (task, arm) in enumerate(rows)]  # fmt: skip
     figure.update_yaxes(tickvals=[-place for place in range(len(rows))], ticktext=named, showgrid=False)
     figure.update_xaxes(
-        title_text=f"{board.score} on held-out tasks; a dot: a run; diamond: IQM with its 95 % interval"
+        title_text=f"{board.score} on held-out tasks (dot: a run; diamond: IQM, its 95 % interval)"
     )
     return figure.update_layout(**LAYOUT, showlegend=False), 90 + 24 * len(rows)
 
