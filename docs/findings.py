@@ -11,9 +11,13 @@ import pandas as pd
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
+from mas_lab.study.comparison import FEW
+from mas_lab.study.intervals import bootstrap_interval
 from mas_lab.study.record import Recorded
 
 PAGE, STUDIES = Path(__file__).parent / "findings.md", data_dir() / "results" / "studies"
+BASELINES = ("ladder", "paid_help", "finisher", "math", "search")
+"""Studies with the arms "global" and "own"."""
 BLOCK = re.compile(r"<!-- study (\w+)(?:: ([^>]*?))? -->\n.*?<!-- /study -->", re.DOTALL)
 HEAD = "| task | arm | learning rate | {} at the end | against {}, seed by seed |\n|---|---|---|---|---|"
 
@@ -58,6 +62,43 @@ def against(board: lab.AblationBoard, task: str, arm: str) -> str:
         f"{row['final']:+.2f} ({row['final_low']:+.2f} to {row['final_high']:+.2f}); "
         f"better with probability {better['final']:.2f}"
     )
+
+
+def foretold(window: str = "start") -> pd.DataFrame:
+    """A row per task and agent of the studies of two baselines: what was told of the agent's first (or last) steps
+    under the global baseline, and what its own came to.
+
+    `gain`, `F`: medians over seeds, the first of those whose table was large enough to tell. `ratio`: of its median
+    norms, global over own. `difference`: how much more often it was right in the end under its own baseline, the mean
+    over seeds on which it was reached under both; `sure`: all of at least three seeds are on one side, or, from five
+    on, the 95 % interval is.
+    """
+    rows = []
+    for name in BASELINES:
+        agents = Recorded(STUDIES / name).agents.set_index(["task", "agent", "seed"])
+        end = agents[agents["window"] == "end"]
+        own, other = (end[end["arm"] == arm] for arm in ("own", "global"))
+        for (task, agent), said in agents[(agents["window"] == window) & (agents["arm"] == "global")].groupby(
+            level=["task", "agent"], sort=False
+        ):
+            pairs = (own["own_after"] - other["own_after"]).reindex(said.index).dropna()
+            if len(pairs) < 3 or pairs.eq(0).all():  # hardly ever reached, or frozen
+                continue
+            ends = bootstrap_interval([pairs]) if len(pairs) >= FEW else (pairs.min(), pairs.max())
+            norms = (other["median_norm"] / own["median_norm"].where(own["median_norm"] > 0)).reindex(said.index)
+            rows.append({
+                "study": name, "task": task, "agent": agent, "seeds": len(pairs),
+                "gain": said.loc[said["own"] != "cannot be told", "gain"].median(), "F": said["F"].median(),
+                "ratio": norms.median(), "difference": pairs.mean(), "low": ends[0], "high": ends[1],
+                "sure": ends[0] > 0 or ends[1] < 0, "shared": bool(said["shared"].any()),
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def right(points: pd.DataFrame, name: str) -> tuple[int, int]:
+    """(how often a number above 1 told the side of the difference, of how many that are sure and were told)."""
+    known = points[points["sure"] & points[name].notna()]
+    return int(((known[name] > 1) == (known["difference"] > 0)).sum()), len(known)
 
 
 def filled(page: str) -> str:

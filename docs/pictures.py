@@ -156,9 +156,7 @@ def forest(name: str, tasks: list[str] | None = None):
     named = [arm if place and rows[place - 1][0] == task else f"<b>{task}</b>   {arm}"
              for place, (task, arm) in enumerate(rows)]  # fmt: skip
     figure.update_yaxes(tickvals=[-place for place in range(len(rows))], ticktext=named, showgrid=False)
-    figure.update_xaxes(
-        title_text=f"{board.score} on held-out tasks (dot: a run; diamond: IQM, its 95 % interval)"
-    )
+    figure.update_xaxes(title_text=f"{board.score} on held-out tasks (dot: a run; diamond: IQM, its 95 % interval)")
     return figure.update_layout(**LAYOUT, showlegend=False), 90 + 24 * len(rows)
 
 
