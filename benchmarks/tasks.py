@@ -49,6 +49,7 @@ class Trial:
 
 SEARCH = Trial({"name": "search"}, "dr_mas", lr=3e-4, steps=50, per_agent=True, calls=True)
 LONG = replace(SEARCH, env={"name": "search", "size": 3})
+CALLED = Trial({}, "dr_mas", lr=3e-4, steps=30, per_agent=True, settings={"tasks": 16})
 TRIALS: dict[str, Trial] = {
     "plan_path": Trial({"name": "plan_path"}, steps=20),
     "math": Trial({"name": "math"}, "dr_mas", lr=3e-4, steps=40, per_agent=True, settings={"tasks": 32}),
@@ -67,6 +68,9 @@ TRIALS: dict[str, Trial] = {
     "sokoban": Trial({"name": "sokoban"}, lr=4e-4, steps=80),
     "sudoku": Trial({"name": "sudoku"}, lr=4e-4, steps=60),
     "code_tests": Trial({"name": "code_tests"}, steps=20, settings={"tasks": 16, "minibatches": 2}),
+    "ladder": replace(CALLED, env={"name": "ladder", "n_agents": 8}),
+    "paid_help": replace(CALLED, env={"name": "paid_help"}, frozen=("solver",)),
+    "finisher": replace(CALLED, env={"name": "finisher"}, frozen=("solver",)),
 }
 
 

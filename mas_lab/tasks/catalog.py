@@ -37,9 +37,6 @@ def learned(task: str) -> Learned | None:
         return None
     runs = pd.read_csv(folder / "results.csv")
     how = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-    if "arm" in runs.columns:  # of one task under two baselines
-        runs = runs[(runs["arm"] == runs["arm"].iloc[0]) & (runs["recipe"] == "dr_mas")]
-        return Learned("dr_mas", how["settings"]["steps"], runs["before"].mean(), tuple(runs["after"]))
     name = "return" if task in GRADED else "success"
     share = runs["max_return"] if task in GRADED else 1.0
     before, after = (runs[f"{name}_before"] / share).mean(), tuple(runs[name] / share)

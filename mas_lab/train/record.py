@@ -43,8 +43,12 @@ def describe(
         "settings": asdict(settings),
         "threads": torch.get_num_threads(),
         "code": code(),
-        "versions": {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()},
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    return {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()}
 
 
 @lru_cache(1)
