@@ -13,7 +13,7 @@ import mas_lab as lab
 from mas_lab.paths import data_dir
 from mas_lab.study.comparison import FEW
 from mas_lab.study.intervals import bootstrap_interval
-from mas_lab.study.record import Recorded
+from mas_lab.study.record import Recorded, is_record
 
 PAGE, STUDIES = Path(__file__).parent / "findings.md", data_dir() / "results" / "studies"
 BASELINES = ("ladder", "paid_help", "finisher", "math", "search")
@@ -74,7 +74,7 @@ def foretold(window: str = "start") -> pd.DataFrame:
     on, the 95 % interval is.
     """
     rows = []
-    for name in BASELINES:
+    for name in filter(lambda name: is_record(STUDIES / name), BASELINES):
         agents = Recorded(STUDIES / name).agents.set_index(["task", "agent", "seed"])
         end = agents[agents["window"] == "end"]
         own, other = (end[end["arm"] == arm] for arm in ("own", "global"))

@@ -15,6 +15,7 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
+import findings
 import pandas as pd
 from PIL import Image, ImageChops
 from plotly import graph_objects as go
@@ -23,7 +24,8 @@ from plotly.subplots import make_subplots
 import mas_lab as lab
 from mas_lab import demo
 from mas_lab.paths import data_dir
-from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes, norm_lines
+from mas_lab.study.record import Recorded
+from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes
 from mas_lab.widgets.rewards import two_baselines
 
 HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
@@ -160,19 +162,56 @@ def forest(name: str, tasks: list[str] | None = None):
     return figure.update_layout(**LAYOUT, showlegend=False), 90 + 24 * len(rows)
 
 
+def studies() -> None:
+    """The recorded studies, every run a dot."""
+    for name, file in FORESTS.items():
+        figure, height = forest(name)
+        draw(figure, file, height)
+
+
 def ladder() -> None:
-    """Eight agents on a ladder, under two baselines: success, and the largest gradient norm."""
-    curves, norms = (pd.read_csv(RESULTS / "ladder" / f"{name}.csv") for name in ("curves", "norms"))
-    parts = [
-        lines(table[table["arm"] == "8 agents"]) for lines, table in ((learning_curves, curves), (norm_lines, norms))
-    ]
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
-    for column, part in enumerate(parts, start=1):
-        for trace in part.data:
-            figure.add_trace(trace.update(showlegend=bool(trace.showlegend) and column == 1), row=1, col=column)
-        figure.update_xaxes(part.layout.xaxis, row=1, col=column)
-        figure.update_yaxes(part.layout.yaxis, row=1, col=column)
+    """Eight agents on a ladder, under two baselines: success, and the largest gradient norm of each agent."""
+    record, arms = Recorded(RESULTS / "studies" / "ladder"), ["own", "global"]
+    curves, agents = (
+        one[(one["task"] == "8 agents") & one["arm"].isin(arms)] for one in (record.curves, record.agents)
+    )
+    agents, figure = agents[agents["window"] == "end"], make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
+    shades = colors(arms)
+    for arm in arms:
+        for number, (_, run) in enumerate(curves[curves["arm"] == arm].groupby("seed")):
+            figure.add_scatter(x=run["tokens"], y=run["success"], name=f"{arm} baseline", line={"color": shades[arm]},
+                               mode="lines", legendgroup=arm, showlegend=number == 0, row=1, col=1)  # fmt: skip
+        own = agents[agents["arm"] == arm]
+        stage = own["agent"].str.removeprefix("stage_").astype(int) + (0.15 if arm == "own" else -0.15)
+        dots = {"color": shades[arm], "opacity": 0.6}
+        figure.add_scatter(x=stage, y=own["largest_norm"], mode="markers", marker=dots, showlegend=False, row=1, col=2)
+    figure.update_xaxes(title_text="sampled tokens", col=1).update_xaxes(title_text="agent", dtick=1, col=2)
+    figure.update_yaxes(title_text="success on held-out tasks", rangemode="tozero", col=1)
+    figure.update_yaxes(title_text="largest gradient norm of a run", type="log", dtick=1, col=2)
     draw(figure.update_layout(**LAYOUT), "ladder.png", 380)
+
+
+def foretold() -> None:
+    """What a first rollout told of an agent's own baseline, against what that came to."""
+    points = findings.foretold()
+    points, figure = points[points["gain"].notna()], go.Figure()
+    shades = colors(list(dict.fromkeys(points["study"])))
+    for name, own in points.groupby("study", sort=False):
+        ends = {
+            "array": own["high"] - own["difference"],
+            "arrayminus": own["difference"] - own["low"],
+            "thickness": 0.8,
+        }
+        figure.add_scatter(
+            x=own["gain"], y=own["difference"], error_y=ends, name=name, mode="markers",
+            marker={"color": shades[name], "size": 9, "symbol": ["circle-open" if one else "circle"
+                                                                  for one in own["shared"]]},
+        )  # fmt: skip
+    figure.add_vline(x=1, line={"dash": "dash", "color": "#555"}).add_hline(y=0, line={"dash": "dash", "color": "#555"})
+    told = "gain that lab.advise tells from the first five steps (its own mean pays right of 1)"
+    figure.update_xaxes(type="log", tickvals=[1, 2, 5, 10, 20, 50, 100], title_text=told)
+    figure.update_yaxes(title_text="own minus global: how often right after training")
+    draw(figure.update_layout(**LAYOUT), "foretold.png", 460)
 
 
 def maze() -> None:
@@ -256,9 +295,11 @@ def talk(env, turns: pd.DataFrame) -> str:
     )
 
 
+FORESTS = {"ladder": "study_ladder.png", "paid_help": "study_paid_help.png", "at_grpo": "study_at_grpo.png",
+           "magrpo": "study_magrpo.png"}  # fmt: skip
 PICTURES = {
     "cells": cells, "baselines": baselines, "curves": curves, "ladder": ladder, "maze": maze, "spike": spike,
-    "board": board, "rewards": rewards, "walk": walk, "training": training,
+    "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies, "foretold": foretold,
 }  # fmt: skip
 
 

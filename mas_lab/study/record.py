@@ -22,7 +22,7 @@ import pandas as pd
 
 from mas_lab.recipes import to_data
 from mas_lab.runs.disk import RunError, whole
-from mas_lab.study.tables import CELL, Named, held_equal, rows_of, run_row
+from mas_lab.study.tables import CELL, Named, held_equal, named, rows_of, run_row
 from mas_lab.train.spent import KINDS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ DIGITS = "%.6g"
 
 def ship(study: "Study", folder: str | Path, command: str) -> Path:
     """Write the study's record; what `folder` held of it is replaced, file by file."""
-    folder, records = Path(folder), [record for _, record in study.records()]
+    folder, records = Path(folder), [{**record, **named(cell)} for cell, record in study.records()]
     if not records:
         raise RunError(f"{study.folder}: no training of the study is made yet; there is nothing to record")
     versions = list({json.dumps(record["versions"], sort_keys=True): record["versions"] for record in records}.values())
@@ -43,7 +43,8 @@ def ship(study: "Study", folder: str | Path, command: str) -> Path:
             for record in records]  # fmt: skip
     tables = {RUNS: pd.DataFrame(runs), RATES: study.rates}
     for name, part in ((CURVES, "curve"), (AGENTS, "agents")):
-        tables[name] = pd.DataFrame([{"cell": one["cell"], **row} for one in records for row in one[part]])
+        once = {one["cell"]: one[part] for one in records}  # a training may be asked for by two tasks
+        tables[name] = pd.DataFrame([{"cell": cell, **row} for cell, rows in once.items() for row in rows])
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         if len(table):

@@ -142,6 +142,15 @@ def test_a_record_that_is_shipped_says_the_same(made, tmp_path):
     assert set(lab.AblationBoard(shipped).table["recipe"]) == {"global", "own"}
 
 
+def test_a_training_that_two_tasks_ask_for_is_recorded_as_each_calls_it(made, tmp_path):
+    asked = ASKED | {"tasks": {"two": {"seeds": 1}, "the same": {}}}
+    shipped = Recorded(ship(lab.study(asked, made.folder, play=False), tmp_path / "record", "the command"))
+    assert shipped.table.groupby("task", sort=False).size().to_dict() == {"two": 2, "the same": 4}
+    assert not shipped.curves.duplicated(["task", "arm", "seed", "step"]).any()
+    again = lab.study(asked, tmp_path / "elsewhere", sources=[tmp_path / "record"], play=False)
+    assert (again.table["state"] == "made").all()
+
+
 def test_a_record_that_was_cut_off_is_named(made, tmp_path):
     shipped = ship(made, tmp_path / "record", "the command")
     (shipped / "curves.csv").write_text("cell,step\n")
