@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 import mas_lab as lab
+from mas_lab.explain.advice import COSTS, PAYS
 from mas_lab.paths import data_dir
 from mas_lab.study.comparison import FEW
 from mas_lab.study.intervals import bootstrap_interval
@@ -122,11 +123,22 @@ def told_beforehand() -> str:
     for name, called in names.items():
         hits, known = right(own, name)
         lines.append(f"| {called} | {hits} of {known} | {ranks[name]:+.2f} |")
+    words = pd.cut(own["gain"], [0, COSTS, PAYS, float("inf")], labels=["costs", "hardly matters", "pays"])
+    came = own["difference"].where(own["sure"], 0.0)
+    lines += [
+        "",
+        "| `lab.advise` said | surely better | not sure | surely worse | middle difference |",
+        "|---|---|---|---|---|",
+    ]
+    for word in ("pays", "hardly matters", "costs"):
+        one = came[words == word]
+        counts = f"{(one > 0).sum()} | {(one == 0).sum()} | {(one < 0).sum()}"
+        middle = f"{own.loc[words == word, 'difference'].median():+.3f}" if len(one) else ""
+        lines.append(f"| {word} | {counts} | {middle} |")
     sure, known = right(points[points["shared"]], "gain")
-    return "\n".join([
-        *lines, "", f"{len(own)} agents; the side counts where the difference is sure (an interval from five seeds on, "
-        f"else all of three seeds on one side). With shared weights: {sure} of {known}.",
-    ])  # fmt: skip
+    sure_is = "Sure: an interval from five seeds on, else all of three seeds, on one side of 0."
+    shared = f"With shared weights the gain was right in {sure} of {known}."
+    return "\n".join([*lines, "", f"{len(own)} agents. {sure_is} {shared}"])
 
 
 MADE = {"roles": roles, "foretold": told_beforehand}
