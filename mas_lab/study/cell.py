@@ -82,10 +82,10 @@ def record_of(cell: Cell, run: Run, spent: Spent, seconds: float) -> dict[str, A
 
 
 def _agents(run: Run) -> pd.DataFrame:
-    """A row per agent: its norms before clipping, how often it was right, and what its credits said in the first and
-    in the last `EARLY` steps (`window`): the columns of `advise`, and `F` of `pooled_inflation`."""
+    """A row per agent: its norms before clipping, what it did on held-out tasks, and what its credits said in the first
+    and in the last `EARLY` steps (`window`): the columns of `advise`, and `F` of `pooled_inflation`."""
     norms = run.stats.groupby("agent", sort=False)["grad_norm"].agg(largest_norm="max", median_norm="median")
-    told = norms.join(_own_returns(run))
+    told = norms.join(_held_out(run))
     ends = {"start": range(min(EARLY, run.steps)), "end": range(max(0, run.steps - EARLY), run.steps)}
     windows = []
     for window, steps in ends.items():
@@ -102,10 +102,12 @@ def _advised(turns: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame({"agent": turns["agent"].unique()})
 
 
-def _own_returns(run: Run) -> pd.DataFrame:
-    """What an agent earned itself in a turn, on held-out tasks, `before` and `after`: where that is 1 for what is right
-    and 0 for what is not, how often it was right."""
-    scores = [read_table(part) for part in run.parts(SCORES)]
-    sums = [table.groupby("agent")[["own_return", "turns"]].sum() for table in (scores[0], scores[-1])]
-    return pd.DataFrame({name: one["own_return"] / one["turns"].where(one["turns"] > 0)
-                         for name, one in zip(("own_before", "own_after"), sums, strict=True)})  # fmt: skip
+def _held_out(run: Run) -> pd.DataFrame:
+    """Of each agent on held-out tasks: what it earned itself in a turn, `own_before` and `own_after` (where that is 1
+    for what is right and 0 for what is not, how often it was right); and in the end per episode its `turns`, the
+    `tokens` that it said and the `prompt_tokens` that it read."""
+    first, last = (read_table(run.parts(SCORES)[end]).groupby("agent") for end in (0, -1))
+    sums = [one[["own_return", "turns"]].sum() for one in (first, last)]
+    own = {name: one["own_return"] / one["turns"].where(one["turns"] > 0)
+           for name, one in zip(("own_before", "own_after"), sums, strict=True)}  # fmt: skip
+    return pd.DataFrame(own).join(last[["turns", "tokens", "prompt_tokens"]].mean())
