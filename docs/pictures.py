@@ -157,8 +157,8 @@ def forest(name: str, tasks: list[str] | None = None):
             figure.add_scatter(x=[table.loc[row, "final"]], y=[y], mode="markers", marker=diamond)
     named = [arm if place and rows[place - 1][0] == task else f"<b>{task}</b>   {arm}"
              for place, (task, arm) in enumerate(rows)]  # fmt: skip
-    figure.update_yaxes(tickvals=[-place for place in range(len(rows))], ticktext=named, showgrid=False)
-    figure.update_xaxes(title_text=f"{board.score} on held-out tasks (dot: a run; diamond: IQM, its 95 % interval)")
+    figure.update_yaxes(tickvals=[-place for place in range(len(rows))], ticktext=named, showgrid=False, zeroline=False)
+    figure.update_xaxes(title_text=f"{board.score} on held-out tasks", zeroline=False)
     return figure.update_layout(**LAYOUT, showlegend=False), 90 + 24 * len(rows)
 
 
@@ -295,8 +295,7 @@ def talk(env, turns: pd.DataFrame) -> str:
     )
 
 
-FORESTS = {"ladder": "study_ladder.png", "paid_help": "study_paid_help.png", "at_grpo": "study_at_grpo.png",
-           "magrpo": "study_magrpo.png"}  # fmt: skip
+FORESTS = {"ladder": "study_ladder.png", "paid_help": "study_paid_help.png", "at_grpo": "study_at_grpo.png"}
 PICTURES = {
     "cells": cells, "baselines": baselines, "curves": curves, "ladder": ladder, "maze": maze, "spike": spike,
     "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies, "foretold": foretold,
