@@ -4,6 +4,7 @@ A block between `<!-- study NAME: TASK; TASK -->` and `<!-- /study -->` becomes 
 Leaves out: the pictures (`pictures.py`) and what the numbers say.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -28,8 +29,7 @@ def table(name: str, tasks: list[str]) -> str:
     record = Recorded(STUDIES / name)
     board = lab.AblationBoard(record)
     runs = record.table[record.table["phase"] == "compare"]
-    score = "share of the best return" if board.score == "return" else "success"
-    lines, shown = [HEAD.format(score, board.baseline)], tasks or list(dict.fromkeys(runs["task"]))
+    lines, shown = [HEAD.format(board.score, board.baseline)], tasks or list(dict.fromkeys(runs["task"]))
     for task in shown:
         first = True
         for row in board.table[board.table["env"] == task].itertuples():
@@ -141,7 +141,24 @@ def told_beforehand() -> str:
     return "\n".join([*lines, "", f"{len(own)} agents. {sure_is} {shared}"])
 
 
-MADE = {"roles": roles, "foretold": told_beforehand}
+def sizes() -> str:
+    """What an episode costs each agent after training: turns, tokens, and multiplications by weights, in millions."""
+    pockets, weights = data_dir() / "pocket", {}
+    for name in ("math", "math_small"):
+        weights[name] = json.loads((pockets / name / "provenance.json").read_text(encoding="utf-8"))["parameters"]
+    agents = Recorded(STUDIES / "sizes").agents
+    by_agent = agents[agents["window"] == "end"].groupby(["arm", "agent"], sort=False)
+    lines = ["| team | agent | weights | turns | tokens read and said | million multiplications |"]
+    lines.append("|---|---|---|---|---|---|")
+    for (arm, agent), row in by_agent[["turns", "tokens", "prompt_tokens"]].mean().iterrows():
+        own = weights["math_small" if arm in ("both small", f"small {agent}") else "math"]
+        moved = row["tokens"] + row["prompt_tokens"]
+        numbers = f"{row['turns']:.2f} | {moved:.1f} | {moved * own / 1e6:.1f}"
+        lines.append(f"| {arm} | {agent} | {own:,} | {numbers} |")
+    return "\n".join(lines)
+
+
+MADE = {"roles": roles, "foretold": told_beforehand, "sizes": sizes}
 """Blocks that are no study's: `<!-- NAME -->` to `<!-- /NAME -->`."""
 
 

@@ -295,7 +295,8 @@ def talk(env, turns: pd.DataFrame) -> str:
     )
 
 
-FORESTS = {"ladder": "study_ladder.png", "paid_help": "study_paid_help.png", "at_grpo": "study_at_grpo.png"}
+FORESTS = {"ladder": "study_ladder.png", "paid_help": "study_paid_help.png", "at_grpo": "study_at_grpo.png",
+           "magrpo": "study_magrpo.png"}  # fmt: skip
 PICTURES = {
     "cells": cells, "baselines": baselines, "curves": curves, "ladder": ladder, "maze": maze, "spike": spike,
     "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies, "foretold": foretold,
