@@ -52,7 +52,7 @@ def _read(x: Any) -> Iterator[Entry]:
         yield from _of_table(x)
     elif isinstance(getattr(x, "curves", None), pd.DataFrame):
         for entry in _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"})):
-            yield replace(entry, over=x.held_equal, score=x.score)
+            yield replace(entry, held_out=entry.curve, over=x.held_equal, score=x.score)
     elif isinstance(x, Mapping) and x:
         for label, runs in x.items():
             for entry in _read(runs):

@@ -161,7 +161,7 @@ def test_a_record_that_was_cut_off_is_named(made, tmp_path):
 def test_the_board_compares_its_arms_at_what_they_were_given_equally_much_of(made):
     board = lab.AblationBoard(made)
     assert set(board.table["recipe"]) == {"global", "own"} and set(board.table["env"]) == {"two", "three"}
-    assert (board.runs["budget"] == 32).all() and "up to 32 episodes" in repr(board)
+    assert (board.runs["budget"] == 32).all() and "success on held-out tasks, up to 32 episodes" in repr(board)
     assert lab.AblationBoard(made, over="tokens").runs["budget"].max() > 32
 
 
