@@ -113,32 +113,47 @@ def roles() -> str:
     return "\n".join(lines)
 
 
+NUMBERS = {"gain": "gain of `lab.advise`", "F": "F of Dr. MAS", "ratio": "ratio of median norms, global over own"}
+WORDS = ("costs", "hardly matters", "pays")
+
+
 def told_beforehand() -> str:
-    """How often each number was on the right side of 1."""
+    """How often each number was on the right side of 1, and what came where `lab.advise` said what: of the agents with
+    weights of their own that five seeds or more stand for, and of all."""
     points = foretold()
     own = points[~points["shared"]]
-    ranks = own[["gain", "F", "ratio", "difference"]].corr("spearman")["difference"]
-    names = {"gain": "gain of `lab.advise`", "F": "F of Dr. MAS", "ratio": "ratio of median norms, global over own"}
-    lines = ["| told by | right side | rank correlation with what came |", "|---|---|---|"]
-    for name, called in names.items():
-        hits, known = right(own, name)
-        lines.append(f"| {called} | {hits} of {known} | {ranks[name]:+.2f} |")
-    words = pd.cut(own["gain"], [0, COSTS, PAYS, float("inf")], labels=["costs", "hardly matters", "pays"])
-    came = own["difference"].where(own["sure"], 0.0)
+    parts = [own[own["seeds"] >= FEW], own]
+    lines = [
+        f"| told by | right side, rank correlation: {len(parts[0])} agents of {FEW} seeds or more | all {len(own)} |"
+    ]
+    lines.append("|---|---|---|")
+    for name, called in NUMBERS.items():
+        lines.append(f"| {called} | {' | '.join(rightly(part, name) for part in parts)} |")
     lines += [
         "",
-        "| `lab.advise` said | surely better | not sure | surely worse | middle difference |",
-        "|---|---|---|---|---|",
+        f"| `lab.advise` said | surely better, not sure, surely worse: {FEW} seeds or more | all |",
+        "|---|---|---|",
     ]
-    for word in ("pays", "hardly matters", "costs"):
-        one = came[words == word]
-        counts = f"{(one > 0).sum()} | {(one == 0).sum()} | {(one < 0).sum()}"
-        middle = f"{own.loc[words == word, 'difference'].median():+.3f}" if len(one) else ""
-        lines.append(f"| {word} | {counts} | {middle} |")
+    for word in WORDS:
+        lines.append(f"| {word} | {' | '.join(came_of(part, word) for part in parts)} |")
     sure, known = right(points[points["shared"]], "gain")
-    sure_is = "Sure: an interval from five seeds on, else all of three seeds, on one side of 0."
-    shared = f"With shared weights the gain was right in {sure} of {known}."
-    return "\n".join([*lines, "", f"{len(own)} agents. {sure_is} {shared}"])
+    return "\n".join([*lines, "", f"With shared weights, three seeds each, the gain was right in {sure} of {known}."])
+
+
+def rightly(points: pd.DataFrame, name: str) -> str:
+    hits, known = right(points, name)
+    return f"{hits} of {known}, {points[[name, 'difference']].corr('spearman').iloc[0, 1]:+.2f}"
+
+
+def came_of(points: pd.DataFrame, word: str) -> str:
+    """How those came out of whom it said so, and within what differences."""
+    words = pd.cut(points["gain"], [0, COSTS, PAYS, float("inf")], labels=WORDS)
+    one = points[words == word]
+    if one.empty:
+        return "none"
+    counts = [(one["sure"] & (one["difference"] > 0)).sum(), (~one["sure"]).sum(),
+              (one["sure"] & (one["difference"] < 0)).sum()]  # fmt: skip
+    return f"{', '.join(map(str, counts))}; {one['difference'].min():+.2f} to {one['difference'].max():+.2f}"
 
 
 def sizes() -> str:
