@@ -217,9 +217,10 @@ class Design:
                         "{tokens: ...}, {episodes: ...} or {optimizer_steps: ...}"
                     )
                 Config.of(self._config(task, arm), self.place.to(task).to(arm))
-            more = [name for name in self.differences(task) if allowed is not None and not _within(name, allowed)]
+            differ = self.differences(task) if allowed is not None else {}
+            more = [name for name in differ if not _within(name, allowed)]
             if more:
-                arms = self.differences(task)[more[0]]
+                arms = differ[more[0]]
                 told = ", ".join(f"{arm}: {value!r}" for arm, value in arms.items())
                 raise ConfigError(
                     f"{place}: its arms differ in {more[0]} too ({told}), and 'differ' names {', '.join(allowed)} "

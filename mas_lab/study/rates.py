@@ -40,6 +40,12 @@ def best_rate(sweep: pd.DataFrame, score: str = "final") -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def chosen(rates: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """The rate that `best_rate` chose for each (task, arm)."""
+    best = rates[rates["chosen"]] if len(rates) else rates
+    return {(row.task, row.arm): row.lr for row in best.itertuples()}
+
+
 def _check(sweep: pd.DataFrame, score: str) -> None:
     missing = [name for name in (*CELL, "lr", "seed", score) if name not in sweep.columns]
     if missing:

@@ -15,7 +15,7 @@ from mas_lab.study.cell import attempt, run_of
 from mas_lab.study.clock import Clock
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import at_a_time, side_by_side
-from mas_lab.study.rates import best_rate
+from mas_lab.study.rates import best_rate, chosen
 from mas_lab.study.sources import handed_in, kept
 from mas_lab.study.tables import held_equal, named, rows_of, run_row
 from mas_lab.study.telling import told
@@ -82,7 +82,8 @@ class Study:
         """Cells that could not be made, by digest, and the error of each."""
         self._records, self.apart = kept(folder, sources, design)
         """Records by digest; runs that are not counted, with the reason."""
-        for cells in (design.sweeps, self.cells):  # the cells of a comparison are known once its sweeps are
+        # The cells of a comparison are known once its sweeps are.
+        for cells in (design.sweeps, self.cells) if design.sweeps() else (self.cells,):
             found, strangers = handed_in(sources, cells(), design)
             self._records = found | self._records
         self.apart += strangers
@@ -120,10 +121,7 @@ class Study:
 
     def cells(self) -> list[Cell]:
         """All that are asked for, as far as learning rates are known: those of the sweeps, then the compared ones."""
-        rates = self.rates
-        chosen = rates[rates["chosen"]] if len(rates) else rates
-        best = {(row.task, row.arm): row.lr for row in chosen.itertuples()}
-        return [*self.design.sweeps(), *self.design.comparisons(best)]
+        return [*self.design.sweeps(), *self.design.comparisons(chosen(self.rates))]
 
     def records(self, phase: str | None = None) -> list[tuple[Cell, Mapping[str, Any]]]:
         """The cells that are made, of one `phase` or of both, with all that is known of each."""
@@ -134,10 +132,10 @@ class Study:
     def rates(self) -> pd.DataFrame:
         """What each rate that was tried came to and which was chosen, see `best_rate`: of the tasks whose sweep is
         whole."""
-        whole = []
-        for task in self.design.tasks:
-            cells = [cell for cell in self.design.sweeps() if cell.task == task]
-            if cells and all(cell.digest in self._records for cell in cells):
+        whole, sweeps = [], self.design.sweeps()
+        for task in dict.fromkeys(cell.task for cell in sweeps):
+            cells = [cell for cell in sweeps if cell.task == task]
+            if all(cell.digest in self._records for cell in cells):
                 runs = [run_row(named(cell), self._records[cell.digest], self.design.score) for cell in cells]
                 whole.append(best_rate(pd.DataFrame(runs)))
         return pd.concat(whole, ignore_index=True) if whole else pd.DataFrame()

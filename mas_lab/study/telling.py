@@ -40,16 +40,15 @@ def told(study: "Study") -> list[str]:
 def _of_task(study: "Study", task: str, rows: pd.DataFrame) -> Iterator[str]:
     budget = Budget.of(study.design.budget_of(task))
     made = rows[rows["state"] == "made"] if len(rows) else rows
-    name = task or "all"
     spent = "".join(f"; {kind.replace('_', ' ')} {_range(made[kind])}" for kind in KINDS if len(made))
     rates = "".join(f"; lr of {arm} {own['lr'].iloc[0]:g}" for arm, own in made.groupby("arm", sort=False)
                     if own["lr"].notna().all()) if len(made) else ""  # fmt: skip
     differ = ", ".join(study.design.differences(task)) or "nothing"
-    yield f"{name}: held equal: {budget}{spent}; arms differ in {differ}{rates}"
+    yield f"{task}: held equal: {budget}{spent}; arms differ in {differ}{rates}"
     missing = rows[rows["state"] != "made"] if len(rows) else rows
     if len(missing):
         lacking = [f"{arm} {', '.join(map(str, own['seed']))}" for arm, own in missing.groupby("arm", sort=False)]
-        yield f"{name}: missing seeds: {'; '.join(lacking)}"
+        yield f"{task}: missing seeds: {'; '.join(lacking)}"
 
 
 def _range(values: pd.Series) -> str:

@@ -77,10 +77,12 @@ class Spent:
         """That of a run that was kept."""
         if not run.steps:
             return cls()
-        turns, stats = run.read("turns", ["step", "episode"]), run.stats
-        tokens = run_curve(run)["tokens"].diff().fillna(run_curve(run)["tokens"]).astype(int)
-        by_step = [(turns[turns["step"] == step], stats[stats["step"] == step]) for step in range(run.steps)]
-        return cls([{"tokens": count} | _counted(*one) for count, one in zip(tokens, by_step, strict=True)])
+        turns, stats = (table.groupby("step") for table in (run.read("turns", ["step", "episode"]), run.stats))
+        until = [0, *run_curve(run)["tokens"].astype(int)]
+        return cls([
+            {"tokens": until[step + 1] - until[step]} | _counted(turns.get_group(step), stats.get_group(step))
+            for step in range(run.steps)
+        ])  # fmt: skip
 
 
 def _counted(turns: pd.DataFrame, stats: pd.DataFrame) -> dict[str, Any]:

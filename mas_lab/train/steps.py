@@ -88,6 +88,11 @@ class Training:
             if self.recorder:
                 self.recorder.end()
 
+    @property
+    def _counts(self) -> bool:
+        """Does anything hang on what is spent?"""
+        return self.budget is not None or bool(self.chosen.score_at)
+
     def _ended(self, steps: int | None) -> bool:
         """Are all steps made, or is the budget spent?"""
         made = steps is not None and self.done >= steps
@@ -123,7 +128,7 @@ class Training:
         if not self.ranks:
             asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
         self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)
-        if self.budget or self.chosen.score_at:
+        if self._counts:
             self.spent.steps = Spent.of(self.recorder).steps
         if not self.ranks:
             take_threads(asked["threads"], str(self.recorder.folder))
@@ -144,7 +149,8 @@ class Training:
             if hasattr(self.curriculum, "see"):
                 self.curriculum.see(report)
         self.done, self.unkept, self.learned = step + 1, report, self._learned()
-        self.spent.add(report)
+        if self._counts:
+            self.spent.add(report)
         return report
 
     def _step(self, step: int) -> Report:

@@ -8,6 +8,7 @@ import pytest
 from mas_lab.paths import data_dir
 from mas_lab.study.cell import play
 from mas_lab.study.design import Design
+from mas_lab.study.rates import chosen
 from mas_lab.study.record import Recorded, is_record
 from mas_lab.train.config import Place
 from mas_lab.train.spent import Budget
@@ -23,9 +24,8 @@ def design_of(record):
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
 def test_a_record_holds_every_run_that_its_design_asks_for(folder):
     record = Recorded(folder)
-    design, rates = design_of(record), record.rates
-    chosen = {(row.task, row.arm): row.lr for row in rates[rates["chosen"]].itertuples()} if len(rates) else {}
-    asked = {cell.digest for cell in [*design.sweeps(), *design.comparisons(chosen)]}
+    design = design_of(record)
+    asked = {cell.digest for cell in [*design.sweeps(), *design.comparisons(chosen(record.rates))]}
     assert asked == {kept["cell"] for _, kept in record.records} and asked
 
 
@@ -54,9 +54,7 @@ def test_the_quickest_run_comes_out_again(tmp_path):
     quickest, cell = None, None
     for folder in STUDIES:
         record = Recorded(folder)
-        design, rates = design_of(record), record.rates
-        chosen = {(row.task, row.arm): row.lr for row in rates[rates["chosen"]].itertuples()} if len(rates) else {}
-        cells = {cell.digest: cell for cell in design.comparisons(chosen)}
+        cells = {cell.digest: cell for cell in design_of(record).comparisons(chosen(record.rates))}
         for _, kept in record.records:
             shipped = kept["cell"] in cells and "runs/" not in str(cells[kept["cell"]].config["team"])
             if shipped and (quickest is None or kept["seconds"] < quickest["seconds"]):

@@ -4,7 +4,7 @@ A node is a distinct (adapter, prompt, beginning of a completion). `TreeDecoder`
 prompt; `RowDecoder` keeps one padded row per node, for models whose attention cannot follow trees. Leaves out: which
 tokens are drawn (`engine`).
 
-`room`: the tokens that the candidates of one prompt may come to, at most.
+`room`: the tokens that the candidates of one prompt may come to, at most. `cost`: of a pass, by its length.
 Shapes: G prompts; M live nodes; C columns of keys per prompt; V vocabulary.
 """
 
@@ -27,10 +27,16 @@ class TreeDecoder:
     """Keeps each tree's keys and values once: candidates share their prompt's, and all that they said alike."""
 
     def __init__(
-        self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None, room: int
+        self,
+        net,
+        prompts: Sequence[Sequence[int]],
+        adapters: Sequence[str],
+        slices: Slices | None,
+        room: int,
+        cost: Cost,
     ):
         self.net, self.prompts, self.adapters, self.slices, self.room = net, prompts, adapters, slices, room
-        self.device = net.get_input_embeddings().weight.device
+        self.cost, self.device = cost, net.get_input_embeddings().weight.device
 
     def prefill(self) -> torch.Tensor:
         """Logits (G, V) after each prompt. What prompts have in common at their beginning is computed once, and kept
@@ -43,26 +49,22 @@ class TreeDecoder:
         self.at_GC = np.tile(np.arange(self.store.capacity), (G, 1))
         self.depth_M = lengths_G - 1
         tries, nodes_G, adapters_P = self._tries()
-        sizes_P = np.array([len(trie) for trie in tries])
-        real_PQ = np.arange(sizes_P.max()) < sizes_P[:, None]
-        at_PQ = np.zeros(real_PQ.shape, np.int64)
-        at_PQ[real_PQ] = at_M = np.concatenate([trie.positions() for trie in tries])
         slots = [g * self.store.capacity + np.arange(length) for g, length in enumerate(lengths_G)]
-        filled = {"slot_S": self._put(np.concatenate(slots)), "source_S": self._put(np.concatenate(nodes_G))}
-        layout = Layout(*map(self._put, laid_out(tries, at_PQ, real_PQ)), store=self.store, **filled)
-        ids_M = np.concatenate([np.asarray(trie.ids) for trie in tries])
-        return self._forward(ids_M, at_M, layout, np.array([nodes[-1] for nodes in nodes_G]), adapters_P, sizes_P)
+        kept = {"slot_S": self._put(np.concatenate(slots)), "source_S": self._put(np.concatenate(nodes_G))}
+        ids_M, at_M, layout = laid_out(tries, self._put, store=self.store, **kept)
+        ends_G = np.array([nodes[-1] for nodes in nodes_G])
+        return self._forward(ids_M, at_M, layout, ends_G, adapters_P, list(map(len, tries)))
 
     def _tries(self) -> tuple[list[Trie], list[np.ndarray], list[str]]:
         """Prompts of one adapter that begin alike as one; of each prompt the flat nodes of its tokens; of each trie its
         adapter."""
-        cost, tries, adapters, start = Cost.of(self.net), [], [], 0
+        places: dict[str, dict[tuple[int, ...], int]] = {}
+        for g, (prompt, adapter) in enumerate(zip(self.prompts, self.adapters, strict=True)):
+            places.setdefault(adapter, {})[tuple(prompt)] = g
+        tries, adapters, start = [], [], 0
         nodes_G: list[np.ndarray] = [np.empty(0, int)] * len(self.prompts)
-        for adapter in dict.fromkeys(self.adapters):
-            own = {
-                tuple(p): g for g, (p, a) in enumerate(zip(self.prompts, self.adapters, strict=True)) if a == adapter
-            }
-            for prompts in alike({prompt: len(prompt) for prompt in own}, cost):
+        for adapter, own in places.items():
+            for prompts in alike({prompt: len(prompt) for prompt in own}, self.cost):
                 trie = Trie()
                 for prompt in prompts:
                     nodes_G[own[prompt]] = start + np.array(trie.walk(prompt)[1:])
@@ -97,7 +99,7 @@ class TreeDecoder:
             store=self.store,
             slot_S=self._put(self.tree_M * self.store.capacity + column_M),
         )
-        return self._forward(ids_M, self.depth_M, layout, np.arange(M), self.adapters, count_G)
+        return self._forward(self._put(ids_M), self._put(self.depth_M), layout, np.arange(M), self.adapters, count_G)
 
     def _make_room(self, count_G: np.ndarray) -> None:
         """Drops finished trees once they are half of all; doubles the columns when they run out."""
@@ -120,7 +122,7 @@ class TreeDecoder:
     def _forward(self, ids_M, at_M, layout: Layout, keep_U, adapters_P, count_P) -> torch.Tensor:
         if self.slices is not None:
             self.slices.assign(adapters_P, count_P)
-        return forward(self.net, self.net.config, self._put(ids_M), self._put(at_M), layout, self._put(keep_U))
+        return forward(self.net, self.net.config, ids_M, at_M, layout, self._put(keep_U))
 
     def _put(self, values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)

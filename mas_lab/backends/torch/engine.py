@@ -12,7 +12,7 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
@@ -150,7 +150,7 @@ class TorchEngine:
         if model.peft is not None:
             slices = Slices(axis=1 if model.by_tree else 0)
             stack.enter_context(mixing(model.net, slices))
-        make = TreeDecoder if model.by_tree else RowDecoder
+        make = partial(TreeDecoder, cost=model.cost) if model.by_tree else RowDecoder
         return make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
 
     def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):

@@ -24,10 +24,6 @@ from mas_lab.policy import PolicyError, Sample
 PACKINGS = ("auto", "packed", "padded")
 LARGE_LOGITS = 2**25
 """Logits (U * V) from which on they are made in chunks and made again for the backward pass."""
-MERGED = 512
-"""Nodes of a tree of several prompts, at most: who sees whom is a square."""
-ROOT = -1
-"""The parent of a first token."""
 
 
 class Tree(Trie):
@@ -90,17 +86,18 @@ def plant(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
         return tree
 
     trees: list[Tree] = []
-    packed: dict[float, dict[tuple[int, ...], int]] = {}
+    packed: dict[float, dict[tuple[int, ...], Tree]] = {}
     for (temperature, prompt), members in groups.items():
         tree = tree_of(members)
         rows = sum(cost(len(prompt) + len(samples[i].completion_ids) - 1) for i in members)
         if packing == "packed" or (packing == "auto" and cost(len(tree)) <= rows):
-            packed.setdefault(temperature, {})[prompt] = len(tree)
+            packed.setdefault(temperature, {})[prompt] = tree
         else:
             trees += [tree_of([i]) for i in members]
-    for temperature, sizes in packed.items():
-        for prompts in alike(sizes, cost):
-            trees.append(tree_of([i for prompt in prompts for i in groups[temperature, prompt]]))
+    for temperature, alone in packed.items():
+        for prompts in alike({prompt: len(tree) for prompt, tree in alone.items()}, cost):
+            members = [i for prompt in prompts for i in groups[temperature, prompt]]
+            trees.append(alone[prompts[0]] if len(prompts) == 1 else tree_of(members))
     return trees
 
 
@@ -135,19 +132,15 @@ class MicroBatch:
         self.keep_U, self.from_N = self._put(keep_U), self._put(from_N)
         self.id_N = self._put(ids_of_all[self.token_N])
         self.temperature_U = self._put(np.array([t.temperature for t in trees], np.float32)[tree_U])
-        at_PQ, ids_PQ = np.zeros((2, len(trees), longest), np.int64)
-        for i, tree in enumerate(trees):
-            ids_PQ[i, : len(tree)], at_PQ[i, : len(tree)] = tree.ids, tree.positions()
-        real_PQ = np.arange(longest) < np.diff(starts)[:, None]
         if by_tree:
-            self._lay_out(at_PQ, ids_PQ, real_PQ, starts)
+            self.ids_M, self.at_M, self.layout = tree_attention.laid_out(trees, self._put)
         else:
+            at_PQ, ids_PQ = np.zeros((2, len(trees), longest), np.int64)
+            for i, tree in enumerate(trees):
+                ids_PQ[i, : len(tree)], at_PQ[i, : len(tree)] = tree.ids, tree.positions()
+            real_PQ = np.arange(longest) < np.diff(starts)[:, None]
             self.inputs = {"input_ids": ids_PQ, "attention_mask": real_PQ.astype(np.int64), "position_ids": at_PQ}
             self.inputs = {name: self._put(values) for name, values in self.inputs.items()}
-
-    def _lay_out(self, at_PQ, ids_PQ, real_PQ, starts):
-        self.ids_M, self.at_M = self._put(ids_PQ[real_PQ]), self._put(at_PQ[real_PQ])
-        self.layout = tree_attention.Layout(*map(self._put, tree_attention.laid_out(self.trees, at_PQ, real_PQ)))
 
     def _put(self, values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)

@@ -93,16 +93,23 @@ class Layout:
         return self._masks[repeats, window, dtype]
 
 
-def laid_out(tries: Sequence[Trie], at_PQ: np.ndarray, real_PQ: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The first five fields of the `Layout` of tries whose tokens see each other; their nodes are the flat tokens, one
-    trie after the other. `at_PQ`: each node's position; `real_PQ`: which cells hold one."""
-    starts_P = np.cumsum([0, *map(len, tries[:-1])])
-    grid_PQ = np.where(real_PQ, starts_P[:, None] + np.arange(real_PQ.shape[1]), 0)
+def laid_out(
+    tries: Sequence[Trie], put: Callable[[np.ndarray], torch.Tensor], **stored
+) -> tuple[torch.Tensor, torch.Tensor, Layout]:
+    """(ids_M, at_M, layout) of tries whose tokens see each other: their nodes are the flat tokens, one trie after the
+    other. `stored`: the layout's store, and what it is to keep."""
+    sizes_P = np.array([len(trie) for trie in tries])
+    real_PQ = np.arange(sizes_P.max()) < sizes_P[:, None]
+    grid_PQ = np.where(real_PQ, (np.cumsum(sizes_P) - sizes_P)[:, None] + np.arange(real_PQ.shape[1]), 0)
+    at_PQ = np.zeros(real_PQ.shape, np.int64)
+    at_PQ[real_PQ] = np.concatenate([trie.positions() for trie in tries])
     visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
     visible_PQQ[:, :, 0] = True
     for seen_QQ, trie in zip(visible_PQQ, tries, strict=True):
         seen_QQ[: len(trie), : len(trie)] = trie.visible()
-    return grid_PQ, np.flatnonzero(real_PQ), visible_PQQ, at_PQ, at_PQ
+    at = put(at_PQ)
+    layout = Layout(put(grid_PQ), put(np.flatnonzero(real_PQ)), put(visible_PQQ), at, at, **stored)
+    return put(np.concatenate([np.asarray(trie.ids) for trie in tries])), put(at_PQ[real_PQ]), layout
 
 
 def tree_attention(

@@ -70,7 +70,8 @@ def test_the_sampler_draws_the_same_with_and_without_from_one_model_and_from_ada
     requests = [Request(prompt, 6, 1.0, seed) for prompt in PROMPTS for seed in range(3)]
     widths = []
     laid_out = decoders.laid_out
-    monkeypatch.setattr(decoders, "laid_out", lambda tries, *rest: widths.append(len(tries)) or laid_out(tries, *rest))
+    monkeypatch.setattr(decoders, "laid_out", lambda tries, *rest, **more: widths.append(len(tries))
+                        or laid_out(tries, *rest, **more))  # fmt: skip
     found = []
     for merged in (trie.MERGED, 0):
         monkeypatch.setattr(trie, "MERGED", merged)
