@@ -38,13 +38,17 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pocket statistics trackers wheel
+.PHONY: demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pocket statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
 
 lab: $(READY)
 	$(RUN) -m mas_lab lab $(ARGS)
+
+# What students open, from the masters; ARGS="--solutions --out FOLDER" writes the other form.
+notebooks: $(READY)
+	$(RUN) -m mas_lab notebooks $(ARGS)
 
 doctor: $(READY)
 	$(RUN) -m mas_lab doctor

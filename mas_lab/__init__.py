@@ -1,5 +1,6 @@
 """mas_lab: one table flows through four cells, and each cell only adds columns."""
 
+from mas_lab import course
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.backends.placement import Placement, PlacementError
 from mas_lab.backends.wish import Wish
@@ -85,6 +86,7 @@ __all__ = [
     "controlled",
     "controlled_inflation",
     "counterfactual",
+    "course",
     "doctor",
     "episode_return",
     "episodes",

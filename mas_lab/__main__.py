@@ -53,6 +53,14 @@ def copy_notebooks(folder: Path) -> Path:
     return folder.resolve()
 
 
+def notebooks(args: argparse.Namespace) -> None:
+    from mas_lab.course.forms import write
+    from mas_lab.paths import notebooks_dir
+
+    for path in write(args.out or notebooks_dir(), "solution" if args.solutions else "release", args.repository):
+        print(path)
+
+
 def doctor(args: argparse.Namespace) -> None:
     from mas_lab.doctor import doctor
 
@@ -139,6 +147,13 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--folder", type=Path, default=Path("runs/notebooks"), help="where the copies go")
     sub.add_argument("--port", type=int, default=8888)
     sub.add_argument("--no-browser", action="store_true", help="only print the address")
+
+    sub = command(notebooks, "write the notebooks from their masters")
+    sub.add_argument("--solutions", action="store_true", help="with the solutions; the other form has none")
+    sub.add_argument("--out", type=Path, default=None, help="folder (default: where the package's notebooks are)")
+    sub.add_argument(
+        "--repository", default="", metavar="OWNER/NAME", help="on GitHub: adds badges for Colab and Kaggle"
+    )
 
     command(doctor, "print one block about this machine, to paste into a question")
 

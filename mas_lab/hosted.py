@@ -121,18 +121,25 @@ def add(needs: Sequence[str], host: str) -> dict[str, str]:
     return {name: version for name, version in installed().items() if name not in before}
 
 
-def prepare(gpu_needs: Sequence[str] = UNSLOTH) -> Host:
-    """Makes mas_lab importable on a hosted notebook, and `gpu_needs` where a GPU is usable; says what it did.
+def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
+    """The requirements among `needs` of which no version is installed; those of extras are none."""
+    names = {need: re.match(r"[\w.-]+", need)[0] for need in needs if "extra ==" not in need}
+    return [need for need, name in names.items() if re.sub(r"[-_.]+", "-", name).lower() not in have]
 
-    A local environment is left alone: what is missing there is for its owner to install.
+
+def prepare(gpu_needs: Sequence[str] = ()) -> Host:
+    """Adds what mas_lab needs to a hosted notebook, and `gpu_needs` where a GPU is usable; says what it did.
+
+    A local environment is left alone, unless something that mas_lab cannot do without is not there at all.
     """
     host = Host(detect(), gpus())
-    if why := host.why_no_gpu():
-        print(f"{host.name}: on the CPU, since {why}.")
-    else:
-        print(f"{host.name}: {', '.join(host.gpus)}")
+    why = host.why_no_gpu()
+    if gpu_needs or host.name != "local":
+        print(f"{host.name}: on the CPU, since {why}." if why else f"{host.name}: {', '.join(host.gpus)}")
     if host.name == "local":
-        return host
+        gpu_needs = ()
+        if not missing(metadata.requires("mas-lab") or (), installed()):
+            return host
     added = add(["mas-lab", *(gpu_needs if host.usable_gpus else ())], host.name)
     print(f"added: {', '.join(f'{name} {version}' for name, version in sorted(added.items())) or 'nothing'}")
     return host

@@ -153,13 +153,28 @@ def test_the_install_cell_works_before_the_kit_is_there(bare, name):
         none = bare(notebook, with_wheel=False)
         assert none.returncode and "mas_lab-*.whl is not here: upload it" in none.stderr
     done = bare(notebook, with_wheel=True)
-    assert done.returncode == 0 and done.stdout.startswith("local: "), done.stderr
+    assert "Nothing was installed: pip cannot add mas-lab" in done.stderr  # here neither index nor wheels are at hand
     asked = bare(notebook, with_wheel=True, KAGGLE_KERNEL_RUN_TYPE="Interactive")
     assert "kaggle: " in asked.stdout
-    assert "Nothing was installed: pip cannot add mas-lab" in asked.stderr  # here neither index nor wheels are at hand
+    assert "Nothing was installed: pip cannot add mas-lab" in asked.stderr
 
 
 def test_a_local_environment_is_left_alone(capsys, monkeypatch):
     monkeypatch.setattr(hosted, "add", lambda *_: pytest.fail("installed something"))
     assert hosted.prepare().name == "local"
+    assert capsys.readouterr().out == ""
+    assert hosted.prepare(hosted.UNSLOTH).name == "local"
     assert capsys.readouterr().out.startswith("local: ")
+
+
+def test_what_the_kit_cannot_do_without_is_added_locally_too(monkeypatch):
+    asked = []
+    monkeypatch.setattr(hosted, "installed", lambda: {"numpy": "2.1"})
+    monkeypatch.setattr(hosted, "add", lambda needs, host: asked.append((needs, host)) or {})
+    hosted.prepare(hosted.UNSLOTH)
+    assert asked == [(["mas-lab"], "local")]
+
+
+def test_a_requirement_is_missing_if_no_version_of_it_is_there():
+    needs = ["numpy>=2.1", "Plotly!=7.0.0,>=5.24", "trl==1.16.0; extra == 'cpu'", "ipy_widgets"]
+    assert hosted.missing(needs, {"numpy": "1.0", "ipy-widgets": "8"}) == ["Plotly!=7.0.0,>=5.24"]

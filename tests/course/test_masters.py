@@ -1,0 +1,123 @@
+"""What every notebook of the course keeps to, read from the masters; and that what students open follows from them."""
+
+import json
+import re
+
+import nbformat
+import pytest
+
+from mas_lab.course import exercises, forms
+from mas_lab.paths import notebooks_dir
+
+MASTERS = forms.masters()
+each = pytest.mark.parametrize("master", MASTERS, ids=lambda path: path.stem)
+
+
+def cells(master, form="solution"):
+    return [
+        (cell["cell_type"], cell["metadata"].get("tags", []), "".join(cell["source"]))
+        for cell in forms.notebook(master, form)["cells"]
+    ]
+
+
+def test_every_notebook_has_a_master():
+    stored = {path.stem for path in notebooks_dir().glob("*.ipynb")}
+    assert stored == {path.stem for path in MASTERS}
+    assert [path.stem[:2] for path in MASTERS] == [f"{number:02d}" for number in range(len(MASTERS))]
+
+
+@each
+def test_what_students_open_follows_from_the_master(master):
+    stored = (notebooks_dir() / f"{master.stem}.ipynb").read_text(encoding="utf-8")
+    address = re.search(r"github\.com/([\w.-]+/[\w.-]+)/blob", stored)
+    assert stored == forms.text_of(master, "release", address[1] if address else ""), "run `make notebooks`"
+
+
+@each
+@pytest.mark.parametrize("form", ["release", "solution"])
+def test_both_forms_are_valid_and_hold_no_marks(master, form):
+    made = forms.notebook(master, form)
+    nbformat.validate(nbformat.reads(json.dumps(made), as_version=4))
+    text = "\n".join(source for _, _, source in cells(master, form))
+    assert "###" not in re.sub(r"^#{3} (?!BEGIN|END|STARTER)", "", text, flags=re.M)
+    for kind, _, source in cells(master, form):
+        if kind == "code" and not re.search(r"^[!%]", source, flags=re.M):
+            compile(source, f"{master.stem}, {form}", "exec")
+    assert sum("install" in tags for _, tags, _ in cells(master, form)) == 1
+    assert sum("parameters" in tags for _, tags, _ in cells(master, form)) == 1
+
+
+@each
+def test_no_solution_stands_in_the_release(master):
+    text = master.read_text(encoding="utf-8")
+    solutions = re.findall(r"### BEGIN SOLUTION\n(.*?)(?:\s*### STARTER.*?)?\s*### END SOLUTION", text, flags=re.S)
+    release = "\n".join(source for kind, _, source in cells(master, "release") if kind == "code")
+    assert solutions
+    for solution in solutions:
+        assert solution.strip() not in release
+
+
+@each
+def test_its_exercises_are_the_registered_ones_in_order(master):
+    asked = re.findall(r'lab\.course\.check\("(\d\d\.\d+)"', master.read_text(encoding="utf-8"))
+    assert asked == [one.name for one in exercises.of_notebook(master.stem[:2])]
+
+
+@each
+def test_the_first_cell_says_level_reading_and_compute(master):
+    kind, _, source = cells(master)[0]
+    assert kind == "markdown" and source.startswith("# ")
+    assert re.search(r"^\*Level: .+\. Reading: \d+ minutes\. Compute: .+\.\*$", source, flags=re.M)
+
+
+@each
+def test_a_prediction_stands_alone_and_is_run_before_it_is_explained(master):
+    """The answer is never in the next paragraph: a cell that asks holds nothing else, and code follows it."""
+    rows = cells(master)
+    asked = [place for place, (kind, _, source) in enumerate(rows) if kind == "markdown" and "*Predict" in source]
+    assert len(asked) >= 3
+    for place in asked:
+        assert rows[place][2].startswith("*Predict:*"), f"cell {place}: a prediction is a cell of its own"
+        assert rows[place + 1][0] == "code", f"cell {place + 1}: what was predicted is run next"
+        later = [source for kind, _, source in rows[place + 1 :] if kind == "markdown"]
+        assert any("*Explain" in source for source in later[:3]), f"cell {place}: explained within three texts"
+
+
+@each
+def test_it_says_where_to_go_next(master):
+    if master != MASTERS[-1]:
+        assert re.search(
+            r"^Next: ", "\n".join(source for kind, _, source in cells(master) if kind == "markdown"), flags=re.M
+        )
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("# %%\n### BEGIN SOLUTION\nx = 1\n", "END SOLUTION is missing at the end"),
+        ("# %%\nx = 1\n### END SOLUTION\n", "line 3: ### END SOLUTION where ### BEGIN SOLUTION was expected"),
+        ("# %%\n### BEGIN SOLUTION\n# %%\n### END SOLUTION\n", "line 3: a cell ends before its ### END SOLUTION"),
+        ("# %%\n### BEGIN SOLUTION\n### BEGIN SOLUTION\n### END SOLUTION\n", "line 3"),
+    ],
+)
+def test_a_master_whose_marks_do_not_match_is_refused(tmp_path, text, told):
+    path = tmp_path / "00_broken.py"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(forms.MasterError, match=re.escape(told)):
+        forms.notebook(path, "release")
+
+
+def test_the_two_forms_of_a_cell(tmp_path):
+    path = tmp_path / "00_small.py"
+    path.write_text(
+        '# %% [markdown]\n# # Title\n\n# %% tags=["install"]\n\n# %%\ndef f(x):\n    ### BEGIN SOLUTION\n    return x\n'
+        "    ### END SOLUTION\n\n\n### BEGIN SOLUTION\nby = 1\n### STARTER\n# by = 2  # <- change\n### END SOLUTION\n",
+        encoding="utf-8",
+    )
+    release, solution = (forms.notebook(path, form, "me/kit")["cells"] for form in ("release", "solution"))
+    assert "".join(release[2]["source"]) == "def f(x):\n    ...  # your code here\n\n\nby = 2  # <- change"
+    assert "".join(solution[2]["source"]) == "def f(x):\n    return x\n\n\nby = 1"
+    title = "".join(release[0]["source"])
+    assert title.endswith("\n\n# Title")
+    assert "colab.research.google.com/github/me/kit/blob/main/notebooks/00_small.ipynb" in title
+    assert "kaggle.com/kernels/welcome?src=https://github.com/me/kit/blob/main/notebooks/00_small.ipynb" in title
