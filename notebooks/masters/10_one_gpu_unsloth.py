@@ -23,6 +23,7 @@ SMOKE = False  # True: a few steps only, to see that everything runs
 # Unsloth patches transformers while that is imported, so it has to come first. `import mas_lab` imports neither: the first policy does, in the right order. If you import transformers, TRL or PEFT yourself, write `import unsloth` above them.
 
 # %%
+import numpy as np
 import pandas as pd
 import torch
 
@@ -37,7 +38,8 @@ print(f"{BACKEND=}  {BIG=}")
 
 # %% [markdown]
 # ## What fits
-#
+
+# %% [markdown]
 # *Predict:* Qwen3-1.7B has 1.7 billion weights. You have a T4, about 14.5 GiB. Which of these fit: training all weights; two LoRA adapters on a 16-bit base; two adapters on a 4-bit base? And what is the largest item of the last one?
 
 # %%
@@ -47,25 +49,15 @@ table.assign(fits_a_T4=table["peak"] < 14.5).round(2)
 # %% [markdown]
 # *Explain:* GiB, counted layer by layer from the model's config; nothing was loaded. All weights in training cost 16 bytes each: the weight, its gradient and AdamW's two moments. A frozen weight costs 2 bytes, or about half a byte in 4 bits, and the adapters are so small that their optimizer hardly shows. What is left over is tokens: keys and values of everything that is sampled at once (`sample_tokens`), and the activations of one micro-batch of the update (`train_tokens`, an estimate). The two take turns, so the larger one counts. Both are options of `load_base`, and neither changes what is learned.
 #
-# *Your turn:* the base is 1.7B in 16 bits. What is the largest power of two for `sample_tokens` that still fits a T4?
+# **10.1** The base is 1.7B in 16 bits. What is the largest power of two for `sample_tokens` that still fits a T4 (14.5 GiB)? `budget` above says what any number needs.
 
 # %%
-sample_tokens = 2**14  # <- change this
-
-
-def peak(tokens):
-    table = budget(agents=2, rank=16, train_tokens=2048, sample_tokens=tokens)
-    return table.loc[("Qwen3-1.7B", "16-bit + LoRA"), "peak"]
-
-
-def check(tokens):
-    if tokens & (tokens - 1) or peak(tokens) >= 14.5:
-        return "not yet: no power of two, or more than the T4 has"
-    return "not yet: twice as many fit too" if peak(2 * tokens) < 14.5 else "right"
-
-
-print(f"{peak(sample_tokens):.1f} GiB: {check(sample_tokens)}")
-assert [check(2**n) for n in range(10, 25)].count("right") == 1
+### BEGIN SOLUTION
+sample_tokens = 2**16
+### STARTER
+# sample_tokens = 2**14  # <- change this
+### END SOLUTION
+lab.course.check("10.1", sample_tokens)
 
 # %% [markdown]
 # ## One base, one adapter per agent
@@ -96,8 +88,23 @@ pd.DataFrame(
 )
 
 # %% [markdown]
+# **10.2** An adapter of rank $r$ beside a layer of $d_{in}$ inputs and $d_{out}$ outputs is $\Delta W = B A$, with $A$ of shape $(r, d_{in})$ and $B$ of shape $(d_{out}, r)$ ([LoRA, arXiv 2106.09685](https://arxiv.org/abs/2106.09685)). How many weights does an adapter train? Your count is compared with the table above.
+
+
+# %%
+def adapter_weights(layers, rank):
+    """`layers`: a list of (inputs, outputs), one pair per linear layer."""
+    ### BEGIN SOLUTION
+    return sum(rank * (inputs + outputs) for inputs, outputs in layers)
+    ### END SOLUTION
+
+
+lab.course.check("10.2", adapter_weights)
+
+# %% [markdown]
 # ## The four cells, unchanged
-#
+
+# %% [markdown]
 # *Predict:* the sampler recorded a log-probability for every token it drew. The trainer now computes them again, with other code: padded rows instead of one token at a time, and gradients on. How far apart may they be?
 
 # %%
@@ -116,8 +123,23 @@ if base.shared.dtype == torch.float32:
 # %% [markdown]
 # *Explain:* `mismatch` is the largest |p_trained / p_sampled − 1| over all tokens, before the first optimizer step. In float32 it is rounding, about 1e-6. In half precision a percent or so is normal; much more means that the weights that spoke are not the weights that are trained, and every ratio of the loss would be wrong. Here they are the same tensors. If vLLM samples, the adapters are sent to it after each update, and the kit proves on a few tokens that they arrived.
 #
+# **10.3** Write it: from the log-probabilities of the same tokens, by the trainer and by the sampler.
+
+
+# %%
+def mismatch(trained, sampled):
+    """The largest |p_trained / p_sampled - 1|; two arrays of log-probabilities (natural logarithms)."""
+    ### BEGIN SOLUTION
+    return abs(np.exp(trained - sampled) - 1).max()
+    ### END SOLUTION
+
+
+lab.course.check("10.3", mismatch)
+
+# %% [markdown]
 # ## Whose weights move
-#
+
+# %% [markdown]
 # *Predict:* we train on the executor's turns alone. Unsloth's kernels compute one adapter at a time, and switching adapters also switches which weights ask for gradients. Does the planner's adapter move?
 
 
@@ -133,10 +155,13 @@ print(moved)
 assert moved == {"planner": False, "executor": True}
 
 # %% [markdown]
+# *Explain:* not by a bit. Each adapter has an optimizer of its own, and an agent without rows takes no step: not even AdamW's weight decay or its memory of earlier gradients moves it.
+#
 # ## What 4 bits cost
 #
 # The frozen base in NF4, a quarter of the memory. The adapters stay in float32 and learn around the rounding.
-#
+
+# %% [markdown]
 # *Predict:* does the same untrained team, with its base rounded to 4 bits, solve fewer mazes?
 
 # %%
@@ -196,8 +221,12 @@ pd.DataFrame(
 # *Check, without mas_lab:* the base and one adapter, by transformers and PEFT alone, must give the log-probabilities that our sampler recorded.
 
 # %%
+import warnings
+
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
+
+warnings.filterwarnings("ignore", "`is_gradient_checkpointing`")  # PEFT's own use of an old name
 
 turn = lab.rollout(env, team, tasks[:1], lab.episodes(1), seed=1).query("agent == 'executor'").iloc[0]
 plain = AutoModelForCausalLM.from_pretrained(base.shared.source.location(), dtype=base.shared.dtype)
@@ -217,5 +246,7 @@ assert apart < (1e-3 if base.shared.dtype == torch.float32 else 0.3)
 # - **Kaggle's two T4s:** one agent per GPU, in the next notebook.
 # - **A P100:** torch sees it and fails at the first product. The install cell says so; choose the T4s.
 # - **Exact attribution of a gradient** (notebook 5) needs a derivative that Unsloth's GPU kernels do not have: load the saved adapters with `backend="torch"`.
+#
+# **To remember.** One frozen base, one adapter and one optimizer per agent. `mismatch` says whether the weights that spoke are those that learn. Keep the run in a folder: the session will be taken away.
 #
 # Next: `11_many_gpus_vllm`.

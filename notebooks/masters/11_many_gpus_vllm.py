@@ -37,7 +37,8 @@ pd.set_option("display.precision", 2)
 # ## What fits where
 #
 # A `Placement` counts, before anything is loaded: the weights from the model's config, gradients and AdamW from what is trained, keys and values from the tokens that are alive at once. The devices are those that torch finds, or those that you name, such as a machine you do not have yet.
-#
+
+# %% [markdown]
 # *Predict:* a solver of 1.7 billion weights and a verifier of 0.6 billion, a LoRA adapter each, on one T4 (14.6 GiB). Do both fit?
 
 # %%
@@ -47,7 +48,7 @@ models = {"solver": "Qwen3-1.7B", "verifier": "Qwen3-0.6B"}
 lab.Placement(models, {"cuda:0": T4}, lora=16, **tokens)
 
 # %% [markdown]
-# They do, as long as nobody samples too much at once. Training all weights of the larger one is another matter: each weight costs 16 bytes. What cannot fit is refused, with what would:
+# *Explain:* they do, as long as nobody samples too much at once. Training all weights of the larger one is another matter: each weight costs 16 bytes. What cannot fit is refused, with what would:
 
 # %%
 try:
@@ -80,7 +81,7 @@ print(plan.options("solver"))
 plan
 
 # %% [markdown]
-# *Your turn:* eight H100, and a model of 8.2 billion weights. Change `wish` until it fits on every one of them.
+# **11.1** Eight H100, and a model of 8.2 billion weights. Change `wish` until it fits on every one of them.
 
 # %%
 qwen3_8b = Qwen3Config(
@@ -94,26 +95,22 @@ qwen3_8b = Qwen3Config(
     max_position_embeddings=40960,
     tie_word_embeddings=False,
 )
-wish = lab.Wish(qwen3_8b)  # <- change this
-
-
-def check(wish):
-    try:
-        plan = lab.Placement({"solver": wish}, eight, every=True)
-    except lab.PlacementError as refusal:
-        return f"not yet: {refusal}"
-    return f"right: {plan.devices_table['left'].min():.0f} GiB are left on each"
-
-
-print(check(wish))
-assert check(lab.Wish(qwen3_8b, lora=16)).startswith("right")
+### BEGIN SOLUTION
+wish = lab.Wish(qwen3_8b, lora=16)
+### STARTER
+# wish = lab.Wish(qwen3_8b)  # <- change this
+### END SOLUTION
+lab.course.check("11.1", wish, eight)
 
 # %% [markdown]
-# *Explain:* 8.2 billion × 16 bytes are 122 GiB, more than one H100, and every process holds a copy. A frozen base costs 2 bytes per weight, and the adapters little.
+# 8.2 billion × 16 bytes are 122 GiB, more than one H100, and every process holds a copy.
 #
 # ## One agent per device, in this process
 #
-# The CPU goes by two names, `cpu` and `cpu:0`, and torch takes them for two devices, as it would take `cuda:0` and `cuda:1`. Policies on different devices compute their gradients at the same time, each in a thread. *Predict:* does that change what they learn?
+# The CPU goes by two names, `cpu` and `cpu:0`, and torch takes them for two devices, as it would take `cuda:0` and `cuda:1`. Policies on different devices compute their gradients at the same time, each in a thread.
+
+# %% [markdown]
+# *Predict:* does that change what they learn?
 
 # %%
 env = lab.make_env("plan_path")
@@ -132,6 +129,8 @@ assert steps[0].stats.equals(steps[1].stats)
 steps[1].stats[["policy", "agent", "turns", "grad_norm", "mismatch"]]
 
 # %% [markdown]
+# *Explain:* not by a bit. Each policy's gradient depends on its own rows and weights alone, so nothing is added in another order.
+#
 # ## Several processes, without a notebook
 #
 # `python -m mas_lab.train --config run.yaml` is the loop of the quickstart, described by a file. Every key may be said per agent: model, LoRA rank, learning rate, sampling, frozen or not.
@@ -155,7 +154,8 @@ for name in ("one_process", "two_ranks"):
 # | `group`, `normalize` | yes, and broadcasts the table | |
 # | sampling | asks | answers a share of the prompts |
 # | `update` | | the passes of a share of the packed rows; the gradients are *summed*, agent by agent |
-#
+
+# %% [markdown]
 # *Predict:* how far apart are the two runs after their first step?
 
 # %%
@@ -196,6 +196,20 @@ print(f"{same:.0%} of all completions are the same, to the letter")
 # accelerate launch --use_fsdp --fsdp_version 2 --num_processes 8 -m mas_lab.train --config run.yaml
 # ```
 #
+# **11.2** Every rank computes the *mean* gradient of its own rows, and ranks hold unlike numbers of rows. Write what one process would have got.
+
+
+# %%
+def combined(means, rows):
+    """The mean gradient over all rows: `means` (ranks, weights) of each rank's own rows, `rows` (ranks,) how many."""
+    ### BEGIN SOLUTION
+    return (means * rows[:, None]).sum(axis=0) / rows.sum()
+    ### END SOLUTION
+
+
+lab.course.check("11.2", combined)
+
+# %% [markdown]
 # ## Sampling with vLLM
 #
 # One line changes. All adapters of a base answer in one mixed batch, a slow episode holds nobody back, and after each update the kit sends the new weights and *proves* on a few tokens that they arrived.
@@ -234,7 +248,18 @@ assert mismatch < 1e-3, "the weights that spoke are not the weights that are tra
 #
 # ## A plan for your machine
 #
-# *Your turn:* put in your GPUs, your agents and their models. What does `options` say, and what would you change if the solver were trained in full?
+# **11.3** Two machines of four GPUs each; every GPU gets a process. What does the *second* machine's `accelerate launch` say?
+
+# %%
+### BEGIN SOLUTION
+second = {"num_machines": 2, "num_processes": 8, "machine_rank": 1}
+### STARTER
+# second = {"num_machines": ..., "num_processes": ..., "machine_rank": ...}
+### END SOLUTION
+lab.course.check("11.3", second)
+
+# %% [markdown]
+# *And yours?* Put in your GPUs, your agents and their models. What does `options` say, and what would you change if the solver were trained in full?
 
 # %%
 devices = {"cuda:0": 24.0, "cuda:1": 24.0}  # <- change these lines
@@ -247,4 +272,6 @@ assert (plan.devices_table["left"] >= 0).all()
 plan
 
 # %% [markdown]
-# Next: `12`, the ablation study, where every extra process is another seed.
+# **To remember.** No cell asks where weights live. Sums over rows are shared out, never means of means. Fresh weights are proven, not assumed.
+#
+# Next: `12_the_study`, where every extra process is another seed.

@@ -4,6 +4,7 @@ Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
 """
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -142,7 +143,9 @@ class TorchModel:
             r=rank, lora_alpha=self.options.alpha * rank, target_modules="all-linear", task_type="CAUSAL_LM"
         )
         if self.peft is None:
-            self.peft = get_peft_model(self.net, config, adapter_name=name)
+            with warnings.catch_warnings():  # PEFT asks transformers by a name that is going away
+                warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+                self.peft = get_peft_model(self.net, config, adapter_name=name)
         else:
             self.peft.add_adapter(name, config)
 

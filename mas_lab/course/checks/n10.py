@@ -1,0 +1,59 @@
+"""Notebook 10: what fits a GPU, what an adapter trains, and how far sampler and trainer are apart."""
+
+import numpy as np
+
+from mas_lab.course.compare import asked, close
+from mas_lab.course.exercises import NotYet, exercise
+
+T4 = 14.5
+"""GiB."""
+
+
+def _peak(tokens: int) -> float:
+    from mas_lab.backends.memory import budget
+
+    table = budget(agents=2, rank=16, train_tokens=2048, sample_tokens=tokens)
+    return float(table.loc[("Qwen3-1.7B", "16-bit + LoRA"), "peak"])
+
+
+@exercise(
+    "10.1",
+    "Double it until the peak passes 14.5 GiB, and go back by one.",
+    "`budget(agents=2, rank=16, train_tokens=2048, sample_tokens=2**15)` has the column `peak`.",
+)
+def largest_that_fits(tokens):
+    if not isinstance(tokens, int) or tokens < 1 or tokens & (tokens - 1):
+        raise NotYet("a power of two is asked for")
+    if (peak := _peak(tokens)) >= T4:
+        raise NotYet(f"{peak:.1f} GiB are more than the T4 has")
+    if (twice := _peak(2 * tokens)) < T4:
+        raise NotYet(f"twice as many fit too, in {twice:.1f} GiB")
+    return f"{peak:.1f} GiB"
+
+
+@exercise(
+    "10.2",
+    "A has rank x inputs weights, and B outputs x rank.",
+    "Sum rank * (inputs + outputs) over the layers.",
+)
+def adapter_weights(answer):
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        layers = [(int(a), int(b)) for a, b in rng.integers(8, 512, size=(int(rng.integers(1, 6)), 2))]
+        rank = int(rng.integers(1, 33))
+        ours = sum(rank * (inputs + outputs) for inputs, outputs in layers)
+        close(asked(answer, layers, rank), ours, f"rank {rank}, layers {layers}", tolerance=1e-9)
+
+
+@exercise(
+    "10.3",
+    "A difference of logarithms is the logarithm of a ratio.",
+    "exp(trained - sampled) is p_trained / p_sampled; how far is it from 1, at worst?",
+)
+def mismatch(answer):
+    rng = np.random.default_rng(1)
+    for number in range(8):
+        sampled = -rng.exponential(size=20)
+        trained = sampled + rng.normal(scale=0.2 if number % 2 else 1e-3, size=20)
+        ours = float(np.abs(np.exp(trained - sampled) - 1).max())
+        close(asked(answer, trained, sampled), ours, f"case {number}, {len(sampled)} tokens", tolerance=1e-5)
