@@ -9,6 +9,7 @@
 #   make test-sandbox    programs of a model in CPython in WebAssembly; the same, where a Python 3.12 or later is found
 #   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
 #   make games           adds TextArena and PettingZoo; the same
+#   make site            the site: notebooks as they run, pages, reference; opens from _build/site/index.html, offline
 #   make lab             JupyterLab on a copy of the quickstart
 #   make doctor          one block about this machine, to paste into a question
 #
@@ -38,7 +39,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pocket statistics trackers wheel
+.PHONY: demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pages pocket site statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -71,8 +72,12 @@ test-floor:
 	@$(MAKE) --no-print-directory statistics $(FLOOR)
 	@$(MAKE) --no-print-directory test $(FLOOR)
 
-trackers games statistics: $(READY)
+trackers games statistics pages: $(READY)
 	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/$@.txt
+
+# ARGS=--full runs the notebooks at full length, ARGS="--executed FOLDER" takes those that were run before.
+site: pages
+	$(RUN) docs/site/build.py $(ARGS)
 
 # The engines' own requirements exclude each other and the rest, so that each is installed alone, as locked.
 test-vllm test-unsloth: test-%:

@@ -1,0 +1,159 @@
+"""Builds the site: `make site`, or `python docs/site/build.py`; opens from `_build/site/index.html`, without a network.
+
+Gathers the pages where they stand, runs the notebooks in their short form (`--full`: as they are stored), writes the
+reference from the docstrings, and ends with a walk over every link. `--executed FOLDER` takes notebooks that were run
+before, if their cells are still the same, and puts there what it runs. Leaves out: publishing it.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+
+import diagrams  # noqa: E402
+import links  # noqa: E402
+import nbformat  # noqa: E402
+import reference  # noqa: E402
+
+from mas_lab.course import executing  # noqa: E402
+from mas_lab.course import pages as notebook_pages  # noqa: E402
+
+PAGES = ("docs/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/results/README.md", "benchmarks/README.md")
+FILES = ("docs/*.png", "LICENSE", "CITATION.cff")
+INTRO = """
+What students open, as it runs from top to bottom: exercises say "not yet", and numbers are those of a short run, where
+the page has `SMOKE = True`. Live instruments stand here in their static form.
+"""
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def gather(pages: Path) -> None:
+    """The written pages and their pictures, in the folders in which they link to each other."""
+    for pattern in (*PAGES, *FILES):
+        for path in sorted(ROOT.glob(pattern)):
+            copy = pages / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+            if path.suffix == ".md":
+                copy.write_text(diagrams.drawn(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in HERE.glob("*.md"):
+        shutil.copy(path, pages)
+    shutil.copytree(HERE / "static", pages / "static")
+    for name, content in notebook_pages.parts().items():
+        (pages / "static" / name).write_bytes(content)
+    for page in pages.rglob("*.md"):
+        for target in linked(page.read_text(encoding="utf-8")):
+            bring(pages, page, target)
+
+
+def linked(markdown: str) -> Iterator[str]:
+    """What a page links to within the repository."""
+    yield from (target for target, _ in LINK.findall(markdown) if "://" not in target)
+
+
+def bring(pages: Path, page: Path, target: str) -> None:
+    """A file that a page links to and that is none of the pages, such as a script: it is there to be read."""
+    there = (page.parent / target).resolve()
+    source = ROOT / there.relative_to(pages.resolve())
+    if not there.exists() and source.is_file():
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, there)
+
+
+def notebooks(pages: Path, asked: list[str] | None, full: bool, kept: Path | None) -> None:
+    """The notebooks with their outputs, and as they are stored, for download. `asked`: run these alone."""
+    folder = pages / "notebooks"
+    folder.mkdir()
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        shutil.copy(path, pages / "static" / path.name)
+        notebook = executing.with_parameters(nbformat.read(path, 4), {} if full else {"SMOKE": True})
+        if asked is None or path.stem in asked:
+            notebook = executed(notebook, path.stem, kept)
+        nbformat.write(shown(notebook, path.name), folder / path.name)
+    listed(folder)
+
+
+def listed(folder: Path) -> None:
+    """The page that names the notebooks, each with the line below its title."""
+    rows = ["# Notebooks\n", INTRO, "| | |\n|---|---|"]
+    for path in sorted(folder.glob("*.ipynb")):
+        first = nbformat.read(path, 4).cells[0].source
+        title, told = re.search(r"^# (.+)$", first, re.M)[1], re.search(r"^\*(Level: .+)\*$", first, re.M)
+        rows.append(f"| {path.stem[:2]} [{title}]({path.name}) | {told[1] if told else ''} |")
+    names = "\n".join(path.stem for path in sorted(folder.glob("*.ipynb")))
+    rows.append(f"\n```{{toctree}}\n:hidden:\n\n{names}\n```")
+    (folder / "index.md").write_text("\n".join(rows), encoding="utf-8")
+
+
+def executed(notebook: nbformat.NotebookNode, name: str, kept: Path | None) -> nbformat.NotebookNode:
+    copy = kept / f"{name}.ipynb" if kept else None
+    if copy and copy.is_file():
+        before = nbformat.read(copy, 4)
+        if executing.same_cells(before, notebook):
+            print(f"{name}: taken from {kept}")
+            return before
+        print(f"{name}: the copy in {kept} has other cells")
+    print(f"{name}: running", flush=True)
+    done = executing.execute(notebook, name)
+    if copy:
+        kept.mkdir(parents=True, exist_ok=True)
+        nbformat.write(done, copy)
+    return done
+
+
+def shown(notebook: nbformat.NotebookNode, file: str) -> nbformat.NotebookNode:
+    """The notebook as a page: no live widgets, no colours of a terminal, and a line that offers the file."""
+    notebook = notebook_pages.static(notebook)
+    notebook.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
+    for cell in notebook.cells:
+        if "install" in cell.metadata.get("tags", []):
+            cell.metadata["tags"] = [*cell.metadata["tags"], "hide-input"]
+    offer = f'*Open it yourself: `make lab`, or download <a href="../_static/{file}" download>{file}</a>.*'
+    notebook.cells.insert(1, nbformat.v4.new_markdown_cell(offer))
+    return notebook
+
+
+def sphinx(pages: Path, html: Path) -> None:
+    """Every warning is a failure."""
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-E", "-c", str(HERE)]
+    command += ["-D", f"html_static_path={pages / 'static'}"]
+    subprocess.run([*command, "-d", str(pages.parent / "doctrees"), str(pages), str(html)], check=True)
+    for stray in (".buildinfo", "objects.inv"):
+        (html / stray).unlink(missing_ok=True)
+
+
+def build(out: Path, asked: list[str] | None = None, full: bool = False, kept: Path | None = None) -> Path:
+    """Everything, into the empty folder `out`/site; what it is made from stands beside it."""
+    pages, html = out / "pages", out / "site"
+    for folder in (pages, html, out / "doctrees"):
+        shutil.rmtree(folder, ignore_errors=True)
+    pages.mkdir(parents=True)
+    gather(pages)
+    reference.write(pages / "reference")
+    notebooks(pages, asked, full, kept)
+    sphinx(pages, html)
+    return html
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "_build", help="folder; the site is OUT/site")
+    parser.add_argument("--full", action="store_true", help="notebooks at full length")
+    parser.add_argument("--executed", type=Path, default=None, help="folder of notebooks that were run before")
+    parser.add_argument("--run", nargs="*", metavar="NOTEBOOK", default=None, help="only these; none: no notebook")
+    args = parser.parse_args()
+    html = build(args.out, args.run, args.full, args.executed)
+    status = links.main(html)
+    print(html / "index.html")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""An executed notebook as something to read: static outputs, formulas without a script, nothing from the network.
+
+Leaves out: running it (`executing`). Outputs are shown as they are; those of strangers do not come here (`grading`).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mas_lab.course import formulas
+from mas_lab.widgets.document import FIGURES, OFFLINE, STATIC, escape
+from mas_lab.widgets.text import for_script
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+FIGURE = "application/vnd.plotly.v1+json"
+DRAWN = 'class="drawing"'
+"""What a page with figures holds, so that it needs `FIGURES` of `widgets.document`."""
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
+"""What a progress bar wrote before its last line."""
+LOOK = """
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
+pre, code { font: 13px/1.45 ui-monospace, Menlo, Consolas, monospace; }
+pre { overflow-x: auto; margin: 0.3rem 0; }
+.jp-InputPrompt, .jp-OutputPrompt, .jp-Collapser, .anchor-link { display: none; }
+.highlight pre { padding: 0.6rem 0.8rem; background: #8881; border-radius: 0.3rem; }
+.jp-OutputArea-output { overflow-x: auto; }
+.jp-RenderedText pre { padding: 0.2rem 0.8rem; border-left: 3px solid #8886; }
+table { border-collapse: collapse; font-size: 14px; }
+table { display: block; overflow-x: auto; width: fit-content; max-width: 100%; }
+td, th { padding: 0.2rem 0.6rem; border-bottom: 1px solid #8883; text-align: left; }
+figure { margin: 0.5rem 0; overflow-x: auto; background: #fff; }
+iframe { max-width: 100%; }
+img { max-width: 100%; }
+@media (prefers-color-scheme: dark) { body { background: #16181b; color: #dcdfe3; } a { color: #8ab8e6; } }
+"""
+
+
+def static(notebook: Any) -> Any:
+    """The notebook, its outputs in forms that need no kernel and no other host: a live widget that has no such form is
+    left out, a progress bar is its last line."""
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [kept for output in cell.outputs if (kept := _static(output)) is not None]
+    return notebook
+
+
+def _static(output: Any) -> Any | None:
+    if output.output_type == "stream":
+        output.text = ANSI.sub("", OVERWRITTEN.sub("", output.text))
+        return output if output.text.strip() else None
+    data = output.get("data", {})
+    live, figure = data.pop(WIDGET, None), data.pop(FIGURE, None)
+    if "text/html" not in data and figure is not None:
+        data["text/html"] = figure_html(figure)
+    return None if live is not None and not set(data) - {"text/plain"} else output
+
+
+def figure_html(figure: Mapping[str, Any]) -> str:
+    """A plotly figure for a page with the scripts `FIGURES`."""
+    layout = figure.get("layout", {})
+    described = _text(layout.get("title")) or " over ".join(
+        filter(None, (_text(layout.get(axis, {}).get("title")) for axis in ("yaxis", "xaxis")))
+    )
+    height, width = layout.get("height", 420), layout.get("width")
+    drawn = {"data": figure.get("data", []), "layout": dict(layout), "config": OFFLINE}
+    size = f"height:{height}px;{f'width:{width}px' if width else 'min-width:30rem'}"
+    return (
+        f'<figure role="img" aria-label="{escape(described or "a figure")}"><div {DRAWN} style="{size}"></div>'
+        f'<script type="application/json">{for_script(drawn)}</script></figure>'
+    )
+
+
+def _text(title: Any) -> str:
+    text = title.get("text", "") if isinstance(title, Mapping) else title or ""
+    return re.sub(r"<[^>]*>", " ", text)
+
+
+def page(notebook: Any, title: str, scripts: str = "../scripts") -> str:
+    """A whole page of an executed notebook. `scripts`: where, as seen from the page, the files of `parts` stand."""
+    from nbconvert import HTMLExporter
+    from pygments.formatters import HtmlFormatter
+
+    exporter = HTMLExporter(template_name="basic", filters={"markdown2html": markdown})
+    body, _ = exporter.from_notebook_node(static(notebook))
+    light = HtmlFormatter(style="default").get_style_defs(".highlight")
+    dark = HtmlFormatter(style="github-dark").get_style_defs(".highlight")
+    code = "".join(f'<script src="{scripts}/{name}"></script>' for name in FIGURES) if DRAWN in body else ""
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="{scripts}/formulas.css">'
+        f"<style>{LOOK}{light}@media (prefers-color-scheme: dark) {{ {dark} }}</style></head>"
+        f"<body>{body}{code}</body></html>"
+    )
+
+
+def parts() -> dict[str, bytes]:
+    """What pages share: name -> content."""
+    held = {name: (STATIC / name).read_bytes() for name in (*FIGURES, "plotly-cartesian.LICENSE")}
+    return {**held, "formulas.css": formulas.STYLE.encode(), formulas.FONT: formulas.font()}
+
+
+def markdown(text: str) -> str:
+    """A cell's text as HTML, its formulas as MathML."""
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    class Renderer(IPythonRenderer):
+        def block_math(self, body: str) -> str:
+            return formulas.mathml(body, block=True)
+
+        def inline_math(self, body: str) -> str:
+            return formulas.mathml(body)
+
+        def latex_environment(self, name: str, body: str) -> str:
+            return formulas.mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", block=True)
+
+    return MarkdownWithMath(renderer=Renderer(escape=False)).render(text)
