@@ -1,0 +1,41 @@
+"""What is said of the version is the same everywhere, and the checklist of a release names commands that there are."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.skipif(not (ROOT / "CITATION.cff").is_file(), reason="part of the checkout alone")
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_version_and_license_are_the_same_everywhere():
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    cited = yaml.safe_load(text("CITATION.cff"))
+    newest = re.search(r"^## ([\d.]+), (unreleased|\d{4}-\d\d-\d\d)$", text("CHANGELOG.md"), re.MULTILINE)
+    assert str(cited["version"]) == newest[1] == project["version"]
+    assert ("date-released" in cited) == (newest[2] != "unreleased")
+    assert cited["license"] in project["license"]
+    assert {"cff-version", "message", "title", "authors"} <= set(cited), "what every citation file must have"
+
+
+def test_an_address_stands_in_all_places_or_in_none():
+    """The checklist names them; one that is forgotten would send readers elsewhere."""
+    cited = yaml.safe_load(text("CITATION.cff")).get("repository-code")
+    urls = tomllib.loads(text("pyproject.toml"))["project"].get("urls", {}).values()
+    assert bool(cited) == bool(urls) and (not cited or cited in urls)
+
+
+def test_the_checklist_names_targets_that_there_are():
+    targets = set(re.findall(r"^([a-z -]+):(?!=)", text("Makefile"), re.MULTILINE))
+    targets = {name for line in targets for name in line.split()}
+    named = re.findall(r"`make ([a-z-]+)", text("docs/releasing.md"))
+    assert len(named) > 4 and set(named) <= targets
+    for path in re.findall(r"`((?:docs/|\.ci/)?\w+(?:\.(?:md|cff|toml))?)`", text("docs/releasing.md")):
+        assert "." not in path or (ROOT / path).exists(), path
