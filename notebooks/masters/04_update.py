@@ -327,6 +327,8 @@ figure.update_yaxes(matches=None, showticklabels=True).update_layout(**LAYOUT, h
 # %%
 ### BEGIN SOLUTION
 steps_without_clip, first_ratio = 1, 1.0
+### STARTER
+# steps_without_clip, first_ratio = ..., ...
 ### END SOLUTION
 lab.course.check("04.1", steps_without_clip, first_ratio)
 
@@ -340,6 +342,8 @@ tokens = pd.DataFrame(
 display(tokens.T)
 ### BEGIN SOLUTION
 no_gradient = [1, 4]
+### STARTER
+# no_gradient = ...
 ### END SOLUTION
 lab.course.check("04.2", tokens, no_gradient)
 
