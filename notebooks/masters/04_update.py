@@ -353,6 +353,7 @@ lab.course.check("04.2", tokens, no_gradient)
 
 # %%
 def my_reinforce(logprobs, advantages):
+    """The loss of each token."""
     ### BEGIN SOLUTION
     return -advantages * logprobs
     ### END SOLUTION
@@ -366,6 +367,7 @@ lab.course.check("04.3", my_reinforce)
 
 # %%
 def my_clipped(logprobs, old, advantages):
+    """The loss of each token."""
     ### BEGIN SOLUTION
     ratio = (logprobs - old).exp()
     return -torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
@@ -390,6 +392,7 @@ class cispo(lab.Loss):
     high: float = 0.2
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        """The loss of each of N tokens."""
         ### BEGIN SOLUTION
         weight_N = (logprobs_N - old_N).exp().clamp(max=1 + self.high).detach()
         return -weight_N * advantages_N * logprobs_N
