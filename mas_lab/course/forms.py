@@ -9,8 +9,8 @@ A master is `notebooks/masters/NAME.py`, cells in the percent format. In a code 
     ### END SOLUTION
 
 the lines above `### STARTER` stand in the solution, those below it, uncommented, in the release, which without it has
-`...`. The cell tagged "install" is the same in all notebooks (`INSTALL`); badges stand in the first cell once an
-address is known. Leaves out running them.
+`...`. A cell tagged "solution" stands in the solution alone. The cell tagged "install" is the same in all notebooks
+(`INSTALL`); badges stand in the first cell once an address is known. Leaves out running them.
 """
 
 import json
@@ -73,6 +73,8 @@ def notebook(master: Path, form: Form, repository: str = "") -> dict:
     cells = []
     for number, cell in enumerate(jupytext.reads(text, fmt="py:percent").cells):
         tags, source = cell.metadata.get("tags", []), cell.source
+        if "solution" in tags and form == "release":
+            continue
         if "install" in tags:
             source = INSTALL.replace("NEEDS", source.strip() or "()")
         elif cell.cell_type == "code":

@@ -1,0 +1,157 @@
+"""Five trainings with a silent defect each: they run, they draw curves, and something is wrong.
+
+`broken("A")` trains with the defect, `broken("A", mended=True)` without, from the same weights on the same tasks and
+draws. Reading this file is looking at the answers. Leaves out: the instruments that show them, which are those of every
+training, and the exercises (`checks/n13`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.backends import load_policy
+from mas_lab.cells.game import Plan
+from mas_lab.cells.plans import episodes, tree
+from mas_lab.cells.rollout import rollout
+from mas_lab.cells.update import update
+from mas_lab.course.exercises import ExerciseError
+from mas_lab.env import Env
+from mas_lab.recipes import RECIPES
+from mas_lab.tasks import make_env
+from mas_lab.team import Team
+from mas_lab.train.evaluate import evaluate
+
+COLUMNS = ["recipe", "seed", "step", "tokens", "success"]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is trained, and where it goes wrong: each field from `table` on is a step of the loop, right by default."""
+
+    env: str
+    recipe: str
+    plan: Plan
+    steps: int
+    options: dict[str, Any] = field(default_factory=dict)
+    per_agent: bool = False
+    lr: float = 1e-3
+    tasks: int = 16
+    table: Callable[[pd.DataFrame, Env, Team], pd.DataFrame] = lambda turns, env, team: turns
+    """What becomes of the rollout before it is compared."""
+    advantages: Callable[[pd.DataFrame, str], pd.DataFrame] = lambda turns, recipe: RECIPES[recipe].advantages(turns)
+    fresh: bool = True
+    """Do the weights that speak follow those that learn?"""
+    told: Callable[[pd.DataFrame], float] | None = None
+    """What is reported as success; `None`: that on held-out tasks."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a training left: tables of all steps, the curve that was reported, and the team that learned."""
+
+    turns: pd.DataFrame
+    stats: pd.DataFrame
+    curve: pd.DataFrame
+    team: Team = field(repr=False)
+    env: Env = field(repr=False)
+
+    def __repr__(self) -> str:
+        name, (first, last) = self.curve["recipe"].iloc[0], self.curve["success"].iloc[[0, -1]]
+        rows = f"{len(self.turns)} rows in {self.turns['step'].nunique()} steps"
+        return f"{name}: {rows}, success as reported {first:.2f} -> {last:.2f}"
+
+
+def _stride(turns: pd.DataFrame, recipe: str) -> pd.DataFrame:
+    """Groups by position, as if the rows still stood in the order in which they were drawn."""
+    turns = turns.sample(frac=1, random_state=len(turns)).reset_index(drop=True)
+    right = RECIPES[recipe].advantages(turns)
+    groups = np.arange(len(turns)) // 8
+    of_group = right["credit"].groupby(groups)
+    center, scale = of_group.transform("mean"), of_group.transform("std", ddof=0)
+    return right.assign(
+        group=[f"s{step}.{number}" for step, number in zip(right["step"], groups, strict=True)],
+        center=center,
+        scale=scale,
+        advantage=((right["credit"] - center) / (scale + 1e-6)).where(scale > 0, 0.0),
+    )
+
+
+def _lone_kept(turns: pd.DataFrame, recipe: str) -> pd.DataFrame:
+    """A row without company is compared with nothing, and keeps what it earned."""
+    right = RECIPES[recipe].advantages(turns)
+    lone = right.groupby("group")["group"].transform("size") == 1
+    return right.assign(advantage=right["advantage"].where(~lone, right["credit"]))
+
+
+def _padded(turns: pd.DataFrame, env: Env, team: Team) -> pd.DataFrame:
+    """Every completion as long as the longest, as a rectangular batch holds it, and no mask."""
+    longest = int(turns["completion_ids"].map(len).max())
+    pad = {name: policy.tokenizer.pad_token_id or 0 for name, policy in team.policies.items()}
+    ids = [
+        [*ids, *[pad[name]] * (longest - len(ids))]
+        for ids, name in zip(turns["completion_ids"], turns["policy"], strict=True)
+    ]
+    logprobs = [[*given, *[0.0] * (longest - len(given))] for given in turns["logprobs"]]
+    return turns.assign(completion_ids=ids, logprobs=logprobs)
+
+
+def _of_training(turns: pd.DataFrame) -> float:
+    return float(turns.groupby("episode")["success"].any().mean())
+
+
+MAZE = Lesson("plan_path", "at_grpo", tree(8), steps=12)
+LADDER = Lesson("ladder", "dr_mas", episodes(8), 24, {"n_agents": 6}, per_agent=True, lr=3e-4)
+RIGHT = {"A": MAZE, "B": LADDER, "C": MAZE, "D": MAZE, "E": LADDER}
+DEFECTS: dict[str, dict[str, Any]] = {
+    "A": {"fresh": False},
+    "B": {"advantages": _lone_kept},
+    "C": {"told": _of_training},
+    "D": {"table": _padded},
+    "E": {"advantages": _stride},
+}
+
+
+def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> Training:
+    """Trains one of "A" to "E": with its defect, or `mended`. Raises ExerciseError for another letter."""
+    if letter not in RIGHT:
+        raise ExerciseError(f"no broken training {letter!r}; there are {', '.join(RIGHT)}")
+    lesson = RIGHT[letter] if mended else replace(RIGHT[letter], **DEFECTS[letter])
+    steps = lesson.steps if steps is None else steps
+    env = make_env(lesson.env, **lesson.options)
+    team, speaking = _team(lesson, env), None if lesson.fresh else _team(lesson, env)
+    all_tasks, tables, stats, curve = env.tasks(lesson.tasks * steps, "train", seed), [], [], []
+    tokens, every = 0, max(1, steps // 4)
+
+    def score(step: int, told: float) -> None:
+        curve.append(("mended" if mended else f"run {letter}", seed, step, tokens, told))
+
+    score(0, _held_out(env, team))
+    for step in range(steps):
+        tasks = all_tasks[step * lesson.tasks : (step + 1) * lesson.tasks]
+        turns = rollout(env, speaking or team, tasks, lesson.plan, seed=seed, step=step)
+        tokens += int(turns["completion_ids"].map(len).sum())
+        turns = lesson.advantages(lesson.table(turns, env, team), lesson.recipe)
+        stats.append(update(team, turns, RECIPES[lesson.recipe].loss).assign(step=step))
+        tables.append(turns)
+        if (step + 1) % every == 0 or step + 1 == steps:
+            score(step + 1, lesson.told(turns) if lesson.told else _held_out(env, team))
+    return Training(
+        pd.concat(tables, ignore_index=True),
+        pd.concat(stats, ignore_index=True),
+        pd.DataFrame(curve, columns=COLUMNS),
+        team,
+        env,
+    )
+
+
+def _team(lesson: Lesson, env: Env) -> Team:
+    if lesson.per_agent:
+        return Team.per_agent(lambda agent: load_policy(env.pocket, lr=lesson.lr), env.agents)
+    return Team.shared(load_policy(env.pocket, lr=lesson.lr), env.agents)
+
+
+def _held_out(env: Env, team: Team) -> float:
+    return float(evaluate(env, team, env.tasks(64, "test", seed=0), k=2)["success"].mean())

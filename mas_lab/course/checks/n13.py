@@ -1,0 +1,129 @@
+"""Notebook 13: what is wrong with each of five runs, and where it can be seen."""
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.course.compare import asked, close, where
+from mas_lab.course.exercises import NotYet, exercise
+
+KNOWN = ("best of K", "group key", "lone row", "padding", "stale weights")
+
+
+def _named(defect, right):
+    if defect not in KNOWN:
+        raise NotYet(f"the defect is one of {', '.join(map(repr, KNOWN))}")
+    if defect != right:
+        raise NotYet(f"{defect!r} is not what is wrong here; what would it leave in the table or in the statistics?")
+
+
+def _row(turns, number):
+    if not isinstance(number, int | np.integer) or not 0 <= number < len(turns):
+        raise NotYet(f"a row is a whole number from 0 to {len(turns) - 1}")
+    return turns.iloc[number]
+
+
+@exercise(
+    "13.1",
+    "Compare what the sampler and the trainer say of the same tokens: which column of `stats` does?",
+    "`run.stats.groupby('step')['mismatch'].max()`: next to nothing while the weights that speak are those that learn.",
+)
+def stale(run, defect, step):
+    _named(defect, "stale weights")
+    apart = run.stats.groupby("step")["mismatch"].max()
+    close(step, int(apart.index[apart > 1e-3][0]), "the first step that other weights drew", tolerance=1e-9)
+    return f"a ratio that should be 1 is off by {apart.max():.1f}"
+
+
+@exercise(
+    "13.2",
+    "An advantage says how a row compares. Which rows have nobody to be compared with?",
+    "`run.turns.groupby('group')['group'].transform('size')` is 1 for a row that is alone; what is its advantage?",
+)
+def lone(run, defect, row):
+    _named(defect, "lone row")
+    one = _row(run.turns, row)
+    size = int((run.turns["group"] == one["group"]).sum())
+    if size > 1:
+        raise NotYet(f"{where(run.turns, row)} stands in a group of {size}")
+    if one["advantage"] == 0:
+        raise NotYet(f"{where(run.turns, row)} is alone, and rightly has the advantage 0")
+    return f"alone in its group, and told that {one['advantage']:.2f} is praise"
+
+
+@exercise(
+    "13.3",
+    "At every turn of this training the best of eight candidates moved the state. Who chooses where none is scored?",
+    "`lab.evaluate(run.env, run.team, run.env.tasks(64, 'test', seed=1), k=2)['success'].mean()`",
+)
+def best_of(run, defect, success):
+    from mas_lab.train.evaluate import evaluate
+
+    _named(defect, "best of K")
+    held_out = [
+        evaluate(run.env, run.team, run.env.tasks(64, "test", seed=seed), k=2, seed=seed)["success"].mean()
+        for seed in (0, 1)
+    ]
+    close(success, float(np.mean(held_out)), "what the team reaches alone, on held-out tasks", tolerance=0.1)
+    return f"{np.mean(held_out):.2f}, and {run.curve['success'].iloc[-1]:.2f} was reported"
+
+
+@exercise(
+    "13.4",
+    "How many tokens has a completion? How many ought it to have?",
+    "Nothing is sampled after the end-of-sequence token, 1 here: what stands behind the first 1 of `completion_ids`?",
+)
+def padding(run, defect, row, tokens):
+    _named(defect, "padding")
+    one = _row(run.turns, row)
+    ids = list(one["completion_ids"])
+    too_many = len(ids) - ids.index(1) - 1 if 1 in ids else 0
+    if not too_many:
+        raise NotYet(f"{where(run.turns, row)}: nothing stands behind its end")
+    close(tokens, too_many, f"{where(run.turns, row)}: tokens that nobody said", tolerance=1e-9)
+
+
+@exercise(
+    "13.5",
+    "Take one group, and read its prompts.",
+    "`run.turns.groupby('group')['agent'].nunique()` ought to be 1 under this recipe.",
+)
+def mixed_up(run, defect, first, second):
+    _named(defect, "group key")
+    one, other = _row(run.turns, first), _row(run.turns, second)
+    if one["group"] != other["group"]:
+        raise NotYet(f"rows {first} and {second} stand in two groups, {one['group']} and {other['group']}")
+    if (one["task"], one["agent"]) == (other["task"], other["agent"]):
+        raise NotYet(f"rows {first} and {second} may well be compared: one agent, one task")
+    return f"{one['agent']} on task {one['task']} judged by {other['agent']} on task {other['task']}"
+
+
+@exercise(
+    "13.6",
+    "One test per defect, each a line of pandas that you have used above.",
+    "Tokens behind the first 1 in `completion_ids`; `mismatch` above 1e-3; lone rows whose advantage is not 0; groups "
+    "of more than one (task, agent).",
+    "Test for padding first: it makes `mismatch` large too.",
+)
+def guard(answer, runs):
+    for name, run in runs.items():
+        told = asked(answer, run.turns, run.stats)
+        if not isinstance(told, str):
+            raise NotYet(f"run {name}: a text is asked for, the defect or 'fine', and this is {type(told).__name__}")
+        ours = found(run.turns, run.stats)
+        if told != ours:
+            raise NotYet(f"run {name}: your guard says {told!r}" + ("" if ours != "fine" else ", and nothing is wrong"))
+    return "it would have stopped four of the five, before the first figure"
+
+
+def found(turns: pd.DataFrame, stats: pd.DataFrame) -> str:
+    """What is wrong with these tables, by name, or "fine"."""
+    behind = turns["completion_ids"].map(lambda ids: len(ids) - list(ids).index(1) - 1 if 1 in ids else 0)
+    size = turns.groupby("group")["group"].transform("size")
+    who = turns.assign(who=turns["task"].astype(str) + turns["agent"]).groupby("group")["who"].nunique()
+    if behind.any():
+        return "padding"
+    if stats["mismatch"].max() > 1e-3:
+        return "stale weights"
+    if ((size == 1) & (turns["advantage"] != 0)).any():
+        return "lone row"
+    return "group key" if (who > 1).any() else "fine"
