@@ -27,8 +27,10 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+FOLDED = {"tags": ["install", "hide-input"], "jupyter": {"source_hidden": True}, "cellView": "form"}
+"""The install cell opens folded: for JupyterLab, for Colab, and by its tag for the site."""
 INSTALL = """
-# The kit, where it is missing. Nothing that is installed is replaced.
+# @title The kit, where it is missing. Nothing that is installed is replaced.
 SOURCE = "mas_lab-*.whl"  # a wheel beside this notebook or in an attached data set; an https address works too
 
 import importlib.util
@@ -81,7 +83,8 @@ def notebook(master: Path, form: Form, repository: str = "") -> dict:
             source = "\n".join(_lines(source.splitlines(), form))
         if number == 0 and repository:
             source = badges(f"notebooks/{master.stem}.ipynb", repository) + "\n\n" + source
-        made = {"cell_type": cell.cell_type, "id": f"cell-{number:02d}", "metadata": {"tags": tags} if tags else {}}
+        metadata = FOLDED if "install" in tags else {"tags": tags} if tags else {}
+        made = {"cell_type": cell.cell_type, "id": f"cell-{number:02d}", "metadata": metadata}
         made |= {"execution_count": None, "outputs": []} if cell.cell_type == "code" else {}
         cells.append(made | {"source": source.splitlines(keepends=True)})
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
