@@ -24,7 +24,7 @@ SMOKE = False  # True: a few steps only, to see that everything runs
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab.widgets.figures import dialogue, learning_curves
+from mas_lab.widgets.figures import learning_curves
 
 STEPS = 2 if SMOKE else None
 
@@ -72,7 +72,7 @@ learning_curves(
 # | `run.stats` | a row per step and agent: `tokens`, `entropy`, `grad_norm`, `mismatch`, … |
 # | `lab.group_stats(turns)` | size, mean, `lone` and `flat` of every group |
 # | `lab.RewardInspector([turns, stats])` | who earned what, against the baseline that judged it |
-# | `dialogue(turns, episode)`, `lab.RolloutViewer([turns, stats])` | who said what |
+# | `lab.RolloutViewer([turns, stats])` | who said what |
 # | `lab.evaluate(run.env, run.team, tasks, k=2)` | the team alone, on tasks that training never shows |
 
 # %% [markdown]
