@@ -1,0 +1,424 @@
+# %% [markdown]
+# # AT-GRPO: the candidates of one agent at one turn
+#
+# *Level: notebooks 00 to 04. Reading: 30 minutes. Compute: 1 to 2 minutes on two CPU cores.*
+#
+# In a team of several turns, two episodes of one task part after the first word: by the second turn their agents stand in different places and answer different questions. Comparing their returns praises whoever happened to stand better. AT-GRPO ([arXiv 2510.11062](https://arxiv.org/abs/2510.11062)) compares only answers to the same question: K candidates of one agent at one turn of one episode. The best one moves the state, all K are learned from.
+#
+# Afterwards you can
+#
+# - write its group key, its credit and its tree, and say what breaks without each;
+# - count what a tree costs beside whole episodes;
+# - say which of its parts makes the team better, and which does not: the answer is not the one in its name;
+# - exchange the roles of a trained team, and let a player learn against its earlier self.
+
+# %% tags=["install"]
+
+# %% tags=["parameters"]
+SMOKE = False  # True: a few steps only, to see that everything runs
+
+# %%
+import tempfile
+
+import pandas as pd
+
+import mas_lab as lab
+from mas_lab import demo
+from mas_lab.course.games import Race
+from mas_lab.paths import data_dir
+from mas_lab.study.record import Recorded
+from mas_lab.widgets.figures import learning_curves
+from mas_lab.widgets.live import LiveCurve
+
+STUDIES = data_dir() / "results" / "studies"
+STEPS = 2 if SMOKE else demo.STEPS
+
+# %% [markdown]
+# ## By hand: five rows
+#
+# One maze, one round. The planner made two proposals, the executor answered the better one with three plans. A proposal moves nobody, so it earns the team nothing; its `local_reward` is what it would be worth if it were walked.
+#
+# | row | agent | turn | candidate | team_reward | local_reward |
+# |---|---|---|---|---|---|
+# | 0 | planner | 0 | 0 | 0 | 0.25 |
+# | 1 | planner | 0 | 1 | 0 | 0.75 |
+# | 2 | executor | 0 | 0 | 0.5 | 0.5 |
+# | 3 | executor | 0 | 1 | 0 | 0 |
+# | 4 | executor | 0 | 2 | 1.25 | 0.75 |
+#
+# The number that is compared is a mixture of both rewards (section 4.2 of the paper; α = 1 there and here),
+#
+# $$ R_c = \alpha\, r^{\text{team}}_c + r^{\text{local}}_c , $$
+#
+# and the advantage compares candidate $c$ with the K candidates of its group $(e, i, t)$: episode $e$, agent $i$, turn $t$ (equation 3):
+#
+# $$ A_c = \frac{R_c - \operatorname{mean}_K(R)}{\operatorname{std}_K(R)} . $$
+#
+# *By hand.* The planner's credits are 0.25 and 0.75: mean 0.5, deviation 0.25, advantages −1 and +1. The executor's are 1, 0 and 2: mean 1, deviation √(2/3) ≈ 0.82, advantages 0, −1.22 and +1.22.
+
+# %% [markdown]
+# *Predict:* now compare all five rows with each other, as a global baseline would: their mean is 0.8. What becomes of the planner's better proposal?
+
+# %%
+rows = pd.DataFrame(
+    {
+        "task": "maze",
+        "episode": "maze-0",
+        "agent": ["planner", "planner", "executor", "executor", "executor"],
+        "turn": 0,
+        "candidate": [0, 1, 0, 1, 2],
+        "team_reward": [0, 0, 0.5, 0, 1.25],
+        "local_reward": [0.25, 0.75, 0.5, 0, 0.75],
+    }
+)
+KEYS = {"agent and turn": ("episode", "agent", "turn"), "task": ("task",)}
+told = {name: lab.normalize(lab.group(rows, by=by, credit=lab.mixed())) for name, by in KEYS.items()}
+shown = rows[["agent", "candidate"]].assign(credit=told["task"]["credit"])
+shown.assign(**{f"advantage, by {name}": table["advantage"].round(2) for name, table in told.items()})
+
+# %% [markdown]
+# *Explain:* it is blamed. By task, both proposals lie below the mean, because an executor can earn both rewards and a planner only one: whatever it proposes was bad. By agent and turn its better proposal is praised, whatever an executor may earn.
+#
+# **06.1** Here is a longer table: two mazes, two rounds each, one maze drawn twice. Which columns name AT-GRPO's groups? Look at `prompt` while you choose.
+
+# %%
+LONG = pd.DataFrame(
+    [
+        {"task": task, "episode": episode, "turn": turn, "agent": agent, "candidate": candidate}
+        | {"prompt": f"{task}{' moved' * turn} {agent}", "team_reward": 0.0, "local_reward": candidate / 2}
+        for task, episode in (("a", "a-0"), ("a", "a-1"), ("b", "b-0"))
+        for turn in (0, 1)
+        for agent in ("planner", "executor")
+        for candidate in (0, 1, 2)
+    ]
+)
+### BEGIN SOLUTION
+by = ("episode", "agent", "turn")
+### STARTER
+# by = ("episode", "agent")  # <- what breaks with this one?
+### END SOLUTION
+try:
+    print(lab.group(LONG, by=by, credit=lab.mixed(), same_prompt=True)["group"].nunique(), "groups")
+except lab.TableError as refused:
+    print("refused:", refused)
+lab.course.check("06.1", by)
+
+# %% [markdown]
+# `same_prompt=True` is how `at_grpo` guards its key: with `(episode, agent)` alone the second turn would be compared with the first, which is another question, and the cell refuses. Public code had this wrong in silence.
+#
+# ## The tree
+#
+# Algorithm 1 of the paper, as the plan `tree(k)`: at each turn, the agent whose turn it is draws K candidates for one prompt; each is scored; the best by `pick`, $c^* = \arg\max_c R_c$ (ties go to the first), moves the state; the next agent sees the moved state. All K are rows.
+
+# %% [markdown]
+# *Predict:* in the table of a tree, how many candidates of a node have `kept`? And is the kept one always the row with the largest advantage of its group?
+
+# %%
+env = lab.make_env("plan_path")
+team = demo.make_team(env)
+mazes = env.tasks(4, split="train", seed=0)
+turns = lab.RECIPES["at_grpo"].advantages(lab.rollout(env, team, mazes, lab.tree(4), seed=0))
+
+kept = turns.groupby("group")["kept"].sum()
+best = turns["advantage"] == turns.groupby("group")["advantage"].transform("max")
+print(
+    f"{len(kept)} groups; kept in each: {kept.min()} to {kept.max()}; kept and best: {best[turns['kept']].mean():.0%}"
+)
+turns[["agent", "turn", "candidate", "kept", "completion", "credit", "advantage"]].head(8)
+
+# %% [markdown]
+# *Explain:* one, and always: what is picked by and what is compared on are the same number. `kept` says through which candidate the state moved on, `credit` is $R_c$, `advantage` is $A_c$; in a group whose candidates all earned the same, all advantages are 0 and the first one moves on.
+#
+# Walk through one tree: each node shows what was heard and all candidates; the kept one is shaded, and `what followed` goes on from it.
+
+# %%
+lab.RolloutViewer(turns, per_step=1, agents=env.agents, team=team)
+
+# %% [markdown]
+# **06.2** `pick` may be any function from a table of one node's candidates to a number each. Write one that follows the mixed credit with α = 1, but never lets an answer lead that the environment could not read (`valid` is False) while there is one that it could.
+
+
+# %%
+def pick(candidates):
+    ### BEGIN SOLUTION
+    credit = candidates["team_reward"] + candidates["local_reward"]
+    return credit.where(candidates["valid"], credit.min() - 1)
+    ### END SOLUTION
+
+
+lab.course.check("06.2", pick)
+
+# %% [markdown]
+# **06.3** What does α do? A candidate that reached the goal by a detour may earn the team more and itself less than one on a shortest path. Given both rewards of two candidates, at which α are they worth the same?
+
+
+# %%
+def alpha_of_a_tie(team_1, local_1, team_2, local_2):
+    ### BEGIN SOLUTION
+    return (local_2 - local_1) / (team_1 - team_2)
+    ### END SOLUTION
+
+
+lab.course.check("06.3", alpha_of_a_tie)
+
+# %% [markdown]
+# *Predict:* α goes from 0 to 10. Whose advantages change, the planner's or the executor's?
+
+# %%
+for alpha in (0, 1, 10):
+    credit = lab.mixed(alpha=alpha)
+    compared = lab.normalize(lab.group(rows, by=KEYS["agent and turn"], credit=credit))
+    print(
+        f"alpha {alpha:2}:",
+        compared.groupby("agent", sort=False)["advantage"].apply(lambda a: a.round(2).tolist()).to_dict(),
+    )
+
+# %% [markdown]
+# *Explain:* the executor's alone, and little. A planner's candidates all earn the team 0, so α multiplies nothing: a planner learns from its local reward or, with `mixed(local=0.0)`, the paper's outcome-only ablation, from nothing at all. The division by the deviation takes a common factor out again, so a large α only makes the local reward a tie-breaker.
+#
+# ## What a tree costs
+#
+# At each turn `episodes(K)` and `tree(K)` sample K completions for a maze. What differs is the prompts that they answer.
+
+# %% [markdown]
+# *Predict:* K = 8, two agents, four turns. How many different prompts does one maze make under either plan?
+
+# %%
+cost = {}
+for name, plan in {"episodes(8)": lab.episodes(8), "tree(8)": lab.tree(8)}.items():
+    table = lab.rollout(env, team, mazes, plan, seed=0)
+    read = table.drop_duplicates(["task", "prompt"])["prompt_ids"].map(len).sum()
+    said = table["completion_ids"].map(len).sum()
+    prompts = table.groupby("task")["prompt"].nunique().mean()
+    cost[name] = {"completions": len(table), "prompts a maze": prompts, "tokens said": said, "tokens read": read}
+pd.DataFrame(cost).T.round(1)
+
+# %% [markdown]
+# *Explain:* in episodes all start from one prompt and then go their own ways: at most 1 + 8 × 7 = 57 different prompts. In the tree a prompt serves all K candidates: at most 2 × 4 = 8. `tokens read` counts a prompt once where it is the same, as the sampler and the update do. That there are fewer completions, too, is the best of 8 that leads: it is soon at the goal. In the recorded study below a run with the tree took half the processor time of one without, at equal sampled tokens.
+#
+# **06.4** Write it down for any team: agents speak one after the other, each once a turn, and nothing ends early. Return three counts: completions (of either plan), different prompts of `tree(k)`, different prompts of `episodes(k)` at most.
+
+
+# %%
+def counts(k, agents, turns):
+    ### BEGIN SOLUTION
+    calls = agents * turns
+    return k * calls, calls, 1 + k * (calls - 1)
+    ### END SOLUTION
+
+
+lab.course.check("06.4", counts)
+
+# %% [markdown]
+# ## Training
+#
+# The loss is PPO's, per token, for each policy over the rows of all agents that it plays (notebook 04); the paper's is a mean over groups of
+#
+# $$ -\frac{1}{K}\sum_{c=1}^{K} \min\big(\rho_c A_c,\ \operatorname{clip}(\rho_c, 1-\varepsilon, 1+\varepsilon)\,A_c\big), $$
+#
+# with ρ the ratio of probabilities under the weights that learn and those that drew, ε = 0.2. One team with **one set of weights for both roles**, and another with **weights of its own for each**, 20 steps of 32 mazes with K = 8. Each takes about half a minute.
+#
+# **What to expect.** Held-out success rises from about 0.5 to 0.9, most of it in the first five steps. Of three recorded seeds with shared weights: 0.93, 0.91, 0.93. With weights of their own, at the same number of tokens, it is about the same (0.93, 0.92, 0.93).
+
+
+# %%
+def learn(team, name):
+    """Twenty steps, with held-out success on the way."""
+    curve, tokens = LiveCurve(name), 0
+    curve.add(tokens, demo.held_out(env, team, tasks=8 if SMOKE else 64))
+    for report in lab.train(env, team, "at_grpo", steps=STEPS, seed=0, **demo.SETTINGS):
+        tokens += report.tokens
+        if (report.step + 1) % demo.SCORE_EVERY == 0:
+            curve.add(tokens, demo.held_out(env, team, tasks=8 if SMOKE else 64))
+    return report
+
+
+shared, roles = demo.make_team(env), demo.make_team(env, per_agent=True)
+report = learn(shared, "one set of weights")
+
+# %%
+last_of_roles = learn(roles, "weights of its own for each role")
+
+# %% [markdown]
+# Two things are left to understand: why the curve ends where it does, and why training looked better than that.
+
+# %% [markdown]
+# *Predict:* which mazes does the trained team fail? And its own training episodes of the last step: did it solve more or fewer of them than of held-out mazes?
+
+# %%
+from mas_lab.tasks.shared.maze import distances
+
+held_out = env.tasks(16 if SMOKE else demo.HELD_OUT, "test", seed=0)
+away = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in held_out}
+scores = lab.evaluate(env, shared, held_out, k=4).drop_duplicates("task")
+print(f"training episodes of the last step: {report.success:.2f}; held-out: {scores['success'].mean():.2f}")
+moves = pd.cut(scores["task"].map(away), [2, 4, 6, 16], labels=["3 or 4", "5 or 6", "7 and more"])
+scores.groupby(moves.rename("moves to the goal"), observed=True)["success"].agg(success="mean", mazes="size").round(2)
+
+# %% [markdown]
+# *Explain.* **Why 0.93 and not 1:** nearly all mazes of up to six moves are solved. Of those of seven and more, which take two rounds at least, it is little more than half; they are rare, in training too. Notebook 00 lowered the temperature, and that solved no more: what is missing is looking far ahead, not luck.
+#
+# **Why training looked better:** there the best of eight candidates moves the state at each turn. A best of K is not a success rate; only held-out episodes, one candidate a turn, are.
+#
+# ## Roles
+#
+# Does each policy know its own role, or the task? `lab.evaluate(..., swap=...)` lets each play the other's part. AT-GRPO reports a collapse, from 96 to 6 of 100 on its Plan-Path.
+
+# %% [markdown]
+# *Predict:* three teams, played in each other's role: untrained, one set of weights, weights of their own. Which of them lose?
+
+# %%
+teams = {"untrained": demo.make_team(env, per_agent=True), "one set of weights": shared, "weights of their own": roles}
+swapped = {
+    name: {
+        "in its role": lab.evaluate(env, one, held_out, k=4)["success"].mean(),
+        "in the other's": lab.evaluate(env, one, held_out, k=4, swap=("planner", "executor"))["success"].mean(),
+    }
+    for name, one in teams.items()
+}
+pd.DataFrame(swapped).T.round(2)
+
+# %% [markdown]
+# *Explain:* only weights of their own can lose anything, and they lose a few points. Recorded over five seeds: 0.89 to 0.93 in their roles, 0.85 to 0.90 in each other's. That is not the paper's collapse, and the reason is where they start: both roles are one pocket model that had been shown either part before, and here they still ask for nearly the same thing. Roles that start as one and must become two have more to forget.
+#
+# ## Which part of it is it?
+#
+# Between `grpo` and `at_grpo` lie four changes. The recorded study takes them one at a time, each for the same 60,000 sampled tokens, ten seeds:
+#
+# | arm | credit of a row | who is compared | plan |
+# |---|---|---|---|
+# | team return | the episode's return | the task's episodes | `episodes(8)` |
+# | own reward | the return + the row's own local reward | the task's rows | `episodes(8)` |
+# | by agent and turn | the same | the task's rows of one agent at one turn | `episodes(8)` |
+# | tree | α r_team + r_local of the row | the candidates of one prompt | `tree(8)` |
+# | tree, outcome only | r_team alone | the candidates of one prompt | `tree(8)` |
+
+# %% [markdown]
+# *Predict:* from the top to the tree success rises by 0.19. Deal these 0.19 out: how much by the own reward, how much by grouping by agent and turn, how much by the tree?
+
+# %%
+ladder = ["team return", "own reward", "by agent and turn", "tree", "tree, outcome only"]
+recorded = Recorded(STUDIES / "at_grpo").curves.query("task == 'maze' and arm in @ladder")
+board = lab.AblationBoard(recorded.rename(columns={"arm": "recipe", "task": "env"}), over="tokens")
+board.figure()
+
+# %%
+spent = Recorded(STUDIES / "at_grpo").table.query("task == 'maze' and phase == 'compare'").set_index("arm")
+spent = spent.groupby(level=0)[["optimizer_steps", "seconds"]].mean()
+board.table.set_index("recipe")[["final", "final_low", "final_high"]].join(spent).round(2)
+
+# %% [markdown]
+# *Explain.* `final` is the interquartile mean of ten runs, `final_low` and `final_high` its 95 % interval; in the figure every run is a dot, below are its area under the curve and the differences to "team return", seed by seed.
+#
+# - **A reward of each row's own** takes 0.71 to 0.87: that is 0.16 of the 0.19.
+# - **Grouping by agent and turn**, the two letters in the name, adds nothing to it: 0.85. Without candidates for one prompt, rows of one agent at one turn of eight episodes still stand in eight different places.
+# - **The tree** takes it to 0.91. But mind `optimizer_steps`: at equal *tokens* it makes twice as many steps, because its episodes are fewer and shorter. Equal tokens, equal episodes, equal optimizer steps: only one of them can be held, and one has to say which.
+# - **With the outcome alone** it keeps less than half: 0.79. A planner's group is then always flat.
+#
+# How many candidates? K = 2, 4 and 16 end at 0.91, 0.93 and 0.92 (three seeds each, so these stand one by one): it hardly matters.
+#
+# What of the tree is it: that candidates answer one prompt, or that the best of them leads on? A tree whose *first* candidate moves the state has the first without the second.
+
+# %% [markdown]
+# *Predict:* without following the best, does the tree still reach 0.91, or does it fall back to 0.87, what an own reward does alone?
+
+# %%
+follow = lab.AblationBoard(STUDIES / "follow")
+follow.table.set_index("recipe")[["final", "final_low", "final_high"]].round(2)
+
+# %%
+by_seed = follow.pairs.set_index("seed")["final"].round(3)
+by_seed.to_frame("the first moves on, minus the best moves on").T
+
+# %% [markdown]
+# *Explain:* it falls back to 0.87, and below the other in nine of ten seeds, by 0.03 (95 % interval 0.01 to 0.05). So it is the *following*, not the same prompt, that buys the rest. How? A state moved by the best of eight is soon at the goal: episodes are shorter, more of them fit into the same tokens, and so it makes 37 optimizer steps where the other makes 21. And its later turns start from good places. These runs do not tell the two apart.
+#
+# **06.5** A number for the negative result. `share(final)` gets the final success of each arm, by name, and returns which part of the whole gain (from "team return" to "tree") each of the other arms keeps, by name. Which ablation keeps most?
+
+# %%
+finals = board.table.set_index("recipe")["final"].to_dict()
+
+
+def share(final):
+    ### BEGIN SOLUTION
+    low, high = final["team return"], final["tree"]
+    return {arm: (one - low) / (high - low) for arm, one in final.items() if arm not in ("team return", "tree")}
+    ### END SOLUTION
+
+
+lab.course.check("06.5", share, finals)
+
+# %% [markdown]
+# ## Where the tree does most of it: sokoban
+#
+# A box pushed into a corner cannot be taken back, so one bad turn loses the game. `sokoban` has the same two roles; its pocket model starts at 0.27 and takes 80 steps, so here is the record: every thin line a seed, the thick one their mean.
+
+# %%
+curves = pd.read_csv(data_dir() / "results" / "sokoban" / "curves.csv").assign(recipe="sokoban, at_grpo")
+learning_curves(curves)
+
+# %% [markdown]
+# *Predict:* the same ladder at 100,000 tokens: in the maze an own reward did most of it. Here?
+
+# %%
+sokoban = lab.AblationBoard(STUDIES / "sokoban")
+sokoban.runs.pivot(index="recipe", columns="seed", values="final").reindex(sokoban.table["recipe"]).round(2)
+
+# %% [markdown]
+# *Explain:* here the tree does most of it: 0.62 to 0.67, where the three others lie between 0.39 and 0.52, in three seeds (so read the dots, there is no interval). Following the best keeps episodes alive beyond the first bad push, so that later turns are seen at all. It levels off near 0.75: rooms of six moves and more were hardly ever solved at the start, and what is never solved is never praised.
+#
+# ## A game against an earlier self
+#
+# In a game nothing is shared: the team earns 0, and what a player wins is its `local_reward`. `Race` is a small one: left and right answer the same sum at once, unseen by each other; who alone is right wins 1 from the other. Self-play is a team whose other side is frozen: here a copy of left's own weights, renewed once.
+#
+# A tree is of use here, too: left's K candidates meet the *same* answer of the opponent, so its luck is common to the group, and the mean takes it away.
+
+# %% [markdown]
+# *Predict:* left starts with about half of its answers right, against its equal. Draw two lines over training, with the opponent renewed in the middle: left's share of right answers, and its mean winnings.
+
+# %%
+game = Race()
+sums = game.tasks(8 if SMOKE else 64, "test", seed=0)
+
+
+def standing(left, right):
+    """Left's share of right answers, and what it wins on average."""
+    played = lab.rollout(game, lab.Team({"left": left, "right": right}), sums, lab.episodes(4), seed=9)
+    played = played[played["agent"] == "left"]
+    return {
+        "right answers": played["info"].map(lambda told: told["left"]).mean(),
+        "wins": played["local_reward"].mean(),
+    }
+
+
+left, right = lab.load_policy(game.pocket, lr=3e-4), lab.load_policy(game.pocket)
+line = {"start": standing(left, right)}
+for generation in (1, 2):
+    player = lab.Team({"left": left, "right": right}, frozen="right")
+    for _ in lab.train(game, player, "at_grpo", steps=2 if SMOKE else 10, seed=generation, tasks=16):
+        pass
+    line[f"generation {generation}, against the frozen self"] = standing(left, right)
+    with tempfile.TemporaryDirectory() as folder:
+        left.save(folder)
+        right = lab.load_policy(folder)
+    line[f"generation {generation}, against its copy"] = standing(left, right)
+pd.DataFrame(line).T.round(2)
+
+# %% [markdown]
+# *Explain:* right answers rise to about 0.9 and stay; the winnings rise to about 0.4, fall to 0 when the opponent is renewed, and hardly rise again, though left is as good as ever. **In self-play a return says how one compares, not how good one is.** Keep an opponent that never changes, or a score of another kind, as here the right answers. That the winnings stop below a half is the opponent: where both are right it is a draw.
+#
+# Games of TextArena come in as `lab.from_textarena("TicTacToe-v0")` where it is installed, and `lab.own_return()` is their credit over whole episodes.
+
+# %%
+lab.course.progress("06")
+
+# %% [markdown]
+# ## What to remember
+#
+# 1. Compare answers to the same prompt: the group is (episode, agent, turn), and `same_prompt=True` checks it.
+# 2. In the maze most of the gain is a reward of each row's own; the tree adds the rest by following the best, and grouping alone adds nothing. In sokoban it is the tree.
+# 3. A best of K is no success rate, and in self-play a return is no skill: score on held-out episodes against what stays the same.
+#
+# Papers: AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), section 4.2 (mixed reward), equation 3 (groups and advantages), Algorithm 1 (the tree); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. The studies, with every run: `docs/findings.md`.
+#
+# Next: `07_dr_mas`, in which nobody samples trees and the question is whose mean an agent is judged by.

@@ -1,0 +1,35 @@
+"""The course's game is one by the laws of games, and pays who alone is right."""
+
+import pytest
+
+import mas_lab as lab
+from mas_lab.course.games import Race
+
+RIGHT, WRONG = "1 2 3 4 answer 4", "1 2 3 4 answer 5"
+
+
+def test_it_keeps_the_laws_of_games():
+    assert lab.check_env(Race(), tasks=4).set_index("check").loc["success is the first agent's win", "times"] > 0
+
+
+@pytest.mark.parametrize(
+    "left, right, won", [(RIGHT, WRONG, 1), (WRONG, RIGHT, -1), (RIGHT, RIGHT, 0), (WRONG, WRONG, 0), ("?", RIGHT, -1)]
+)
+def test_who_alone_is_right_wins(left, right, won):
+    env = Race()
+    state = env.start(lab.Task("t", {"problem": "0 + 1 + 1 + 1 + 1"}))
+    assert env.acting(state) == ("left", "right") and env.observe(state, "left") == env.observe(state, "right")
+    step = env.step(state, {"left": left, "right": right})
+    assert step.local_rewards == {"left": won, "right": -won} and step.team_reward == 0
+    assert step.success == (won > 0) and step.done and env.acting(step.state) == ()
+    assert step.valid == {"left": left != "?", "right": True}
+
+
+def test_in_a_tree_all_candidates_meet_the_same_answer():
+    """The opponent's luck is then common to the group, and its mean takes it away."""
+    env = Race()
+    team = lab.Team({agent: lab.load_policy(env.pocket) for agent in env.agents}, frozen="right")
+    turns = lab.rollout(env, team, env.tasks(8, "train", seed=0), lab.tree(6), seed=0)
+    left = turns[turns["agent"] == "left"]
+    assert (left["info"].map(lambda told: told["right"]).groupby(left["node"]).nunique() == 1).all()
+    assert left["info"].map(lambda told: told["left"]).groupby(left["node"]).nunique().max() == 2
