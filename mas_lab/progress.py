@@ -1,6 +1,7 @@
 """Who watches, and a progress bar for them: a terminal or a notebook; silent in logs, tests and pipes.
 
-Silent in threads too: `LiveDashboard` trains in one, and shows how far it is by itself.
+Silent in threads too: `LiveDashboard` trains in one, and shows how far it is by itself. Leaves out: how a notebook
+draws one (`cell_bars`).
 """
 
 import os
@@ -9,7 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
+
+from mas_lab.cell_bars import DELAY, CellBar
 
 FRONT_ENDS = {
     "colab": "Colab: core widgets and static figures; the stop is the kernel's interrupt",
@@ -57,13 +60,15 @@ def no_bars() -> Iterator[None]:
         _hidden -= 1
 
 
-def progress_bar(total: int, description: str, unit: str, even: bool = False) -> tqdm:
-    """A bar that appears after half a second and leaves nothing behind.
+def progress_bar(total: int | None, description: str, unit: str, even: bool = False) -> tqdm | CellBar:
+    """A bar that appears after half a second. A terminal keeps nothing of it, a notebook a line of what was done.
 
     `even`: all units take about as long, so that the time left can be told. Otherwise it says the time gone by alone:
-    the episodes of a rollout, for one, end nearly all at once.
+    the episodes of a rollout, for one, end nearly all at once. `total` None: nobody knows how many there will be.
     """
-    watched = (in_notebook() or sys.stderr.isatty()) and threading.current_thread() is threading.main_thread()
+    may_draw = not _hidden and threading.current_thread() is threading.main_thread()
+    if may_draw and in_notebook():
+        return CellBar(total, description, unit, even)
     shown = "{l_bar}{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}" + ("<{remaining}]" if even else "]")
-    return tqdm(total=total, desc=description, unit=unit, disable=bool(_hidden) or not watched, leave=False, delay=0.5,
-                smoothing=0, bar_format=shown)  # fmt: skip
+    return tqdm(total=total, desc=description, unit=unit, disable=not (may_draw and sys.stderr.isatty()), leave=False,
+                delay=DELAY, smoothing=0, bar_format=shown)  # fmt: skip

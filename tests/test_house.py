@@ -8,7 +8,7 @@ import mas_lab
 
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
-    ("paths", "progress"),
+    ("paths", "cell_bars", "progress"),
     ("table", "holds", "env", "purity", "check", "policy", "team", "locks"),
     ("cells",),
     ("explain", "recipes"),

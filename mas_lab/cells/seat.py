@@ -14,7 +14,7 @@ from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import as_table, refuse_strangers
 from mas_lab.env import Env, Message, Task, transcript
 from mas_lab.policy import Request
-from mas_lab.progress import progress_bar
+from mas_lab.progress import no_bars, progress_bar
 from mas_lab.team import Team
 
 PERSON = "person"
@@ -32,11 +32,11 @@ class Seat(Driver):
         if agent not in env.agents:
             raise ValueError(f"play_as: no agent is named {agent!r}; {type(env).__name__} plays {env.agents}")
         refuse_strangers([other for other in env.agents if other != agent], team, [task], "play_as")
-        with progress_bar(1, "play", "episode") as bar:
-            super().__init__(env, team, None, seed, 0, bar)
-            self.agent, self.task = agent, task
-            self._game, self._asked = Game(env, task, task.id), deque()
-            self.play([(self._game, episodes(1)(self._game))])
+        with no_bars():  # a person sees how far it is
+            super().__init__(env, team, None, seed, 0, progress_bar(1, "play", "episode"))
+        self.agent, self.task = agent, task
+        self._game, self._asked = Game(env, task, task.id), deque()
+        self.play([(self._game, episodes(1)(self._game))])
 
     @property
     def waits(self) -> bool:

@@ -18,6 +18,7 @@ from mas_lab.cells.update import Watch, learners, update
 from mas_lab.check import check_env
 from mas_lab.env import Env
 from mas_lab.locks import trained_alone
+from mas_lab.progress import in_notebook
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import run_folder
@@ -28,6 +29,7 @@ from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
 from mas_lab.train.spent import Budget
 from mas_lab.train.steps import Training
+from mas_lab.train.telling import told
 
 
 def train(
@@ -88,7 +90,8 @@ def train(
         with ranks.telling() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, _recorder(run), ranks, budget)
-    loop = _driven(training.run(steps), ranks) if ranks else training.run(steps)
+    loop = told(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
+    loop = _driven(loop, ranks) if ranks else loop
     loop = trained_alone(learners(team), loop)
     _open.add(loop)
     return loop
