@@ -20,7 +20,7 @@ FRONT_ENDS = {
     "kaggle-batch": "Kaggle, saved version: headless, widgets show nothing",
     "vscode": "VS Code notebook: live widgets",
     "jupyter": "Jupyter: live widgets",
-    "static": "a kernel without a known front end (nbconvert, papermill): tables and text; for figures in HTML, "
+    "static": "a kernel without a known front end (nbconvert, papermill): tables and pictures; for figures that zoom, "
     "start it with PLOTLY_RENDERER=plotly_mimetype+notebook, which puts 5 MB of plotly.js into the notebook",
     "terminal": "terminal: text and standalone HTML files",
 }

@@ -134,7 +134,7 @@ class AblationBoard:
         for figure, _ in self._figures():
             display(figure)
         tables = (table_html(table, caption) for caption, table in self._tables())
-        display(HTML(beside(self._told() + "".join(tables))))
+        display(HTML(beside(f"{self._told()}{''.join(tables)}<p><small>{escape(NOTE)}</small></p>")))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:

@@ -28,10 +28,10 @@ def controlled_curves(points: pd.DataFrame) -> "Figure":
 
     `points`: rows of `controlled_inflation`. Line: F_k; hollow: with the deltas; filled: measured.
     """
-    import plotly.graph_objects as go
+    from mas_lab.widgets.picture import Figure
 
     require(points, ["called", "shift", "F", "predicted", "measured"], "controlled_curves")
-    figure = go.Figure()
+    figure = Figure()
     for shade, (called, own) in zip(PALETTE, points.groupby("called"), strict=False):
         styles = {
             "F": {"mode": "lines", "line": {"color": shade, "width": 2}},
@@ -66,12 +66,12 @@ def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
 
     `pairs`: rows of a `PairedWatch`. A step without a point has norm 0: every group of the agent was lone or flat.
     """
-    from plotly.subplots import make_subplots
+    from mas_lab.widgets.picture import subplots
 
     require(pairs, ["agent", "norm_global", "norm_agent"], "paired_norms")
     still = {agent: (pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).mean() for agent in agents}
     titles = [f"{for_plotly(agent)} (own baseline gives 0 in {still[agent]:.0%} of its steps)" for agent in agents]
-    figure = make_subplots(rows=len(agents), cols=1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.09)
+    figure = subplots(rows=len(agents), cols=1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.09)
     step = "step" if "step" in pairs.columns else "call"
     for place, (agent, shade) in enumerate(colors(agents).items(), start=1):
         own = pairs[pairs["agent"] == agent]
@@ -95,10 +95,10 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
 
     Steps in which the own baseline gives norm 0 have no ratio; the labels say how many there are.
     """
-    import plotly.graph_objects as go
+    from mas_lab.widgets.picture import Figure
 
     require(pairs, ["agent", "norm_global", "norm_agent"], "ratio_dots")
-    figure, rng = go.Figure(), np.random.default_rng(0)
+    figure, rng = Figure(), np.random.default_rng(0)
     for place, (agent, shade) in enumerate(colors(agents).items()):
         own = pairs[pairs["agent"] == agent]
         finite = own[own["norm_agent"] > 0]
@@ -122,12 +122,12 @@ def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "
 
     `ratios`: rows of `baseline_ratio`. Left: by the rewards alone, F / V; right: with the covariances.
     """
-    from plotly.subplots import make_subplots
+    from mas_lab.widgets.picture import subplots
 
     require(ratios, ["agent", "F", "V"], "theory_against_measurement")
     shown = ratios[(ratios["V"] > 0) & (ratios["predicted"] > 0) & (ratios["measured"] > 0)]
     columns = {"by rewards alone: F / V": shown["F"] / shown["V"], "with the covariances": shown["predicted"]}
-    figure = make_subplots(rows=1, cols=2, subplot_titles=list(columns), shared_yaxes=True, horizontal_spacing=0.06)
+    figure = subplots(rows=1, cols=2, subplot_titles=list(columns), shared_yaxes=True, horizontal_spacing=0.06)
     ends = [min(0.5, shown["measured"].min()), 1.2 * max(2.0, shown["measured"].max())] if len(shown) else [0.5, 2.0]
     for column, predicted in enumerate(columns.values(), start=1):
         figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "width": 1, "dash": "dot"},

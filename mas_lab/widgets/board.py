@@ -39,14 +39,14 @@ def board_figure(
     interval from `FEW` seeds on; of fewer than four runs it is their mean, and says so. Each panel has a scale of its
     own.
     """
-    from plotly.subplots import make_subplots
+    from mas_lab.widgets.picture import subplots
 
     envs, recipes = list(dict.fromkeys(runs["env"])), list(dict.fromkeys(runs["recipe"]))
     shades, with_pairs = colors(recipes), not pairs.empty
     lines = [len(recipes), len(recipes), len(recipes) - 1][: 2 + with_pairs]
     tall = LINE * sum(lines) + BETWEEN * (len(lines) - 1)
     titles = list(map(for_plotly, envs))
-    figure = make_subplots(rows=len(lines), cols=len(envs), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
+    figure = subplots(rows=len(lines), cols=len(envs), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
                            vertical_spacing=BETWEEN / tall)  # fmt: skip
     for col, env in enumerate(envs, start=1):
         for row, metric in enumerate(METRICS, start=1):
@@ -145,7 +145,7 @@ def profile_figure(profiles: pd.DataFrame, score: str) -> "Figure":
     `profiles`: a row per `recipe` and `height`, see `comparison.profiles`. A step is a run. A click on a recipe in the
     legend hides it with its band.
     """
-    from plotly.graph_objects import Figure
+    from mas_lab.widgets.picture import Figure
 
     figure, recipes = Figure(), list(dict.fromkeys(profiles["recipe"]))
     shades = colors(recipes)

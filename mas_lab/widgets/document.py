@@ -70,22 +70,22 @@ def escape(text: Any) -> str:
 
 
 def table_html(table: pd.DataFrame, caption: str) -> str:
-    """A data table: numbers to three decimals, everything escaped."""
+    """A data table: numbers to three decimals, everything escaped. It can be read without the page's styles too."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
-    lines = "".join(
-        f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row)}</tr>"
-        for row in table.itertuples(index=False, name=None)
-    )
+    rows = table.itertuples(index=False, name=None)
+    lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return (
         f'<div class="table"><table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
     )
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any) -> str:
     if isinstance(value, float):
-        return "–" if value != value else f"{value:.3f}"
-    return value
+        value = "–" if value != value else f"{value:.3f}"
+    elif isinstance(value, str):
+        return f'<td style="text-align: left; white-space: pre-wrap">{escape(value)}</td>'
+    return f"<td>{escape(value)}</td>"
 
 
 def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, least: int = 0) -> str:
@@ -107,6 +107,13 @@ def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, l
 def beside(body: str) -> str:
     """HTML that stands in a notebook, outside of any frame: its MathJax, whichever it is, leaves the text as it is."""
     return f'<div class="tex2jax_ignore mathjax_ignore">{body}</div>'
+
+
+def live_or_static(live: str, static: str) -> str:
+    """Both forms of one thing. What takes away frames and scripts takes styles away too, and with them the one that
+    hides the static form."""
+    name = f"static-{hashlib.sha256((live + static).encode(errors='replace')).hexdigest()[:12]}"
+    return f'<style>#{name} {{ display: none }}</style><div id="{name}">{static}</div>{live}'
 
 
 def write(path: str | Path, page: str) -> Path:

@@ -58,9 +58,9 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
 
 def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "Figure":
     """`every`: all runs have a value at every `x`; otherwise each has its own, which are dots and joined by lines."""
-    import plotly.graph_objects as go
+    from mas_lab.widgets.picture import Figure
 
-    figure, shades = go.Figure(), colors(table["recipe"])
+    figure, shades = Figure(), colors(table["recipe"])
     for recipe, runs in table.groupby("recipe", sort=False):
         name = for_plotly(recipe)
         for _, run in runs.groupby("seed"):
@@ -100,10 +100,10 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
 
     `played`: title -> turns; the first episode of the task in each is drawn.
     """
-    from plotly.subplots import make_subplots
+    from mas_lab.widgets.picture import subplots
 
     titles = list(map(for_plotly, played))
-    figure = make_subplots(rows=1, cols=len(played), subplot_titles=titles, horizontal_spacing=0.08)
+    figure = subplots(rows=1, cols=len(played), subplot_titles=titles, horizontal_spacing=0.08)
     for column, turns in enumerate(played.values(), start=1):
         own = turns[(turns["task"] == task.id) & turns["kept"].astype(bool)]
         if own.empty:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from mas_lab.progress import front_end
 from mas_lab.runs.scores import mean_scores
-from mas_lab.widgets.document import escape
+from mas_lab.widgets.document import beside, escape
 from mas_lab.widgets.figures import learning_curves
 
 if TYPE_CHECKING:
@@ -78,6 +78,17 @@ class LiveCurve:
         self._drawing.show(learning_curves(self.table))
 
 
+def with_fallback(widget: Any, static: str) -> dict[str, Any]:
+    """A core widget, with HTML for where it does not live: a stored notebook that is not trusted, a viewer."""
+    shown = widget._repr_mimebundle_() if hasattr(widget, "_repr_mimebundle_") else _of_ipywidgets_7(widget)
+    return {**shown, "text/html": static}
+
+
+def _of_ipywidgets_7(widget: Any) -> dict[str, Any]:
+    view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    return {"text/plain": repr(widget), "application/vnd.jupyter.widget-view+json": view}
+
+
 class Controls:
     """A bar, a stop button and a line of text, of core widgets alone (ipywidgets 7.7.1 and later)."""
 
@@ -90,20 +101,31 @@ class Controls:
         self._button.on_click(lambda _: stop())
         self._line = ipywidgets.HTML()  # not Label, which reads $…$ as LaTeX
         self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._bar]), self._line])
+        self._handle, self._told, self._has_ended = None, "", False
 
     def show(self) -> None:
         from IPython.display import display
 
-        display(self._box)
+        bundle = self._left() if self._has_ended else with_fallback(self._box, self._left()["text/html"])
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.display(bundle, raw=True)
 
     repeat = show
 
     def tell(self, done: int, line: str, state: str) -> None:
-        """`state`: "running", "stopping", "ended" or "failed"."""
-        self._bar.value, self._line.value = done, escape(line)
-        self._bar.bar_style = {"ended": "success", "failed": "danger"}.get(state, "")
+        """`state`: "running", "stopping", "ended" or "failed". At the end the line alone is left, as text."""
+        self._bar.value, self._line.value, self._told = done, escape(line), line
         self._button.disabled = state != "running"
-        self._button.description = {"running": "Stop", "stopping": "Stopping"}.get(state, "Ended")
+        self._button.description = "Stop" if state == "running" else "Stopping"
+        self._has_ended = state in ("ended", "failed")
+        if self._has_ended and self._handle is not None:
+            self._handle.update(self._left(), raw=True)
+
+    def _left(self) -> dict[str, str]:
+        """What stays where no widget lives."""
+        return {"text/plain": self._told, "text/html": beside(escape(self._told))}
 
 
 class Line(Redrawn):

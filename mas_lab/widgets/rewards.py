@@ -62,12 +62,13 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     """The same credits under two baselines, a column per agent: above, its credits with its own mean and the global
     one; below, the advantages that either baseline makes of them."""
     import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
+
+    from mas_lab.widgets.picture import subplots
 
     rows = turns[trained(turns)]
     advantages = both_baselines(rows)
     titles = list(map(for_plotly, agents))
-    figure = make_subplots(rows=2, cols=len(agents), subplot_titles=titles, vertical_spacing=0.2)
+    figure = subplots(rows=2, cols=len(agents), subplot_titles=titles, vertical_spacing=0.2)
     shades, everyone = colors(agents), _baseline(rows)
     span = (rows["credit"].min(), rows["credit"].max())
     wide = (min(a.min() for a in advantages.values()), max(a.max() for a in advantages.values()))
@@ -110,9 +111,9 @@ def _line(figure: "Figure", x: float, color: str, dash: str, name: str, place: i
 
 def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     """Mean credit of each agent over training steps; `curve` has `step`, `agent`, `mean`, `25 %`, `75 %`."""
-    import plotly.graph_objects as go
+    from mas_lab.widgets.picture import Figure
 
-    figure, shades = go.Figure(), colors(agents)
+    figure, shades = Figure(), colors(agents)
     for agent in agents:
         own = curve[curve["agent"] == agent].astype({"step": float})
         ends = [*own["75 %"], *own["25 %"][::-1]]
@@ -142,9 +143,9 @@ def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
 
 def calls_over_steps(calls: pd.DataFrame) -> "Figure":
     """How often each agent is called in an episode, over training steps; `calls` as `call_table` gives it."""
-    import plotly.graph_objects as go
+    from mas_lab.widgets.picture import Figure
 
-    figure, shades = go.Figure(), colors(calls["agent"])
+    figure, shades = Figure(), colors(calls["agent"])
     for agent, own in calls.groupby("agent", sort=False):
         figure.add_scatter(
             x=own["step"].astype(float), y=own["calls"], name=for_plotly(agent), mode="lines",
@@ -229,7 +230,8 @@ class RewardInspector:
 
         display(self.figure())
         table = table_html(self.table, f"Who earned what, {self.source.title}, step {self.step}")
-        display(HTML(beside(table + advice_html(self.advice))))
+        key = f"<p><small>{escape(NOTE)}</small></p>"
+        display(HTML(beside(table + key + advice_html(self.advice))))
 
 
 NOTE = (

@@ -13,7 +13,7 @@ import pandas as pd
 
 from mas_lab.cells.advantages import in_words, listed
 from mas_lab.table import TableError, column, require, trained
-from mas_lab.widgets.document import document, escape, frame, table_html, write
+from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import for_plotly, visible
@@ -76,9 +76,9 @@ def _success(rows: pd.DataFrame) -> bool | None:
 
 def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     """One episode over its depth: a mark per candidate, at the credit (or reward) it earned; kept ones are filled."""
-    import plotly.graph_objects as go
+    from mas_lab.widgets.picture import Figure
 
-    figure, shades = go.Figure(), colors(agents)
+    figure, shades = Figure(), colors(agents)
     earned = "credit" if "credit" in turns.columns else "local_reward"
     require(turns, ["episode", "agent", earned], "episode_timeline")
     rows = turns.assign(depth=column(turns, "depth"), kept=column(turns, "kept").astype(bool))
@@ -153,7 +153,7 @@ class RolloutViewer:
         return document(title, body, self.data(), scripts=("rollouts.js",))
 
     def static(self) -> str:
-        """The kept path of the first episode as a plain table, where no script runs."""
+        """The kept path of the first episode as a plain table, for where no script runs."""
         step, turns = self._episodes[0]
         kept = turns[column(turns, "kept").astype(bool)]
         shown = [name for name in ("agent", "turn", "prompt", "completion", *NUMBERS[:2], "advantage") if name in kept]
@@ -165,7 +165,7 @@ class RolloutViewer:
         return write(path, self.page())
 
     def _repr_html_(self) -> str:
-        return frame(self.page(), repr(self), height=640)
+        return live_or_static(frame(self.page(), repr(self), height=640), beside(self.static()))
 
 
 NOTE = (

@@ -14,10 +14,11 @@ import pandas as pd
 from mas_lab.cells.advantages import in_words, listed
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.table import TableError, require
-from mas_lab.widgets.document import document, escape, frame, table_html, write
+from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.peaks import unmarked_peaks
 from mas_lab.widgets.source import Source
+from mas_lab.widgets.svg import picture
 from mas_lab.widgets.text import for_plotly, visible, visible_data
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
 
     `scored`: `spike_scores(stats)`. `clipped`: the statistics, to show what clipping left of the policies' norms.
     """
-    import plotly.graph_objects as go
+    from mas_lab.widgets.picture import Figure
 
-    figure, shades = go.Figure(), colors(agents)
+    figure, shades = Figure(), colors(agents)
     scored = scored.assign(place=places(scored))
     for (policy, agent), own in without_repeats(scored).groupby(["policy", "agent"], sort=False):
         shade, x = shades.get(agent, WHOLE), own["place"].to_numpy()
@@ -92,11 +93,13 @@ def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[s
     """The samples of one spike with the largest shares of the gradient, in their agents' colours."""
     import plotly.graph_objects as go
 
+    from mas_lab.widgets.picture import Figure
+
     shades = colors(agents)
     top = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
     rows = turns.iloc[[int(row) for row, _ in top]]
     names = [for_plotly(f"row {row} · {agent}") for (row, _), agent in zip(top, rows["agent"], strict=True)]
-    figure = go.Figure(go.Bar(x=[share for _, share in top], y=names, orientation="h",
+    figure = Figure(go.Bar(x=[share for _, share in top], y=names, orientation="h",
                               marker_color=[shades[agent] for agent in rows["agent"]]))  # fmt: skip
     title = "share of the policy's gradient (all rows sum to 1)" if spike.get("exact", True) else PROXY
     figure.update_layout(**LAYOUT, xaxis_title=title,
@@ -227,12 +230,32 @@ class SpikeInspector:
         told = {"policy": policy, "agent": agent, "name": _named(policy, agent)}
         return told | {"norms": norms, "when": when, "at": own["place"].tolist(), "high": high}
 
-    def page(self) -> str:
+    def _told(self) -> str:
         rule = self.rule
-        told = RULE.format(rule.threshold, rule.window, rule.warmup)
-        table = table_html(self.scores[self.scores["spike"]], "Norms above the rule")
+        return f"{self.source.title}. {RULE.format(rule.threshold, rule.window, rule.warmup)}"
+
+    def _table(self) -> str:
+        return table_html(self.scores[self.scores["spike"]], "Norms above the rule")
+
+    def static(self) -> str:
+        """The norms, the spikes, and the largest samples of the highest one, for where no script runs."""
+        parts = [picture(self.figure()), self._table()]
+        if self.spikes:
+            spike = self.spikes[0]
+            turns = self.source.turns(spike["step"], SAMPLE)
+            largest = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:FEW]
+            rows = turns.iloc[[int(row) for row, _ in largest]]
+            shown = rows[[name for name in ("agent", "task", "turn", "prompt", "completion") if name in rows]]
+            shown.insert(0, "share", [share for _, share in largest])
+            title = f"The spike with the highest score: step {spike['step']}, {_named(spike['policy'], spike['agent'])}"
+            exact = "shares of the gradient" if spike.get("exact", True) else PROXY
+            parts.append(table_html(shown, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
+        return "".join([*parts, f"<p><small>{escape(self._told())}</small></p>"])
+
+    def page(self) -> str:
+        table = self._table()
         body = (
-            f'<p class="quiet">{escape(self.source.title)}. {escape(told)}</p>'
+            f'<p class="quiet">{escape(self._told())}</p>'
             f'<div id="spikes">{table}</div>'  # where no script replaces it
             f"<details><summary>The numbers of the spikes</summary>{table}</details>"
         )
@@ -243,9 +266,11 @@ class SpikeInspector:
         return write(path, self.page())
 
     def _repr_html_(self) -> str:
-        return frame(self.page(), repr(self), height=760)
+        return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))
 
 
+FEW = 5
+"""Samples of a spike that its static form tells."""
 PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 RULE = (
     "A norm is a spike if its logarithm lies more than {} robust standard deviations above the median of the {} norms "

@@ -103,9 +103,9 @@ def training_figure(
     `curve`: `scores.training_curve`. `scored`: `spike_scores` of the statistics, or None where there are none yet.
     `held_out`: `scores.kept_scores`; a score after s steps stands at s, where the episodes of that team begin.
     """
-    from plotly.subplots import make_subplots
+    from mas_lab.widgets.picture import subplots
 
-    figure = make_subplots(rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]], vertical_spacing=0.2)
+    figure = subplots(rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]], vertical_spacing=0.2)
     for place, name in enumerate(("success", "return"), start=1):
         _line(figure, curve, name, place, whose, {"color": WHOLE, "width": 2}, 4)
         if held_out is not None and len(held_out):

@@ -1,9 +1,12 @@
 """A real browser for the instruments, and what a model or a run's names may hold to do more than be read."""
 
 import shutil
+from pathlib import Path
 
 import evil_names
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -62,3 +65,25 @@ def hostile():
 def evil_zip(spiky, tmp_path_factory):
     """The run `spiky` as somebody hands it in whose every name and text is evil."""
     return evil_names.evil_zip(spiky, tmp_path_factory.mktemp("zips"))
+
+
+CELL = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from small import *
+"""
+SHOWN = ["lab.SpikeInspector({run!r})", "lab.RolloutViewer({run!r})", "lab.RewardInspector({run!r})",
+         "lab.AblationBoard([{run!r}])",
+         "lab.LiveDashboard(Relay(), make_team('shared', Path({models!r})), RECIPE, 3, foreground=False, "
+         "**SETTINGS).wait()"]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def stored(spiky, models):
+    """A notebook of all instruments as it is stored, executed where no widget lives."""
+    places = {"tests": str(Path(__file__).parents[1]), "run": str(spiky), "models": str(models)}
+    filled = [source.format(**places) for source in (CELL, *SHOWN)]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in filled])
+    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    return notebook

@@ -144,8 +144,8 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
     page.frame_locator("iframe[title^=RolloutViewer]").locator(".node").first.wait_for()
     page.get_by_text("Who earned what").wait_for()
-    click_until(page.locator("button.jupyter-button:disabled"), page.locator("button.jupyter-button"))
-    page.get_by_text(": stopped").wait_for()
+    click_until(page.get_by_text(": stopped"), page.locator("button.jupyter-button"))
+    assert page.locator("button.jupyter-button").count() == 0, "a button that does nothing any more is left"
     kept = lab.load_run(run)
     assert kept.checkpoint().step == kept.steps >= 5
     assert page.get_by_text(f"step {kept.steps} of 10000").count() == 1
@@ -203,12 +203,12 @@ def test_evil_names_are_text_in_a_notebook(run_all, evil_zip, models):
     cell = EVIL_NAMES.format(tests=str(Path(__file__).parents[1]), run=str(evil_zip))
     notebook = notebook_of("import mas_lab as lab", cell, EVIL_TRAINING.format(models=str(models)))
     page = run_all(notebook, "names.ipynb")
-    page.locator(".widget-html", has_text="ended by").wait_for()
+    page.locator(".jp-RenderedHTMLCommon", has_text="ended by").wait_for()
     page.locator(".jp-RenderedHTMLCommon mjx-container").first.wait_for()
     page.wait_for_function("document.querySelectorAll('.js-plotly-plot .infolayer').length == 2")
     page.frame_locator("iframe[title^=SpikeInspector]").locator("circle.spike").first.wait_for(state="attached")
     assert page.locator(".jp-Notebook mjx-container").count() == 1
-    for shown in (".js-plotly-plot", ".jp-RenderedHTMLCommon", ".widget-html"):
+    for shown in (".js-plotly-plot", ".jp-RenderedHTMLCommon"):
         texts = [text.replace(r"\\", "\\") for text in page.locator(shown).all_text_contents()]  # an error quotes names
         assert any(EVIL in text for text in texts), shown
         assert page.locator(f"{shown} :is([*|href*=evil], [src*=evil])").count() == 0
@@ -248,6 +248,25 @@ def test_notebook_05_is_read_with_its_slider_and_its_spike(run_all):
     assert page.locator(".widget-interact .js-plotly-plot .barlayer path").count() > 0
     assert "verifier" in (drawn := page.locator(".widget-interact").inner_text())
     assert "fixer" not in drawn  # who comes only in later cells
+    page.close()
+
+
+def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
+    """Opened without being run, from elsewhere: no frame, no style of ours, and each instrument is there once."""
+    address, token, folder = server
+    stored.metadata["kernelspec"] = notebook_of().metadata["kernelspec"]
+    nbformat.write(stored, folder / "stored.ipynb")
+    page = browser.new_page(viewport={"width": 1300, "height": 6000})
+    page.set_default_timeout(60_000 * MINUTES)
+    page.goto(f"{address}/lab/workspaces/stored/tree/stored.ipynb?token={token}")
+    page.get_by_text("Who earned what").wait_for()
+    page.get_by_text("step 3 of 3").wait_for()
+    outputs = page.locator(".jp-OutputArea-output")
+    assert outputs.locator("iframe, style, script").count() == 0
+    norms = page.locator("img[alt^='gradient norm']")
+    assert norms.is_visible() and norms.evaluate("image => image.complete && image.naturalWidth > 300")
+    for caption in ("Norms above the rule", "as it was played", "Who earned what", "Recipes over their runs"):
+        assert page.get_by_text(caption).is_visible(), caption
     page.close()
 
 

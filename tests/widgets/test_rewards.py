@@ -159,7 +159,7 @@ def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     lab.RewardInspector(spiky)._ipython_display_()
-    assert type(shown[0]).__name__ == "Figure" and "<td>asker</td>" in shown[1].data
+    assert type(shown[0]).__name__ == "Figure" and ">asker</td>" in shown[1].data
     assert "Would its own baseline pay?" in shown[1].data and "<b>asker: " in shown[1].data
     assert "asker, doer" in repr(lab.RewardInspector(spiky))
 

@@ -1,0 +1,40 @@
+"""A plotly figure that carries a picture of itself, and HTML that is live where scripts run and static elsewhere.
+
+A stored notebook is also read where nothing runs: untrusted, by a viewer, converted. A viewer shows the static form
+if it takes away scripts, frames and styles, or does not know plotly's own. Leaves out: drawing the picture (`svg`).
+"""
+
+from typing import Any
+
+import plotly.graph_objects as go
+import plotly.io
+from plotly.subplots import make_subplots
+
+from mas_lab.widgets.document import beside, live_or_static
+from mas_lab.widgets.svg import picture
+
+
+class Figure(go.Figure):
+    """Shown as plotly shows it; what is shown holds its picture too."""
+
+    def _repr_mimebundle_(self, *asked: Any, **options: Any) -> dict[str, Any]:
+        bundle = super()._repr_mimebundle_(*asked, **options)
+        if not bundle:
+            return bundle
+        static = beside(picture(self))
+        live = bundle.get("text/html")
+        return bundle | {"text/html": static if live is None else live_or_static(live, static)}
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        wanted = plotly.io.renderers.render_on_display and plotly.io.renderers.default
+        if wanted and (bundle := self._repr_mimebundle_()):
+            display(bundle, raw=True)
+        else:
+            super()._ipython_display_()
+
+
+def subplots(**how: Any) -> Figure:
+    """`make_subplots` of such a figure."""
+    return make_subplots(**how, figure=Figure())

@@ -1,0 +1,223 @@
+"""What is left of an instrument where nothing runs: HTML that a viewer has taken scripts, frames and styles out of."""
+
+import base64
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+
+import mas_lab as lab
+from mas_lab.widgets import axes, baselines, figures, rewards, spikes
+from mas_lab.widgets.document import live_or_static
+from mas_lab.widgets.live import Controls
+from mas_lab.widgets.picture import Figure, subplots
+from mas_lab.widgets.svg import picture, svg, told
+
+TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
+        "ul", "li", "b"}  # fmt: skip
+EMPTIED = {"script", "style", "textarea", "option"}
+ATTRIBUTES = {"class", "style", "alt", "src", "scope"}
+
+
+class Sanitized(HTMLParser):
+    """HTML as JupyterLab shows it in a notebook that is not trusted: a tag that is not allowed goes and leaves its
+    text, but for scripts and styles; an id is none any more."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=False)
+        self.kept, self._within = [], 0
+        self.feed(text)
+        self.html = "".join(self.kept)
+
+    def handle_starttag(self, tag, attributes):
+        self._within += tag in EMPTIED
+        if tag in TAGS and not self._within:
+            told = "".join(f' {name}="{value}"' for name, value in attributes if name in ATTRIBUTES)
+            self.kept.append(f"<{tag}{told}>")
+
+    def handle_endtag(self, tag):
+        self._within -= tag in EMPTIED
+        if tag in TAGS and not self._within:
+            self.kept.append(f"</{tag}>")
+
+    def handle_data(self, data):
+        if not self._within:
+            self.kept.append(data)
+
+    def handle_entityref(self, name):
+        self.handle_data(f"&{name};")
+
+    def handle_charref(self, name):
+        self.handle_data(f"&#{name};")
+
+
+def drawn_in(text: str) -> list[ElementTree.Element]:
+    """The pictures within, each of which must be XML."""
+    held = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', text)
+    return [ElementTree.fromstring(base64.b64decode(one)) for one in held]
+
+
+def words(drawn: ElementTree.Element) -> list[str]:
+    return [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_frame_that_is_taken_away_leaves_a_table(spiky):
+    viewer, inspector = lab.RolloutViewer(spiky), lab.SpikeInspector(spiky)
+    for instrument in (viewer, inspector):
+        shown = instrument._repr_html_()
+        hidden = re.search(r"<style>#(static-\w+) \{ display: none \}</style>", shown)[1]
+        assert shown.count(f'<div id="{hidden}">') == 1 and shown.count("<iframe") == 1
+        left = Sanitized(shown).html
+        assert "<iframe" not in left and "display: none" not in left and "<td" in left
+    left = Sanitized(viewer._repr_html_()).html
+    assert viewer.episodes[0] in left and ">user: asker now " in left
+    left = Sanitized(inspector._repr_html_()).html
+    assert "Norms above the rule" in left and f"step {inspector.spikes[0]['step']}, " in left
+    [norms] = drawn_in(left)
+    assert "gradient norm (log scale)" in words(norms)
+
+
+def test_a_figure_carries_its_picture_beside_itself(spiky, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, **how: shown.append(bundle))
+    monkeypatch.setattr("plotly.io.renderers.default", "plotly_mimetype")
+    lab.RewardInspector(spiky).figure()._ipython_display_()
+    [bundle] = shown
+    assert set(bundle) == {"application/vnd.plotly.v1+json", "text/html"}
+    [drawn] = drawn_in(Sanitized(bundle["text/html"]).html)
+    assert {"asker", "doer", "own baseline", "global mean", "rows", "credit"} <= set(words(drawn))
+    assert 'alt="rows over credit, advantage' in bundle["text/html"]
+
+
+def test_a_figure_that_is_html_hides_its_picture(monkeypatch):
+    """As in Colab, whose figures are scripts."""
+    monkeypatch.setattr("plotly.io.renderers.default", "colab")
+    shown = Figure(data=[{"type": "scatter", "x": [1, 2], "y": [3, 4]}])._repr_mimebundle_()["text/html"]
+    assert shown.startswith("<style>#static-") and "<script" in shown
+    left = Sanitized(shown).html
+    assert len(drawn_in(left)) == 1 and "Plotly" not in left
+
+
+def test_what_only_plotly_draws_is_told():
+    figure = Figure(data=[{"type": "pie", "values": [1, 2], "name": "<b>a & b</b>", "showlegend": True}])
+    assert picture(figure) == "<p>a &amp; b</p>"
+
+
+def test_both_forms_of_one_thing_name_each_other():
+    assert live_or_static("live", "static") != live_or_static("live", "other")
+    name = re.search("#(static-[0-9a-f]{12}) ", live_or_static("live", "static"))[1]
+    assert live_or_static("live", "static").endswith(f'<div id="{name}">static</div>live')
+
+
+def test_every_figure_of_the_kit_has_a_picture(spiky):
+    for figure in every_figure(spiky):
+        drawn = ElementTree.fromstring(svg(figure))
+        assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 3, told(figure)
+        titles = [axis.title.text for axis in (figure.layout.xaxis, figure.layout.yaxis) if axis.title.text]
+        assert all(title.split("<br>")[0] in words(drawn) for title in titles)
+        assert "nan" not in svg(figure) and "None" not in svg(figure)
+
+
+def every_figure(spiky):
+    inspector = lab.SpikeInspector(spiky)
+    yield inspector.figure()
+    yield inspector.shares()
+    yield lab.RolloutViewer(spiky).figure()
+    one = lab.RewardInspector(spiky)
+    yield from (one.figure(), rewards.rewards_over_steps(one.curve(), ("asker", "doer")))
+    yield rewards.calls_over_steps(one.calls())
+    yield lab.AblationBoard([spiky]).figure()
+    yield spikes.norm_curves(inspector.scores, ("asker", "doer"))
+    scores = pd.DataFrame({"recipe": "a", "seed": [0, 0, 1, 1], "tokens": [0, 10, 0, 9], "success": [0, 1, 0.5, 1.0]})
+    yield figures.learning_curves(scores)
+    yield figures.norm_lines(scores.assign(step=[0, 1, 0, 1], policy_norm=[0.1, 0, 3, 2]))
+    pairs = pd.DataFrame({"agent": ["a", "b"] * 3, "step": [0, 0, 1, 1, 2, 2]})
+    pairs = pairs.assign(norm_global=[1, 2, 3, 4, 5, 6.0], norm_agent=[1, 0, 2, 3, 1, 2.0])
+    yield from (baselines.paired_norms(pairs, ("a", "b")), baselines.ratio_dots(pairs, ("a", "b")))
+    ratios = pd.DataFrame({"agent": ["a", "b"], "F": [1, 3.0], "V": [1, 0.5]})
+    ratios = ratios.assign(predicted=[1, 5.0], measured=[1, 4.0])
+    yield baselines.theory_against_measurement(ratios, ("a", "b"))
+    points = pd.DataFrame({"called": [2, 2], "shift": [0, 4], "F": [1, 2.0]})
+    yield baselines.controlled_curves(points.assign(predicted=[1, 2.1], measured=[1, 1.9]))
+
+
+def test_values_stand_where_the_axes_say():
+    """100 x 100 pixels within margins of 10; a logarithm halves the way from 1 to 100 at 10."""
+    traces = [{"type": "scatter", "x": [0, 4], "y": [1, 100]}]
+    layout = {"xaxis": {"range": [0, 4]}, "yaxis": {"type": "log", "range": [0, 2]}}
+    found = axes.axes_of(traces, layout, (10, 10, 110, 110))
+    assert [found["x"].at(value) for value in (0, 1, 4)] == [10, 35, 110]
+    assert [found["y"].at(value) for value in (1, 10, 100, 0)] == [110, 60, 10, None]
+    assert [label for _, label in found["y"].ticks()] == ["1", "2", "5", "10", "20", "50", "100"]
+    layout["xaxis"]["autorange"] = "reversed"
+    del layout["xaxis"]["range"]
+    turned = axes.axes_of(traces, layout, (10, 10, 110, 110))["x"]
+    assert turned.at(0) > turned.at(4)
+
+
+def test_bars_hold_what_they_count():
+    bins = {"start": 0.0, "end": 1.0, "size": 0.5}
+    counted = list(axes.bars_of({"type": "histogram", "x": np.array([0.1, 0.2, 0.5, np.nan]), "xbins": bins}))
+    assert counted == [(0.0, 0.5, "x", 0.0, 2.0), (0.5, 1.0, "x", 0.0, 1.0)]
+    assert list(axes.bars_of({"type": "bar", "orientation": "h", "x": [3.0], "y": ["a"]})) == [
+        (-0.4, 0.4, "y", 0.0, 3.0)
+    ]
+
+
+def test_a_line_is_broken_where_a_value_is_missing():
+    figure = Figure(data=[{"type": "scatter", "x": [0, 1, 2, 3], "y": [1, None, 2, 3], "mode": "lines"}])
+    lines = [path.get("d") for path in ElementTree.fromstring(svg(figure)).iter("{http://www.w3.org/2000/svg}path")]
+    assert [(line.count("M"), line.count("L")) for line in lines[-1:]] == [(2, 1)]
+
+
+def test_squares_stay_squares():
+    figure = subplots(rows=1, cols=2)
+    for column in (1, 2):
+        figure.add_heatmap(z=np.eye(3), colorscale=[[0, "#fff"], [1, "#000"]], row=1, col=column)
+        figure.update_yaxes(scaleanchor="x" if column == 1 else "x2", row=1, col=column)
+    cells = [one for one in ElementTree.fromstring(svg(figure)) if one.tag.endswith("rect")][1:]
+    assert len(cells) == 18 and all(abs(float(one.get("width")) - float(one.get("height"))) < 0.2 for one in cells)
+
+
+def test_names_are_text_in_a_picture():
+    bar = {"type": "bar", "x": ["</text><script>x</script>"], "y": [1], "name": "&lt;i&gt;", "showlegend": True}
+    figure = Figure(data=[bar])
+    drawn = ElementTree.fromstring(svg(figure))
+    assert "<i>" in words(drawn) and not list(drawn.iter("{http://www.w3.org/2000/svg}script"))
+
+
+def test_the_controls_of_a_training_leave_its_line(monkeypatch):
+    shown = []
+
+    class Handle:
+        def display(self, bundle, **how):
+            shown.append(bundle)
+
+        update = display
+
+    def display(bundle, **how):
+        shown.append(bundle)
+        return Handle()
+
+    monkeypatch.setattr("IPython.display.display", display)
+    controls = Controls(2, stop=print)
+    controls.tell(1, "step 1 of 2", "running")
+    controls.show()
+    controls.tell(2, "step 2 of 2: done", "ended")
+    controls.repeat()
+    widget, left, again = shown
+    assert "application/vnd.jupyter.widget-view+json" in widget and "step 1 of 2" in widget["text/html"]
+    assert left == again and set(left) == {"text/plain", "text/html"} and left["text/plain"] == "step 2 of 2: done"
+
+
+def test_each_instrument_is_there_in_a_stored_notebook(stored):
+    """By the HTML of its outputs, which is what viewers without a renderer of figures show."""
+    for cell in stored.cells[1:]:
+        outputs = [output for output in cell.outputs if output.output_type != "stream"]
+        left = [Sanitized(output.data["text/html"]).html for output in outputs]
+        assert all("<td" in one or drawn_in(one) or "step 3 of 3" in one for one in left), cell.source
+        assert any(drawn_in(one) for one in left) or "RolloutViewer" in cell.source
+        assert not any("widget" in kind for output in outputs for kind in output.data)
+        assert not any(output.output_type == "stream" and output.name == "stderr" for output in cell.outputs)
