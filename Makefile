@@ -10,6 +10,7 @@
 #   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
 #   make games           adds TextArena and PettingZoo; the same
 #   make site            the site: notebooks as they run, pages, reference; opens from _build/site/index.html, offline
+#   make course          one zip for a class: notebooks, solutions, pages, the wheel; dist/mas_lab_course.zip
 #   make lab             JupyterLab on a copy of the quickstart
 #   make doctor          one block about this machine, to paste into a question
 #
@@ -39,7 +40,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pages pocket site statistics trackers wheel
+.PHONY: course demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pages pocket site statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -78,6 +79,10 @@ trackers games statistics pages: $(READY)
 # ARGS=--full runs the notebooks at full length, ARGS="--executed FOLDER" takes those that were run before.
 site: pages
 	$(RUN) docs/site/build.py $(ARGS)
+
+# One zip for a teacher, machines without a network, and hosted notebooks; ARGS=--students leaves the solutions out.
+course: pages
+	$(RUN) -m mas_lab course --out dist/mas_lab_course.zip $(ARGS)
 
 # The engines' own requirements exclude each other and the rest, so that each is installed alone, as locked.
 test-vllm test-unsloth: test-%:

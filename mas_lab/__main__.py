@@ -61,6 +61,12 @@ def notebooks(args: argparse.Namespace) -> None:
         print(path)
 
 
+def course(args: argparse.Namespace) -> None:
+    from mas_lab.course.pack import pack
+
+    print(pack(args.out, args.full, args.students, args.executed, args.wheel))
+
+
 def doctor(args: argparse.Namespace) -> None:
     from mas_lab.doctor import doctor
 
@@ -154,6 +160,13 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--repository", default="", metavar="OWNER/NAME", help="on GitHub: adds badges for Colab and Kaggle"
     )
+
+    sub = command(course, "pack the course into one zip: notebooks, solutions, pages, the wheel, a teacher's page")
+    sub.add_argument("--out", type=Path, default=Path("mas_lab_course.zip"), help="file to write")
+    sub.add_argument("--students", action="store_true", help="without solutions and the teacher's page")
+    sub.add_argument("--full", action="store_true", help="run the solutions at full length (default: short)")
+    sub.add_argument("--executed", type=Path, default=None, help="folder of notebooks that were run before")
+    sub.add_argument("--wheel", type=Path, default=None, help="of the kit (default: built from the checkout)")
 
     command(doctor, "print one block about this machine, to paste into a question")
 

@@ -31,6 +31,12 @@ INTRO = """
 What students open, as it runs from top to bottom: exercises say "not yet", and numbers are those of a short run, where
 the page has `SMOKE = True`. Live instruments stand here in their static form.
 """
+BROWSER = """
+The two middle cells, `group` and `normalize`, need no torch, and a page on which they run in the browser itself was
+tried with JupyterLite 0.8.6 and Pyodide 314.0.7, whose core comes from npm. It stops at NumPy, pandas, pyarrow: their
+builds for WebAssembly are on Pyodide's content network alone, neither on PyPI nor on npm, so that a site that works
+without a network cannot bring them, and pandera, plain Python, was never reached.
+"""
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -75,7 +81,7 @@ def notebooks(pages: Path, asked: list[str] | None, full: bool, kept: Path | Non
         shutil.copy(path, pages / "static" / path.name)
         notebook = executing.with_parameters(nbformat.read(path, 4), {} if full else {"SMOKE": True})
         if asked is None or path.stem in asked:
-            notebook = executed(notebook, path.stem, kept)
+            notebook = executing.executed(notebook, path.stem, kept)
         nbformat.write(shown(notebook, path.name), folder / path.name)
     listed(folder)
 
@@ -88,24 +94,9 @@ def listed(folder: Path) -> None:
         title, told = re.search(r"^# (.+)$", first, re.M)[1], re.search(r"^\*(Level: .+)\*$", first, re.M)
         rows.append(f"| {path.stem[:2]} [{title}]({path.name}) | {told[1] if told else ''} |")
     names = "\n".join(path.stem for path in sorted(folder.glob("*.ipynb")))
+    rows.append(BROWSER)
     rows.append(f"\n```{{toctree}}\n:hidden:\n\n{names}\n```")
     (folder / "index.md").write_text("\n".join(rows), encoding="utf-8")
-
-
-def executed(notebook: nbformat.NotebookNode, name: str, kept: Path | None) -> nbformat.NotebookNode:
-    copy = kept / f"{name}.ipynb" if kept else None
-    if copy and copy.is_file():
-        before = nbformat.read(copy, 4)
-        if executing.same_cells(before, notebook):
-            print(f"{name}: taken from {kept}")
-            return before
-        print(f"{name}: the copy in {kept} has other cells")
-    print(f"{name}: running", flush=True)
-    done = executing.execute(notebook, name)
-    if copy:
-        kept.mkdir(parents=True, exist_ok=True)
-        nbformat.write(done, copy)
-    return done
 
 
 def shown(notebook: nbformat.NotebookNode, file: str) -> nbformat.NotebookNode:

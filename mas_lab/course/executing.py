@@ -7,7 +7,8 @@ what came of it.
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from mas_lab.paths import PACKAGE
@@ -63,3 +64,22 @@ def _environment() -> dict[str, str]:
 def same_cells(one: Any, other: Any) -> bool:
     """Do both have the same cells, whatever came of them?"""
     return [(c.cell_type, c.source) for c in one.cells] == [(c.cell_type, c.source) for c in other.cells]
+
+
+def executed(notebook: Any, name: str, kept: Path | None, say: Callable[[str], None] = print) -> Any:
+    """The notebook with its outputs: the copy in folder `kept` if that has the same cells, else run, and put there."""
+    import nbformat
+
+    copy = kept / f"{name}.ipynb" if kept else None
+    if copy and copy.is_file():
+        before = nbformat.read(copy, 4)
+        if same_cells(before, notebook):
+            say(f"{name}: taken from {kept}")
+            return before
+        say(f"{name}: the copy in {kept} has other cells")
+    say(f"{name}: running")
+    done = execute(notebook, name)
+    if copy:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(done, copy)
+    return done

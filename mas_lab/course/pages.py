@@ -116,3 +116,10 @@ def markdown(text: str) -> str:
             return formulas.mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", block=True)
 
     return MarkdownWithMath(renderer=Renderer(escape=False)).render(text)
+
+
+def read(text: str | bytes) -> Any:
+    """A notebook from the text of its file."""
+    import nbformat
+
+    return nbformat.reads(text if isinstance(text, str) else text.decode("utf-8"), 4)

@@ -1,0 +1,125 @@
+"""The kit on one printed page: the four cells, the recipes and the columns, made from `RECIPES` and `SCHEMA`.
+
+Leaves out: everything that these do not say.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mas_lab.recipes import RECIPES, Recipe
+from mas_lab.table import ADDED_BY, SCHEMA
+from mas_lab.widgets.document import escape
+
+CODE = """env   = lab.make_env("plan_path")
+team  = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
+turns = lab.rollout(env, team, env.tasks(32), plan=lab.tree(8))        # 1  who said what, and what it earned
+turns = lab.group(turns, by=("episode", "agent", "turn"),
+                  credit=lab.mixed())                                  # 2  who is compared, on which number
+turns = lab.normalize(turns)                                           # 3  the advantage
+stats = lab.update(team, turns, loss=lab.clipped(0.2))                 # 4  the optimizer steps
+for report in lab.train(env, team, "at_grpo", steps=40, run="mine"): ...   # the same in a loop, by a recipe's name"""
+RULES = (
+    ("advantage", "A = (credit − center) / scale; 0 where the group is lone or flat"),
+    ("ratio", "ρ = p<sub>now</sub>(token) / p<sub>sampled</sub>(token)"),
+    ("clipped", "− min(ρ A, clip(ρ, 1 − ε, 1 + ε) A), the mean over tokens; <code>low</code> = ε"),
+    ("reinforce", "− A log p, <code>sum</code>med over a row's tokens"),
+    ("inflation", "F = v + b² = σ<sub>k</sub>²/σ² + (μ<sub>k</sub> − μ)²/σ²: agent k under the mean of all"),
+)
+TOOLS = (
+    ("lab.RewardInspector(report)", "who earned what, under either baseline"),
+    ("lab.RolloutViewer(report)", "who said what, and what was not chosen"),
+    ("lab.SpikeInspector(run)", "a tall norm, opened to its tokens"),
+    ("lab.advise(turns)", "would an agent's own baseline pay?"),
+    ("lab.evaluate(env, team, tasks)", "success on tasks that training never shows"),
+    ("lab.AblationBoard(folder)", "recipes over seeds, every run a dot"),
+    ("lab.export(run, zip)", "a run to hand in"),
+    ("lab.check_env(env)", "what is wrong with an env of your own"),
+)
+LOOK = """
+@page { size: A4; margin: 9mm; }
+* { box-sizing: border-box; }
+body { font: 8.1pt/1.27 system-ui, "DejaVu Sans", sans-serif; color: #111; margin: 0 auto; max-width: 192mm; }
+h1 { font-size: 14pt; margin: 0 0 1mm; } h2 { font-size: 9pt; margin: 1.8mm 0 0.6mm; }
+pre, code { font-family: ui-monospace, Menlo, "DejaVu Sans Mono", monospace; font-size: 7pt; }
+pre { background: #f2f4f6; padding: 1.4mm 2mm; margin: 0; border-radius: 1mm; line-height: 1.32; }
+table { border-collapse: collapse; width: 100%; }
+td, th { text-align: left; vertical-align: top; padding: 0.25mm 1.2mm 0.25mm 0; border-bottom: 0.2pt solid #ccc; }
+p { margin: 0.6mm 0; } .recipes td { white-space: nowrap; }
+.two { display: grid; grid-template-columns: 5fr 6fr; gap: 0 5mm; }
+.columns { columns: 2; column-gap: 5mm; }
+.columns p { margin: 0; break-inside: avoid; padding-left: 3mm; text-indent: -3mm; }
+.columns h3 { font-size: 7.6pt; margin: 0.6mm 0 0; color: #2f5d8a; }
+@media screen { body { padding: 1rem; } body > * { overflow-x: auto; } }
+"""
+
+
+def cheatsheet() -> str:
+    """A whole page, A4, that needs nothing."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>mas_lab on one page</title><style>{LOOK}</style></head><body><h1>mas_lab on one page</h1>"
+        f"<pre>{escape(CODE)}</pre>"
+        f"<h2>Recipes: what is sampled, who is compared, on which number</h2>{_recipes()}"
+        f'<div class="two"><div><h2>By hand</h2>{_pairs(RULES, code=False)}</div>'
+        f"<div><h2>Look</h2>{_pairs(TOOLS, code=True)}</div></div>"
+        f'<h2>Columns: a row is one call of a model</h2><div class="columns">{"".join(_columns())}</div>'
+        "</body></html>"
+    )
+
+
+def _recipes() -> str:
+    heads = ("recipe", "plan", "group", "credit", "center", "scale", "loss", "mean over")
+    rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _row(recipe))}</tr>" for recipe in RECIPES.values())
+    note = "<p>* an episode counts once, however many rows it has. mean over: what the losses are averaged over.</p>"
+    return f"<table class=recipes><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{rows}</table>{note}"
+
+
+def _row(recipe: Recipe) -> Iterator[str]:
+    yield f"<code>{recipe.name}</code>"
+    yield f"<code>{escape(short(recipe.plan, pick=recipe.credit))}</code>"
+    yield " · ".join(recipe.by)
+    yield f"<code>{escape(short(recipe.credit))}</code>"
+    names = {None: "mean", "none": "0", "loo": "mean of the others", "max": "the largest"}
+    yield _statistic(recipe, "center", names, "mean")
+    yield _statistic(recipe, "scale", {None: "deviation", "none": "1"}, "deviation")
+    yield f"<code>{escape(short(recipe.loss))}</code>"
+    yield {"token": "tokens", "turn": "rows", "agent": "agents", "sum": "rows (sums)"}[recipe.aggregate]
+
+
+def _statistic(recipe: Recipe, which: str, names: Mapping[Any, str], of: str) -> str:
+    """Which center or scale, in words; a star where an episode counts once, however often the agent speaks in it."""
+    held = getattr(recipe, which)
+    told = f"{of} by {' · '.join(held)}" if isinstance(held, tuple) else names[held]
+    once = recipe.once_per.get(which) if isinstance(recipe.once_per, Mapping) else recipe.once_per
+    return f"{told}*" if once else told
+
+
+def short(part: Any, **usual: Any) -> str:
+    """`tree(8)`: a part of a recipe by its first number, and by what differs from the defaults and the `usual`."""
+    told = []
+    for place, (name, parameter) in enumerate(inspect.signature(type(part)).parameters.items()):
+        value = getattr(part, name)
+        usually = usual.get(name, parameter.default)
+        if place == 0 and value and isinstance(value, int | float) and parameter.kind is not parameter.KEYWORD_ONLY:
+            told.append(f"{value:g}")
+        elif value != usually and usually is not parameter.empty:
+            told.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
+    return f"{type(part).__name__}({', '.join(told)})"
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...], code: bool) -> str:
+    rows = (
+        f"<tr><td>{f'<code>{escape(name)}</code>' if code else f'<b>{name}</b>'}</td><td>{told}</td></tr>"
+        for name, told in pairs
+    )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _columns() -> Iterator[str]:
+    cell = ""
+    for name, column in SCHEMA.items():
+        if ADDED_BY[name] != cell:
+            cell = ADDED_BY[name]
+            yield f"<h3>{cell} adds</h3>"
+        yield f"<p><code>{name}</code> {escape(column.description)}</p>"

@@ -1,0 +1,120 @@
+"""The course as one zip: for a teacher, for machines without a network, and as a data set of a hosted notebook.
+
+    notebooks/      what students open, the wheel beside them
+    cheatsheet.html, figures/, environment/
+    INSTRUCTOR.md, solutions/, executed/, parts/      left out of the students' zip
+
+Leaves out: the kit's own dependencies, gigabytes of them; `environment/` says which versions.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mas_lab.course import executing, forms, pages
+from mas_lab.course.cheatsheet import cheatsheet
+from mas_lab.paths import PACKAGE
+from mas_lab.runs.disk import whole
+from mas_lab.widgets.document import escape
+
+ROOT = "mas_lab_course"
+"""The folder in the zip."""
+ROWS, HERE = "<!-- notebooks -->", PACKAGE.parent
+
+
+class PackError(RuntimeError):
+    """What the zip cannot be made without, and where it comes from."""
+
+
+def pack(
+    out: Path,
+    full: bool = False,
+    students: bool = False,
+    executed: Path | None = None,
+    wheel: Path | None = None,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Writes the zip. The solutions run in their short form, or at `full` length; those that the folder `executed`
+    holds with the same cells are taken from there, and the others put there. `students`: what students are given.
+    `wheel`: a file in the place of one built from the checkout. PackError, or NotebookError for a cell that fails."""
+    solutions = {} if students else {path.stem: _solution(path) for path in forms.masters()}
+    files = dict(_for_students(wheel)) | (dict(_for_teachers(solutions, full, executed, say)) if solutions else {})
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with whole(out) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(f"{ROOT}/{name}", content)
+    return out
+
+
+def _solution(master: Path) -> Any:
+    return pages.read(json.dumps(forms.notebook(master, "solution")))
+
+
+def _for_students(wheel: Path | None) -> Iterator[tuple[str, bytes]]:
+    for master in forms.masters():
+        yield f"notebooks/{master.stem}.ipynb", forms.text_of(master, "release").encode()
+    with tempfile.TemporaryDirectory() as folder:
+        built = wheel or _built_wheel(Path(folder))
+        yield f"notebooks/{built.name}", built.read_bytes()
+    yield "cheatsheet.html", cheatsheet().encode()
+    for path in (*sorted((HERE / "docs").glob("*.png")), *sorted((HERE / "requirements").glob("cpu.lock"))):
+        yield f"{'figures' if path.suffix == '.png' else 'environment'}/{path.name}", path.read_bytes()
+
+
+def _built_wheel(folder: Path) -> Path:
+    """A wheel of this checkout; of an installed kit nobody can build one."""
+    if not (HERE / "pyproject.toml").is_file():
+        raise PackError("course: this kit was installed from a wheel; name that file: --wheel mas_lab-….whl")
+    command = [sys.executable, "-m", "pip", "wheel", str(HERE), "--quiet", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run([*command, "--wheel-dir", str(folder)], capture_output=True, text=True, encoding="utf-8")
+    if done.returncode:
+        raise PackError(f"course: the wheel could not be built; `make wheel` says why: {done.stderr.strip()[-300:]}")
+    return next(folder.glob("*.whl"))
+
+
+def _for_teachers(
+    solutions: dict[str, Any], full: bool, executed: Path | None, say: Callable[[str], None]
+) -> Iterator[tuple[str, bytes]]:
+    yield "INSTRUCTOR.md", instructor(solutions).encode()
+    for name, notebook in solutions.items():
+        yield f"solutions/{name}.ipynb", (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+        run = executing.with_parameters(notebook, {} if full else {"SMOKE": True})
+        done = executing.executed(run, f"{name}-solution", executed, say)
+        yield f"executed/{name}.html", pages.page(done, title(notebook), scripts="../parts").encode()
+    yield "executed/index.html", _index(solutions).encode()
+    for name, content in pages.parts().items():
+        yield f"parts/{name}", content
+
+
+def instructor(solutions: dict[str, Any]) -> str:
+    """The teacher's page, its table of notebooks filled in from their first cells."""
+    text = (forms.masters_dir() / "INSTRUCTOR.md").read_text(encoding="utf-8")
+    rows = ["| notebook | what it asks for | exercises |", "|---|---|---|"]
+    for name, notebook in solutions.items():
+        asked = re.search(r"^\*(Level: .+)\*$", notebook.cells[0].source, re.MULTILINE)
+        count = len(
+            {found for cell in notebook.cells for found in re.findall(r'course\.check\("([\d.]+)"', cell.source)}
+        )
+        rows.append(f"| {name[:2]} {title(notebook)} | {asked[1] if asked else ''} | {count} |")
+    return text.replace(ROWS, "\n".join(rows))
+
+
+def title(notebook: Any) -> str:
+    """What a notebook is called: its first heading."""
+    return re.search(r"^# (.+)$", notebook.cells[0].source, re.MULTILINE)[1]
+
+
+def _index(solutions: dict[str, Any]) -> str:
+    items = (f'<li><a href="{name}.html">{name[:2]} {escape(title(held))}</a></li>' for name, held in solutions.items())
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>The notebooks, with solutions, as they ran</title><style>{pages.LOOK}</style></head><body>"
+        f"<h1>The notebooks, with solutions, as they ran</h1><ul>{''.join(items)}</ul></body></html>"
+    )

@@ -1,0 +1,134 @@
+"""The zip for a class: what is in it, what students are not given; the teacher's page names what there is."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from mas_lab.course import cheatsheet, executing, forms, pack
+from mas_lab.recipes import RECIPES
+from mas_lab.table import SCHEMA
+
+MASTERS = {path.stem[:2]: path for path in forms.masters()}
+TEXT = (forms.masters_dir() / "INSTRUCTOR.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    made = tmp_path / "mas_lab-0.0-py3-none-any.whl"
+    made.write_bytes(b"a wheel")
+    return made
+
+
+def held(path: Path) -> set[str]:
+    with zipfile.ZipFile(path) as archive:
+        return {name.removeprefix(f"{pack.ROOT}/") for name in archive.namelist()}
+
+
+def test_students_get_no_solution_and_no_page_for_teachers(wheel, tmp_path):
+    made = pack.pack(tmp_path / "out" / "course.zip", students=True, wheel=wheel)
+    names = held(made)
+    assert {f"notebooks/{path.stem}.ipynb" for path in MASTERS.values()} | {"cheatsheet.html"} <= names
+    assert f"notebooks/{wheel.name}" in names, "the first cell looks for the wheel beside the notebook"
+    assert not [name for name in names if re.match(r"solutions|executed|INSTRUCTOR", name)]
+    with zipfile.ZipFile(made) as archive:
+        stored = archive.read(f"{pack.ROOT}/notebooks/00_quickstart.ipynb").decode()
+    assert stored == forms.text_of(MASTERS["00"], "release")
+
+
+@pytest.mark.slow
+def test_a_teacher_gets_all_of_it_and_its_pages_need_no_network(wheel, tmp_path):
+    pytest.importorskip("math_core", reason="`make pages` brings it")
+    kept, told = tmp_path / "ran", []
+    kept.mkdir()
+    for path in MASTERS.values():  # as if they had been run: the running itself is tested with the notebooks
+        solution = executing.with_parameters(pack._solution(path), {"SMOKE": True})
+        nbformat.write(solution, kept / f"{path.stem}-solution.ipynb")
+    made = pack.pack(tmp_path / "course.zip", executed=kept, wheel=wheel, say=told.append)
+    names = held(made)
+    assert len(told) == len(MASTERS) and all("taken from" in line for line in told)
+    for name in (path.stem for path in MASTERS.values()):
+        assert {f"solutions/{name}.ipynb", f"executed/{name}.html"} <= names
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    folder = tmp_path / "unpacked" / pack.ROOT
+    assert "| 00 Quickstart: one table, four cells | Level: " in (folder / "INSTRUCTOR.md").read_text(encoding="utf-8")
+    site = Path(__file__).parents[2] / "docs" / "site"
+    if site.is_dir():
+        import importlib.util
+
+        spec = importlib.util.spec_from_file_location("links", site / "links.py")
+        links = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(links)
+        assert links.check(folder)[0] == []
+
+
+def test_a_wheel_is_asked_for_where_none_can_be_built(monkeypatch, tmp_path):
+    monkeypatch.setattr(pack, "HERE", tmp_path)
+    with pytest.raises(pack.PackError, match=r"name that file: --wheel"):
+        pack.pack(tmp_path / "course.zip", students=True)
+    (tmp_path / "pyproject.toml").write_text("[build-system\n", encoding="utf-8")
+    with pytest.raises(pack.PackError, match=r"the wheel could not be built"):
+        pack.pack(tmp_path / "course.zip", students=True)
+    assert not list(tmp_path.glob("*.zip*"))
+
+
+def test_the_teachers_page_names_notebooks_and_headings_that_there_are():
+    named = re.findall(r"\*\*(\d\d)\*\*((?:,? \*[A-Z][^*]+\*)*)", TEXT)
+    assert {number for number, _ in named} == {f"{number:02d}" for number in range(14)}
+    for number, headings in named:
+        if number in MASTERS:
+            there = re.findall(r"^# #+ (.+)$", MASTERS[number].read_text(encoding="utf-8"), re.MULTILINE)
+            for heading in re.findall(r"\*([^*]+)\*", headings):
+                assert heading in there, f"INSTRUCTOR.md: {number} has no heading {heading!r}"
+    routes = [part for part in TEXT.split("\n## ") if part.startswith(("50 minutes", "3 hours"))]
+    for part, minutes in zip(routes, (50, 180), strict=True):
+        assert sum(map(int, re.findall(r"^\| (\d+) \|", part, re.MULTILINE))) == minutes
+
+
+def test_the_cheat_sheet_says_every_recipe_and_column():
+    page = cheatsheet.cheatsheet()
+    for name in (*RECIPES, *SCHEMA):
+        assert f"<code>{name}</code>" in page, name
+    assert "http" not in page and "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("grpo", ["episodes(8)", "task", "episode_return()", "mean*", "deviation*", "clipped(0.2)", "tokens"]),
+        ("dr_mas_std", ["episodes(8)", "task · agent", "episode_return()", "mean by task*"]),
+        ("at_grpo", ["tree(8)", "episode · agent · turn", "mixed(1)", "mean", "deviation", "clipped(0.2)", "tokens"]),
+        ("marloo", ["joint(8)", "node · agent", "return_to_go(1)", "mean of the others", "1", "reinforce()"]),
+    ],
+)  # fmt: skip
+def test_a_recipe_is_told_by_its_row(name, cells):
+    told = [re.sub("</?code>", "", cell) for cell in cheatsheet._row(RECIPES[name])]
+    assert told[1 : 1 + len(cells)] == cells
+
+
+def test_an_argument_of_ones_own_stands_in_the_row():
+    recipe = RECIPES["at_grpo"].replace(credit=RECIPES["at_grpo"].credit.__class__(alpha=0.5))
+    told = list(cheatsheet._row(recipe))
+    assert "mixed(0.5)" in told[3] and "pick=mixed(" in told[1], "what picks is no longer what is compared"
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_cheat_sheet_prints_on_one_page(tmp_path):
+    import shutil
+
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no chromium on the path")
+    (tmp_path / "sheet.html").write_text(cheatsheet.cheatsheet(), encoding="utf-8")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        page = browser.new_page()
+        page.goto((tmp_path / "sheet.html").as_uri())
+        printed = page.pdf(prefer_css_page_size=True)
+        browser.close()
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
