@@ -1,0 +1,367 @@
+# %% [markdown]
+# # Grouping: who is compared with whom, and on which number
+#
+# *Level: you have done 01_rollout. Reading: 25 minutes. Compute: a few seconds, no torch and no model.*
+#
+# An advantage is a comparison. Before anything is subtracted or divided, two choices decide what it will mean: the *group*, which is the rows that a row is compared with, and the *credit*, which is the number on which. The four methods of this course differ in little else. Afterwards you can
+#
+# - read from a method's description which columns name its groups, and write them down,
+# - compute five credits by hand, and write one of your own,
+# - find rows that were compared with the wrong ones, which no error ever tells.
+
+# %% tags=["install"]
+
+# %% tags=["parameters"]
+SMOKE = False  # True changes nothing here: everything is short
+
+# %%
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+import mas_lab as lab
+from mas_lab.paths import data_dir
+
+pd.set_option("display.max_colwidth", 90)
+
+
+def recorded(name):
+    """A small rollout of an untrained team, as text (`data/results/grouping/`)."""
+    return pd.read_csv(data_dir() / "results" / "grouping" / f"{name}.csv", keep_default_na=False)
+
+
+# %% [markdown]
+# ## By hand: five rows
+#
+# One task, two episodes. A solver answers, a verifier ends the episode or calls a fixer. The first episode ends well; the second goes on to the fixer, and ends badly. `team_reward` is what a call earned the team, `depth` the place of the call in its episode.
+
+# %%
+rows = [
+    ("t", "e0", 0, "solver", 0.0),
+    ("t", "e0", 1, "verifier", 1.0),
+    ("t", "e1", 0, "solver", 0.0),
+    ("t", "e1", 1, "verifier", 0.0),
+    ("t", "e1", 2, "fixer", 0.0),
+]
+five = pd.DataFrame(rows, columns=["task", "episode", "depth", "agent", "team_reward"]).assign(turn=0)
+five
+
+# %% [markdown]
+# `group(turns, by, credit)` puts two rows in one group if they agree in the columns `by`, and in nothing else:
+#
+# $$ G(i) = \{\, j : \mathrm{by}(j) = \mathrm{by}(i) \,\} $$
+#
+# and gives every row *i* its credit $R_i$. What will be made of them is $A_i = (R_i - \operatorname{mean}_{G(i)} R) / \operatorname{std}_{G(i)} R$ (arXiv 2402.03300, section 4.1); notebook 03 is about that. Here the credit is `episode_return()`: a row is worth what its whole episode earned.
+
+# %% [markdown]
+# *Predict:* the credits of the five rows? And how many groups are there, of which sizes, by `("task",)`, by `("task", "agent")`, by `("episode",)`? Which row has nobody to be compared with, and in which grouping can nothing be learned at all?
+
+# %%
+for by in (("task",), ("task", "agent"), ("episode",)):
+    grouped = lab.normalize(lab.group(five, by=by, credit=lab.episode_return()))
+    display(grouped[["episode", "agent", "team_reward", "credit", "group", "advantage"]].round(2))
+
+# %% [markdown]
+# *Explain.* Credits 1, 1, 0, 0, 0: solver and verifier of the first episode share its reward. By task, all five meet: mean 0.4. By task and agent there are groups of 2, 2 and 1; the fixer is *lone*, and a lone row gets advantage 0, never its raw reward. By episode, each group holds equal credits, it is *flat*: all advantages are 0. A group must hold rows that could have gone differently.
+#
+# ## A group is columns, never a position
+#
+# Here is a real rollout: an untrained team, two mazes, `tree(4)`. Four candidates answer each prompt, so that the rows come in fours.
+
+# %%
+tree = recorded("tree")
+shown = ["episode", "agent", "turn", "candidate", "kept", "completion", "team_reward", "local_reward"]
+tree[shown].head(8)
+
+# %%
+right = lab.group(tree, by=("episode", "agent", "turn"), credit=lab.mixed(alpha=1.0))
+right = lab.normalize(right)
+shuffled = tree.sample(frac=1, random_state=0)
+again = lab.normalize(lab.group(shuffled, by=("episode", "agent", "turn"), credit=lab.mixed(alpha=1.0)))
+print(
+    "largest difference in advantage after shuffling the rows:", (again["advantage"] - right["advantage"]).abs().max()
+)
+
+# %% [markdown]
+# Many trainers hold a batch as arrays in which *the place says whose row it is*: every four rows a group, `rewards.view(-1, 4)`. On this table that gives the same groups. Now one call is lost on the way, say the world ran out of time on row 5, and 31 rows are left.
+
+# %% [markdown]
+# *Predict:* of the 31 rows, how many get another advantage than they should, if every four rows are taken for a group? Will anything look wrong?
+
+# %%
+left = tree.drop(index=5).reset_index(drop=True)
+by_columns = lab.normalize(lab.group(left, by=("episode", "agent", "turn"), credit=lab.mixed(alpha=1.0)))
+by_place = by_columns.drop(columns=["center", "scale", "advantage"]).assign(group=np.arange(len(left)) // 4)
+by_place = lab.normalize(by_place)
+off = (by_place["advantage"] - by_columns["advantage"]).abs() > 1e-6
+turned = np.sign(by_place["advantage"]) * np.sign(by_columns["advantage"]) < 0
+print(f"{off.sum()} of {len(left)} rows have another advantage, {turned.sum()} of them another sign")
+print(
+    f"standard deviation of the advantages: {by_place['advantage'].std():.2f}, and by columns {by_columns['advantage'].std():.2f}"
+)
+compared = by_columns[["agent", "turn", "completion", "credit", "group", "advantage"]]
+compared.assign(**{"group by place": by_place["group"], "advantage by place": by_place["advantage"]})[3:12].round(2)
+
+# %% [markdown]
+# *Explain.* 18 of 31. From the lost row on, each group takes a stranger in: executors are compared with a planner of the next turn, and one maze with the other. Rows 8 and 10, planners who said the one right move (`a1`), go from +0.58 to −0.06. Nothing crashes, the advantages have mean 0 and the deviation they always have, the loss looks like a loss. This is why the kit never counts rows, and why `group` refuses a call that stands twice (a padding row, say).
+#
+# ## The prompt's text is no name either
+#
+# "Rows that answer the same prompt" sounds like a group that needs no bookkeeping. In the second maze the executor walked back to where it came from, so that the planner reads the very same words at turn 0 and at turn 1:
+
+# %%
+by_text = lab.group(tree, by=("prompt",), credit=lab.mixed(alpha=1.0))
+by_text.groupby("group", sort=False).agg(rows=("credit", "size"), turns=("turn", "unique")).tail(3)
+
+# %% [markdown]
+# One group of eight: candidates of two decisions, which had unlike many turns left, are one comparison. The opposite happens as easily: let an environment write anything into the prompt that belongs to one episode alone, a folder or the time, and every row is lone:
+
+# %%
+stamped = tree.assign(prompt="run " + tree.index.astype(str) + ": " + tree["prompt"])
+stats = lab.group_stats(lab.group(stamped, by=("prompt",), credit=lab.mixed(alpha=1.0)))
+print(f"{len(stats)} groups, {stats['lone'].mean():.0%} of them lone")
+
+# %% [markdown]
+# All of these stand, or stood, in code that many use: groups named by place in the batch (AT-GRPO's own release names them by `env_idx // sample_num`, which holds as long as nothing is dropped), by the prompt's tokens ([NeMo RL, pull request 4013](https://github.com/NVIDIA-NeMo/RL/pull/4013)), and, as reported, by an id that each trajectory has for itself ([rllm 605](https://github.com/rllm-org/rllm/issues/605)).
+#
+# ## A promise that is checked
+#
+# AT-GRPO *means* to compare candidates for one prompt. `same_prompt=True` says so, and the cell looks: groups are still named by columns, and a group whose rows answer different prompts is an error.
+
+# %% [markdown]
+# *Predict:* the same two mazes were also played as four whole episodes each, without a tree. `by=("task", "agent", "turn")` compares the four planners at turn 0, then the four executors at turn 0. Does the promise hold for the planners? For the executors?
+
+# %%
+whole = recorded("whole")
+candidates = lab.group(tree, ("episode", "agent", "turn"), lab.mixed(), same_prompt=True)
+print("the tree:", candidates["group"].nunique(), "groups")
+for agent in ("planner", "executor"):
+    at_turn_0 = whole[(whole["agent"] == agent) & (whole["turn"] == 0)]
+    try:
+        compared = lab.group(at_turn_0, ("task", "agent", "turn"), lab.mixed(), same_prompt=True)
+        print(f"whole episodes, {agent}: {compared['group'].nunique()} groups")
+    except lab.TableError as error:
+        print(f"whole episodes, {agent}: {error}")
+
+# %% [markdown]
+# *Explain.* At turn 0 all planners of a maze stand at its start: one prompt. Each executor then reads what *its own* planner proposed, so four executors answer four prompts. Which of them is praised would depend on whose planner was lucky. That is what AT-GRPO's tree is for. Without a tree you may still compare them, but then knowingly: `same_prompt=False`.
+#
+# ## On which number: five credits
+#
+# A writer drafts, a critic comments; in `e0` the writer writes again. Two agents, two episodes, five rows. `team_reward` is what a call earned the team, `local_reward` what it earned its own agent.
+
+# %%
+rows = [
+    ("e0", 0, "writer", 0, 0.0, 0.5),
+    ("e0", 1, "critic", 0, 0.0, 1.0),
+    ("e0", 2, "writer", 1, 1.0, 1.0),
+    ("e1", 0, "writer", 0, 0.0, 0.5),
+    ("e1", 1, "critic", 0, 0.5, 0.0),
+]
+columns = ["episode", "depth", "agent", "turn", "team_reward", "local_reward"]
+five = pd.DataFrame(rows, columns=columns).assign(task="t")
+five[columns]
+
+# %% [markdown]
+# With $r_i$ the team's reward of row *i*, $\ell_i$ its local one, and $e$ the row's episode:
+#
+# | credit | formula | of |
+# |---|---|---|
+# | `episode_return(invalid=p)` | $R_i = \sum_{j \in e} r_j \;-\; p\,[\,i \text{ could not be read}\,]$ | GRPO, Dr. MAS (arXiv 2602.08847; p = 0.1 for math) |
+# | `mixed(alpha)` | $R_i = \alpha\, r_i + \ell_i$ | AT-GRPO (arXiv 2510.11062, section 4.2) |
+# | `return_to_go(gamma)` | $R_i = r_i + \gamma \cdot \operatorname{mean}$ of the $R$ that follow | MAGRPO (arXiv 2508.04652, section 4) |
+# | `own_return()` | $R_i = \sum \ell_j$ over the row's own agent in $e$ | games, where there is no team |
+# | `counterfactual()` | $R_i = r_i + \frac1m \sum_{c=1}^{m}$ (return of continuation $c$) | this kit; wants `tree(k, follow=m)` |
+#
+# In `episode_return` only steps that were really taken count, and a joint step once. The first four apply to our five rows.
+
+# %% [markdown]
+# *Predict:* fill in the four columns, in the head. γ = 0.5, α = 1.
+
+# %%
+credits = [lab.episode_return(), lab.mixed(alpha=1.0), lab.return_to_go(gamma=0.5), lab.own_return()]
+five[["episode", "agent", "turn"]].assign(**{type(credit).__name__: credit(five) for credit in credits})
+
+# %% [markdown]
+# *Explain.* Read the row of the critic in `e0`: its comment led to a better draft. `episode_return` gives it all of the episode's 1; `return_to_go` half of it, since the reward came one step later; `mixed` nothing of the team's reward, which the critic's own call did not earn, but its local 1; `own_return` the same, the critic's local rewards. In `e1` it spoke last, and the 0.5 that came then counts as its own under `mixed`.
+#
+# None of them is "the" right one. The return is unbiased and says little about whose doing it was. `mixed` says much, and only as much as somebody wrote into the local reward. Between them lies a question that can be asked of the world itself: what would have happened, had *this* candidate been kept? Six rows: two proposals at one decision, each played on to the end twice (`probe`: rows that only value a candidate, and are never trained on).
+
+# %%
+rows = [
+    ("m", "m/0", "", 0, "planner", 0, False, 0.0),
+    ("m", "m/0", "", 0, "planner", 1, False, 0.0),
+    ("m/0.0+0", "m/0.0+0/1", "m/0.0", 1, "executor", 0, True, 1.0),
+    ("m/0.0+1", "m/0.0+1/1", "m/0.0", 1, "executor", 0, True, 0.5),
+    ("m/0.1+0", "m/0.1+0/1", "m/0.1", 1, "executor", 0, True, 0.5),
+    ("m/0.1+1", "m/0.1+1/1", "m/0.1", 1, "executor", 0, True, 0.0),
+]
+columns = ["episode", "node", "parent", "depth", "agent", "candidate", "probe", "team_reward"]
+followed = pd.DataFrame(rows, columns=columns).assign(turn=0)
+followed.assign(mixed=lab.mixed()(followed), counterfactual=lab.counterfactual()(followed))[:2]
+
+# %% [markdown]
+# A proposal moves nobody, so `mixed` without local rewards sees 0 and 0. Played on, the first is worth (1 + 0.5)/2 = 0.75, the second (0.5 + 0)/2 = 0.25. It is the only one of the five that costs model calls, and in the kit's own study they did not pay: at 60,000 sampled tokens, continuations included, a maze team ended at 0.53 with it and at 0.64 with the plain return (ten seeds, `docs/findings.md`).
+#
+# ## What each method compares
+#
+# A recipe is a row of a table: the arguments of the four cells. Here are the three that explore and group:
+
+# %%
+methods = ("grpo", "dr_mas", "at_grpo", "magrpo")
+told = {name: lab.RECIPES[name] for name in methods}
+pd.DataFrame({name: {"plan": one.plan, "by": one.by, "credit": one.credit} for name, one in told.items()}).T
+
+# %% [markdown]
+# | | compared are | on | source |
+# |---|---|---|---|
+# | `grpo` | all calls of a task, whoever made them (in the mean, each episode once) | what the episode earned | arXiv 2402.03300; as Dr. MAS describes it for teams |
+# | `dr_mas` | all calls of *one agent* in a task | the same | arXiv 2602.08847, equations 4-6 |
+# | `at_grpo` | the candidates of one agent at one turn of one episode | what this candidate earned | arXiv 2510.11062, equation 3 |
+# | `magrpo` | one agent's parts of the joint actions at one node | what the joint action earned, and what followed | arXiv 2508.04652, section 4 |
+#
+# On recorded rollouts, each with the plan that the method asks for (with 4 candidates, and 8 episodes for `fixer`: `math`, six problems, solver and verifier, and a fixer who is called after a rejection):
+
+# %%
+fixer, joint = recorded("fixer"), recorded("joint")
+played = {"grpo": fixer, "dr_mas": fixer, "at_grpo": tree, "magrpo": joint}
+grouped = {name: lab.group(turns, told[name].by, told[name].credit) for name, turns in played.items()}
+sizes = {name: turns.groupby("group").size() for name, turns in grouped.items()}
+pd.DataFrame(
+    {
+        name: {"rows": len(played[name]), "groups": len(s), "smallest": s.min(), "largest": s.max()}
+        for name, s in sizes.items()
+    }
+).T
+
+# %% [markdown]
+# ## Groups of unlike size, lone and flat
+#
+# Candidates come in equal numbers. Whole episodes do not: who speaks how often is the team's own doing. `group_stats` has a row for each group and agent: `size`, mean and standard deviation of its credits, whether it is `lone` (one row) or `flat` (all credits equal, a lone row among them). In a lone or flat group every advantage is 0.
+
+# %% [markdown]
+# *Predict:* six problems, eight episodes each, under `dr_mas`. Whose groups are all of size 8? Whose are larger, whose smaller? And how many of the fixer's groups teach anything?
+
+# %%
+stats = lab.group_stats(grouped["dr_mas"])
+each = stats.groupby("agent", sort=False)
+each.agg(
+    groups=("size", "count"),
+    rows=("size", "sum"),
+    smallest=("size", "min"),
+    largest=("size", "max"),
+    lone=("lone", "sum"),
+    flat=("flat", "sum"),
+)
+
+# %%
+stats[stats["agent"] == "fixer"][["group", "size", "mean", "std", "lone", "flat"]].round(2)
+
+# %% [markdown]
+# *Explain.* The solver speaks exactly once in an episode: 8 rows. The verifier judges again after each fix, so an episode in which it spoke three times counts three times in its mean (`once_per="episode"` in `normalize` would count it once). The fixer is called in 13 of the turns, on five of the six problems: twice alone, once in a group that always failed. Two groups with 7 rows are left to teach it something. `RewardInspector` shows the same of any table, run or report: credits, and how many of an agent's rows stand in lone and flat groups.
+
+# %%
+lab.RewardInspector(grouped["dr_mas"])
+
+# %% [markdown]
+# Under `grpo` none of this shows: its six groups are large, and every fixer row is compared, with solvers and verifiers. More rows get an advantage, by a mean that is not the fixer's. Which of the two is better is the question of notebook 03.
+#
+# ## Your turn
+#
+# **02.1** Somebody labelled the groups of these rows by hand, and meant `by=("task", "agent")`. Which two rows stand in a wrong group? A list of two row numbers.
+
+# %%
+said = ["solver", "verifier", "fixer", "solver", "verifier", "solver", "verifier"]
+said += ["solver", "verifier", "fixer", "verifier", "solver", "verifier"]
+labelled = pd.DataFrame({"task": ["t0"] * 5 + ["t1"] * 8, "agent": said, "group": list("ABCABDBDEFFDE")})
+labelled.insert(1, "episode", ["e0", "e0", "e0", "e1", "e1", "e2", "e2", "e3", "e3", "e3", "e3", "e4", "e4"])
+labelled
+
+# %%
+### BEGIN SOLUTION
+usual = labelled.groupby(["task", "agent"])["group"].transform(lambda labels: labels.mode()[0])
+wrong = list(labelled.index[labelled["group"] != usual])
+### STARTER
+# wrong = [..., ...]
+### END SOLUTION
+lab.course.check("02.1", labelled, wrong)
+
+# %% [markdown]
+# **02.2** Write `by` for five methods from their descriptions. Columns to choose from: `task`, `episode`, `node`, `agent`, `policy` (whose weights spoke), `turn`, `depth`, `candidate`.
+#
+# - `everyone`: all that was said about a task, by whoever.
+# - `role`: a role with itself, over all episodes of a task and all its turns.
+# - `moment`: a role with itself in the same of its turns, over all episodes of a task.
+# - `weights`: calls that train the same weights, over all episodes of a task.
+# - `decision`: the candidates that one agent drew at one point of one episode, and no others.
+
+# %%
+### BEGIN SOLUTION
+by = {
+    "everyone": ("task",),
+    "role": ("task", "agent"),
+    "moment": ("task", "agent", "turn"),
+    "weights": ("task", "policy"),
+    "decision": ("node", "agent"),
+}
+### STARTER
+# by = {
+#     "everyone": ("task",),
+#     "role": ...,
+#     "moment": ...,
+#     "weights": ...,
+#     "decision": ...,
+# }
+### END SOLUTION
+lab.course.check("02.2", by)
+
+
+# %% [markdown]
+# **02.3** A credit of your own, which makes talking cost something: `thrifty(cost)` is the episode's return, less `cost` for each call that the row's *own agent* made in that *episode*. A credit is a frozen dataclass whose call takes the table and returns a number per row; `lab.episode_return()(turns)` does half of the work.
+
+
+# %%
+@dataclass(frozen=True)
+class thrifty:
+    cost: float = 0.1
+
+    def __call__(self, turns):
+        ### BEGIN SOLUTION
+        calls = turns.groupby(["episode", "agent"])["agent"].transform("size")
+        return lab.episode_return()(turns) - self.cost * calls
+        ### STARTER
+        # pass  # your code here
+        ### END SOLUTION
+
+
+lab.course.check("02.3", thrifty)
+
+# %% [markdown]
+# Frozen, so that it prints, compares and saves as what it is: `lab.RECIPES["dr_mas"].replace(credit=thrifty(0.05))` is a recipe that `lab.train` runs. (What would it teach a verifier that is called as often as the solver errs? Whose doing is a call?)
+#
+# **02.4** Design. In one task the solver speaks in each of six episodes, a helper in some. Choose what the episodes earn (from 0 to 1) and in which of them the helper is called, so that one call of the helper is *praised* (advantage above +0.3) when all are compared by task, and *blamed* (below −0.3) when each agent is compared with itself.
+
+# %%
+### BEGIN SOLUTION
+rewards = [1.0, 0.8, 1.0, 0.0, 0.0, 0.0]
+called = [0, 1, 2]
+### STARTER
+# rewards = [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]  # what each episode earned
+# called = [0, 3]  # the episodes in which the helper spoke
+### END SOLUTION
+lab.course.check("02.4", rewards, called)
+
+# %%
+lab.course.progress("02")
+
+# %% [markdown]
+# ## To remember
+#
+# - A group is the values of columns. Neither a row's place nor its text says whom it may be compared with.
+# - The group says what counts as luck, the credit what counts as merit. Methods differ here before they differ anywhere else.
+# - Lone and flat groups teach nothing. How many there are is told by `group_stats`, and by nothing else.
+#
+# Papers: GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1; Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4-6; AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), equation 3; MAGRPO, [arXiv 2508.04652](https://arxiv.org/abs/2508.04652), section 4. The recorded rollouts: `data/results/grouping/`.
+#
+# Next: `03_normalization`: the mean of whom?
