@@ -6,11 +6,12 @@ Leaves out the notebooks themselves (`notebooks/masters/`) and everything they t
 from typing import TYPE_CHECKING
 
 from mas_lab.course.exercises import check, hint, progress
+from mas_lab.course.glossary import glossary
 
 if TYPE_CHECKING:
     from mas_lab.course.broken import Training
 
-__all__ = ["broken", "check", "hint", "progress"]
+__all__ = ["broken", "check", "glossary", "hint", "progress"]
 
 
 def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> "Training":

@@ -24,6 +24,8 @@
 # | episode | one task played to its end |
 # | reward, return | what an action earned; the sum of it over an episode |
 # | baseline | what is subtracted from a reward before it is praise or blame |
+#
+# All words of the course: `lab.course.glossary()`.
 
 # %% tags=["install"]
 

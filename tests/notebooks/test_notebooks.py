@@ -55,14 +55,22 @@ def test_solutions_are_right_and_nothing_is_loaded_that_could_be_made(master, tm
     assert not printed(notebook, "stderr")
 
 
-@pytest.mark.parametrize("master", SHORT)
+@pytest.mark.slow
+@pytest.mark.parametrize("master", MASTERS, ids=lambda path: path.stem)
 def test_what_students_open_goes_through_with_nothing_right_yet(master, tmp_path):
     notebook = run(prepared(notebooks_dir() / f"{master.stem}.ipynb", smoke=True), tmp_path)
     assert verdicts(notebook) == {one.name: False for one in exercises.of_notebook(master.stem[:2])}, printed(notebook)
 
 
+FULL = [
+    pytest.param(path, marks=[pytest.mark.full] * (path.stem != "00_quickstart"), id=path.stem)
+    for path in MASTERS
+    if path.stem != MANY
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("master", [path for path in MASTERS if path.stem != MANY], ids=lambda path: path.stem)
+@pytest.mark.parametrize("master", FULL)
 def test_notebook_runs_at_full_length(master, tmp_path):
     notebook = run(prepared(master, smoke=False, form="solution"), tmp_path)
     assert all(verdicts(notebook).values())

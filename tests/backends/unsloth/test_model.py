@@ -318,7 +318,7 @@ def test_a_base_that_was_not_quantized_is_an_error():
 
 def test_the_notebook_runs_on_it(tmp_path):
     pytest.importorskip("ipykernel")
-    from notebooks.test_notebooks import printed, run
+    from notebooks.test_notebooks import prepared, printed, run
 
-    said = printed(run(notebooks_dir() / "10_one_gpu_unsloth.ipynb", tmp_path, smoke=True))
+    said = printed(run(prepared(notebooks_dir() / "10_one_gpu_unsloth.ipynb", smoke=True), tmp_path))
     assert "BACKEND='unsloth'" in said and re.search(r"float32: [\d.]+   4 bits: [\d.]+", said)

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from notebooks.test_notebooks import printed, run
+from notebooks.test_notebooks import prepared, printed, run
 
 from mas_lab.paths import notebooks_dir
 
@@ -12,5 +12,5 @@ pytestmark = pytest.mark.engines
 
 
 def test_the_notebook_runs_on_it(tmp_path):
-    said = printed(run(notebooks_dir() / "11_many_gpus_vllm.ipynb", tmp_path, smoke=True))
+    said = printed(run(prepared(notebooks_dir() / "11_many_gpus_vllm.ipynb", smoke=True), tmp_path))
     assert "sampled by vllm\n" in said

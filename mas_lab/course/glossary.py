@@ -1,0 +1,74 @@
+"""The words of the course, one line each in `glossary.csv`, with where they come from.
+
+Leaves out the columns of the table, which `lab.schema()` has.
+"""
+
+import csv
+import difflib
+import html
+import textwrap
+from pathlib import Path
+
+with (Path(__file__).parent / "glossary.csv").open(encoding="utf-8", newline="") as _file:
+    TERMS = {row["term"]: (row["meaning"], row["source"]) for row in csv.DictReader(_file)}
+"""Each word with its meaning and its source, in order; an empty source where a word is the field's or ours."""
+
+
+LEFT = "text-align:left"
+
+
+class Glossary:
+    """Some words and their meanings; shows itself as a table."""
+
+    def __init__(self, terms: dict[str, tuple[str, str]]):
+        self.terms = terms
+
+    def __repr__(self) -> str:
+        return "\n".join(textwrap.fill(_line(term), 110, subsequent_indent="    ") for term in self.terms)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th scope="row" style="{LEFT}">{html.escape(term)}</th>'
+            f'<td style="{LEFT};white-space:normal">{html.escape(meaning)}</td><td>{html.escape(source)}</td></tr>'
+            for term, (meaning, source) in self.terms.items()
+        )
+        head = (
+            '<thead><tr><th scope="col">word</th><th scope="col">meaning</th><th scope="col">source</th></tr></thead>'
+        )
+        return f"<table>{head}<tbody>{rows}</tbody></table>"
+
+
+def glossary(*words: str) -> Glossary:
+    """The meaning of some words, or of all. Raises KeyError for a word that is not there, with those like it."""
+    known = {term.lower(): term for term in TERMS}
+    for word in words:
+        if word.lower() not in known:
+            like = difflib.get_close_matches(word.lower(), known, n=3, cutoff=0.4)
+            raise KeyError(f"the glossary has no {word!r}" + (f"; like it: {', '.join(like)}" if like else ""))
+    chosen = [known[word.lower()] for word in words] or list(TERMS)
+    return Glossary({term: TERMS[term] for term in chosen})
+
+
+PAGE = """# Glossary
+
+In a notebook: `lab.course.glossary()`, or `lab.course.glossary("advantage", "lone row")`. The columns of the table:
+`lab.schema()`. Written by `python docs/glossary.py` from `mas_lab/course/glossary.csv`.
+
+| word | meaning | source |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """`docs/glossary.md`."""
+    rows = [f"| **{term}** | {_cell(meaning)} | {source} |\n" for term, (meaning, source) in TERMS.items()]
+    return PAGE + "".join(rows)
+
+
+def _cell(meaning: str) -> str:
+    return meaning.replace("|", "\\|")
+
+
+def _line(term: str) -> str:
+    meaning, source = TERMS[term]
+    return f"{term}: {meaning}" + (f" ({source})" if source else "")
