@@ -67,6 +67,12 @@ def course(args: argparse.Namespace) -> None:
     print(pack(args.out, args.full, args.students, args.executed, args.wheel))
 
 
+def grade(args: argparse.Namespace) -> None:
+    from mas_lab.course.grading import grade
+
+    print(grade(args.folder, args.out, args.run, say=print))
+
+
 def doctor(args: argparse.Namespace) -> None:
     from mas_lab.doctor import doctor
 
@@ -167,6 +173,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--full", action="store_true", help="run the solutions at full length (default: short)")
     sub.add_argument("--executed", type=Path, default=None, help="folder of notebooks that were run before")
     sub.add_argument("--wheel", type=Path, default=None, help="of the kit (default: built from the checkout)")
+
+    sub = command(grade, "write a page about what a class handed in: exercises, runs, a board over all")
+    sub.add_argument("folder", type=Path, help="holds a folder for each student, with notebooks and zips of runs")
+    sub.add_argument("--out", type=Path, default=Path("grades.html"), help="file to write")
+    sub.add_argument("--run", action="store_true", help="run their notebooks again: their code, with your rights")
 
     command(doctor, "print one block about this machine, to paste into a question")
 

@@ -40,7 +40,7 @@ class Entry:
 
 def entries(x: Any) -> list[Entry]:
     """A folder of runs or exported zips, one run, a list of either, `{label: runs}`, a study, the folder of its record,
-    or a table of curves.
+    a table of curves, or entries again.
 
     A table has a row per run and scored step: `recipe`, `seed`, `step` or `tokens`, scores, and maybe `env`, `file`.
     """
@@ -48,7 +48,9 @@ def entries(x: Any) -> list[Entry]:
 
 
 def _read(x: Any) -> Iterator[Entry]:
-    if isinstance(x, pd.DataFrame):
+    if isinstance(x, Entry):
+        yield x
+    elif isinstance(x, pd.DataFrame):
         yield from _of_table(x)
     elif isinstance(getattr(x, "curves", None), pd.DataFrame):
         for entry in _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"})):

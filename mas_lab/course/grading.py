@@ -1,0 +1,172 @@
+"""A page about a class: student by student which exercises are right, what each run came to, and a board over all runs.
+
+Whatever students wrote is shown as text. Leaves out: grades; how files are read (`handed_in`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mas_lab.course.handed_in import HandedRun, Notebook, Student, students
+from mas_lab.study.entries import Entry
+from mas_lab.widgets.ablation import AblationBoard
+from mas_lab.widgets.board import PANEL, SIDE
+from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html, write
+
+MARKS = {True: ("●", "right"), False: ("○", "not yet"), None: ("–", "never checked")}
+STORED = (
+    "Verdicts are those that stand in the outputs of the notebooks as they were handed in, where a student could have "
+    "typed them; the option --run runs the notebooks again."
+)
+AGAIN = (
+    "Notebooks were run again in their short form, each in a kernel of its own; a verdict is what the kit in that "
+    "kernel counted at the end. It was the student's code that ran there."
+)
+LONG = 120
+"""Characters of an option that are shown."""
+
+
+def grade(folder: Path, out: Path, run: bool = False, say: Callable[[str], None] = lambda text: None) -> Path:
+    """Writes the page about what lies in `folder`, a folder for each student. `run`: run their notebooks again, which
+    is their code with your rights. Raises FileNotFoundError if nobody handed in anything; what cannot be read stands in
+    the page."""
+    handed_in = []
+    for student in students(Path(folder), run):
+        say(f"{student.name}: {_counted(student)}")
+        handed_in.append(student)
+    body = "".join(
+        (f'<p class="quiet">{escape(AGAIN if run else STORED)}</p>', _overview(handed_in), _board(handed_in))
+    )
+    body += "".join(_one(student, handed_in) for student in handed_in)
+    return write(out, document(f"Handed in: {Path(folder).resolve().name}", body, scripts=FIGURES))
+
+
+def _counted(student: Student) -> str:
+    right = sum(held.count for held in student.notebooks)
+    asked = sum(len(held.right) for held in student.notebooks)
+    broken = sum(bool(held.trouble) for held in (*student.notebooks, *student.runs))
+    told = f"{right} of {asked} exercises right, {len(student.runs)} run{'s' * (len(student.runs) != 1)}"
+    return f"{told}, {broken} file{'s' * (broken != 1)} that cannot be read" if broken else told
+
+
+def _overview(handed_in: Sequence[Student]) -> str:
+    """A row per student, a column per notebook: how many of its exercises are right."""
+    numbers = sorted({held.number for student in handed_in for held in student.notebooks if held.number})
+    heads = ["student", *numbers, "runs", "cannot be read"]
+    rows = []
+    for student in handed_in:
+        best = {number: max((held for held in student.notebooks if held.number == number), default=None, key=_count)
+                for number in numbers}  # fmt: skip
+        cells = [f"{held.count} of {len(held.right)}" if held else "" for held in best.values()]
+        broken = sum(bool(held.trouble) for held in (*student.notebooks, *student.runs))
+        rows.append([student.name, *cells, sum(run.entry is not None for run in student.runs), broken or ""])
+    return _table("Exercises that are right, by notebook; of several copies the one with most", heads, rows)
+
+
+def _count(held: Notebook) -> int:
+    return held.count
+
+
+def _one(student: Student, handed_in: Sequence[Student]) -> str:
+    parts = [f"<h2>{escape(student.name)}</h2>"]
+    if student.notebooks:
+        rows = [[held.file, *_verdicts(held)] for held in student.notebooks]
+        parts.append(_table("Notebooks", ["file", "right", "exercises", "by"], rows))
+    if student.runs:
+        heads = ["file", "task", "recipe", "seed", "steps", "tokens", "success", "what differs from the others"]
+        rows = [[held.file, *_facts(held, handed_in)] for held in student.runs]
+        parts.append(_table("Runs", heads, rows))
+    if not student.notebooks and not student.runs:
+        parts.append("<p>Neither a notebook nor a zip.</p>")
+    return "".join(parts)
+
+
+def _verdicts(held: Notebook) -> list[str]:
+    if held.trouble:
+        return ["", f"cannot be read: {held.trouble}", ""]
+    told = "  ".join(f"{MARKS[verdict][0]} {name}" for name, verdict in held.right.items())
+    return [f"{held.count} of {len(held.right)}", told, held.how]
+
+
+def _facts(held: HandedRun, handed_in: Sequence[Student]) -> list[Any]:
+    if held.entry is None:
+        return ["", "", "", "", "", "", f"cannot be read: {held.trouble}"]
+    entry = held.entry
+    tokens = int(entry.curve["tokens"].iloc[-1])
+    return [
+        entry.env,
+        entry.recipe,
+        entry.seed,
+        len(entry.curve),
+        f"{tokens:,}",
+        success(entry),
+        _differs(held, handed_in),
+    ]
+
+
+def success(entry: Entry) -> str:
+    """Held-out success before and after training, or, where none was kept, that of the last training episodes."""
+    if len(entry.held_out):
+        before, after = entry.held_out["success"].iloc[[0, -1]]
+        return f"{before:.2f} → {after:.2f}, {len(entry.held_out_tasks)} held-out tasks"
+    return f"{entry.curve['success'].iloc[-1]:.2f} in the last step's training episodes; no held-out scores"
+
+
+def _differs(held: HandedRun, handed_in: Sequence[Student]) -> str:
+    """Options that most runs of the class have otherwise, those of a recipe among the runs of that recipe; and runs
+    with the same tables."""
+    others = [(student, run) for student in handed_in for run in student.runs if run.entry and run is not held]
+    mine, told = flat(held.entry.asked), []
+    same = [f"{student.name}: {run.file}" for student, run in others if run.digests and run.digests == held.digests]
+    if same:
+        told.append(f"the same tables as {', '.join(same)}")
+    for key, value in mine.items():
+        alike = [run for _, run in others if run.entry.recipe == held.entry.recipe or not key.startswith("recipe.")]
+        usual = Counter(flat(run.entry.asked).get(key, "none") for run in alike).most_common(1)
+        if usual and usual[0][0] != value and usual[0][1] * 2 > len(alike) and key != "recipe.name":
+            told.append(f"{key} {value} (most: {usual[0][0]})")
+    return "; ".join(told)
+
+
+def flat(asked: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested options by dotted names, each as a short text."""
+    found: dict[str, str] = {}
+    for key, value in asked.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and name.count(".") < 4:
+            found |= flat(value, f"{name}.")
+        else:
+            text = str(value)
+            found[name[:LONG]] = text if len(text) <= LONG else f"{text[:LONG]}…"
+    return found
+
+
+def _board(handed_in: Sequence[Student]) -> str:
+    found = [run.entry for student in handed_in for run in student.runs if run.entry]
+    if not found:
+        return "<h2>The class's runs</h2><p>No run was handed in that can be read.</p>"
+    return "<h2>The class's runs</h2>" + "".join(_drawn(found))
+
+
+def _drawn(found: Sequence[Entry]) -> Iterator[str]:
+    """The board of all runs; if they cannot stand side by side, why."""
+    try:
+        board = AblationBoard(list(found))
+    except ValueError as error:
+        yield f"<p>They cannot be compared: {escape(error)}</p>"
+        return
+    least = SIDE + PANEL * board.runs["env"].nunique()
+    yield f"<p>{escape(board.counted())}.</p>"
+    yield figure_html(board.figure(), f"Final {board.score} and area under its curve of every run", board.runs, least)
+    yield table_html(board.table.loc[:, (board.table != "").any()], "Recipes over their runs")
+    yield f"<ul>{''.join(f'<li>{escape(caution)}</li>' for caution in board.cautions)}</ul>"
+
+
+def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return (
+        f'<div class="table"><table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )

@@ -1,0 +1,190 @@
+"""What a student handed in: notebooks and zips of runs, read without trusting either.
+
+Nothing of a zip is executed, and a notebook's code only where `run` asks for it. What cannot be read is told in its own
+place. Leaves out: the page about a class (`grading`).
+"""
+
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mas_lab.course import executing
+from mas_lab.course.exercises import of_notebook
+from mas_lab.runs.disk import is_litter
+from mas_lab.runs.run import load_run
+from mas_lab.study.entries import Entry, entries
+
+BYTES = 64 * 2**20
+"""A notebook larger than that is not read."""
+CELL = 300
+"""Seconds that a cell of theirs may take."""
+VERDICT = re.compile(r"^([●○]) (\d\d\.\d{1,2}) (right|not yet)", re.MULTILINE)
+TOLD = "\nfrom mas_lab.course import exercises as _asked\nprint({mark!r}, *sorted(_asked._right))"
+
+
+class HandInError(ValueError):
+    """Why a file of a student says nothing."""
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """`right` maps the exercises of its number, in order, to True, False or None (never checked)."""
+
+    file: str
+    number: str = ""
+    right: Mapping[str, bool | None] = field(default_factory=dict)
+    how: str = ""
+    trouble: str = ""
+
+    @property
+    def count(self) -> int:
+        return sum(verdict is True for verdict in self.right.values())
+
+
+@dataclass(frozen=True)
+class HandedRun:
+    """A zip: its `entry` as the board reads it, and the digests of its tables."""
+
+    file: str
+    entry: Entry | None = None
+    digests: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Student:
+    name: str
+    notebooks: tuple[Notebook, ...]
+    runs: tuple[HandedRun, ...]
+
+
+def students(folder: Path, run: bool = False) -> Iterator[Student]:
+    """One for each folder in `folder`, and for each notebook or zip that lies there by itself. `run`: run notebooks
+    again, in their short form. FileNotFoundError if there is nothing."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}; it holds a folder for each student")
+    found = sorted(path for path in folder.iterdir() if _is_theirs(path) and (path.is_dir() or _is_read(path)))
+    if not found:
+        raise FileNotFoundError(f"{folder} holds neither folders of students nor notebooks and zips")
+    for place in found:
+        files = sorted(_files(place)) if place.is_dir() else [place]
+        named = [(file, file.relative_to(place).as_posix() if place.is_dir() else file.name) for file in files]
+        notebooks = tuple(notebook(file, name, run) for file, name in named if file.suffix.lower() == ".ipynb")
+        runs = tuple(handed_run(file, name, place.name) for file, name in named if file.suffix.lower() == ".zip")
+        yield Student(place.name, notebooks, runs)
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """Notebooks and zips at any depth; links lead elsewhere, and are not followed."""
+    for path in place.iterdir():
+        if _is_theirs(path) and path.is_dir():
+            yield from _files(path)
+        elif _is_theirs(path) and _is_read(path):
+            yield path
+
+
+def _is_theirs(path: Path) -> bool:
+    return not (path.is_symlink() or path.name.startswith(".") or is_litter(path.name))
+
+
+def _is_read(path: Path) -> bool:
+    return path.is_file() and path.suffix.lower() in (".ipynb", ".zip")
+
+
+def handed_run(path: Path, name: str, student: str) -> HandedRun:
+    """A zip as `export` makes it, or the reason why it is none."""
+    try:
+        run = load_run(path)
+        [entry] = entries(run)
+        digests = tuple(str(part.sha256) for part in run.parts("turns"))
+    except Exception as error:  # anybody's file: whatever is wrong with it is told in its line
+        return HandedRun(name, trouble=_told(error))
+    return HandedRun(name, replace(entry, file=f"{student}: {name}"), digests)
+
+
+def notebook(path: Path, name: str, run: bool = False) -> Notebook:
+    """The verdicts in a notebook, as they were stored or, with `run`, as they are now."""
+    try:
+        cells = _cells(path)
+        number = _number(path, cells)
+        asked = _asked(number)
+        found, how = (_run_again(path), "run again") if run else (_verdicts(cells), "stored outputs")
+    except Exception as error:  # the same
+        return Notebook(name, trouble=_told(error))
+    return Notebook(name, number, {one: found.get(one) for one in asked}, how)
+
+
+def _asked(number: str) -> list[str]:
+    try:
+        return [one.name for one in of_notebook(number)]
+    except ModuleNotFoundError:
+        raise HandInError(f"no notebook of the course has the number {number}") from None
+
+
+def _told(error: Exception) -> str:
+    text = " ".join(str(error).split())[:500]
+    known = type(error).__module__.startswith("mas_lab.")
+    return text if known and text else f"{type(error).__name__}: {text}"
+
+
+def _cells(path: Path) -> list[dict[str, Any]]:
+    """The code cells of a notebook's file, as far as they have the form of cells."""
+    if path.stat().st_size > BYTES:
+        raise HandInError(f"it has {path.stat().st_size / 2**20:.0f} MiB, and at most {BYTES // 2**20} are read")
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise HandInError(f"it is no notebook: {type(error).__name__}: {error}") from None
+    cells = held.get("cells") if isinstance(held, dict) else None
+    if not isinstance(cells, list):
+        raise HandInError("it is no notebook: there are no cells in it")
+    return [cell for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+
+
+def _number(path: Path, cells: list[dict[str, Any]]) -> str:
+    """Which notebook it is: by the exercises that its cells check, or by the file's name."""
+    asked = re.findall(r"course\.check\(\s*[\"'](\d\d)\.\d", "\n".join(_text(cell.get("source")) for cell in cells))
+    named = re.match(r"(\d\d)(?!\d)", path.name)
+    if not asked and not named:
+        raise HandInError("no exercise is checked in it, and its name begins with no notebook's number")
+    return max(asked, key=asked.count) if asked else named[1]
+
+
+def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool]:
+    """The last verdict of each exercise that stands in the outputs."""
+    outputs = [output for cell in cells for output in _list(cell.get("outputs")) if isinstance(output, dict)]
+    printed = "\n".join(_text(output.get("text")) for output in outputs if output.get("name") == "stdout")
+    return {name: mark == "●" for mark, name, _ in VERDICT.findall(printed)}
+
+
+def _run_again(path: Path) -> dict[str, bool]:
+    """What the kit in the kernel counts as right at the end, whatever was printed on the way."""
+    import nbformat
+
+    held = executing.with_parameters(nbformat.read(path, 4), {"SMOKE": True})
+    for cell in held.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    mark = secrets.token_hex(8)
+    held.cells.append(nbformat.v4.new_code_cell(TOLD.format(mark=mark)))
+    done = executing.execute(held, path.name, go_on=True, limit=CELL)
+    printed = "\n".join(_text(output.get("text")) for output in done.cells[-1].outputs)
+    last = re.search(rf"^{mark}(.*)$", printed, re.MULTILINE)
+    if last is None:
+        raise HandInError("its kernel could not say at the end what is right")
+    return dict.fromkeys(_verdicts(done.cells), False) | dict.fromkeys(last[1].split(), True)
+
+
+def _list(held: Any) -> list[Any]:
+    return held if isinstance(held, list) else []
+
+
+def _text(held: Any) -> str:
+    """A text of a notebook's file: a string, or a list of its lines."""
+    if isinstance(held, list):
+        return "".join(part for part in held if isinstance(part, str))
+    return held if isinstance(held, str) else ""

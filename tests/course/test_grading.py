@@ -1,0 +1,189 @@
+"""What a class handed in: verdicts and runs are read, a broken file costs its own line, and nothing is obeyed."""
+
+import json
+import re
+import shutil
+
+import nbformat
+import pytest
+from evil_names import EVIL, evil_zip
+
+import mas_lab as lab
+from mas_lab import __main__ as cli
+from mas_lab.course import forms, grading, handed_in
+
+V4 = nbformat.v4
+CHECKED = 'import mas_lab as lab\nlab.course.check("00.1", answer)'
+
+
+def notebook(*cells):
+    """(source, printed) each."""
+    made = [V4.new_code_cell(source) for source, _ in cells]
+    for cell, (_, printed) in zip(made, cells, strict=True):
+        cell.outputs = [V4.new_output("stream", text=printed)] if printed else []
+    return nbformat.writes(V4.new_notebook(cells=made))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Puts a student's files into a class."""
+    place = tmp_path / "class"
+
+    def put(student, **files):
+        (place / student).mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            path = place / student / name.replace("__", ".")
+            shutil.copy(content, path) if hasattr(content, "parts") else path.write_text(content, encoding="utf-8")
+        return place
+
+    return put
+
+
+@pytest.fixture(scope="module")
+def zipped(spiky, tmp_path_factory):
+    return lab.export(spiky, tmp_path_factory.mktemp("exported") / "mine.zip")
+
+
+def test_the_last_verdict_of_each_exercise_counts(folder):
+    printed = (
+        "○ 00.1 not yet: no\n● 00.1 right    (1 of 3 in this notebook)\n● 00.2 right: yes\n○ 00.2 not yet: changed\n"
+    )
+    place = folder("ada", **{"00_mine__ipynb": notebook((CHECKED, printed), ("print('● 00.3 rightly')", ""))})
+    [ada] = handed_in.students(place)
+    [held] = ada.notebooks
+    assert (held.number, held.right, held.how) == ("00", {"00.1": True, "00.2": False, "00.3": None}, "stored outputs")
+
+
+def test_running_again_believes_the_kit_and_not_what_is_printed(folder):
+    """A typed "right" does not count, a stored one neither; an answer that is right does, and an error costs a cell."""
+    right = f"answer = [-0.79, -0.79, -0.79, 0.79, 1.58]\n{CHECKED}"
+    typed = "print('● 00.2 right    (3 of 3 in this notebook)')"
+    cells = [(right, ""), ("1 / 0", ""), (typed, "● 00.3 right\n"), ('lab.course.check("00.3", 0.5)', "● 00.3 right\n")]
+    place = folder("ada", **{"00__ipynb": notebook(*cells)})
+    [[held]] = (student.notebooks for student in handed_in.students(place, run=True))
+    assert (held.right, held.how) == ({"00.1": True, "00.2": False, "00.3": False}, "run again")
+    [[stored]] = (student.notebooks for student in handed_in.students(place))
+    assert stored.right == {"00.1": None, "00.2": None, "00.3": True}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "it is no notebook: JSONDecodeError"),
+        ("[" * 100_000, "it is no notebook: RecursionError"),
+        ("[]", "it is no notebook: there are no cells in it"),
+        ('{"cells": 3}', "it is no notebook: there are no cells in it"),
+        ('{"cells": [3, {"cell_type": "code", "source": 4, "outputs": [5, {"text": {}}]}]}', "no exercise is checked"),
+        ('{"cells": [{"cell_type": "code", "source": ["lab.course.check(\'99.1\')"]}]}', "has the number 99"),
+    ],
+)
+def test_a_notebook_that_is_none_says_why(folder, content, told):
+    place = folder("eve", **{"work__ipynb": content})
+    [[held]] = (student.notebooks for student in handed_in.students(place))
+    assert told in held.trouble and held.right == {}
+
+
+def test_a_notebook_that_is_too_large_is_not_read(folder, monkeypatch):
+    monkeypatch.setattr(handed_in, "BYTES", 2**20)
+    place = folder("eve", **{"00__ipynb": " " * (2**20 + 1)})
+    [[held]] = (student.notebooks for student in handed_in.students(place))
+    assert held.trouble == "it has 1 MiB, and at most 1 are read"
+
+
+def page(folder, tmp_path, **options):
+    return grading.grade(folder, tmp_path / "grades.html", **options).read_text(encoding="utf-8")
+
+
+def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
+    stored = notebook((CHECKED, "● 00.1 right\n"))
+    folder("ada", **{"00_quickstart__ipynb": stored, "mine__zip": zipped})
+    folder("bob", **{"mine__zip": zipped, "cut__zip": "PK no zip"})
+    place = folder("cy")
+    (place / "lone.ipynb").write_text(stored, encoding="utf-8")
+    (place / "ada" / "out").symlink_to(tmp_path)
+    assert cli.main(["grade", str(place), "--out", str(tmp_path / "grades.html")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "ada: 1 of 3 exercises right, 1 run",
+        "bob: 0 of 0 exercises right, 2 runs, 1 file that cannot be read",
+    ]
+    text = (tmp_path / "grades.html").read_text(encoding="utf-8")
+    assert re.search(r"<tr><td>ada</td><td>1 of 3</td><td>1</td><td></td></tr>", text)
+    assert re.search(r"<tr><td>bob</td><td></td><td>1</td><td>1</td></tr>", text)
+    assert "<td>● 00.1  – 00.2  – 00.3</td><td>stored outputs</td>" in text
+    assert "the same tables as bob: mine.zip" in text and "the same tables as ada: mine.zip" in text
+    assert re.search(r"<td>cut\.zip</td>(<td></td>){6}<td>cannot be read: [^<]*cut\.zip", text)
+    steps = len(lab.load_run(spiky).stats["step"].unique())
+    assert f"<td>at_grpo</td><td>5</td><td>{steps}</td>" in text and "no held-out scores</td>" in text
+    assert "Neither a notebook nor a zip." in text and text.count('class="drawing"') == 1
+
+
+def test_what_differs_is_told_where_most_agree(folder, zipped, tmp_path):
+    class Held:
+        def __init__(self, tasks, recipe="at_grpo"):
+            asked = {"settings": {"tasks": tasks}, "recipe": {"name": recipe, "ddof": tasks}}
+            self.entry = type("Entry", (), {"asked": asked, "recipe": recipe})()
+            self.digests, self.file = (), "x.zip"
+
+    runs = [Held(2), Held(2), Held(2), Held(8), Held(3, "grpo")]
+    handed = [type("Student", (), {"name": "s", "runs": runs})()]
+    told = [grading._differs(run, handed) for run in runs]
+    assert told[0] == "" and told[3] == "settings.tasks 8 (most: 2); recipe.ddof 8 (most: 2)"
+    assert told[4] == "settings.tasks 3 (most: 2)", "recipes are compared with their own kind"
+
+
+def test_runs_that_cannot_stand_side_by_side_say_so(folder, zipped, tmp_path, monkeypatch):
+    def refuse(found):
+        raise lab.TableError("AblationBoard: <no>")
+
+    monkeypatch.setattr(grading, "AblationBoard", refuse)
+    text = page(folder("ada", **{"mine__zip": zipped}), tmp_path)
+    assert "They cannot be compared: AblationBoard: &lt;no&gt;" in text and "<td>at_grpo</td>" in text
+
+
+def test_nobody_handed_in_anything(tmp_path, capsys):
+    for place in (tmp_path / "none", tmp_path):
+        assert cli.main(["grade", str(place), "--out", str(tmp_path / "out" / "grades.html")]) == 1
+    told = capsys.readouterr().err
+    assert "there is no folder" in told and "holds neither folders of students" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_students_wrote_is_text(folder, spiky, tmp_path):
+    printed = f"○ 00.1 not yet: {EVIL}\n"
+    name = "<img src=x onerror=alert(1)>"
+    place = folder(name, **{"00__ipynb": notebook((CHECKED, printed)), "evil__zip": evil_zip(spiky, tmp_path)})
+    folder("bob", **{f"{name}__ipynb": json.dumps({"cells": EVIL})})
+    text = page(place, tmp_path)
+    assert "<img" not in text and "evil.test" in text and "&lt;img src=x" in text
+    assert text.count("<script>") == len(grading.FIGURES), "no script but the page's own"
+
+
+@pytest.mark.slow
+def test_every_solution_is_graded_as_right(tmp_path):
+    """The first notebook, handed in with its solutions and run again as a class's would be."""
+    master = forms.masters()[0]
+    (tmp_path / "class" / "ada").mkdir(parents=True)
+    solved = forms.text_of(master, "solution")
+    (tmp_path / "class" / "ada" / "mine.ipynb").write_text(solved, encoding="utf-8")
+    [[held]] = (student.notebooks for student in handed_in.students(tmp_path / "class", run=True))
+    assert held.number == master.stem[:2] and held.right and set(held.right.values()) == {True}
+
+
+@pytest.mark.browser
+def test_an_evil_class_does_nothing_in_a_browser(folder, spiky, tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("no chromium on the path")
+    place = folder("eve<b>", **{"evil__zip": evil_zip(spiky, tmp_path)})
+    out, asked = grading.grade(place, tmp_path / "grades.html"), []
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        opened = browser.new_page()
+        opened.on("request", lambda one: asked.append(one.url))
+        opened.goto(out.as_uri())
+        opened.wait_for_selector(".drawing .main-svg")
+        assert opened.evaluate("window.hacked") is None and opened.locator("h2 b, td img, td a").count() == 0
+        browser.close()
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
