@@ -1,0 +1,112 @@
+"""What notebook 03 says of recorded runs stands in the records, and its first half needs no torch."""
+
+import re
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import mas_lab as lab
+from mas_lab.course import forms
+from mas_lab.paths import data_dir, notebooks_dir
+from mas_lab.study.record import Recorded
+
+RESULTS = data_dir() / "results"
+TEXT = (notebooks_dir() / "03_normalization.ipynb").read_text(encoding="utf-8")
+FINDINGS = data_dir().parent / "docs" / "findings.md"
+
+
+@pytest.fixture(scope="module")
+def ends():
+    curves = pd.read_csv(RESULTS / "whose_mean" / "curves.csv")
+    return curves[curves["step"] == 30].groupby(["setting", "recipe"])
+
+
+@pytest.fixture(scope="module")
+def agents():
+    return pd.read_csv(RESULTS / "whose_mean" / "agents.csv").set_index(["setting", "recipe", "seed", "agent"])
+
+
+def between(values, digits=2):
+    return f"between {values.min():.{digits}f} and {values.max():.{digits}f}"
+
+
+def test_ends_of_the_recorded_trainings_are_those_of_the_text(ends):
+    final = {key: own["success"] for key, own in ends}
+    own, other = final["paid_help, pay 0.2", "dr_mas"], final["paid_help, pay 0.2", "grpo"]
+    assert f"At a pay of 0.2, `grpo` ends {between(other)} and `dr_mas` {between(own)}; at 1.0, " in TEXT
+    same, paid = final["paid_help, pay 1.0", "dr_mas"], final["paid_help, pay 1.0", "grpo"]
+    assert f"at 1.0, {between(paid)}, and {between(same)}" in TEXT
+    assert f"not {own.mean() - other.mean():.2f}: patience" in TEXT and own.to_list() == same.to_list()
+    two = pd.concat([final["ladder of 2", "grpo"], final["ladder of 2", "dr_mas"]])
+    assert f"Two agents end {between(two)} under either." in TEXT
+    high, low = final["ladder of 8", "dr_mas"], final["ladder of 8", "grpo"]
+    assert f"Eight end {between(high)} under `dr_mas`, {between(low)} under `grpo`" in TEXT
+    tokens = ends["tokens"].agg(["min", "max"])
+    assert tokens.loc[("ladder of 8", "dr_mas")].between(128_000, 132_000).all()
+    assert tokens.loc[("ladder of 8", "grpo")].between(100_000, 115_000).all()
+
+
+def test_norms_and_entropy_of_the_recorded_trainings_are_those_of_the_text(agents):
+    tall = agents["largest_norm"].groupby(["setting", "recipe", "seed"]).max()
+    own, other = tall["ladder of 8", "dr_mas"], tall["ladder of 8", "grpo"]
+    told = f"{own.min():.1f} to {own.max():.1f} under `dr_mas`, {other.min():.0f} to {other.max():.0f} under `grpo`"
+    assert f"the largest norm of a run is {told}" in TEXT
+    by = tall.unstack("seed")
+    assert (by.loc[("paid_help, pay 1.0", "grpo")] > by.loc[("paid_help, pay 0.2", "grpo")]).all()
+    assert by.loc[("paid_help, pay 0.2", "dr_mas")].equals(by.loc[("paid_help, pay 1.0", "dr_mas")])
+    helper = agents.xs("helper", level="agent").groupby(["setting", "recipe"]).median()
+    start = helper["right_before"]
+    assert round(start.min(), 2) == round(start.max(), 2) == 0.44 and "It starts at 0.44" in TEXT
+    said = helper["entropy_end"]
+    assert 2.5 < said["paid_help, pay 0.2", "grpo"] / said["paid_help, pay 0.2", "dr_mas"] < 3.5
+
+
+def test_what_the_studies_say_is_what_the_text_says():
+    board = lab.AblationBoard(RESULTS / "studies" / "paid_help")
+    row = board.differences.query("env == 'pay 0.2' and recipe == 'own'").iloc[0]
+    told = f"loses {row['final']:.2f} at a pay of 0.2 (95 % interval {row['final_low']:.2f} to {row['final_high']:.2f}"
+    assert told in TEXT
+    rates = board_rates("paid_help")
+    assert rates["pay 0.2", "global"] == 1e-4 and "At its own best rate, 1e-4" in TEXT
+    ladder = lab.AblationBoard(RESULTS / "studies" / "ladder")
+    eight = ladder.table[ladder.table["env"] == "8 agents"].set_index("recipe")["final"]
+    assert eight["own mean"] == pytest.approx(eight["own"], abs=0.01)
+    assert 0.6 < (eight["own scale"] - eight["global"]) / (eight["own"] - eight["global"]) < 0.75
+    assert eight["own scale, lent"] - eight["global"] < 0.03
+    shared = ladder.runs.query("env == '8 agents, one set of weights'")
+    one, own = ([f"{x:.2f}" for x in shared.loc[shared["recipe"] == arm, "final"]] for arm in ("global", "own"))
+    assert f"three seeds: {one[0]}, {one[1]} and {one[2]}, own {own[0]}, {own[1]} and {own[2]}" in TEXT
+
+
+def board_rates(name):
+    runs = Recorded(RESULTS / "studies" / name).table.query("phase == 'compare'")
+    return runs.groupby(["task", "arm"])["lr"].first()
+
+
+@pytest.mark.skipif(not FINDINGS.is_file(), reason="a checkout has the findings, a wheel has not")
+def test_what_was_foretold_is_what_the_findings_say():
+    text = FINDINGS.read_text(encoding="utf-8")
+    better, unsure, worse = map(int, re.search(r"^\| pays \| (\d+), (\d+), (\d+);", text, flags=re.M).groups())
+    assert (better, better + unsure + worse, worse) == (6, 9, 0)
+    least, most = map(float, re.search(r"^\| hardly matters \| 1, 9, 1; (\S+) to (\S+) ", text, flags=re.M).groups())
+    assert max(-least, most) == 0.06 and "none moved by more than 0.06" in TEXT
+
+
+def test_the_first_half_runs_without_torch(tmp_path):
+    [master] = [path for path in forms.masters() if path.stem == "03_normalization"]
+    code = ["import sys", "sys.modules['torch'] = None"]
+    for cell in forms.notebook(master, "solution")["cells"]:
+        source = "".join(cell["source"])
+        if "## Does it happen to real policies?" in source:
+            break
+        if cell["cell_type"] == "code" and "install" not in cell["metadata"].get("tags", []):
+            code.append(source)
+    else:
+        pytest.fail("the second half has another title")
+    script = tmp_path / "half.py"
+    script.write_text("\n".join(code), encoding="utf-8")
+    ran = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("● 03.") == 3, ran.stdout
