@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
 
+from mas_lab.meanings import MEANINGS
+
 QUICKSTART = "00_quickstart.ipynb"
 
 
@@ -106,8 +108,10 @@ def study(args: argparse.Namespace) -> int:
 def schema(args: argparse.Namespace) -> None:
     from mas_lab.table import schema
 
-    for name, added_by, meaning in schema().itertuples(index=False):
-        print(f"{name:<16}{added_by:<11}{meaning}")
+    told = schema(args.of)
+    widths = {name: told[name].str.len().max() for name in told.columns[:-1]}
+    for row in told.to_dict("records"):
+        print(*(f"{row[name]:<{width}}" for name, width in widths.items()), row["meaning"], sep="  ")
 
 
 def pocket(args: argparse.Namespace) -> None:
@@ -193,7 +197,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--workers", type=_count, default=None, help="processes at a time (default: one per core)")
     sub.add_argument("--keep", choices=("tables", "all", "record"), default="tables", help="what stays of each run")
 
-    command(schema, "print the columns of the table with their meaning")
+    sub = command(schema, "print the columns of the table with their meaning")
+    known = ("turns", *MEANINGS)
+    sub.add_argument("of", nargs="?", default="turns", choices=known, help="of which table (default: turns)")
 
     sub = command(pocket, "rebuild pocket models from their fixed seeds, or make one for an env of your own")
     about = "which (default: all shipped ones), or my_file:MyEnv for an env of your own"

@@ -15,6 +15,9 @@ import pandas as pd
 import pandera.pandas as pa
 from pandera.errors import SchemaErrors
 
+from mas_lab.keyed import keyed
+from mas_lab.meanings import MEANINGS
+
 PLACE = ("step", "task", "episode", "node", "agent", "turn", "candidate")
 
 
@@ -133,10 +136,19 @@ DEFAULTS = {
 }
 
 
-def schema() -> pd.DataFrame:
-    """The columns as a table: `column`, `added_by`, `meaning`."""
-    rows = [(name, ADDED_BY[name], column.description) for name, column in SCHEMA.items()]
-    return pd.DataFrame(rows, columns=["column", "added_by", "meaning"])
+def schema(of: str = "turns") -> pd.DataFrame:
+    """What the columns of a table mean: `column`, `meaning`, and of the table of turns, which flows through the cells,
+    `added_by`.
+
+    `of`: "turns", or what gave the table: "group_stats", "update", "inflation", "advise", "baseline_ratio", "evaluate",
+    "rewards" (`RewardInspector.table`), "dialogue". Raises ValueError for another name.
+    """
+    if of == "turns":
+        rows = [(name, ADDED_BY[name], column.description) for name, column in SCHEMA.items()]
+        return keyed(pd.DataFrame(rows, columns=["column", "added_by", "meaning"]))
+    if of not in MEANINGS:
+        raise ValueError(f"schema: of={of!r} is no table of the kit; known are turns, {', '.join(MEANINGS)}")
+    return keyed(pd.DataFrame(MEANINGS[of].items(), columns=["column", "meaning"]))
 
 
 def place(row: pd.Series) -> str:

@@ -8,8 +8,8 @@ import mas_lab
 
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
-    ("paths", "cell_bars", "progress"),
-    ("table", "holds", "env", "purity", "check", "policy", "team", "locks"),
+    ("paths", "visible", "cell_bars", "progress"),
+    ("meanings", "keyed", "table", "holds", "env", "purity", "check", "policy", "team", "locks"),
     ("cells",),
     ("explain", "recipes"),
     ("runs",),

@@ -12,6 +12,7 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
+from mas_lab.keyed import keyed
 from mas_lab.table import TableError, forbid, place, require, trained
 
 Center = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
@@ -245,7 +246,7 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
     stats["lone"] = stats["size"] == 1
     stats["flat"] = is_flat(stats["low"], stats["high"])
-    return stats.drop(columns=["low", "high"]).reset_index()
+    return keyed(stats.drop(columns=["low", "high"]).reset_index(), "group_stats")
 
 
 def refuse_lone_groups(turns: pd.DataFrame, what: str) -> None:

@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
+from mas_lab.keyed import keyed
 from mas_lab.table import TableError, require, trained
 
 PAYS, COSTS = 1.25, 0.8
@@ -71,7 +72,7 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
     ]
     table["own"] = [_verdict(row) for row in table.itertuples()]
     table["why"] = [" ".join(_words(row, peers[row.Index])) for row in table.itertuples()]
-    return table.reset_index()[["agent", "own", "spoke", *NUMBERS, "shared", "policy_gain", "why"]]
+    return keyed(table.reset_index()[["agent", "own", "spoke", *NUMBERS, "shared", "policy_gain", "why"]], "advise")
 
 
 def predicted(turns: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +115,7 @@ def _parts(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     else:  # who acts together shares a credit
         together = count([*task, rows["node"]], "nunique", "agent") if "node" in rows.columns else 1
         c_k, c = 1 / count(own), together / count(task)
-    return inflation(rows, once_per=unit), pd.DataFrame({"agent": rows["agent"], "c_k": c_k, "c": c})
+    return pd.DataFrame(inflation(rows, once_per=unit)), pd.DataFrame({"agent": rows["agent"], "c_k": c_k, "c": c})
 
 
 def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:

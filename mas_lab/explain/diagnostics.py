@@ -14,6 +14,7 @@ from mas_lab.cells.batch import Batch
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.update import learners, whole_batches
 from mas_lab.explain.moments import both_baselines
+from mas_lab.keyed import keyed
 from mas_lab.locks import alone
 from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import require
@@ -142,7 +143,7 @@ def baseline_ratio(
                 ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
                 found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
                               **norms, "measured": ratio})  # fmt: skip
-    return pd.DataFrame(found)
+    return keyed(pd.DataFrame(found), "baseline_ratio")
 
 
 def squared_scores(batch: Batch, rows: pd.Index) -> np.ndarray:

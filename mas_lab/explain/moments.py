@@ -15,6 +15,7 @@ import pandas as pd
 
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import is_flat, normalize
+from mas_lab.keyed import keyed
 from mas_lab.table import TableError, require, trained
 
 COMPARED = ["credit", "group", "center", "scale", "advantage"]
@@ -53,7 +54,7 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
     table["F_k"] = table["v_k"] + table["b_k"] ** 2
     table["signal"] = _signal(table["sigma_k"] ** 2, _offset(table) ** 2)
     statistics = ["n_k", "b_k", "v_k", "F_k", "signal", "N", "mu", "sigma", "mu_k", "sigma_k", "flat", "flat_k"]
-    return table[[*task, "agent", *statistics]]
+    return keyed(table[[*task, "agent", *statistics]], "inflation")
 
 
 def pooled_inflation(found: pd.DataFrame) -> pd.DataFrame:
@@ -64,6 +65,7 @@ def pooled_inflation(found: pd.DataFrame) -> pd.DataFrame:
     adds nothing: a mean of the tasks' own ratios would give a task whose credits hardly differ the voice of one in
     which they do.
     """
+    found = pd.DataFrame(found)
     squares = {"within": found["sigma_k"] ** 2, "offset": _offset(found) ** 2}
     parts = found[["b_k", "v_k", "F_k"]].fillna(0.0).assign(**squares).mul(found["n_k"], axis=0)
     summed = parts.assign(n=found["n_k"]).groupby(found["agent"], sort=False, observed=True).sum()

@@ -12,6 +12,7 @@ import pandas as pd
 from mas_lab.cells.normalization import is_flat
 from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, pooled_inflation
+from mas_lab.keyed import key_html, keyed
 from mas_lab.table import require, trained
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import LAYOUT, colors
@@ -53,9 +54,9 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     told["spoke"] /= rows["episode"].nunique()
     told = told.join(quartiles).reset_index()
     if tuple(by) != ("agent",):
-        return told
+        return keyed(told, "rewards")
     pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)))
-    return told.merge(pooled.drop(columns="n"), on="agent", how="left")
+    return keyed(told.merge(pooled.drop(columns="n"), on="agent", how="left"), "rewards")
 
 
 def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -162,7 +163,8 @@ def advice_html(advice: pd.DataFrame) -> str:
         f"<li><b>{escape(agent)}: {escape(own)}.</b> {escape(why)}</li>"
         for agent, own, why in zip(advice["agent"], advice["own"], advice["why"], strict=True)
     )
-    numbers = table_html(advice.drop(columns=["own", "why"]), ADVICE)
+    told_apart = advice.drop(columns=["own", "why"])
+    numbers = table_html(told_apart, "The numbers behind this advice") + key_html("advise", told_apart.columns)
     return (
         f"<h2>Would its own baseline pay?</h2><ul>{told}</ul>"
         f"<details><summary>The numbers behind this advice</summary>{numbers}</details>"
@@ -208,8 +210,9 @@ class RewardInspector:
         """One standalone file that works offline."""
         described = f"Credits and advantages of {', '.join(self.source.agents)} under two baselines, step {self.step}"
         parts = [
-            f'<p class="quiet">{escape(self.source.title)}, step {self.step}. {escape(NOTE)}</p>',
+            f'<p class="quiet">{escape(self.source.title)}, step {self.step}</p>',
             table_html(self.table, "Who earned what, per agent"),
+            key_html("rewards", self.table.columns),
             advice_html(self.advice),
             figure_html(self.figure(), described, _binned(self.turns), least=60 + 180 * len(self.source.agents)),
         ]
@@ -230,23 +233,7 @@ class RewardInspector:
 
         display(self.figure())
         table = table_html(self.table, f"Who earned what, {self.source.title}, step {self.step}")
-        key = f"<p><small>{escape(NOTE)}</small></p>"
-        display(HTML(beside(table + key + advice_html(self.advice))))
-
-
-NOTE = (
-    "b: how far the agent's mean lies from the global one, in global standard deviations; v: its variance over the "
-    "global one; F = v + b² in each task, the mean square of its global advantages, where rows of a flat task count "
-    "as 0. signal: the part of it that is information, its variance over variance and squared offset; far below 1, the "
-    "global baseline teaches this agent mostly an offset, whatever F says. "
-    "lone, flat: shares of rows whose comparison says nothing."
-)
-ADVICE = (
-    "n_k: its rows a task, as far as they can be compared with each other; N: episodes a task; lone, flat: shares of "
-    "its rows that are alone in a task, or among its equal credits; offset: the squared distance of the global mean "
-    "from its own, over its variance; gain: what its own mean would make of its gradient's squared signal-to-noise "
-    "ratio, above 1 where offset is above threshold; policy_gain: the same for all agents of its weights together."
-)
+        display(HTML(beside(table + key_html("rewards", self.table.columns) + advice_html(self.advice))))
 
 
 def _binned(turns: pd.DataFrame) -> pd.DataFrame:

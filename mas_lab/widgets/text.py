@@ -6,17 +6,9 @@ Leaves out: HTML escaping, which every writer of HTML does at its end (`html.esc
 
 import html
 import json
-import unicodedata
 from typing import Any
 
-KEPT = "\n\t"
-
-
-def visible(text: str) -> str:
-    """Control characters as their pictures (␀, ␛), invisible format characters and lone surrogates as ⟨U+202E⟩."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_shown(character) for character in text)
+from mas_lab.visible import visible
 
 
 def visible_data(data: Any) -> Any:
@@ -26,17 +18,6 @@ def visible_data(data: Any) -> Any:
     if isinstance(data, list):
         return [visible_data(value) for value in data]
     return visible(data) if isinstance(data, str) else data
-
-
-def _shown(character: str) -> str:
-    if character.isprintable() or character in KEPT or character == " ":
-        return character
-    code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
-    return f"⟨U+{code:04X}⟩" if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Co") else character
 
 
 def for_plotly(text: Any) -> str:

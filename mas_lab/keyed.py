@@ -1,0 +1,89 @@
+"""A table that shows its texts whole, and below it what its columns mean.
+
+In a notebook alone: in a terminal it is shown as pandas shows any table. Leaves out: the meanings (`meanings`), and
+tables in pages (`widgets.document`).
+"""
+
+import html
+from numbers import Number
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.meanings import MEANINGS
+from mas_lab.visible import visible
+
+LONG = 32
+"""Letters from which on a column of texts is set as text: from the left, with its own line breaks."""
+
+
+class Keyed(pd.DataFrame):
+    """Its rows and columns, taken or changed, are such a table too; `keyed` makes one."""
+
+    _metadata = ["kind"]
+    kind = ""
+    """The name in `MEANINGS` under which its columns are told."""
+
+    @property
+    def _constructor(self) -> type["Keyed"]:
+        return Keyed
+
+    def _repr_html_(self) -> str:
+        most, few = pd.get_option("display.max_rows"), pd.get_option("display.min_rows")
+        sizes = {
+            "max_rows": most if not most or len(self) <= most or not few else min(most, few),
+            "max_cols": pd.get_option("display.max_columns"),
+            "show_dimensions": pd.get_option("display.show_dimensions"),
+        }
+        shown, long = pd.DataFrame(self), [self._is_long(place) for place in range(self.shape[1])]
+        cells = {place: shown.iloc[:, place].astype(object).map(lambda value, long=long[place]: _cell(value, long))
+                 for place in range(self.shape[1]) if not _is_plain(shown.iloc[:, place])}  # fmt: skip
+        columns = [cells.get(place, shown.iloc[:, place]) for place in range(self.shape[1])]
+        shown = pd.concat(columns, axis=1) if columns else shown
+        shown.index = shown.index.map(_label).set_names([_label(name) for name in shown.index.names])
+        heads = [_cell(name, wide) for name, wide in zip(self.columns, long, strict=True)]
+        shown = shown.set_axis(heads, axis=1) if self.columns.nlevels == 1 else shown
+        with pd.option_context("display.max_colwidth", None):
+            table = shown.to_html(escape=False, notebook=True, **sizes)
+        return f'<div class="tex2jax_ignore mathjax_ignore">{table}{key_html(self.kind, self.columns)}</div>'
+
+    def _is_long(self, place: int) -> bool:
+        texts = [value for value in self.iloc[:, place] if isinstance(value, str)]
+        return any(len(text) >= LONG or "\n" in text for text in texts)
+
+
+def keyed(table: pd.DataFrame, kind: str = "") -> Keyed:
+    """The table as one that tells what its columns mean: those of `MEANINGS[kind]`."""
+    table = Keyed(table)
+    table.kind = kind
+    return table
+
+
+def key(kind: str, columns: Any) -> str:
+    """What the columns of a table mean, in a line; those alone of which something is told."""
+    told = MEANINGS.get(kind, {})
+    return "; ".join(f"{name}: {told[name]}" for name in columns if name in told)
+
+
+def key_html(kind: str, columns: Any) -> str:
+    """The same as a paragraph; empty where nothing is told."""
+    told = MEANINGS.get(kind, {})
+    parts = [f"<b>{html.escape(str(name))}</b>: {html.escape(told[name])}" for name in columns if name in told]
+    return f"<p><small>{'; '.join(parts)}</small></p>" if parts else ""
+
+
+def _is_plain(values: pd.Series) -> bool:
+    """Numbers and times, which pandas shows in its own way."""
+    return values.dtype.kind in "biufcmM" if hasattr(values.dtype, "kind") else False
+
+
+def _cell(value: Any, long: bool) -> Any:
+    if isinstance(value, bool | Number) or value is None:
+        return value
+    text = html.escape(visible(str(value))).replace("\n", "&#10;")  # pandas would show a break as a backslash and an n
+    return f'<div style="text-align: left; white-space: pre-wrap">{text}</div>' if long else text
+
+
+def _label(value: Any) -> Any:
+    """A label of the index; one of several levels as it is made of."""
+    return tuple(map(_label, value)) if isinstance(value, tuple) else _cell(value, long=False)
