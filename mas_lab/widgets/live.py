@@ -55,12 +55,13 @@ class LiveCurve:
     """Success on held-out tasks over sampled tokens, drawn again with each point; `curve.table` holds them.
 
     `curve.take(report)` after each step of `train(..., score_every=5)`, or `curve.add(tokens, success)` for a score of
-    one's own. Not for `report.success`: that of training episodes, which under `tree()` is the best of K candidates'.
+    one's own, from 0 to 1, which `y_title` names. Not for `report.success`: that of training episodes, which under
+    `tree()` is the best of K candidates'.
     """
 
-    def __init__(self, recipe: str = "training", seed: int = 0):
+    def __init__(self, recipe: str = "training", seed: int = 0, y_title: str = "success on held-out tasks"):
         self.recipe, self.seed, self.points, self._drawing = recipe, seed, [], Redrawn()
-        self._tokens = 0
+        self._y_title, self._tokens = y_title, 0
 
     @property
     def table(self) -> pd.DataFrame:
@@ -75,7 +76,7 @@ class LiveCurve:
 
     def add(self, tokens: int, success: float) -> None:
         self.points.append((tokens, success))
-        self._drawing.show(learning_curves(self.table))
+        self._drawing.show(learning_curves(self.table, y_title=self._y_title))
 
 
 def with_fallback(widget: Any, static: str) -> dict[str, Any]:

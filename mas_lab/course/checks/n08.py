@@ -1,0 +1,163 @@
+"""Notebook 08: joint advantages, leave one out, what crossing costs, returns of branches, and gaming two rewards."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.cells.credits import return_to_go
+from mas_lab.cells.grouping import group
+from mas_lab.cells.normalization import normalize
+from mas_lab.course.compare import asked, close, same_rows
+from mas_lab.course.exercises import NotYet, exercise
+from mas_lab.tasks import make_env
+from mas_lab.tasks.shared.wording import content, words
+
+RETURNS = (2.4, 0.4, 1.2, 2.0)
+"""Of the four joint actions of 08.1."""
+AGENTS = ("short", "detailed")
+BRANCHES = {"a": 1.0, "b": 1.6, "a0": 2.0, "a1": 0.0, "b0": 0.5, "b1": -0.1}
+"""Team rewards of 08.4: two joint actions at the first turn, two after each at the second."""
+GAMMAS = (0.5, 1.0)
+ENOUGH, TOLD_NOTHING = 2.5, 2.4
+"""What a pair has to score in 08.5 under the published rewards, in 08.6 under ours."""
+
+
+@exercise(
+    "08.1",
+    "The reward is joint: whose writer it was makes no difference to the number.",
+    "One mean of the four returns, 1.5. Subtract it, and divide by nothing.",
+)
+def joint_by_hand(advantages):
+    if not isinstance(advantages, dict) or set(advantages) != set(AGENTS):
+        raise NotYet(f"a dict with a list for each of {AGENTS} is asked for")
+    mean = sum(RETURNS) / len(RETURNS)
+    for agent in AGENTS:
+        if not isinstance(advantages[agent], list | tuple) or len(advantages[agent]) != len(RETURNS):
+            raise NotYet(f"{agent}: a list of {len(RETURNS)} numbers is asked for, one per joint action")
+        for number, (yours, earned) in enumerate(zip(advantages[agent], RETURNS, strict=True)):
+            close(yours, earned - mean, f"{agent}, joint action {number}, return {earned}")
+    return "two agents, one number: nobody is told whose doing it was"
+
+
+def nodes(count: int = 6) -> Iterator[pd.DataFrame]:
+    """Random tables of joint actions, grouped by node and agent as `magrpo` does; some nodes are flat, some lone."""
+    for number in range(count):
+        rng = np.random.default_rng([8, number])
+        rows = []
+        for node in range(int(rng.integers(3, 6))):
+            size, kind = int(rng.integers(2, 6)), rng.random()
+            earned = np.full(size, 1.5) if kind < 0.2 else rng.integers(0, 13, size) / 4
+            together = list(enumerate(earned))[: 1 if kind > 0.85 else None]
+            rows += [
+                {"episode": f"t{node}", "node": f"t{node}/0", "agent": agent, "candidate": i, "team_reward": float(r)}
+                for agent in AGENTS
+                for i, r in together
+            ]
+        table = pd.DataFrame(rows).sample(frac=1, random_state=number).reset_index(drop=True)
+        yield group(table, by=("node", "agent"), credit=return_to_go())
+
+
+@exercise(
+    "08.2",
+    "The mean of the others: the group's sum without the row itself, over one row less.",
+    'total = table.groupby("group")["credit"].transform("sum"), and size likewise with "size".',
+    "A group of one row has no others, and its row no advantage: set it to 0 at the end.",
+)
+def leave_one_out(marloo):
+    for table in nodes():
+        ours = normalize(table, center="loo", scale="none")["advantage"]
+        same_rows(asked(marloo, table), ours, table)
+    return "each is n / (n - 1) times MAGRPO's advantage, n rows in the group"
+
+
+@exercise(
+    "08.3",
+    "One turn first. Aligned: g joint actions; crossed: every combination, g to the power of the agents.",
+    "Every joint action of a turn opens a node of the next one, and each node asks every agent for g completions.",
+    "branches = g if aligned, else g ** agents; joint actions: branches + branches**2 + ... (turns terms); nodes: "
+    "1 + branches + ... (turns terms).",
+)
+def cost_of_a_tree(cost):
+    for g, agents, turns in ((4, 2, 1), (8, 2, 1), (4, 3, 1), (2, 2, 2), (4, 2, 2), (2, 3, 3)):
+        for mode in ("aligned", "cross"):
+            found, what = asked(cost, g, agents, turns, mode), f"g={g}, {agents} agents, {turns} turns, {mode!r}"
+            if not isinstance(found, list | tuple) or len(found) != 2:
+                raise NotYet(f"{what}: two counts are asked for, (completions, joint actions)")
+            branches = g if mode == "aligned" else g**agents
+            close(found[1], sum(branches ** (turn + 1) for turn in range(turns)), f"{what}: joint actions", 1e-9)
+            close(found[0], agents * g * sum(branches**turn for turn in range(turns)), f"{what}: completions", 1e-9)
+    return "crossing costs steps of the environment, and at a single turn not one completion more"
+
+
+def branch_returns(gamma: float) -> dict[str, float]:
+    """Of each joint action of `BRANCHES`: its reward, and gamma times the mean return of those that follow."""
+    after = {name: [worth for other, worth in BRANCHES.items() if other[0] == name and other != name] for name in "ab"}
+    first = {name: BRANCHES[name] + gamma * sum(after[name]) / len(after[name]) for name in "ab"}
+    return {name: first.get(name, worth) for name, worth in BRANCHES.items()}
+
+
+@exercise(
+    "08.4",
+    "Begin at the end: after the second turn nothing follows, so those returns are the rewards.",
+    "R(a) = 1.0 + gamma * (2.0 + 0.0) / 2.",
+)
+def returns_by_hand(returns):
+    if not isinstance(returns, dict) or set(returns) != set(GAMMAS):
+        raise NotYet(f"a dict is asked for: the returns at gamma = {GAMMAS[0]} and at gamma = {GAMMAS[1]}")
+    for gamma in GAMMAS:
+        if not isinstance(returns[gamma], dict) or set(returns[gamma]) != set(BRANCHES):
+            raise NotYet(f"gamma {gamma}: a dict with the return of each of {', '.join(BRANCHES)} is asked for")
+        for name, worth in branch_returns(gamma).items():
+            close(returns[gamma][name], worth, f"gamma {gamma}, joint action {name}")
+    return "at gamma 0.5 b is the better beginning, at gamma 1 a is"
+
+
+def story() -> str:
+    """The text of 08.5 and 08.6."""
+    return make_env("tldr").tasks(1, "test", seed=0)[0].data["source"]
+
+
+def scored(pair, rewards: str) -> float:
+    """What a (short, detailed) pair on that text earns."""
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+        raise NotYet("two texts are asked for, (short, detailed)")
+    env = make_env("tldr", rewards=rewards)
+    [task] = env.tasks(1, "test", seed=0)
+    return env.step(env.start(task), dict(zip(AGENTS, pair, strict=True))).team_reward
+
+
+@exercise(
+    "08.5",
+    "The published rule reads no text. Which words does it count, and whose?",
+    "Four words that stand in both texts are overlap enough; the detailed one needs eight different words or more.",
+    "Lengths are in characters here: the detailed text should have 1.6 to 3.2 times as many as the short one. A single "
+    "transition pays 0.16.",
+)
+def game_the_published(pair):
+    reward = scored(pair, "published")
+    if told := set(content(words(" ".join(pair)))) & set(content(words(story()))):
+        raise NotYet(f"{sorted(told)[0]!r} stands in the story: nothing of it is to be told")
+    if reward < ENOUGH:
+        raise NotYet(f"the published rule pays {reward:.2f} for it, and {ENOUGH} is asked for")
+    return f"{reward:.2f} of 3 for telling nothing; our rule pays {scored(pair, 'ours'):.2f}"
+
+
+@exercise(
+    "08.6",
+    "Faithful means: distinct words that stand in the story. Nobody asks in which order.",
+    "Take people and things of different sentences: six words for the short text, a dozen for the detailed one.",
+    "Some words in both texts for the overlap; in the detailed one transitions, each with a word of the story behind.",
+)
+def game_ours(pair):
+    reward, source = scored(pair, "ours"), words(story())
+    told = set(pairwise(source))
+    for text in pair:
+        listed = words(text)
+        for two in pairwise(listed):
+            if two in told:
+                raise NotYet(f"{' '.join(two)!r} stands in the story like this: break that, too")
+    if reward < TOLD_NOTHING:
+        raise NotYet(f"our rule pays {reward:.2f} for it, and {TOLD_NOTHING} is asked for")
+    return f"{reward:.2f} of 3 for a bag of words: a high score is a necessary sign, not a sufficient one"
