@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 
 from mas_lab.demo.trials import ENV, HELD_OUT, REPEATS, STAGES, Trained
+from mas_lab.keyed import key_html
 from mas_lab.tasks import make_env
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, frame, table_html, write
 from mas_lab.widgets.figures import dialogue, learning_curves, mazes, norm_lines
-from mas_lab.widgets.rewards import NOTE, reward_table, two_baselines
+from mas_lab.widgets.rewards import reward_table, two_baselines
 from mas_lab.widgets.spikes import SpikeInspector
 
 ABOUT = {
@@ -46,13 +47,15 @@ def _maze(runs: list[Trained]) -> list[str]:
     recipes = list(dict.fromkeys(run.trial.recipe for run in runs))
     equal = " Held equal: sampled tokens, not optimizer steps." if len(recipes) > 1 else ""
     stats = best.last.stats.drop(columns=["step", "culprits"])
+    earned = reward_table(turns)
     return [
         "<h2>A planner and an executor learn to walk through mazes</h2>",
         f"<p>{' '.join(ABOUT[recipe] for recipe in recipes)}{equal} Success on {HELD_OUT} mazes that training never "
         f"shows, {REPEATS} episodes each (half of the mazes on the way).</p>",
         figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves),
         f"<h2>What each agent earned in the last step of {escape(best.trial.recipe)}</h2>",
-        table_html(reward_table(turns), NOTE),
+        table_html(earned, "Who earned what, per agent"),
+        key_html("rewards", earned.columns),
         figure_html(two_baselines(turns, env.agents), "Credits and advantages of planner and executor"),
         "<h2>One maze, before and after</h2>",
         figure_html(mazes(env, task, {"before": before, "after": after}), "The way through one maze"),
