@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, decoders, models
 import mas_lab as lab
 from mas_lab.widgets.figures import dialogue, mazes
 
-pd.set_option("display.max_colwidth", 100)
+pd.set_option("display.max_colwidth", 160)
 NUMBER = 4 if SMOKE else 32  # of mazes, where something is counted
 
 
@@ -39,14 +39,16 @@ def meaning(*columns):
 
 # %%
 env = lab.make_env("plan_path")
-task = lab.Task("maze0", env.tasks(1, split="train", seed=0)[0].data)  # renamed, so that the tables below can be read
+[drawn] = env.tasks(1, split="train", seed=0)
+task = lab.Task("maze0", drawn.data)  # renamed, so that the tables below can be read
 
 state = env.start(task)
 print("acts: ", env.acting(state))
 print("reads:", env.observe(state, "planner"))
 proposed = env.step(state, {"planner": "c3 b3 b2 b1"})
 print("earns:", proposed.team_reward, proposed.local_rewards)
-print("next: ", env.acting(proposed.state), "reads:", env.observe(proposed.state, "executor")[0]["content"])
+print("acts: ", env.acting(proposed.state))
+print("reads:", env.observe(proposed.state, "executor"))
 
 # %%
 team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
@@ -67,7 +69,7 @@ mazes(env, task, {"an episode of the untrained team": turns})
 
 # %%
 said = ["c3 b3 b2 b1", "c3 b3", "c3 c4 c3 b3", "b4 b3", "go north"]
-steps = [env.step(proposed.state, {"executor": answer}) for answer in said]  # five times from one and the same state
+steps = [env.step(proposed.state, {"executor": answer}) for answer in said]  # each from the same state
 rows = [(one.team_reward, one.local_rewards["executor"], one.valid["executor"]) for one in steps]
 pd.DataFrame(rows, index=said, columns=["team_reward", "local_reward", "valid"]).round(2)
 
@@ -82,11 +84,11 @@ pd.DataFrame(rows, index=said, columns=["team_reward", "local_reward", "valid"])
 
 # %%
 policy, call = team["planner"], turns.iloc[0]
-shown = ["agent", "prompt", "completion", "prompt_ids", "completion_ids", "logprobs", "temperature", "finish"]
-call[shown].to_frame("the first call")
+texts, sampling = ["prompt", "completion"], ["prompt_ids", "completion_ids", "logprobs", "temperature", "finish"]
+call[["agent", *texts, *sampling]].to_frame("the first call")
 
 # %%
-meaning("prompt_ids", "completion_ids", "logprobs", "temperature", "finish")
+meaning(*sampling)
 
 # %% [markdown]
 # The last sampled id is the token `<eos>`: stopping is a decision of the agent like any other, with a log-probability of its own.
@@ -110,7 +112,7 @@ pd.DataFrame(five, index=["c3", "d4", "c5", "b4", "a1"]).rename_axis("word").rou
 
 # %%
 def by_hand(row):
-    """The log-probability of each sampled token, from the logits of the row's own model at the row's own temperature."""
+    """The log-probability of each sampled token, from the model's logits at the row's own temperature."""
     start, sampled = len(row["prompt_ids"]), torch.tensor(row["completion_ids"])
     with torch.no_grad():
         logits = policy.model(torch.tensor([row["prompt_ids"] + row["completion_ids"]])).logits[0]
@@ -155,7 +157,8 @@ sampled = hot["completion_ids"].map(lambda ids: ids[:-1] if ids[-1] == eos else 
 other = hot[encoded != sampled]
 print(f"{len(other)} of {len(hot)} texts do not give the sampled ids back. The first three:")
 tokens = other["completion_ids"].map(policy.tokenizer.convert_ids_to_tokens)
-pd.DataFrame({"completion": other["completion"], "sampled": tokens, "encoded again": encoded[other.index]}).head(3)
+shown = {"completion": other["completion"], "sampled": tokens, "encoded again": encoded[other.index]}
+pd.DataFrame(shown).head(3)
 
 # %% [markdown]
 # *Explain.* A hot model now and then says `<pad>`, and decoding drops it. The text looks like a plain answer of three moves; four tokens were sampled, and one of them would never be trained on. And whether the agent *stopped* or was cut off (`finish`) cannot be seen in any text.
@@ -167,7 +170,8 @@ vocabulary = {"l": 0, "o": 1, "w": 2, "lo": 3, "low": 4}
 bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=[("l", "o"), ("lo", "w")]))
 bpe.decoder = decoders.Fuse()
 sampled = [3, 2]
-print("sampled:", sampled, "->", repr(bpe.decode(sampled)), "-> encoded again:", bpe.encode(bpe.decode(sampled)).ids)
+text = bpe.decode(sampled)
+print("sampled:", sampled, "->", repr(text), "-> encoded again:", bpe.encode(text).ids)
 
 # %% [markdown]
 # Two tokens became one. A trainer that encodes the text again raises the probability of a token that was not sampled, against a log-probability that belongs to another one. Trainers have done so: see [TRL 5224](https://github.com/huggingface/trl/issues/5224). The rule is *tokens in, tokens out*.
@@ -182,8 +186,7 @@ print("sampled:", sampled, "->", repr(bpe.decode(sampled)), "-> encoded again:",
 # %%
 math = lab.make_env("math")
 solvers = lab.Team.shared(lab.load_policy(math.pocket), math.agents)
-problems = [lab.Task(f"problem{place}", one.data) for place, one in enumerate(math.tasks(4, "train", seed=0))]
-worked = lab.rollout(math, solvers, problems, lab.episodes(4), seed=0)
+worked = lab.rollout(math, solvers, math.tasks(4, "train", seed=0), lab.episodes(4), seed=0)
 longest = worked.loc[worked["completion"].str.len().idxmax(), "episode"]
 dialogue(worked, longest)[["turn", "agent", "hears", "says", "team_reward"]]
 
@@ -294,8 +297,8 @@ pd.DataFrame({name: per_episode(turns) for name, turns in explored.items()}).T.r
 # %%
 plans = {"episodes(4)": lab.episodes(4), "tree(4)": lab.tree(4), "joint(4)": lab.joint(4)}
 short_mazes = short.tasks(NUMBER, "test", seed=0)
-once = {f"{name}, one round": lab.rollout(short, team, short_mazes, plan, seed=0) for name, plan in plans.items()}
-pd.DataFrame({name: per_episode(turns) for name, turns in once.items()}).T.round(1)
+once = {name: lab.rollout(short, team, short_mazes, plan, seed=0) for name, plan in plans.items()}
+pd.DataFrame({f"{name}, one round": per_episode(turns) for name, turns in once.items()}).T.round(1)
 
 # %% [markdown]
 # *Explain.* Over the 32 mazes a plain episode samples 32 tokens and a tree of eight 126: four times as many, not eight, because the best of eight arrives sooner (29 calls are less than four decisions; a plain episode takes seven calls). Reading is cheap where candidates share a prompt: each distinct prompt goes through the model once, so a tree reads fewer tokens for an episode (55) than a plain one does (67). With `follow=1` every candidate is also played on to the end, once, which `counterfactual()` needs: 608 sampled tokens. One round of `joint(4)` takes 20 calls, 4 + 16; a tree takes 8.
@@ -321,13 +324,15 @@ def drawn_first(turns):
 
 
 alone = lab.evaluate(env, team, many, k=8, seed=0).drop_duplicates("task")
-print(f"alone, 8 episodes a maze: {alone['success'].mean():.2f}; at least one of the 8: {alone['pass@8'].mean():.2f}")
+print(f"alone, 8 episodes a maze: {alone['success'].mean():.2f}")
+print(f"at least one of the 8:    {alone['pass@8'].mean():.2f}")
 picks = {"drawn first": drawn_first, "earned most": lab.mixed()}
-seen = {
-    name: {f"K = {k}": arrived(lab.rollout(env, team, many, lab.tree(k, pick=pick), seed=0)) for k in (1, 2, 4, 8)}
-    for name, pick in picks.items()
-}
-pd.DataFrame(seen).T.round(2)
+seen = pd.DataFrame(index=list(picks), columns=["K = 1", "K = 2", "K = 4", "K = 8"], dtype=float)
+for name, pick in picks.items():
+    for k in (1, 2, 4, 8):
+        turns = lab.rollout(env, team, many, lab.tree(k, pick=pick), seed=0)
+        seen.loc[name, f"K = {k}"] = arrived(turns)
+seen.round(2)
 
 # %% [markdown]
 # *Explain.* It is one team with one set of weights in every cell of the table. Drawn first: 0.47 for every K, to the digit, because candidate 0 is always the same draw; the others are rows to be compared, and move nothing. Earned most: 0.78, 0.94 and 1.00. Over five seeds, 0.97 to 1.00 at K = 8, where the team alone solves 0.45 to 0.57.
@@ -414,8 +419,9 @@ lab.course.check("01.4", surest)
 # %%
 if surest(first) is not None:
     picks = {"drawn first": drawn_first, "the model is surest": surest, "earned most": lab.mixed()}
-    trees = {name: lab.rollout(env, team, many, lab.tree(8, pick=pick), seed=0) for name, pick in picks.items()}
-    print({name: round(float(arrived(turns)), 2) for name, turns in trees.items()})
+    for name, pick in picks.items():
+        turns = lab.rollout(env, team, many, lab.tree(8, pick=pick), seed=0)
+        print(f"{name}: {arrived(turns):.2f}")
 
 # %% [markdown]
 # A question to take further: with the surest of eight the team arrives in 0.81 to 0.94 of the mazes (five seeds), far above its own half, and this pick *can* be used without knowing the way. Is it anything but a lower temperature? `lab.evaluate(env, team, many, k=8, sampling=lab.Sampling(temperature=0.3))` is one way to find out.

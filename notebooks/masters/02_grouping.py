@@ -75,13 +75,12 @@ shown = ["episode", "agent", "turn", "candidate", "kept", "completion", "team_re
 tree[shown].head(8)
 
 # %%
-right = lab.group(tree, by=("episode", "agent", "turn"), credit=lab.mixed(alpha=1.0))
-right = lab.normalize(right)
+TURN = ("episode", "agent", "turn")
+right = lab.normalize(lab.group(tree, by=TURN, credit=lab.mixed(alpha=1.0)))
 shuffled = tree.sample(frac=1, random_state=0)
-again = lab.normalize(lab.group(shuffled, by=("episode", "agent", "turn"), credit=lab.mixed(alpha=1.0)))
-print(
-    "largest difference in advantage after shuffling the rows:", (again["advantage"] - right["advantage"]).abs().max()
-)
+again = lab.normalize(lab.group(shuffled, by=TURN, credit=lab.mixed(alpha=1.0)))
+off = (again["advantage"] - right["advantage"]).abs().max()  # pandas matches the rows by their index
+print("largest difference in advantage after shuffling the rows:", off)
 
 # %% [markdown]
 # Many trainers hold a batch as arrays in which *the place says whose row it is*: every four rows a group, `rewards.view(-1, 4)`. On this table that gives the same groups. Now one call is lost on the way, say the world ran out of time on row 5, and 31 rows are left.
@@ -91,17 +90,17 @@ print(
 
 # %%
 left = tree.drop(index=5).reset_index(drop=True)
-by_columns = lab.normalize(lab.group(left, by=("episode", "agent", "turn"), credit=lab.mixed(alpha=1.0)))
-by_place = by_columns.drop(columns=["center", "scale", "advantage"]).assign(group=np.arange(len(left)) // 4)
-by_place = lab.normalize(by_place)
+grouped = lab.group(left, by=TURN, credit=lab.mixed(alpha=1.0))
+by_columns = lab.normalize(grouped)
+by_place = lab.normalize(grouped.assign(group=np.arange(len(left)) // 4))
 off = (by_place["advantage"] - by_columns["advantage"]).abs() > 1e-6
 turned = np.sign(by_place["advantage"]) * np.sign(by_columns["advantage"]) < 0
 print(f"{off.sum()} of {len(left)} rows have another advantage, {turned.sum()} of them another sign")
-print(
-    f"standard deviation of the advantages: {by_place['advantage'].std():.2f}, and by columns {by_columns['advantage'].std():.2f}"
-)
+for name, table in {"by columns": by_columns, "by place": by_place}.items():
+    print(f"standard deviation of the advantages {name}: {table['advantage'].std():.2f}")
 compared = by_columns[["agent", "turn", "completion", "credit", "group", "advantage"]]
-compared.assign(**{"group by place": by_place["group"], "advantage by place": by_place["advantage"]})[3:12].round(2)
+strange = {"group by place": by_place["group"], "advantage by place": by_place["advantage"]}
+compared.assign(**strange)[3:12].round(2)
 
 # %% [markdown]
 # *Explain.* 18 of 31. From the lost row on, each group takes a stranger in: executors are compared with a planner of the next turn, and one maze with the other. Rows 8 and 10, planners who said the one right move (`a1`), go from +0.58 to −0.06. Nothing crashes, the advantages have mean 0 and the deviation they always have, the loss looks like a loss. This is why the kit never counts rows, and why `group` refuses a call that stands twice (a padding row, say).
@@ -134,7 +133,7 @@ print(f"{len(stats)} groups, {stats['lone'].mean():.0%} of them lone")
 
 # %%
 whole = recorded("whole")
-candidates = lab.group(tree, ("episode", "agent", "turn"), lab.mixed(), same_prompt=True)
+candidates = lab.group(tree, TURN, lab.mixed(), same_prompt=True)
 print("the tree:", candidates["group"].nunique(), "groups")
 for agent in ("planner", "executor"):
     at_turn_0 = whole[(whole["agent"] == agent) & (whole["turn"] == 0)]
@@ -199,10 +198,11 @@ rows = [
 ]
 columns = ["episode", "node", "parent", "depth", "agent", "candidate", "probe", "team_reward"]
 followed = pd.DataFrame(rows, columns=columns).assign(turn=0)
-followed.assign(mixed=lab.mixed()(followed), counterfactual=lab.counterfactual()(followed))[:2]
+followed = followed.assign(mixed=lab.mixed()(followed), counterfactual=lab.counterfactual()(followed))
+followed[["episode", "parent", "agent", "candidate", "probe", "team_reward", "mixed", "counterfactual"]]
 
 # %% [markdown]
-# A proposal moves nobody, so `mixed` without local rewards sees 0 and 0. Played on, the first is worth (1 + 0.5)/2 = 0.75, the second (0.5 + 0)/2 = 0.25. It is the only one of the five that costs model calls, and in the kit's own study they did not pay: at 60,000 sampled tokens, continuations included, a maze team ended at 0.53 with it and at 0.64 with the plain return (ten seeds, `docs/findings.md`).
+# A proposal moves nobody, so `mixed` without local rewards sees 0 and 0. Played on (each continuation names in `parent` the candidate it follows), the first is worth (1 + 0.5)/2 = 0.75, the second (0.5 + 0)/2 = 0.25. It is the only one of the five that costs model calls, and in the kit's own study they did not pay: at 60,000 sampled tokens, continuations included, a maze team ended at 0.53 with it and at 0.64 with the plain return (ten seeds, `docs/findings.md`).
 #
 # ## What each method compares
 #
@@ -228,12 +228,8 @@ fixer, joint = recorded("fixer"), recorded("joint")
 played = {"grpo": fixer, "dr_mas": fixer, "at_grpo": tree, "magrpo": joint}
 grouped = {name: lab.group(turns, told[name].by, told[name].credit) for name, turns in played.items()}
 sizes = {name: turns.groupby("group").size() for name, turns in grouped.items()}
-pd.DataFrame(
-    {
-        name: {"rows": len(played[name]), "groups": len(s), "smallest": s.min(), "largest": s.max()}
-        for name, s in sizes.items()
-    }
-).T
+rows = [(len(played[name]), len(size), size.min(), size.max()) for name, size in sizes.items()]
+pd.DataFrame(rows, index=list(sizes), columns=["rows", "groups", "smallest", "largest"])
 
 # %% [markdown]
 # ## Groups of unlike size, lone and flat
@@ -259,7 +255,7 @@ each.agg(
 stats[stats["agent"] == "fixer"][["group", "size", "mean", "std", "lone", "flat"]].round(2)
 
 # %% [markdown]
-# *Explain.* The solver speaks exactly once in an episode: 8 rows. The verifier judges again after each fix, so an episode in which it spoke three times counts three times in its mean (`once_per="episode"` in `normalize` would count it once). The fixer is called in 13 of the turns, on five of the six problems: twice alone, once in a group that always failed. Two groups with 7 rows are left to teach it something. `RewardInspector` shows the same of any table, run or report: credits, and how many of an agent's rows stand in lone and flat groups.
+# *Explain.* The solver speaks exactly once in an episode: 8 rows. The verifier judges again after each fix, so an episode in which it spoke three times counts three times in its mean (`once_per="episode"` in `normalize` would count it once). The fixer is called in 13 of the turns, on five of the six problems: twice alone, once in a group that always failed. Two groups with 7 rows are left to teach it something. `RewardInspector` shows the same of any table, run or report: credits, and what share of an agent's rows stand in lone and flat groups. (b, v, F, signal and the advice below them belong to notebooks 03 and 05.)
 
 # %%
 lab.RewardInspector(grouped["dr_mas"])
