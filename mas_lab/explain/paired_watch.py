@@ -10,7 +10,7 @@ import pandas as pd
 
 from mas_lab.cells.batch import Batch
 from mas_lab.explain.moments import both_baselines
-from mas_lab.explain.spike_rule import SpikeWatch
+from mas_lab.explain.spike_rule import SpikeWatch, spike_steps
 
 COLUMNS = ["call", "policy", "agent", "rows", "F", "V", "norm_global", "norm_agent"]
 
@@ -30,6 +30,15 @@ class PairedWatch(SpikeWatch):
     @property
     def pairs(self) -> pd.DataFrame:
         return pd.DataFrame(self._pairs, columns=COLUMNS)
+
+    def dated(self, stats: pd.DataFrame) -> pd.DataFrame:
+        """`pairs` with the `step` and `optimizer_step` in which each was measured, by the statistics of the same run.
+
+        `call` is not the step where a policy had no rows in some step: nobody called it then. ValueError where the
+        statistics are of another run.
+        """
+        dated = pd.DataFrame(spike_steps(stats, self._pairs))
+        return dated.reindex(columns=["step", "optimizer_step", *COLUMNS])
 
     def __call__(self, policy: str, norms: Mapping[str, float], attribute: Batch) -> None:
         """Between backward and clipping; see `update`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GREY = "#555555"
 """The colour of the global baseline, beside the agents' own colours."""
-TICKS = [0.5, 1, 2, 5, 10, 20, 50, 100]
+TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
 NORMS = [0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100]
 RATIO = "|G|² under the global over the own baseline"
 
@@ -111,7 +111,7 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     _one(figure, "h")
     without = [(pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).sum() for agent in agents]
     told = zip(map(for_plotly, agents), without, strict=True)
-    labels = [f"{name}<br>{none} steps without a ratio" for name, none in told]
+    labels = [f"{name}<br>{none} steps<br>without<br>a ratio" for name, none in told]
     figure.update_layout(**LAYOUT, xaxis={"tickvals": list(range(len(agents))), "ticktext": labels})
     figure.update_yaxes(type="log", title_text="norm: global over own baseline", tickvals=TICKS)
     return figure

@@ -1,5 +1,6 @@
 """PairedWatch: both norms are those of the update that would have been made, and watching changes nothing."""
 
+import pandas as pd
 import pytest
 from small import Relay, make_team
 
@@ -40,3 +41,17 @@ def test_what_it_saw_is_part_of_the_run(models, tmp_path):
         team = make_team("shared", models)
         list(lab.train(Relay(), team, GRPO, steps, run=tmp_path / "run", watch=watch, **SETTINGS))
     assert second.pairs.equals(whole.pairs) and second.spikes == whole.spikes
+
+
+def test_a_call_is_dated_by_the_steps_in_which_its_policy_had_rows():
+    pair = {"rows": 2, "F": 1.0, "V": 1.0, "norm_global": 0.5, "norm_agent": 0.5}
+    watch = lab.PairedWatch()
+    pairs = [{"call": call, "policy": name, "agent": name, **pair} for name, call in (("a", 0), ("a", 1), ("b", 0))]
+    watch.load_state(watch.state() | {"pairs": pairs})
+    steps = [("a", 0, False), ("a", 1, True), ("a", 2, False), ("b", 2, False)]  # b spoke late, a step was skipped
+    stats = pd.DataFrame(steps, columns=["policy", "step", "skipped"]).assign(optimizer_step=0)
+    dated = watch.dated(stats)
+    assert dated[["policy", "call", "step"]].to_numpy().tolist() == [["a", 0, 0], ["a", 1, 2], ["b", 0, 2]]
+    with pytest.raises(ValueError, match="another run"):
+        watch.dated(stats[stats["policy"] == "a"].assign(policy="b").head(1).assign(skipped=True))
+    assert list(lab.PairedWatch().dated(stats).columns) == list(dated.columns)

@@ -49,7 +49,10 @@ def test_ratio_dots():
     found = traces(figure)
     assert list(found["solver"].y) == [1.0, 2.0] and list(found["fixer"].y) == [2.0]
     assert list(found["median of solver"].y) == [1.5, 1.5]
-    assert figure.layout.xaxis.ticktext == ("solver<br>0 steps without a ratio", "fixer<br>1 steps without a ratio")
+    assert figure.layout.xaxis.ticktext == (
+        "solver<br>0 steps<br>without<br>a ratio",
+        "fixer<br>1 steps<br>without<br>a ratio",
+    )
 
 
 def test_theory_against_measurement():
