@@ -22,13 +22,14 @@ LOOK = """
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
 pre, code { font: 13px/1.45 ui-monospace, Menlo, Consolas, monospace; }
 pre { overflow-x: auto; margin: 0.3rem 0; }
-.jp-InputPrompt, .jp-OutputPrompt, .jp-Collapser, .anchor-link { display: none; }
+.prompt, .anchor-link { display: none; }
 .highlight pre { padding: 0.6rem 0.8rem; background: #8881; border-radius: 0.3rem; }
-.jp-OutputArea-output { overflow-x: auto; }
-.jp-RenderedText pre { padding: 0.2rem 0.8rem; border-left: 3px solid #8886; }
+.output { overflow-x: auto; margin: 0.3rem 0 1rem; }
+.output_stream pre, .output_text pre { padding: 0.1rem 0.8rem; border-left: 3px solid #8886; }
 table { border-collapse: collapse; font-size: 14px; }
 table { display: block; overflow-x: auto; width: fit-content; max-width: 100%; }
-td, th { padding: 0.2rem 0.6rem; border-bottom: 1px solid #8883; text-align: left; }
+table, td, th { border: 0; }
+td, th { padding: 0.2rem 0.6rem; border-bottom: 1px solid #8884; text-align: left !important; }
 figure { margin: 0.5rem 0; overflow-x: auto; background: #fff; }
 iframe { max-width: 100%; }
 img { max-width: 100%; }
@@ -78,12 +79,15 @@ def _text(title: Any) -> str:
 
 
 def page(notebook: Any, title: str, scripts: str = "../scripts") -> str:
-    """A whole page of an executed notebook. `scripts`: where, as seen from the page, the files of `parts` stand."""
+    """A whole page of an executed notebook, its install cell left out. `scripts`: where, as seen from the page, the
+    files of `parts` stand."""
     from nbconvert import HTMLExporter
     from pygments.formatters import HtmlFormatter
 
+    notebook = static(notebook)
+    notebook.cells = [cell for cell in notebook.cells if "install" not in cell.metadata.get("tags", [])]
     exporter = HTMLExporter(template_name="basic", filters={"markdown2html": markdown})
-    body, _ = exporter.from_notebook_node(static(notebook))
+    body, _ = exporter.from_notebook_node(notebook)
     light = HtmlFormatter(style="default").get_style_defs(".highlight")
     dark = HtmlFormatter(style="github-dark").get_style_defs(".highlight")
     code = "".join(f'<script src="{scripts}/{name}"></script>' for name in FIGURES) if DRAWN in body else ""
