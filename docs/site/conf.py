@@ -78,7 +78,7 @@ def _plain_text(app, what, name, held, options, lines):
     """Ours are plain text; what a dataclass says of its own arguments is its signature again."""
     if what == "class" and lines and lines[0].startswith(f"{name.rpartition('.')[2]}("):
         lines.clear()
-    lines[:] = docstrings.as_rst(lines, frozenset(lab.__all__))
+    lines[:] = docstrings.as_rst(lines, frozenset(lab.__all__) - set(lab.SCHEMA))  # `group` is a column, too
 
 
 def _public(app, env, node, text):
