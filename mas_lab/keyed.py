@@ -14,7 +14,7 @@ from mas_lab.meanings import MEANINGS
 from mas_lab.visible import visible
 
 LONG = 32
-"""Letters from which on a column of texts is set as text: from the left, with its own line breaks."""
+"""Letters from which on a column is set as text, from the left, with its own line breaks; as if words stand in it."""
 
 
 class Keyed(pd.DataFrame):
@@ -49,7 +49,7 @@ class Keyed(pd.DataFrame):
 
     def _is_long(self, place: int) -> bool:
         texts = [value for value in self.iloc[:, place] if isinstance(value, str)]
-        return any(len(text) >= LONG or "\n" in text for text in texts)
+        return any(len(text) >= LONG or len(text.split()) > 1 for text in texts)
 
 
 def keyed(table: pd.DataFrame, kind: str = "") -> Keyed:

@@ -18,23 +18,31 @@ class Figure(go.Figure):
     """Shown as plotly shows it; what is shown holds its picture too."""
 
     def _repr_mimebundle_(self, *asked: Any, **options: Any) -> dict[str, Any]:
-        bundle = super()._repr_mimebundle_(*asked, **options)
-        if not bundle:
-            return bundle
-        static = beside(picture(self))
-        live = bundle.get("text/html")
-        return bundle | {"text/html": static if live is None else live_or_static(live, static)}
+        return _with_picture(self, super()._repr_mimebundle_(*asked, **options))
 
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        wanted = plotly.io.renderers.render_on_display and plotly.io.renderers.default
-        if wanted and (bundle := self._repr_mimebundle_()):
-            display(bundle, raw=True)
-        else:
-            super()._ipython_display_()
+        show(self)
 
 
 def subplots(**how: Any) -> Figure:
     """`make_subplots` of such a figure."""
     return make_subplots(**how, figure=Figure())
+
+
+def show(figure: go.Figure) -> None:
+    """Any figure of plotly's as a notebook shows it, with its picture."""
+    from IPython.display import display
+
+    wanted = plotly.io.renderers.render_on_display and plotly.io.renderers.default
+    bundle = _with_picture(figure, go.Figure._repr_mimebundle_(figure)) if wanted else {}
+    if bundle:
+        display(bundle, raw=True)
+    else:
+        go.Figure._ipython_display_(figure)
+
+
+def _with_picture(figure: go.Figure, bundle: dict[str, Any]) -> dict[str, Any]:
+    if not bundle:
+        return bundle
+    static, live = beside(picture(figure)), bundle.get("text/html")
+    return bundle | {"text/html": static if live is None else live_or_static(live, static)}

@@ -12,7 +12,8 @@ from mas_lab.cells.seat import Seat
 from mas_lab.env import Env, Task, transcript
 from mas_lab.progress import front_end
 from mas_lab.team import Team
-from mas_lab.widgets.document import escape, table_html
+from mas_lab.widgets.document import beside, escape, table_html
+from mas_lab.widgets.live import with_fallback
 from mas_lab.widgets.text import visible
 
 ANSWERED_BY_WIDGETS = ("jupyter", "vscode", "colab", "kaggle")
@@ -104,9 +105,14 @@ class PlayAs:
         if front_end() in ANSWERED_BY_WIDGETS:
             self._panel = self._panel or Panel(self)
             self._show()
-            display(self._panel.box)
+            display(with_fallback(self._panel.box, self._static()), raw=True)
         else:
             print(f"{self._heading()}\n{visible(self.heard)}\n{self!r}: nobody can answer here; use .say(text)")
+
+    def _static(self) -> str:
+        """What there is to read, for where no widget lives."""
+        said = table_html(self._told(), self._outcome()) if self._outcome() else _block(self.heard)
+        return beside(f"<p>{escape(self._heading())}</p>{said}")
 
     def _show(self) -> None:
         if self._panel is not None:

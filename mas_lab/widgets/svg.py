@@ -22,6 +22,7 @@ LETTER, ROW, LINE = 6.4, 18, 14
 """Pixels that a letter, a row of the key, and a line of text take."""
 TITLE, PANEL = 34, 130
 """Pixels for the title of a panel below the key, and of a panel's width at least."""
+UNKNOWN = (NotDrawnError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 INK, GRID = "#2a3f5f", "#e3e8f0"
 
 
@@ -30,7 +31,7 @@ def picture(figure: "Figure", described: str = "") -> str:
     described = html.escape(described or told(figure), quote=True)
     try:
         data = base64.b64encode(svg(figure).encode()).decode()
-    except NotDrawnError:  # somebody added to the figure what only plotly draws
+    except UNKNOWN:  # somebody's own figure holds what only plotly draws, and is shown all the same
         return f"<p>{described}</p>"
     return f'<img alt="{described}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
 

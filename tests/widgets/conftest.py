@@ -75,6 +75,7 @@ from small import *
 """
 SHOWN = ["lab.SpikeInspector({run!r})", "lab.RolloutViewer({run!r})", "lab.RewardInspector({run!r})",
          "lab.AblationBoard([{run!r}])",
+         "from plotly import express\nexpress.line(x=[1, 2], y=[3, 4])",
          "lab.LiveDashboard(Relay(), make_team('shared', Path({models!r})), RECIPE, 3, foreground=False, "
          "**SETTINGS).wait()"]  # fmt: skip
 

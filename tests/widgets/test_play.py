@@ -85,6 +85,22 @@ def test_where_nobody_can_answer_it_says_so(monkeypatch, capsys):
     assert "nobody can answer here" in capsys.readouterr().out
 
 
+def test_where_no_widget_lives_there_is_text(monkeypatch):
+    """A stored notebook has what was to be answered, and in the end what everybody said."""
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, **how: shown.append(bundle))
+    play = playing(monkeypatch)
+    play._ipython_display_()
+    play.say("5")
+    while play.heard:
+        play.say("5")
+    play._ipython_display_()
+    first, last = (bundle["text/html"] for bundle in shown)
+    assert all("application/vnd.jupyter.widget-view+json" in bundle for bundle in shown)
+    assert f"You are executor, in task {play.task.id}" in first and "<pre" in first and "<td" not in first
+    assert ">executor</td>" in last and "the team earned" in last
+
+
 def test_a_game_tells_what_one_earned_oneself(monkeypatch):
     play = playing(monkeypatch, Duel(), "right")
     play.say("9")

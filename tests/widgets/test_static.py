@@ -103,6 +103,10 @@ def test_a_figure_that_is_html_hides_its_picture(monkeypatch):
 def test_what_only_plotly_draws_is_told():
     figure = Figure(data=[{"type": "pie", "values": [1, 2], "name": "<b>a & b</b>", "showlegend": True}])
     assert picture(figure) == "<p>a &amp; b</p>"
+    days, sizes = pd.date_range("2026-01-01", periods=2), [1, 20]
+    figure = Figure(data=[{"type": "scatter", "mode": "markers", "x": days, "y": [1, 2], "marker": {"size": sizes}}])
+    figure.update_layout(xaxis_title="day", yaxis_title="how many")
+    assert picture(figure) == "<p>how many over day</p>"
 
 
 def test_both_forms_of_one_thing_name_each_other():
