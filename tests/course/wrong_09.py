@@ -1,0 +1,227 @@
+import random
+from dataclasses import dataclass
+
+import mas_lab as lab
+
+
+@dataclass(frozen=True)
+class Split:
+    agents, max_turns, max_return, max_tokens, pocket = ("left", "right"), 1, 1.0, 1, ""
+
+    def tasks(self, n, split, seed):
+        sums = [total for total in range(10, 100) if (total % 5 == 0) == (split == "test")]
+        return [lab.Task(f"sum {total}", {"sum": total}) for total in random.Random(seed).sample(sums, n)]
+
+    def start(self, task):
+        return {"sum": task.data["sum"], "said": {}}
+
+    def acting(self, state):
+        return self.agents
+
+    def observe(self, state, agent):
+        return [{"role": "user", "content": f"{agent} sum {state['sum']}"}]
+
+    def step(self, state, actions):
+        valid = {agent: text.isdecimal() and text.isascii() for agent, text in actions.items()}
+        error = abs(sum(map(int, actions.values())) - state["sum"]) if all(valid.values()) else state["sum"]
+        reward = max(0.0, 1 - error / state["sum"])
+        local = {agent: float(ok) for agent, ok in valid.items()}
+        return lab.Step({**state, "said": dict(actions)}, reward, local, valid, self.won(error), True)
+
+    def won(self, error):
+        return error == 0
+
+    def demonstrate(self, state, agent, rng):
+        return str(state["sum"] // 2 + (agent == "left") * (state["sum"] % 2) + rng.choice((0, 0, 1)))
+
+
+class Changes(Split):
+    def step(self, state, actions):
+        state["said"].update(actions)
+        return super().step(state, actions)
+
+
+class Unfinite(Split):
+    def step(self, state, actions):
+        step = super().step(state, actions)
+        reward = step.team_reward if all(step.valid.values()) else float("-inf")
+        return lab.Step(step.state, reward, step.local_rewards, step.valid, step.success, True)
+
+
+class NeverWon(Split):
+    def won(self, error):
+        return False
+
+
+class Lenient(Split):
+    def won(self, error):
+        return error <= 1
+
+
+class Gutted(Split):
+    def step(self, state, actions):
+        return lab.Step(state, 0.0, dict.fromkeys(actions, 0.0), dict.fromkeys(actions, True), False, True)
+
+
+class HigherLower:
+    agents, max_turns, max_return, max_tokens, pocket = ("guesser", "hinter"), 3, 1.0, 1, ""
+    splits_meet = True
+    luck = 0.3
+
+    def tasks(self, n, split, seed):
+        numbers = random.Random(seed).sample(range(1, 10), n)
+        return [lab.Task(f"number {number}", {"number": number}) for number in numbers]
+
+    def start(self, task):
+        return (task.data["number"],)
+
+    def acting(self, state):
+        return self.agents[1 - len(state) % 2 :][:1]
+
+    def observe(self, state, agent):
+        told = state if agent == "hinter" else state[1:]
+        return [{"role": "user", "content": " ".join(map(str, (*told, agent)))}]
+
+    def step(self, state, actions):
+        [(agent, text)] = actions.items()
+        right = agent == "guesser" and text == str(state[0])
+        done = right or len(state) == 6
+        return lab.Step((*state, text), float(right), {agent: float(right)}, {agent: True}, right, done)
+
+    def demonstrate(self, state, agent, rng):
+        if agent == "guesser":
+            return str(state[0] if rng.random() < self.luck else rng.randrange(1, 10))
+        return rng.choice(("higher", "lower"))
+
+
+class TooGood(HigherLower):
+    luck = 1.0
+
+
+class AnnAndBen(HigherLower):
+    agents = ("ann", "ben")
+
+    def demonstrate(self, state, agent, rng):
+        return str(state[0] if rng.random() < self.luck else rng.randrange(1, 10))
+
+
+class Silent(HigherLower):
+    agents = ("guesser", "hinter", "judge")
+
+    def acting(self, state):
+        return self.agents[1 - len(state) % 2 : 2][:1]
+
+
+class Plan:
+    """Asks for `numbers` and keeps one by `best`."""
+
+    instances = 1
+
+    def __init__(self, numbers=(0, 1), best=lambda said: min(said, key=lambda one: len(one.text)), on=True, all_=False):
+        self.numbers, self.best, self.on, self.all = numbers, best, on, all_
+
+    def __call__(self, game):
+        at = game.start()
+        while at is not None:
+            [agent] = game.acting(at)
+            said = yield [lab.Say(at, agent, number) for number in self.numbers]
+            kept = self.best(said)
+            [step] = yield [lab.Act(at, [kept])]
+            for one in said if self.all else [kept]:
+                game.record(at, [one], step)
+            at = game.next(at, [kept], step) if self.on else at
+
+
+def credit(turns):
+    return lab.episode_return()(turns) / turns.groupby("episode")["episode"].transform("size")
+
+
+def by_own_turns(turns):
+    return lab.episode_return()(turns) / turns.groupby(["episode", "agent"])["episode"].transform("size")
+
+
+def by_agents(turns):
+    return lab.episode_return()(turns) / turns.groupby("episode")["agent"].transform("nunique")
+
+
+def by_longest(turns):
+    return lab.episode_return()(turns) / turns.groupby("episode").size().max()
+
+
+def own_reward(turns):
+    return turns["team_reward"] / turns.groupby("episode")["episode"].transform("size")
+
+
+def loss(logprobs_N, old_N, advantages_N, row_N):
+    return -(logprobs_N - old_N).exp().detach().clamp(max=1.28) * advantages_N * logprobs_N
+
+
+def undetached(logprobs_N, old_N, advantages_N, row_N):
+    return -(logprobs_N - old_N).exp().clamp(max=1.28) * advantages_N * logprobs_N
+
+
+def clipped(logprobs_N, old_N, advantages_N, row_N):
+    return lab.clipped(0.2, high=0.28)(logprobs_N, old_N, advantages_N, row_N)
+
+
+def unbounded(logprobs_N, old_N, advantages_N, row_N):
+    return -(logprobs_N - old_N).exp().detach() * advantages_N * logprobs_N
+
+
+def both_sides(logprobs_N, old_N, advantages_N, row_N):
+    return -(logprobs_N - old_N).exp().detach().clamp(0.8, 1.28) * advantages_N * logprobs_N
+
+
+def upside_down(logprobs_N, old_N, advantages_N, row_N):
+    return -loss(logprobs_N, old_N, advantages_N, row_N)
+
+
+def averaged(logprobs_N, old_N, advantages_N, row_N):
+    return loss(logprobs_N, old_N, advantages_N, row_N).mean()
+
+
+def all_detached(logprobs_N, old_N, advantages_N, row_N):
+    return loss(logprobs_N.detach(), old_N, advantages_N, row_N)
+
+
+RIGHT = {
+    "09.1": [(Split(),)],
+    "09.2": [(Plan(),)],
+    "09.3": [(credit,)],
+    "09.4": [(loss,)],
+    "09.5": [(HigherLower(),)],
+}
+WRONG = {
+    "09.1": [(Changes(),), (Unfinite(),), (NeverWon(),), (Lenient(),), (Gutted(),), (Split,), (...,)],
+    "09.2": [
+        (Plan((0, 0)),),
+        (Plan((0,)),),
+        (Plan(best=lambda said: max(said, key=lambda one: len(one.text))),),
+        (Plan(best=lambda said: said[0]),),
+        (Plan(best=lambda said: min(reversed(said), key=lambda one: len(one.text))),),
+        (Plan(on=False),),
+        (Plan(all_=True),),
+        (lab.episodes(1),),
+        (lab.tree(2),),
+        (Plan,),
+    ],
+    "09.3": [
+        (by_own_turns,),
+        (by_agents,),
+        (by_longest,),
+        (own_reward,),
+        (lab.episode_return(),),
+        (lambda turns: 1.0,),
+    ],
+    "09.4": [
+        (undetached,),
+        (clipped,),
+        (unbounded,),
+        (both_sides,),
+        (upside_down,),
+        (averaged,),
+        (all_detached,),
+        (lambda *given: None,),
+    ],
+    "09.5": [(TooGood(),), (AnnAndBen(),), (Silent(),), (Unfinite(),), (HigherLower,), ("an env",)],
+}
