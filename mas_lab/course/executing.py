@@ -39,9 +39,12 @@ def execute(notebook: Any, name: str, go_on: bool = False, limit: int = LIMIT) -
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     with tempfile.TemporaryDirectory() as folder:
+        # A kernel would warn that it is reached over loopback, about which nobody here can do anything.
+        quietly = ["--log-level=ERROR"]
         client = NotebookClient(
-            notebook, timeout=limit, kernel_name="python3", allow_errors=go_on, resources={"metadata": {"path": folder}}
+            notebook, timeout=limit, kernel_name="python3", allow_errors=go_on, extra_arguments=quietly
         )
+        client.resources = {"metadata": {"path": folder}}
         try:
             return client.execute(env=_environment())
         except CellExecutionError as error:
