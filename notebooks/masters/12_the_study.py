@@ -264,7 +264,7 @@ print(f"one look, at 20 pairs: {found[:, -1].mean():.2f}    a look after every p
 # %% [markdown]
 # ## A study of your own
 #
-# Arms on tasks over seeds, as plain data: a dict here, or a YAML file for `python -m mas_lab study FILE` (this one is `benchmarks/studies/first_study.yaml`). `budget` is what all arms get equally much of; `differ` names the only options in which they may differ: anything else is refused by name. Below that, six agents, 15 steps, three seeds, two arms: six trainings, side by side in processes of their own.
+# Arms on tasks over seeds, as plain data: a dict here, or a YAML file for `python -m mas_lab study FILE` (this one is `benchmarks/studies/first_study.yaml`). `budget` is what all arms get equally much of; `differ` names the only options in which they may differ: anything else is refused by name. Below: six agents, 15 steps, three seeds, two arms, so six trainings, one a core at a time, each in a process of its own. A cell may start them as it is; in a script the call stands under `if __name__ == "__main__":`.
 
 # %%
 design = {
@@ -328,7 +328,7 @@ ablation.differences[["recipe", "higher", "lower", "final", "final_low", "final_
 # %% [markdown]
 # ## Handing in, and a board over a class
 #
-# `lab.export` makes one zip of a run: its tables and what it was asked for, no weights. A teacher puts the zips of a class into one folder. `AblationBoard(folder)` compares them as they are. `lab.study(..., sources=[folder])` is stricter: a run counts only if it was asked for just what a cell of the design asks for and made by the same code; whatever does not belong stands in `apart`, with the reason. Here the teacher's design asks for one seed less than the class handed in.
+# `lab.export` (or `python -m mas_lab export RUN ZIP`) makes one zip of a run: its tables and what it was asked for, no weights. A teacher puts the zips of a class into one folder. `AblationBoard(folder)` compares them as they are. `lab.study(..., sources=[folder])` is stricter: a run counts only if it was asked for just what a cell of the design asks for and made by the same code; whatever does not belong stands in `apart`, with the reason. Here the teacher's design asks for one seed less than the class handed in. (With a folder for each student, notebooks and zips in it, `python -m mas_lab grade FOLDER` writes one page: exercises, runs, the board.)
 
 # %%
 zips = folder / "class"
