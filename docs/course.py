@@ -1,0 +1,47 @@
+"""Writes the page of the course, `docs/course.md`, from the masters of its notebooks: `python docs/course.py`."""
+
+import re
+from pathlib import Path
+
+from mas_lab.course import exercises, forms
+
+INTRO = """# The course
+
+Written by `python docs/course.py`. Fourteen notebooks, for somebody who knows PyTorch and no reinforcement learning.
+`make lab` opens JupyterLab on a copy of them. In each: predict, run, explain; every quantity by hand before code; and
+exercises whose checks can fail: `lab.course.check` says right, or which row differs, `lab.course.hint` helps,
+`lab.course.progress` counts. The words: [glossary](glossary.md), or `lab.course.glossary()`.
+
+| notebook | reading | compute, two CPU cores | exercises |
+|---|---|---|---|
+"""
+TEACHING = """
+## Teaching it
+
+- `make course` makes one zip, which is also the offline kit and the data set to attach on Kaggle: notebooks, solutions,
+  executed pages, the wheel, a page for the teacher with routes of 50 minutes, 3 hours and 6 weeks, and a cheat sheet.
+- Students hand in runs, `lab.export("runs/mine", "alice.zip")`, and their notebooks; `python -m mas_lab grade FOLDER`
+  makes a page of a class, with a board over everybody's runs: a class of twenty is twenty seeds.
+- `make site` makes the pages of this folder, the executed notebooks and the reference into a site that opens from a
+  folder.
+- A notebook is written as text, `notebooks/masters/NAME.py`, with its solutions; `make notebooks` writes what students
+  open. Change a master to fit your class, and both forms follow.
+"""
+
+
+def row(master: Path) -> str:
+    """One notebook: title, minutes and exercises as its master says them."""
+    first = "".join(forms.notebook(master, "release")["cells"][0]["source"])
+    title = re.search(r"^# (.+)$", first, flags=re.M)[1]
+    reading, compute = re.search(r"Reading: (\d+) minutes\. Compute: (.+?)\.\*$", first, flags=re.M).groups()
+    compute = compute.replace(" on two CPU cores", "").replace("about ", "")
+    count = len(exercises.of_notebook(master.stem[:2]))
+    return f"| {master.stem[:2]} [{title}](../notebooks/{master.stem}.ipynb) | {reading} min | {compute} | {count} |"
+
+
+def page() -> str:
+    return INTRO + "\n".join(map(row, forms.masters())) + "\n" + TEACHING
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("course.md").write_text(page(), encoding="utf-8")
