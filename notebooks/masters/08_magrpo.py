@@ -163,6 +163,21 @@ pd.DataFrame(
 # %% [markdown]
 # *Explain:* with G rows in a group, leaving one out only stretches: $A_{\text{loo}} = \frac{G}{G-1} A$, here by 4/3. Under AdamW, which divides by the size of recent gradients, that is hardly another algorithm. `mareinforce` praises everybody, the better ones more; `maremax` blames everybody but the best. On average over many draws all but `maremax` push the same way, since a baseline that does not depend on the row's own action adds nothing to the expected gradient. What it adds or takes is noise.
 #
+# Does that matter? A recorded study trained `tldr` under all four, to 100,000 sampled tokens, each at the best of three learning rates, five seeds (`benchmarks/studies/siblings.yaml`).
+
+# %% [markdown]
+# *Predict:* returns are of 3 at most and 0.90 before training; `magrpo` ends at 2.23. Where do the other three end?
+
+# %%
+board = lab.AblationBoard(data_dir() / "results" / "studies" / "siblings")
+board.figure()
+
+# %%
+board.table[["recipe", "seeds", "final", "final_low", "final_high"]].round(2)
+
+# %% [markdown]
+# *Explain:* in the figure a dot is a run, a diamond the interquartile mean with its 95 % interval, the table's `final`, `final_low` and `final_high`; at the right, differences to `magrpo`, seed by seed. `marloo` ends where `magrpo` does, in two of the five seeds to the last digit. `maremax` ends 0.26 lower and `mareinforce` 0.48, in every seed: without a baseline all advantages are positive, most of each is the same number for all, and this noise makes median gradient norms four to five times as large. `mareinforce` also took the lowest of the rates that were tried, so that a lower one might serve it better; at the highest it fell below where it had begun. It is the same lesson as in notebook 03, on joint actions: what a baseline takes away was no information.
+#
 # **08.2** Write `marloo`'s advantage as a function of a table with the columns `credit` and `group`: each row's credit less the mean of the *others* in its group, and 0 for a row that has none.
 
 
@@ -198,7 +213,7 @@ turns.pivot(index="candidate", columns=["agent", "mode"], values="team_reward").
 # %% [markdown]
 # *Explain:* 8 completions either way, the same ones; 4 joint actions or 16. The column `action` names them: `1-1` is candidate 1 of both, `1-*` candidate 1 of the short writer with every partner. In the table, `team_reward` by candidate: aligned, both agents have the same four numbers, and crossed each has its own, means of four rewards. They lie closer together, since what remains is this writer's own part. What it costs are steps of the environment, $G^n$ a turn for $n$ agents: next to nothing here, dear where a step runs tests or asks a judge.
 #
-# In the recorded study (`data/results/studies/magrpo`, five seeds, 100,000 tokens) `joint(4, mode="cross")` ended at 2.35 and aligned `joint(8)` at 2.10 of 3, a difference of +0.26 (−0.05 to +0.55): better in most pairs. Not held equal: at equal tokens the crossed arm made twice the optimizer steps.
+# In the recorded study (`data/results/studies/magrpo`, five seeds, 100,000 tokens) `joint(4, mode="cross")` ended at 2.35 and aligned `joint(8)` at 2.10 of 3, a difference of +0.26 (−0.05 to +0.55): better in most pairs. Not held equal: at equal tokens the crossed arm made twice the optimizer steps. And half of it may be the learning rate: there `joint` had 0.003, the best of three in its sweep, and at 0.001, as in the study of the siblings above, it ended at 2.23 on the same seeds. The best of a short sweep is partly luck.
 #
 # Over several turns every joint action opens a node of its own, and the tree grows as $G^{T}$, or $G^{nT}$. A plan that could exceed its limit is refused before anything is sampled:
 
@@ -281,7 +296,7 @@ print("\n   source:", held_out[1].data["source"])
 lab.RewardInspector(report)
 
 # %% [markdown]
-# **Is it the joint reward that does it?** Four arms of the recorded study on `tldr`, five seeds each, returns of 3 at most, 0.90 before training: paid for its own length alone a writer ends at 1.33; by the joint reward at 2.10; by both at 2.22, a difference that five seeds do not tell from nothing. And told straight: *one* agent that writes both texts ends at 2.35, so on texts there is nothing that two agents do better. On code there is, as you will see.
+# **Is it the joint reward that does it?** Four arms of the recorded study on `tldr`, five seeds each, returns of 3 at most, 0.90 before training: paid for its own length alone a writer ends at 1.33; by the joint reward at 2.10; by both at 2.22, a difference that five seeds do not tell from nothing. And told straight: *one* agent that writes both texts ends at 2.35, so on texts there is nothing that two agents do better, at either rate. On code there is, as you will see.
 #
 # ## Two turns, and a word from outside
 #

@@ -7,6 +7,7 @@ import pytest
 
 import mas_lab as lab
 from mas_lab.paths import data_dir, notebooks_dir
+from mas_lab.study.record import Recorded
 from mas_lab.tasks.shared.pair_code import LEVELS
 from mas_lab.tasks.shared.pair_reward import BEST
 from mas_lab.tasks.tldr import POCKET
@@ -31,7 +32,7 @@ def curves(task):
 
 @pytest.fixture(scope="module")
 def studies():
-    return {name: lab.AblationBoard(RESULTS / "studies" / name) for name in ("magrpo",)}
+    return {name: lab.AblationBoard(RESULTS / "studies" / name) for name in ("magrpo", "siblings")}
 
 
 def row(board, env, arm):
@@ -75,6 +76,26 @@ def test_what_is_said_of_the_study_of_magrpo(studies):
     arms = ("joint", "one agent", coded["concatenated"])
     joint, alone, apart = (seeds(board, "code_pair", arm).to_numpy() for arm in arms)
     assert (joint > alone).all() and (joint > apart).all()
+
+
+def test_what_is_said_of_its_siblings(studies):
+    board = studies["siblings"]
+    assert f"`magrpo` ends at {row(board, 'tldr', 'magrpo')['final']:.2f}" in TEXT and "it ended at 2.23 on" in TEXT
+    pairs = board.pairs.set_index(["recipe", "seed"])["final"]
+    assert (pairs["marloo"] == 0).sum() == 2 and "in two of the five seeds to the last digit" in TEXT
+    lower = {arm: -board.differences.set_index("recipe").loc[arm, "final"] for arm in ("maremax", "mareinforce")}
+    assert (
+        "`maremax` ends {maremax:.2f} lower and `mareinforce` {mareinforce:.2f}, in every seed".format(**lower) in TEXT
+    )
+    assert all((pairs[arm] < 0).all() for arm in lower)
+    rates = pd.read_csv(RESULTS / "studies" / "siblings" / "rates.csv").query("arm == 'mareinforce'")
+    assert rates.loc[rates["chosen"], "lr"].item() == rates["lr"].min()
+    assert rates.loc[rates["lr"].idxmax(), "mean"] < 0.90, "at the highest it fell below where it had begun"
+    norms = Recorded(RESULTS / "studies" / "siblings").agents.query("window == 'start' and phase == 'compare'")
+    median = norms.groupby(["arm", "agent"])["median_norm"].mean()
+    assert (median["mareinforce"] / median["magrpo"]).between(4, 5.5).all()
+    joint = Recorded(RESULTS / "studies" / "magrpo").rates.query("task == 'tldr' and arm == 'joint' and chosen")
+    assert joint["lr"].item() == 0.003
 
 
 def test_the_reward_rules_are_those_of_the_tasks():
