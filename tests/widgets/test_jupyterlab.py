@@ -244,6 +244,26 @@ def test_notebook_05_is_read_to_its_spike(run_all):
     page.close()
 
 
+BAR = """
+import mas_lab as lab
+env = lab.make_env("plan_path")
+team = lab.Team.shared(lab.load_policy("plan_path"), env.agents)
+for report in lab.train(env, team, "at_grpo", steps=10, tasks=8):
+    pass
+print("now", "ended")
+"""
+
+
+def test_a_bar_moves_and_leaves_one_line(run_all):
+    page = run_all(notebook_of(BAR), "bar.ipynb")
+    page.wait_for_function("document.querySelector('.jp-OutputArea-output progress')?.value >= 2")
+    page.get_by_text("now ended").wait_for()
+    assert page.locator(".jp-OutputArea-output progress").count() == 0
+    told = page.locator(".jp-OutputArea-output", has_text="at_grpo: 10 steps, ")
+    assert told.count() == 1 and "tokens" in told.inner_text()
+    page.close()
+
+
 def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
     """Opened without being run, from elsewhere: no frame, no style of ours, and each instrument is there once."""
     address, token, folder = server
