@@ -1,15 +1,15 @@
 # %% [markdown]
-# # Dr. MAS: an agent judged by its own rewards, and when that matters
+# # Dr. MAS: paid help, math, search, and teams of unlike models
 #
 # *Level: notebooks 00 to 05. Reading: 30 minutes. Compute: 1 to 2 minutes on two CPU cores.*
 #
-# A team earns one reward, and its agents are not called alike: a fixer only after a rejection, a search agent only when something is missing, a helper only where the solver was wrong. Dr. MAS ([arXiv 2602.08847](https://arxiv.org/abs/2602.08847)) judges each agent by the mean and the deviation of *its own* rewards. Sometimes that decides whether an agent learns, and often it changes nothing. This notebook is about telling the two apart *before* training.
+# A team earns one reward, and its agents are not called alike: a fixer only after a rejection, a search agent only when something is missing, a helper only where the solver was wrong. Dr. MAS ([arXiv 2602.08847](https://arxiv.org/abs/2602.08847)) judges each agent by the mean and the deviation of *its own* rewards. Notebook 03 showed on paper what that does to an advantage. This one is for somebody who has a team to train: what to ask before, what to expect, and where it changes nothing.
 #
 # Afterwards you can
 #
-# - take the method apart into its four cells, and say which half of it does the work;
-# - tell from the rewards of a first rollout whether an agent needs its own mean, and say why gradient norms do not tell it;
-# - switch the harm of a global baseline on and off with one number;
+# - tell with a pencil, or with `lab.advise`, whether an agent of a new team needs its own mean;
+# - say why a lower learning rate hides the harm of a global one, and what happens at a higher rate;
+# - say what the record has on math and search, the tasks of the paper;
 # - put together a team of different models, learning rates and sampling, and say who may be small.
 
 # %% tags=["install"]
@@ -18,109 +18,60 @@
 SMOKE = False  # True: a few steps only, to see that everything runs
 
 # %%
-import numpy as np
 import pandas as pd
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
-from mas_lab.widgets.rewards import two_baselines
 
 STUDIES = data_dir() / "results" / "studies"
 STEPS = 2 if SMOKE else 30
 
 # %% [markdown]
-# ## By hand: five rows
+# ## By hand: does it pay?
 #
-# **Paid help.** A solver answers a sum. Only where it is wrong, a helper is called, hears what was tried, and answers too. The team earns
+# What notebook 03 left us. For agent $k$, with mean $\mu_k$ and deviation $\sigma_k$ over $Y_k$, all of its rows in a task (equations 4 to 6 of the paper),
 #
-# $$ R = \begin{cases} 1 & \text{the solver was right} \\ \text{pay} & \text{the helper was right} \\ 0 & \text{nobody was} \end{cases} $$
+# $$ A_{i,k} = \frac{R_i - \mu_k}{\sigma_k + \varepsilon}, $$
 #
-# with pay = 0.2. Three episodes of one task: the solver right; the helper right; nobody right.
+# where GRPO has the mean μ and the deviation σ of the task's episodes. A global mean adds the offset $\mu_k - \mu$ to each of the agent's advantages, whatever it said. What differs between its answers is
 #
-# | row | episode | agent | R |
-# |---|---|---|---|
-# | 0 | 0 | solver | 1 |
-# | 1 | 1 | solver | 0.2 |
-# | 2 | 1 | helper | 0.2 |
-# | 3 | 2 | solver | 0 |
-# | 4 | 2 | helper | 0 |
+# $$ \text{signal}_k = \frac{\sigma_k^2}{\sigma_k^2 + (\mu_k - \mu)^2} $$
 #
-# GRPO judges everybody by the mean μ and deviation σ of the task's episodes. Dr. MAS takes, for agent $k$, the mean $\mu_k$ and deviation $\sigma_k$ over $Y_k$, all of its rows in the task (equations 4 to 6 of the paper):
-#
-# $$ A_{i,k} = \frac{R_i - \mu_k}{\sigma_k + \varepsilon}. $$
-#
-# Each half may be taken alone, which makes four cells: (μ, σ) is `grpo`, (μ_k, σ) `dr_mas_mean`, (μ, σ_k) `dr_mas_std`, (μ_k, σ_k) `dr_mas`.
-#
-# *By hand.* The episodes: μ = 0.4, σ ≈ 0.43. The helper: μ_k = 0.1, σ_k = 0.1. So under `dr_mas` its right answer gets (0.2 − 0.1)/0.1 = +1, its wrong one −1.
-
-# %% [markdown]
-# *Predict:* under `grpo`, is the helper's right answer praised or blamed? And in the two mixed cells?
-
-# %%
-rows = pd.DataFrame(
-    {
-        "task": "sum",
-        "episode": ["e0", "e1", "e1", "e2", "e2"],
-        "agent": ["solver", "solver", "helper", "solver", "helper"],
-        "depth": [0, 0, 1, 0, 1],
-        "turn": 0,
-        "team_reward": [1, 0, 0.2, 0, 0],
-    }
-)
-CELLS = {
-    "grpo": "(mu, sigma)",
-    "dr_mas_mean": "(mu_k, sigma)",
-    "dr_mas_std": "(mu, sigma_k)",
-    "dr_mas": "(mu_k, sigma_k)",
-}
-advantages = {
-    f"{cell} {name}": lab.RECIPES[name].advantages(rows)["advantage"].round(2) for name, cell in CELLS.items()
-}
-rows[["episode", "agent"]].assign(R=lab.episode_return()(rows), **advantages)
-
-# %% [markdown]
-# *Explain:* blamed, with −0.46: it lies below a mean that the solver's successes made. Whatever the helper says is blamed, the wrong answer more. Dividing by its own small deviation, (μ, σ_k), makes the blame larger and no better. Only with its own *mean* is a right answer praised. The offset μ_k − μ = −0.3 is the same in both of its rows: it says that the helper was called, and nothing about what it said.
-#
-# ## The same on a real batch
-#
-# 16 tasks, 8 episodes each, on the untrained pocket model. The solver is frozen, so that all that can change is the helper.
-
-
-# %%
-def team_of(env):
-    """Weights of its own for each agent; the solver keeps what it has."""
-    return lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket, lr=3e-4), env.agents, frozen="solver")
-
-
-env = lab.make_env("paid_help", pay=0.2)
-turns = lab.rollout(env, team_of(env), env.tasks(16, "train", seed=0), lab.episodes(8), seed=0)
-turns = lab.RECIPES["grpo"].advantages(turns)
-two_baselines(turns, env.agents)
-
-# %% [markdown]
-# Above: the credits of each agent, with its own mean (solid) and everybody's (dashed). Below: the advantages that either baseline makes of them. (`lab.RewardInspector(turns)` has this picture, with a table.)
-#
-# Notebook 05 looked at what a global baseline does to the *size* of a gradient. Here it does not look dangerous:
-
-# %% [markdown]
-# *Predict:* the helper's gradient on this batch, under the global baseline and under its own: which norm is larger? Then: which share of its squared advantages, under the global one, is information?
-
-# %%
-ratio = lab.baseline_ratio(team_of(env), turns, rows=64)
-signal = lab.advise(turns).set_index("agent").loc[["helper"], ["signal"]].reset_index(drop=True)
-ratio[["agent", "n", "F", "norm_global", "norm_agent"]].join(signal).round(2)
-
-# %% [markdown]
-# *Explain:* the norm is *smaller* under the global baseline. `n` are the helper's rows, `F` is the mean of its squared global advantages (Dr. MAS's $F_k$, near 1 here). But only 4 % of them is `signal`,
-#
-# $$ \text{signal}_k = \frac{\sigma_k^2}{\sigma_k^2 + (\mu_k - \mu)^2}, $$
-#
-# the part that differs between its right and its wrong answers; the rest is the offset. A gradient is a sum of advantage × ∇ log π over rows. The offset adds the same number to all of them, which averages out over very many rows and is noise over a few. Its own mean takes the noise away, and costs something too: a row's own credit is in the mean that it is compared with, so that with $n_k$ rows a part $1/n_k$ of the signal is lost, where the task's $N$ episodes lose $1/N$. Together, in squared signal-to-noise ratio,
+# of the square. Its own mean takes the offset away, and costs something too: a row's own credit is in the mean that it is compared with, so that with $n_k$ rows a part $1/n_k$ of the signal is lost, where the task's $N$ episodes lose $1/N$. Together, in squared signal-to-noise ratio of the gradient,
 #
 # $$ \text{gain} = \frac{\mathrm{SNR}^2(\text{own})}{\mathrm{SNR}^2(\text{global})} = \left(\frac{1 - 1/n_k}{1 - 1/N}\right)^{2} \frac{1}{\text{signal}_k}. $$
 #
-# (The kit's own criterion, `lab.advise`; the paper has none. AdamW and clipping divide the size of a gradient out again; its signal-to-noise ratio they cannot mend.)
+# (The kit's own criterion, `lab.advise`; the paper has none.) Now a task with three episodes. A solver answers; where it is wrong, a second agent is called, who is right in one of two calls. In the **first** team that one mends the answer, and a mended answer is worth 1. In the **second** it is paid help, and a right answer with help is worth 0.2:
+#
+# | row | episode | agent | R, mended | R, paid help |
+# |---|---|---|---|---|
+# | 0 | 0 | solver | 1 | 1 |
+# | 1 | 1 | solver | 1 | 0.2 |
+# | 2 | 1 | second | 1 | 0.2 |
+# | 3 | 2 | solver | 0 | 0 |
+# | 4 | 2 | second | 0 | 0 |
+#
+# *By hand, the first team.* Episodes: μ = 2/3. The second agent: μ_k = 1/2, σ_k = 1/2, so the offset is −1/6 and signal = (1/4) / (1/4 + 1/36) = 0.9. With n_k = 2 and N = 3 the bracket is (1/2)/(2/3) = 3/4, and the gain 9/16 / 0.9 = 0.63: its own mean would *cost*.
+
+# %% [markdown]
+# *Predict:* the second team differs in one number. Do the same five steps with a pencil: offset, signal, gain. Would its own mean pay?
+
+# %%
+said = {
+    "task": "sum",
+    "episode": ["e0", "e1", "e1", "e2", "e2"],
+    "agent": ["solver", "solver", "second", "solver", "second"],
+}
+teams = {"mended": [1, 1, 1, 0, 0], "paid help": [1, 0.2, 0.2, 0, 0]}
+by_hand = [
+    lab.advise(pd.DataFrame(said | {"credit": credits})).assign(team=name).query("agent == 'second'")
+    for name, credits in teams.items()
+]
+pd.concat(by_hand).set_index("team")[["n_k", "N", "signal", "gain", "own"]].round(3)
+
+# %% [markdown]
+# *Explain:* μ = 0.4 and μ_k = σ_k = 0.1, so the offset is −0.3: signal = 0.01 / 0.10 = 0.1, and the gain 5.6. Both are called on the same condition; what decides is how far that condition shifts their rewards, measured in *their own* deviation. A verdict is another matter (`own`): five rows are too few for one.
 #
 # **07.1** Write `gain`. It is compared with `lab.advise` on random tables.
 
@@ -135,9 +86,18 @@ def gain(n_k, N, signal):
 lab.course.check("07.1", gain)
 
 # %% [markdown]
-# `lab.advise` gives this number per agent with a verdict: an own mean "pays" above 1.25, "costs" below 0.8, "hardly matters" between. The rule for practice: **roll out once and ask before training.**
+# `lab.advise` gives this number per agent with a verdict: an own mean "pays" above 1.25, "costs" below 0.8, "hardly matters" between. **Roll out once, and ask before training.** Here for `paid_help` on the untrained pocket model, 16 tasks of 8 episodes. The solver is frozen, so that all that can change is the helper.
+
 
 # %%
+def team_of(env, lr=3e-4):
+    """Weights of its own for each agent; the solver keeps what it has."""
+    return lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket, lr=lr), env.agents, frozen="solver")
+
+
+env = lab.make_env("paid_help", pay=0.2)
+turns = lab.rollout(env, team_of(env), env.tasks(16, "train", seed=0), lab.episodes(8), seed=0)
+turns = lab.RECIPES["grpo"].advantages(turns)
 advice = lab.advise(turns)
 print(*advice["why"], sep="\n\n")
 advice[["agent", "own", "spoke", "n_k", "lone", "flat", "signal", "gain"]].round(2)
@@ -145,68 +105,54 @@ advice[["agent", "own", "spoke", "n_k", "lone", "flat", "signal", "gain"]].round
 # %% [markdown]
 # `spoke`: share of the episodes in which the agent did; `n_k`: its rows to compare in a task; `lone`, `flat`: the share of its rows that are alone there, or all earned the same, of which an own mean learns nothing.
 #
-# ## Training it: pay 0.2
+# ## How much harm? It depends on the rate
 #
-# 30 steps of 16 tasks × 8 episodes, one seed, each run about 10 seconds. The score is on 64 held-out sums: success of the team, and how often the helper is right *when it is called*.
+# In notebook 03 both baselines trained at one learning rate, 3e-4. A noisy gradient can be averaged by going slowly, so a rate decides how much of the noise is seen. Here are three: `grpo` and `dr_mas` at pay 0.2, and `grpo` at pay 1.0, where help is worth what solving is and the gain is about 1. (`dr_mas` at pay 1.0 needs no run: multiply all of an agent's rewards by 5 and no advantage of it changes.)
 #
-# **What to expect.** The team starts at 0.75, since the solver alone is right about half of the time and the helper mends half of the rest. At this learning rate, three seeds of the recorded study (with first weights of their own, 0.72, 0.75 and 0.68 at the start) ended at 0.72, 0.89 and 0.78 under the global baseline and at 0.96, 0.99 and 0.94 under their own. Not 1, because a helper that is right in 93 of 100 calls leaves a few.
+# **What to expect.** Nine trainings of 30 steps, 5 seconds each. The helper starts right in about half of its calls, the team in 0.75 of the sums, since the solver alone is right about half of the time. The team cannot come to 1 while the helper leaves a few.
 
 
 # %%
-def learn(pay, recipe):
-    """One training: the team's success, the helper's, and its median norm."""
+def learn(pay, recipe, lr):
+    """One training; how often team and helper are right after it, and what the helper says."""
     env = lab.make_env("paid_help", pay=pay)
-    team, norms, sums = team_of(env), [], env.tasks(8 if SMOKE else 64, "test", seed=0)
-
-    def score():
-        told = lab.evaluate(env, team, sums, k=4).query("agent == 'helper'")
-        return told["success"].mean(), told["own_return"].sum() / told["turns"].sum()
-
-    before = score()
+    team, norms = team_of(env, lr), []
     for report in lab.train(env, team, recipe, steps=STEPS, seed=0, tasks=16):
         norms += list(report.stats["grad_norm"])
-    after = score()
-    told = {"pay": pay, "baseline": recipe, "team before": before[0], "team after": after[0]}
-    return told | {"helper before": before[1], "helper after": after[1], "median norm": np.median(norms)}
+    played = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "test", seed=0), lab.episodes(4), seed=1)
+    helper = played[played["agent"] == "helper"]
+    told = {"helper": helper["success"].mean(), "team": played.groupby("episode")["success"].last().mean()}
+    told |= {"unreadable": 1 - helper["valid"].mean(), "norm": pd.Series(norms).median()}
+    return {"rate": lr, "arm": f"{recipe}, pay {pay}"} | told | {"says": helper["completion"].iloc[0]}
 
 
 # %% [markdown]
-# *Predict:* the helper is right in 0.48 of its calls before training. After it, under the global baseline, and under its own? And whose norms are higher?
+# *Predict:* fill in nine numbers, the helper's share of right answers after training: rates 1e-4, 3e-4, 1e-3 for each of the three. Where will it be *below* where it started?
 
 # %%
-results = [learn(0.2, recipe) for recipe in ("grpo", "dr_mas")]
-pd.DataFrame(results).round(2)
+ARMS = ((0.2, "grpo"), (0.2, "dr_mas"), (1.0, "grpo"))
+results = pd.DataFrame([learn(pay, recipe, lr) for pay, recipe in ARMS for lr in (1e-4, 3e-4, 1e-3)])
+shown = results.pivot(index="arm", columns="rate", values=["helper", "team", "norm"])
+shown.loc[results["arm"].unique()].round(2)
 
 # %% [markdown]
-# *Explain:* under its own baseline the helper comes to about 0.9, under the global one it hardly learns. Nothing in its norms says so: they stay below 1, where clipping begins, and the first batch had the smaller one under the global baseline. **Harm without norms**: its direction was mostly noise. In the recorded study each baseline had the learning rate that suits it best, and the global one then takes a lower one, which hides more than half of the harm: 0.82 against 0.89 over ten seeds, +0.06 seed by seed (95 % interval 0.05 to 0.07), higher in all ten. At 1e-3, the highest rate tried, the global baseline makes the helper *unlearn*: the team ends at 0.50 in all three seeds, below where it began; with its own it still learns, to 0.85, 0.87 and 0.90.
-#
-# ## One number switches it off
-#
-# With pay = 1 help is worth what solving is.
-
-# %% [markdown]
-# *Predict:* `grpo` and `dr_mas` once more, at pay 1.0. Which of them changes, and by how much? (Look at the formula of `dr_mas` before you answer for it.)
+# (`helper`, `team`: shares of right answers; `norm`: the median of the helper's gradient norm over the run, before clipping at 1.) What does the helper say after the highest rate? Its answer to one and the same sum, and the share of its answers that cannot be read:
 
 # %%
-results += [learn(1.0, recipe) for recipe in ("grpo", "dr_mas")]
-pd.DataFrame(results).round(2)
+results.query("rate == 0.001")[["arm", "says", "unreadable"]].round(2)
 
 # %% [markdown]
-# *Explain:* `grpo` now teaches the helper, too. And `dr_mas` made the *same run* as before: multiply all of an agent's rewards by 5, and its mean and deviation grow fivefold with them, so no advantage changes. Its own baseline is blind to what help is worth; the global one is not, and confuses it with how well the helper did. Mind the norms: under the global baseline they are *higher* at pay 1.0, where it does no harm.
+# *Explain.* At 1e-4 the global baseline is only somewhat behind, at 3e-4 far. At 1e-3 the helper **unlearns** what it knew: blamed for whatever it says, it has left the words of an answer altogether, and hardly anything that it says can be read. Its own baseline learns at all three rates. So does `grpo` at pay 1.0, by one number of the environment, though its norms are the *largest* of the three: a collapse, and no norm announces it.
 #
-# Between the two ends, from the record: what was told at the start (`gain`, of the first five steps under the global baseline) and what came of it, each baseline at its best rate.
+# One seed could be luck. The record, in which each baseline was tried at four rates over three seeds with first weights of their own, success of the team in the end:
 
 # %%
-agents = Recorded(STUDIES / "paid_help").agents.query("agent == 'helper' and arm in ['global', 'own']")
-agents = agents[agents["task"].str.fullmatch(r"pay 0\.[12468]|pay 1\.0")]
-told = agents.query("window == 'start' and arm == 'global'").groupby("task")["gain"].median()
-right = agents.query("window == 'end'").pivot_table(index="task", columns="arm", values="own_after")
-seeds = agents.groupby("task")["seed"].nunique().rename("seeds")
-by_pay = pd.DataFrame({"gain": told, "helper, global": right["global"], "helper, own": right["own"]})
-by_pay.assign(difference=by_pay["helper, own"] - by_pay["helper, global"]).join(seeds).round(2)
+sweep = Recorded(STUDIES / "paid_help").table.query("phase == 'sweep' and arm in ['global', 'own']")
+sweep = sweep[sweep["task"].isin(["pay 0.2", "pay 1.0"])]
+sweep.pivot_table(index=["task", "arm"], columns="lr", values="final", aggfunc=["min", "max"]).round(2)
 
 # %% [markdown]
-# (Ten seeds at 0.2 and 1.0, three elsewhere: the difference falls with the gain, and near a gain of 1 there is none.)
+# (`global` is `grpo`, `own` is `dr_mas`; the lowest and the highest of three seeds, from 0.68 to 0.75 before training.) At the rate of notebook 03, 3e-4, they ended at 0.72, 0.89 and 0.78 under the global baseline and at 0.96, 0.99 and 0.94 under their own; at 1e-3 the global one is at 0.50 in all three. **A sweep hides harm:** given its best rate, 1e-4, the global baseline ends at 0.82 over ten seeds against 0.89, +0.06 seed by seed for the own one (95 % interval 0.05 to 0.07), higher in all ten. Whoever reports that alone reports less than half of it; whoever reports 1e-3 alone reports a straw man. Report both.
 #
 # **07.2** Find the pay at which the gain of the helper is 1 *on this batch*, to 0.03: an own mean then costs exactly what it brings. Rewards do not change what was said, so you may take the completions as they are: a right answer of the helper earns the new pay, everything else earns what it did.
 
@@ -225,24 +171,11 @@ pay = min(gains, key=lambda one: abs(gains[one] - 1))
 lab.course.check("07.2", turns, pay)
 
 # %% [markdown]
-# Sixteen tasks are few. The table above has a gain of 1.04 at pay 1.0, from five steps and ten seeds; on this batch it is down to 1 sooner. That is why `advise` says "hardly matters" of everything between 0.8 and 1.25.
+# Sixteen tasks are few. The record, from five steps and in the median of ten seeds, has a gain of 1.04 at pay 1.0; on this batch it is down to 1 sooner. That is why `advise` says "hardly matters" of everything between 0.8 and 1.25.
 #
-# ## Which half of it?
-
-# %% [markdown]
-# *Predict:* from the table by hand: which of the mixed cells comes close to `dr_mas`, the one with its own mean or the one with its own deviation? The paper, on search with a 7B model, has 28.0 for (μ, σ), 39.1 for (μ_k, σ), 42.9 for (μ, σ_k) and 43.8 for (μ_k, σ_k).
-
-# %%
-halves = {}
-for study, task in (("paid_help", "pay 0.2"), ("ladder", "8 agents")):
-    table = lab.AblationBoard(STUDIES / study).table.query("env == @task").set_index("recipe")
-    halves[f"{study}, {task}"] = table["final"].reindex(["global", "own mean", "own scale", "own"])
-pd.DataFrame(halves).round(2)
-
-# %% [markdown]
-# *Explain:* here the **mean** does it: 0.87 of 0.89 in `paid_help`, all of it on the ladder. Its own deviation about everybody's mean leaves the offset where it was: 0.83, and nothing that ten seeds tell. On the ladder it keeps two thirds, but not by its scale: what helps is that it leaves out flat groups. Lent everybody's deviation there (`flat="center"`), it ends at 0.05. The paper found the opposite order, on another task with real models; its first number is a run that collapsed. Two results that disagree are two results.
+# ## The ladder, in one cell
 #
-# On the `ladder` (notebook 05) eight agents climb, and stage *j* + 1 is reached only where stage *j* was right. There norms and harm come together. Ten seeds, 3,840 episodes each:
+# In `paid_help` harm comes without norms. On the `ladder` (notebooks 03 and 05), where stage *j* + 1 of eight is reached only if stage *j* was right, they come together. Ten recorded seeds:
 
 # %%
 ladder = Recorded(STUDIES / "ladder").agents.query("task == '8 agents' and arm in ['global', 'own']")
@@ -258,7 +191,7 @@ end.columns = [f"{what.replace('own_after', 'right')}, {arm}" for what, arm in e
 start.join(end[sorted(end.columns, reverse=True)]).round(2)
 
 # %% [markdown]
-# A row per stage, medians over seeds: how often it was reached in the first five steps, its `signal` and `gain` there; then how often it was right at the end and its largest gradient norm, under either baseline. The harm begins at `stage_5`, where the gain is above 3 and the calls are few; at the top nobody was reached in two episodes of a task, so that its gain is 0: not even an own mean could learn there *yet*. Later, when more episodes come through, it can.
+# A row per stage, medians over seeds: how often it was reached in the first five steps, its `signal` and `gain` there; then how often it was right at the end and its largest gradient norm, under either baseline. The harm begins at `stage_5`, where the gain is above 3 and the calls are few; the highest were hardly ever reached in two episodes of a task, so that their gain is 0: not even an own mean can learn there *yet*. Later, when more episodes come through, it can. (Whether it is the mean or the deviation that does it: notebook 03.)
 #
 # **07.3** Five steps of one of these runs, as numbers. Of which stages would `lab.advise` say that their own mean pays? Name them, before you compute anything.
 
@@ -294,19 +227,24 @@ for name, options in {"math": {}, "math with a fixer": {"fixer": True}, "search"
 pd.concat(asked)[["team", "agent", "own", "spoke", "n_k", "lone", "flat", "signal", "gain"]].round(2)
 
 # %% [markdown]
-# *Explain:* of solvers, verifiers, searchers and answerers it says "hardly matters": they speak in nearly every episode, so their mean *is* everybody's and `signal` is near 1. The fixer is the interesting one. Its signal is low, as the helper's is; but it has few rows in a task, and most of them are alone there or all earned the same (`lone`, `flat`), so that its own mean has little to compare. Its verdict hangs on the batch: on ours a gain of 1.4; over the ten seeds of the record "costs" four times, "pays" and "hardly matters" three times each. And so it came, after 3,840 episodes each:
+# *Explain:* of solvers, verifiers, searchers and answerers it says "hardly matters": they speak in nearly every episode, so their mean *is* everybody's and `signal` is near 1. The fixer is the interesting one. Its signal is low, as the helper's is; but it has few rows in a task, and most of them are alone there or all earned the same (`lone`, `flat`), so that its own mean has little to compare. Its verdict hangs on the batch: on ours a gain of 1.4; over the ten seeds of the record "costs" four times, "pays" and "hardly matters" three times each.
+#
+# What came of it, after 3,840 episodes each? The paper took its method apart on `search`, with a 7B model: 28.0 for (μ, σ), which is `grpo`, 39.1 with its own mean alone, 42.9 with its own deviation alone, 43.8 with both, which is `dr_mas`.
+
+# %% [markdown]
+# *Predict:* the same four cells in the record of the pocket `search`: in which order do they end, and how far apart?
 
 # %%
 pieces = []
 for study in ("math", "search"):
     board = lab.AblationBoard(STUDIES / study)
-    table = board.table.query("recipe in ['global', 'own']").pivot(index="env", columns="recipe", values="final")
-    own = board.differences.query("recipe == 'own'").set_index("env")[["pairs", "final_low", "final_high"]]
-    pieces.append(table.join(own))
-pd.concat(pieces).round(2)
+    ends = board.table.pivot(index="env", columns="recipe", values="final")
+    against = board.differences.query("recipe == 'own'").set_index("env")[["pairs", "final_low", "final_high"]]
+    pieces.append(ends.join(against))
+pd.concat(pieces)[["global", "own mean", "own scale", "own", "pairs", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# `global`, `own`: success at the end (interquartile mean); `pairs`: seeds that ran under both; `final_low` to `final_high`: the 95 % interval of own minus global, seed by seed. All three hold 0: ten or five seeds tell no difference, and the record could have shown one of a few hundredths. The paper's team under GRPO learned to avoid its search agent; this one does not, under either baseline: from 1.6 searches an episode it goes to 1.7, which is what the questions want (`data/results/README.md`). Nothing here speaks for answering early.
+# *Explain:* all four at 0.96, as `advise` said. (Columns: success in the end, the interquartile mean of the runs; on `math` two arms were made. `pairs`: seeds under both baselines; `final_low` to `final_high`: the 95 % interval of own minus global, seed by seed.) None of the three intervals lies on one side of 0, and they are a few hundredths wide: ten and five seeds tell nothing, and would have told a difference of a tenth. The paper's first number is a run that collapsed; there was no collapse here to be kept from. Its team learned under GRPO to avoid the search agent; this one does not, under either baseline: from 1.6 searches an episode it goes to 1.7, which is what the questions want. Two results that disagree are two results, of two sizes of model.
 #
 # ## What an invalid answer costs
 #

@@ -33,48 +33,36 @@ def listed(numbers):
     return "{:.2f}, {:.2f} and {:.2f}".format(*numbers)
 
 
-def test_three_seeds_at_the_rate_of_the_notebook():
+def test_three_seeds_at_each_rate():
     ends, starts = tried("global", 3e-4)
-    assert f"{listed(starts)} at the start) ended at {listed(ends)} under the global baseline" in TEXT
-    assert f"at {listed(tried('own', 3e-4)[0])} under their own" in TEXT
-
-
-def test_at_the_highest_rate_the_global_baseline_unlearns():
-    ends, starts = tried("global", 1e-3)
-    assert (
-        (ends < starts).all() and (ends - 0.5).abs().max() < 0.01 and "the team ends at 0.50 in all three seeds" in TEXT
-    )
-    assert f"with its own it still learns, to {listed(tried('own', 1e-3)[0])}" in TEXT
+    told = "At the rate of notebook 03, 3e-4, they ended at {} under the global baseline and at {} under their own"
+    assert told.format(listed(ends), listed(tried("own", 3e-4)[0])) in TEXT
+    assert f"from {starts.min():.2f} to {starts.max():.2f} before training" in TEXT
+    high, before = tried("global", 1e-3)
+    assert (high < before).all() and "at 1e-3 the global one is at 0.50 in all three" in TEXT
+    assert (high - 0.5).abs().max() < 0.01
 
 
 def test_ten_seeds_each_at_its_best_rate():
     found = board("paid_help")
     ends = final(found, "pay 0.2")
-    assert f"{ends['global']:.2f} against {ends['own']:.2f} over ten seeds" in TEXT
+    assert f"ends at {ends['global']:.2f} over ten seeds against {ends['own']:.2f}" in TEXT
     row = found.differences.query("env == 'pay 0.2' and recipe == 'own'").iloc[0]
-    told = "+{:.2f} seed by seed (95 % interval {:.2f} to {:.2f}), higher in all ten"
+    told = "+{:.2f} seed by seed for the own one (95 % interval {:.2f} to {:.2f}), higher in all ten"
     assert told.format(row["final"], row["final_low"], row["final_high"]) in TEXT and row["higher"] == 10
+    there = tried("own", 3e-4)[0].to_numpy() - tried("global", 3e-4)[0].to_numpy()
+    assert row["final"] < there.mean() / 2, "given its best rate, less than half of the harm is seen"
 
 
-def test_which_half_it_is():
-    paid, ladder = final(board("paid_help"), "pay 0.2"), final(board("ladder"), "8 agents")
-    assert f"{paid['own mean']:.2f} of {paid['own']:.2f} in `paid_help`, all of it on the ladder" in TEXT
-    assert ladder["own mean"] == pytest.approx(ladder["own"], abs=0.005)
-    assert f"where it was: {paid['own scale']:.2f}" in TEXT
-    kept = (ladder["own scale"] - ladder["global"]) / (ladder["own"] - ladder["global"])
-    assert kept == pytest.approx(2 / 3, abs=0.06) and f"it ends at {ladder['own scale, lent']:.2f}" in TEXT
-    row = board("paid_help").differences.query("env == 'pay 0.2' and recipe == 'own scale'").iloc[0]
-    assert row["final_low"] < 0 < row["final_high"]
+def test_the_gain_at_a_pay_of_one():
+    agents = Recorded(RESULTS / "studies" / "paid_help").agents.query("agent == 'helper' and task == 'pay 1.0'")
+    gain = agents.query("window == 'start' and arm == 'global'")["gain"].median()
+    assert f"has a gain of {gain:.2f} at pay 1.0" in TEXT
 
 
-def test_the_gain_falls_with_the_pay_and_the_difference_with_it():
-    agents = Recorded(RESULTS / "studies" / "paid_help").agents.query("agent == 'helper'")
-    start = agents.query("window == 'start' and arm == 'global'").groupby("task")["gain"].median()
-    end = agents.query("window == 'end'").pivot_table(index="task", columns="arm", values="own_after")
-    pays = [f"pay {pay}" for pay in (0.1, 0.2, 0.4, 0.6, 0.8)]
-    assert start[pays].is_monotonic_decreasing
-    assert (end["own"] - end["global"])[pays].is_monotonic_decreasing
-    assert f"a gain of {start['pay 1.0']:.2f} at pay 1.0" in TEXT
+def test_the_four_cells_on_search_end_alike():
+    ends = final(board("search"), "search")
+    assert set(ends.round(2)) == {0.96} and len(ends) == 4 and "all four at 0.96" in TEXT
 
 
 def test_math_and_search_tell_no_difference():
