@@ -46,11 +46,13 @@ pre { background: #f2f4f6; padding: 1.4mm 2mm; margin: 0; border-radius: 1mm; li
 table { border-collapse: collapse; width: 100%; }
 td, th { text-align: left; vertical-align: top; padding: 0.25mm 1.2mm 0.25mm 0; border-bottom: 0.2pt solid #ccc; }
 p { margin: 0.6mm 0; } .recipes td { white-space: nowrap; }
+.recipes td, .recipes th { font-size: 7.2pt; } .recipes code { font-size: 6.2pt; }
 .two { display: grid; grid-template-columns: 5fr 6fr; gap: 0 5mm; }
 .columns { columns: 2; column-gap: 5mm; }
 .columns p { margin: 0; break-inside: avoid; padding-left: 3mm; text-indent: -3mm; }
 .columns h3 { font-size: 7.6pt; margin: 0.6mm 0 0; color: #2f5d8a; }
-@media screen { body { padding: 1rem; } body > * { overflow-x: auto; } }
+@media screen { body { padding: 1rem; } pre, table { display: block; overflow-x: auto; } }
+@media screen and (max-width: 45rem) { .two, .columns { display: block; columns: 1; } }
 """
 
 

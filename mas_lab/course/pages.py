@@ -18,10 +18,11 @@ DRAWN = 'class="drawing"'
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
 """What a progress bar wrote before its last line."""
+FORMULA = '<div class="formula">{}</div>'
 LOOK = """
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
 pre, code { font: 13px/1.45 ui-monospace, Menlo, Consolas, monospace; }
-pre { overflow-x: auto; margin: 0.3rem 0; }
+pre { overflow-x: auto; margin: 0.3rem 0; overflow-wrap: normal; }
 .prompt, .anchor-link { display: none; }
 .highlight pre { padding: 0.6rem 0.8rem; background: #8881; border-radius: 0.3rem; }
 .output { overflow-x: auto; margin: 0.3rem 0 1rem; }
@@ -31,6 +32,8 @@ table { display: block; overflow-x: auto; width: fit-content; max-width: 100%; }
 table, td, th { border: 0; }
 td, th { padding: 0.2rem 0.6rem; border-bottom: 1px solid #8884; text-align: left !important; }
 figure { margin: 0.5rem 0; overflow-x: auto; background: #fff; }
+.formula { overflow-x: auto; }
+code { overflow-wrap: anywhere; }
 iframe { max-width: 100%; }
 img { max-width: 100%; }
 @media (prefers-color-scheme: dark) { body { background: #16181b; color: #dcdfe3; } a { color: #8ab8e6; } }
@@ -111,13 +114,13 @@ def markdown(text: str) -> str:
 
     class Renderer(IPythonRenderer):
         def block_math(self, body: str) -> str:
-            return formulas.mathml(body, block=True)
+            return FORMULA.format(formulas.mathml(body, block=True))
 
         def inline_math(self, body: str) -> str:
             return formulas.mathml(body)
 
         def latex_environment(self, name: str, body: str) -> str:
-            return formulas.mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", block=True)
+            return FORMULA.format(formulas.mathml(f"\\begin{{{name}}}{body}\\end{{{name}}}", block=True))
 
     return MarkdownWithMath(renderer=Renderer(escape=False)).render(text)
 

@@ -129,6 +129,9 @@ def test_the_cheat_sheet_prints_on_one_page(tmp_path):
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
         page = browser.new_page()
         page.goto((tmp_path / "sheet.html").as_uri())
+        page.set_viewport_size({"width": 725, "height": 1050})  # what A4 leaves between these margins
+        page.emulate_media(media="print")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 725, "nothing is cut at the paper's edge"
         printed = page.pdf(prefer_css_page_size=True)
         browser.close()
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
