@@ -264,6 +264,21 @@ def test_a_bar_moves_and_leaves_one_line(run_all):
     page.close()
 
 
+def test_notebook_03_is_read_with_its_sliders_and_its_formulas(run_all):
+    page = run_all(prepared(notebooks_dir() / "03_normalization.ipynb", smoke=True), "normalization.ipynb")
+    looked = page.locator(".widget-interact pre", has_text="signal of the helper")
+    looked.wait_for()
+    before = looked.inner_text()
+    slider = page.locator(".widget-interact", has_text="pay").locator("[role=slider]").first
+    slider.focus()
+    slider.press("ArrowRight")
+    playwright.expect(looked).not_to_have_text(before, timeout=60_000 * MINUTES)
+    page.locator(".widget-interact pre", has_text="8 agents: signal of stage_8").wait_for()
+    assert page.locator(".widget-interact .js-plotly-plot .barlayer path").count() > 0
+    assert page.locator("mjx-container").count() > 0 and page.locator("mjx-merror, [data-mjx-error]").count() == 0
+    page.close()
+
+
 def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
     """Opened without being run, from elsewhere: no frame, no style of ours, and each instrument is there once."""
     address, token, folder = server
