@@ -163,7 +163,7 @@ stats[["agent", "optimizer_step", "clip_fraction", "max_ratio", "policy_norm"]].
 # **By hand.** Two rows, one of 2 tokens and one of 8, of one agent. Under `"token"` each token weighs 1/10, so the long row weighs 8/10 of the whole. Under `"turn"` the short row's tokens weigh ¼ and the long row's 1/16. Under `"sum"` all weigh ½.
 
 # %% [markdown]
-# *Predict:* a policy is blamed for two wrong answers, a short and a long one, both with $A = -1$. Under which aggregate is a token of the long answer blamed less than one of the short? What will that policy learn about length, if it goes on being wrong?
+# *Predict:* a policy goes on being wrong, sometimes in short and sometimes in long answers, all with $A = -1$. Under `"turn"`, will its answers grow longer or shorter? And whose norm will be the largest of the four?
 
 # %%
 lengths = turns["completion_ids"].map(len)
@@ -178,7 +178,7 @@ def keep(policy_name, norms, batch):
 
 for aggregate in ("token", "turn", "agent", "sum"):
     lab.update(team, pair, aggregate=aggregate, lr_scale=0.0, watch=keep)
-named = [f"{agent}, {length} tokens" for agent, length in zip(pair["agent"], lengths[pair.index], strict=True)]
+named = pair["agent"] + ", " + lengths[pair.index].astype(str) + " tokens"
 pd.DataFrame(weights, index=[*named, "gradient norm"]).T.round(3)
 
 # %% [markdown]
@@ -206,8 +206,9 @@ gradient_of("padded")
 whole = [(*prompt, *said) for prompt, said in zip(turns["prompt_ids"], turns["completion_ids"], strict=True)]
 nodes = {ids[:end] for ids in whole for end in range(1, len(ids) + 1)}
 print(f"{len(whole)} rows: {len(whole) * max(map(len, whole))} positions padded, {len(nodes)} as one tree")
-difference = (found["packed"] - found["padded"]).norm() / found["padded"].norm()
-print(f"norms {found['packed'].norm():.4f} and {found['padded'].norm():.4f}, relative difference {difference:.0e}")
+packed, padded = found["packed"], found["padded"]
+print(f"norms {packed.norm():.4f} and {padded.norm():.4f}")
+print(f"relative difference {(packed - padded).norm() / padded.norm():.0e}")
 
 # %% [markdown]
 # The same to rounding. Should you write your own loop: the two classical mistakes are training on what stands after the end of a completion, and dropping the end token itself, which is how a model forgets to stop.
@@ -271,7 +272,8 @@ for name, gradients in streams.items():
         before, weight.grad = weight.item(), torch.tensor([gradient])
         optimizer.step()
         ways.append({"gradients": name, "step": step, "way": before - weight.item()})
-px.line(pd.DataFrame(ways), x="step", y="way", color="gradients", **COLORS).update_layout(**LAYOUT, height=360)
+figure = px.line(pd.DataFrame(ways), x="step", y="way", color="gradients", **COLORS)
+figure.update_layout(**LAYOUT, height=360)
 
 # %% [markdown]
 # The two constant streams lie on each other. The spike is no giant step either: $v$ grows at once, and the weight moves 0.84 instead of 1. The damage comes after it. For some ten steps $m$, which decides the direction, is mostly the spike's, and for some thousand $v$ remembers its size, so that the weight walks at 0.6 of its pace. Clipping (`max_norm=1.0` by default) makes the spike a step like any other.
@@ -286,10 +288,12 @@ px.line(pd.DataFrame(ways), x="step", y="way", color="gradients", **COLORS).upda
 
 # %%
 healthy = lab.update(team, turns, lr_scale=0.0)
-temperature = lab.update(team, turns.assign(temperature=0.7), lr_scale=0.0)  # drawn at 1.0, trained as if at 0.7
+# Drawn at temperature 1.0, trained as if at 0.7.
+temperature = lab.update(team, turns.assign(temperature=0.7), lr_scale=0.0)
+# Drawn by weights that are one step old.
 moved_on = fresh_team(lr=1e-3)
 lab.update(moved_on, turns)
-stale = lab.update(moved_on, turns, lr_scale=0.0)  # drawn by weights that are one step old
+stale = lab.update(moved_on, turns, lr_scale=0.0)
 told = {"healthy": healthy, "wrong temperature": temperature, "stale weights": stale}
 pd.concat(told, names=["defect"]).droplevel(1)[["agent", "mismatch", "max_ratio", "clip_fraction"]]
 
