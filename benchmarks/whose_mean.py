@@ -1,4 +1,5 @@
-"""Writes `data/results/whose_mean/`: the trainings of notebook 03 over seeds, paid_help and ladder under two baselines.
+"""Writes `data/results/whose_mean/`: what notebook 03 does, over seeds. Trainings on paid_help and ladder under two
+baselines; and whether the gradients of two halves of a batch agree.
 
     MAS_LAB_THREADS=1 .venv/bin/python benchmarks/whose_mean.py
 
@@ -26,6 +27,7 @@ SETTINGS = {
 }
 RECIPES, LR, STEPS, TASKS, FROZEN = ("grpo", "dr_mas"), 3e-4, 30, 16, {"paid_help": ("solver",)}
 HELD_OUT, REPEATS, SCORE_EVERY = 64, 4, 10
+PAYS, OF_HALVES, BATCH = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0), ("grpo", "dr_mas_mean", "dr_mas"), 64
 
 
 def learn(setting: str, recipe: str, seed: int, tell) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -66,25 +68,75 @@ def of_agents(stats: pd.DataFrame) -> pd.DataFrame:
     return norms.assign(**said)
 
 
+def halves(seed: int, tell) -> pd.DataFrame:
+    """The untrained helper's gradient on two halves of a batch, other tasks in each: their cosine, by pay and baseline.
+
+    All pays judge the same completions, since nobody is told what help is worth.
+    """
+    env = lab.make_env("paid_help", pay=PAYS[0])
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket, lr=LR), env.agents, frozen=FROZEN[env.name])
+    played = lab.rollout(env, team, env.tasks(BATCH, "train", seed=seed), lab.episodes(8), seed=seed)
+    first = played["task"].isin(played["task"].unique()[::2])
+    rows = []
+    for number, pay in enumerate(PAYS):
+        tell(f"halves, seed {seed}", number + 1, len(PAYS))
+        paid = played.assign(team_reward=played["team_reward"].replace(PAYS[0], pay))
+        told = lab.advise(lab.RECIPES["grpo"].advantages(paid)).set_index("agent").loc["helper"]
+        for recipe in OF_HALVES:
+            turns = lab.RECIPES[recipe].advantages(paid)
+            one, other, whole = (gradient(team, turns[part]) for part in (first, ~first, first | ~first))
+            cosine = float(one @ other / (one.norm() * other.norm()))
+            rows.append({"pay": pay, "recipe": recipe, "seed": seed, "cosine": cosine, "norm": float(whole.norm()),
+                         "signal": told["signal"], "gain": told["gain"]})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def gradient(team: lab.Team, turns: pd.DataFrame):
+    """The helper's gradient as one vector; no step is made."""
+    import torch
+
+    kept = []
+
+    def keep(name, norms, batch):
+        kept.append(torch.cat([part.flatten() for _, part in batch.policy.gradients()]).double())
+
+    lab.update(team, turns, lr_scale=0.0, watch=keep)
+    return kept[0]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("data/results/whose_mean"))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="of the trainings")
+    parser.add_argument("--batches", type=int, default=10, help="seeds of the batches that are halved")
+    parser.add_argument("--only", choices=["trainings", "halves"])
     args = parser.parse_args()
-    jobs = [(learn, setting, recipe, seed) for seed in range(args.seeds) for setting in SETTINGS for recipe in RECIPES]
-    made = list(side_by_side(jobs))
     args.out.mkdir(parents=True, exist_ok=True)
-    for name, parts in zip(("curves", "agents"), zip(*made, strict=True), strict=True):
-        table = pd.concat(parts).set_index(["setting", "recipe", "seed"]).sort_index(kind="stable")
-        table.to_csv(args.out / f"{name}.csv", float_format="%.5g")
+    if args.only != "halves":
+        trainings(args.out, args.seeds)
+    if args.only != "trainings":
+        found = pd.concat(side_by_side([(halves, seed) for seed in range(args.batches)]))
+        found = found.set_index(["pay", "recipe", "seed"]).sort_index(kind="stable")
+        found.to_csv(args.out / "halves.csv", float_format="%.5g")
+        print(found["cosine"].unstack().round(2))
     about = {
         "command": "MAS_LAB_THREADS=1 python benchmarks/whose_mean.py", "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "training": {
             "settings": SETTINGS, "recipes": RECIPES, "lr": LR, "steps": STEPS, "tasks": TASKS, "frozen": FROZEN,
         },
-        "held_out": {"tasks": HELD_OUT, "episodes": REPEATS}, "versions": versions(),
+        "held_out": {"tasks": HELD_OUT, "episodes": REPEATS},
+        "halves": {"pays": PAYS, "recipes": OF_HALVES, "tasks": BATCH}, "versions": versions(),
     }  # fmt: skip
     (args.out / "provenance.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def trainings(out: Path, seeds: int) -> None:
+    """`learn` for every setting, recipe and seed."""
+    jobs = [(learn, setting, recipe, seed) for seed in range(seeds) for setting in SETTINGS for recipe in RECIPES]
+    made = list(side_by_side(jobs))
+    for name, parts in zip(("curves", "agents"), zip(*made, strict=True), strict=True):
+        table = pd.concat(parts).set_index(["setting", "recipe", "seed"]).sort_index(kind="stable")
+        table.to_csv(out / f"{name}.csv", float_format="%.5g")
     ends = pd.concat(part for part, _ in made).groupby(["setting", "recipe", "seed"])["success"].last().unstack()
     print(ends.round(3))
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,7 +15,7 @@ from mas_lab.study.record import Recorded
 
 RESULTS = data_dir() / "results"
 TEXT = (notebooks_dir() / "03_normalization.ipynb").read_text(encoding="utf-8")
-FINDINGS = data_dir().parent / "docs" / "findings.md"
+FINDINGS = Path(__file__).resolve().parents[2] / "docs" / "findings.md"
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,6 @@ def board_rates(name):
     return runs.groupby(["task", "arm"])["lr"].first()
 
 
-@pytest.mark.skipif(not FINDINGS.is_file(), reason="a checkout has the findings, a wheel has not")
 def test_what_was_foretold_is_what_the_findings_say():
     text = FINDINGS.read_text(encoding="utf-8")
     better, unsure, worse = map(int, re.search(r"^\| pays \| (\d+), (\d+), (\d+);", text, flags=re.M).groups())
@@ -110,3 +110,19 @@ def test_the_first_half_runs_without_torch(tmp_path):
     ran = subprocess.run([sys.executable, "-P", script], capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("● 03.") == 3, ran.stdout
+
+
+def test_how_far_two_halves_of_a_batch_agree_is_what_the_text_says():
+    halves = pd.read_csv(RESULTS / "whose_mean" / "halves.csv")
+    cosine = halves.pivot_table(index="pay", columns="recipe", values="cosine")
+    assert f"rises from {cosine['grpo'][0.1]:.2f} at a pay of 0.1 to {cosine['grpo'][1.0]:.2f} at 1.0" in TEXT
+    own = cosine["dr_mas"]
+    assert own.max() - own.min() < 0.001 and f"stands at {own.mean():.2f} whatever the pay" in TEXT
+    odds = cosine / (1 - cosine)
+    measured, told = odds["dr_mas_mean"] / odds["grpo"], halves.groupby("pay")["gain"].mean()
+    for pay in (0.2, 0.4):
+        assert f"{told[pay]:.1f} told, {measured[pay]:.1f} measured at a pay of {pay}" in TEXT
+    assert (measured / told).between(0.75, 1.25).all(), "what the text calls the same"
+    norm = halves.pivot_table(index="pay", columns="recipe", values="norm")
+    assert norm["grpo"].idxmin() == 0.1 and norm["grpo"].min() < norm["dr_mas"].min() / 2
+    assert f"{told[0.2]:.0f} told and {measured[0.2]:.0f} measured" in FINDINGS.read_text(encoding="utf-8")
