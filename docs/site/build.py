@@ -37,6 +37,7 @@ tried with JupyterLite 0.8.6 and Pyodide 314.0.7, whose core comes from npm. It 
 builds for WebAssembly are on Pyodide's content network alone, neither on PyPI nor on npm, so that a site that works
 without a network cannot bring them, and pandera, plain Python, was never reached.
 """
+LAST = "reference/index"
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -49,14 +50,21 @@ def gather(pages: Path) -> None:
             shutil.copy(path, copy)
             if path.suffix == ".md":
                 copy.write_text(diagrams.drawn(path.read_text(encoding="utf-8")), encoding="utf-8")
-    for path in HERE.glob("*.md"):
-        shutil.copy(path, pages)
+    names = [f"docs/{path.stem}" for path in sorted((ROOT / "docs").glob("*.md"))]
+    index = with_menu((HERE / "index.md").read_text(encoding="utf-8"), names)
+    (pages / "index.md").write_text(index, encoding="utf-8")
     shutil.copytree(HERE / "static", pages / "static")
     for name, content in notebook_pages.parts().items():
         (pages / "static" / name).write_bytes(content)
     for page in pages.rglob("*.md"):
         for target in linked(page.read_text(encoding="utf-8")):
             bring(pages, page, target)
+
+
+def with_menu(index: str, names: list[str]) -> str:
+    """The landing page, its menu with every page that it does not place itself: before the reference."""
+    rest = "".join(f"{name}\n" for name in names if f"\n{name}\n" not in index)
+    return index.replace(f"\n{LAST}\n", f"\n{rest}{LAST}\n", 1)
 
 
 def linked(markdown: str) -> Iterator[str]:
@@ -76,7 +84,7 @@ def bring(pages: Path, page: Path, target: str) -> None:
 def notebooks(pages: Path, asked: list[str] | None, full: bool, kept: Path | None) -> None:
     """The notebooks with their outputs, and as they are stored, for download. `asked`: run these alone."""
     folder = pages / "notebooks"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # pages link to them as they are stored
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         shutil.copy(path, pages / "static" / path.name)
         notebook = executing.with_parameters(nbformat.read(path, 4), {} if full else {"SMOKE": True})
