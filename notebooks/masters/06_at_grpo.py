@@ -216,7 +216,7 @@ lab.course.check("06.4", counts)
 #
 # $$ -\frac{1}{K}\sum_{c=1}^{K} \min\big(\rho_c A_c,\ \operatorname{clip}(\rho_c, 1-\varepsilon, 1+\varepsilon)\,A_c\big), $$
 #
-# with ρ the ratio of probabilities under the weights that learn and those that drew, ε = 0.2. One team with **one set of weights for both roles**, and another with **weights of its own for each**, 20 steps of 32 mazes with K = 8. Each takes about half a minute.
+# with ρ the ratio of probabilities under the weights that learn and those that drew, ε = 0.2. One team with **one set of weights for both roles**, and another with **weights of its own for each**, 20 steps of 32 mazes with K = 8. Each takes about 20 seconds.
 #
 # **What to expect.** Held-out success rises from about 0.5 to 0.9, most of it in the first five steps. Of three recorded seeds with shared weights: 0.93, 0.91, 0.93. With weights of their own, at the same number of tokens, it is about the same (0.93, 0.92, 0.93).
 
@@ -279,7 +279,7 @@ swapped = {
 pd.DataFrame(swapped).T.round(2)
 
 # %% [markdown]
-# *Explain:* only weights of their own can lose anything, and they lose a few points. Recorded over five seeds: 0.89 to 0.93 in their roles, 0.85 to 0.90 in each other's. That is not the paper's collapse, and the reason is where they start: both roles are one pocket model that had been shown either part before, and here they still ask for nearly the same thing. Roles that start as one and must become two have more to forget.
+# *Explain:* only weights of their own can lose anything, and they lose a few points. Recorded over five seeds: 0.89 to 0.93 in their roles, 0.85 to 0.90 in each other's. That is not the paper's collapse, and the likely reason is where they start: both roles are one pocket model that had been shown either part before, and here they still ask for nearly the same thing. Roles that start as one and must become two have more to forget.
 #
 # ## Which part of it is it?
 #
@@ -365,7 +365,7 @@ sokoban = lab.AblationBoard(STUDIES / "sokoban")
 sokoban.runs.pivot(index="recipe", columns="seed", values="final").reindex(sokoban.table["recipe"]).round(2)
 
 # %% [markdown]
-# *Explain:* here the tree does most of it: 0.62 to 0.67, where the three others lie between 0.39 and 0.52, in three seeds (so read the dots, there is no interval). Following the best keeps episodes alive beyond the first bad push, so that later turns are seen at all. It levels off near 0.75: rooms of six moves and more were hardly ever solved at the start, and what is never solved is never praised.
+# *Explain:* here the tree does most of it: 0.62 to 0.67, where the three others lie between 0.39 and 0.52, in each of three seeds (too few for an interval). Our reading: following the best keeps episodes alive beyond the first bad push, so that later turns are seen at all. It levels off near 0.75: rooms of six moves and more were hardly ever solved at the start, and what is never solved is never praised.
 #
 # ## A game against an earlier self
 #

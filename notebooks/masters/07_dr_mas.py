@@ -30,7 +30,7 @@ STEPS = 2 if SMOKE else 30
 # %% [markdown]
 # ## By hand: does it pay?
 #
-# What notebook 03 left us. For agent $k$, with mean $\mu_k$ and deviation $\sigma_k$ over $Y_k$, all of its rows in a task (equations 4 to 6 of the paper),
+# From notebook 03: for agent $k$, with mean $\mu_k$ and deviation $\sigma_k$ over $Y_k$, all of its rows in a task (equations 4 to 6 of the paper),
 #
 # $$ A_{i,k} = \frac{R_i - \mu_k}{\sigma_k + \varepsilon}, $$
 #
@@ -55,7 +55,7 @@ STEPS = 2 if SMOKE else 30
 # *By hand, the first team.* Episodes: μ = 2/3. The second agent: μ_k = 1/2, σ_k = 1/2, so the offset is −1/6 and signal = (1/4) / (1/4 + 1/36) = 0.9. With n_k = 2 and N = 3 the bracket is (1/2)/(2/3) = 3/4, and the gain 9/16 / 0.9 = 0.63: its own mean would *cost*.
 
 # %% [markdown]
-# *Predict:* the second team differs in one number. Do the same five steps with a pencil: offset, signal, gain. Would its own mean pay?
+# *Predict:* the second team differs in one number. Do the same with a pencil: offset, signal, gain. Would its own mean pay?
 
 # %%
 said = {
@@ -103,7 +103,7 @@ print(*advice["why"], sep="\n\n")
 advice[["agent", "own", "spoke", "n_k", "lone", "flat", "signal", "gain"]].round(2)
 
 # %% [markdown]
-# `spoke`: share of the episodes in which the agent did; `n_k`: its rows to compare in a task; `lone`, `flat`: the share of its rows that are alone there, or all earned the same, of which an own mean learns nothing.
+# From rows that are `lone` or `flat` an own mean learns nothing; they are in the gain.
 #
 # ## How much harm? It depends on the rate
 #
@@ -193,7 +193,7 @@ start.join(end[sorted(end.columns, reverse=True)]).round(2)
 # %% [markdown]
 # A row per stage, medians over seeds: how often it was reached in the first five steps, its `signal` and `gain` there; then how often it was right at the end and its largest gradient norm, under either baseline. The harm begins at `stage_5`, where the gain is above 3 and the calls are few; the highest were hardly ever reached in two episodes of a task, so that their gain is 0: not even an own mean can learn there *yet*. Later, when more episodes come through, it can. (Whether it is the mean or the deviation that does it: notebook 03.)
 #
-# **07.3** Five steps of one of these runs, as numbers. Of which stages would `lab.advise` say that their own mean pays? Name them, before you compute anything.
+# **07.3** Five steps of one of these runs, as numbers. Of which stages would `lab.advise` say that their own mean pays? Name them, before you compute anything. (`rows`: how often the stage spoke in them.)
 
 # %%
 five = Recorded(STUDIES / "ladder").agents.query(
