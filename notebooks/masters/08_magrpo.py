@@ -176,7 +176,7 @@ board.figure()
 board.table[["recipe", "seeds", "final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* in the figure a dot is a run, a diamond the interquartile mean with its 95 % interval, the table's `final`, `final_low` and `final_high`; at the right, differences to `magrpo`, seed by seed. `marloo` ends where `magrpo` does, in two of the five seeds to the last digit. `maremax` ends 0.26 lower and `mareinforce` 0.48, in every seed: without a baseline all advantages are positive, most of each is the same number for all, and this noise makes median gradient norms four to five times as large. `mareinforce` also took the lowest of the rates that were tried, so that a lower one might serve it better; at the highest it fell below where it had begun. It is the same lesson as in notebook 03, on joint actions: what a baseline takes away was no information.
+# *Explain:* in the figure a dot is a run, a diamond the interquartile mean with its 95 % interval, the table's `final`, `final_low` and `final_high`; below, the area under the curve, and the differences to `magrpo`, seed by seed. `marloo` ends where `magrpo` does, in two of the five seeds to the last digit. `maremax` ends 0.26 lower and `mareinforce` 0.48, in every seed: without a baseline all advantages are positive, most of each is the same number for all, and this noise makes median gradient norms four to five times as large. `mareinforce` also took the lowest of the rates that were tried, so that a lower one might serve it better; at the highest it fell below where it had begun. It is the same lesson as in notebook 03, on joint actions: what a baseline takes away was no information.
 #
 # **08.2** Write `marloo`'s advantage as a function of a table with the columns `credit` and `group`: each row's credit less the mean of the *others* in its group, and 0 for a row that has none.
 
@@ -300,7 +300,7 @@ lab.RewardInspector(report)
 #
 # ## Two turns, and a word from outside
 #
-# `code_pair` is the paper's other collaboration: `helper` writes a function `aux`, `main` the function `f` that was asked for and that is to call `aux`, both at once. A pocket problem is a chain of three operations on a list of digits. What models write is run in `lab.sandbox`, a library's sandbox in a worker process without files, network or processes of its own. A limit on instructions, not on seconds, ends what does not end by itself, so that a busy machine changes no reward.
+# `code_pair` is the paper's other collaboration: `helper` writes a function `aux`, `main` the function `f` that was asked for and that is to call `aux`, both at once. A pocket problem is a chain of three operations on a list of digits. What models write is run in `lab.sandbox`, a library's sandbox in a worker process without files, network or processes of its own. What does not end by itself is ended by limits on instructions and memory, and by the clock only where these cannot tell, so that a busy machine hardly ever changes a reward.
 #
 # Drafts are worth up to 4, level by level:
 #
@@ -401,7 +401,7 @@ recorded["share"] = recorded["return"] / 4
 learning_curves(recorded, y="share", y_title="share of the best return, held-out problems")
 
 # %% [markdown]
-# A second turn starts lower, since a pocket model that has never seen feedback breaks drafts as often as it repairs them, and at equal tokens it stays behind. The equal comparison is on `arxiv_intro`, three seeds at 100,000 tokens: 1.98, 2.00 and 2.05 at one turn, 1.77, 1.81 and 1.76 over two. A tree over two turns spends most of its tokens on second drafts. The paper reports a gain from two turns with real models; here it has not paid by then.
+# A second turn starts lower, since the untrained pair loses more by rewriting its drafts than it gains, and at equal tokens it stays behind. The equal comparison is on `arxiv_intro`, three seeds at 100,000 tokens: 1.98, 2.00 and 2.05 at one turn, 1.77, 1.81 and 1.76 over two. A tree over two turns spends most of its tokens on second drafts. The paper reports a gain from two turns with real models; here it has not paid by then.
 #
 # **Who needs two agents?** `teamwork` changes who sees what, `single_agent=True` gives both functions to one:
 #
@@ -472,7 +472,7 @@ def neighbours(writers):
 pd.DataFrame({"untrained": neighbours(fresh), "trained": neighbours(team)}).round(2)
 
 # %% [markdown]
-# *Explain:* a little more, and no more than half or so. Copying a sentence is the easiest way to use the source's words, so some order comes along; but half of what the trained pair says happened to somebody else: look at who did what in its text above. It did not find the hole. It never had a reason to leave it. A longer training or a stronger model need not be so kind. What would you count to close it, and what would *your* count not see?
+# *Explain:* a little more, and no more than half or so. Copying a sentence is the easiest way to use the source's words, so some order comes along; but half of what the trained pair says happened to somebody else: look at who did what in its text above. It did not have to find the hole: it began in it, and nothing paid it to leave. What would you count to close it, and what would *your* count not see?
 #
 # **To remember.** Agents that act at once are compared by joint action, and share one advantage: the return less the node's mean. Crossing candidates takes the partner's luck out and costs $G^n$ steps of the environment. A reward says what is counted, and never what was meant.
 #
