@@ -478,7 +478,8 @@ recorded = pd.read_csv(RECORDS / "whose_mean" / "curves.csv").query("step == 30"
 def dots(task):
     """Every recorded run a dot."""
     runs = recorded[recorded["setting"].str.startswith(task)]
-    figure = px.strip(runs, x="setting", y="success", color="recipe", color_discrete_sequence=PALETTE)
+    orders = {"recipe": ["grpo", "dr_mas"]}
+    figure = px.strip(runs, "setting", "success", "recipe", color_discrete_sequence=PALETTE, category_orders=orders)
     figure.update_layout(**LAYOUT, height=360, yaxis_range=[0, 1], yaxis_title="success after 30 steps", xaxis_title="")
     return figure
 
