@@ -127,10 +127,11 @@ def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
     return [need for need, name in names.items() if re.sub(r"[-_.]+", "-", name).lower() not in have]
 
 
-def prepare(gpu_needs: Sequence[str] = ()) -> Host:
-    """Adds what mas_lab needs to a hosted notebook, and `gpu_needs` where a GPU is usable; says what it did.
+def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = ()) -> Host:
+    """Adds what mas_lab and this notebook (`needs`) cannot do without, and `gpu_needs` where a hosted GPU is usable;
+    says what it did.
 
-    A local environment is left alone, unless something that mas_lab cannot do without is not there at all.
+    A local environment is left alone, unless something of the first two is not there at all.
     """
     host = Host(detect(), gpus())
     why = host.why_no_gpu()
@@ -138,8 +139,8 @@ def prepare(gpu_needs: Sequence[str] = ()) -> Host:
         print(f"{host.name}: on the CPU, since {why}." if why else f"{host.name}: {', '.join(host.gpus)}")
     if host.name == "local":
         gpu_needs = ()
-        if not missing(metadata.requires("mas-lab") or (), installed()):
+        if not missing([*(metadata.requires("mas-lab") or ()), *needs], installed()):
             return host
-    added = add(["mas-lab", *(gpu_needs if host.usable_gpus else ())], host.name)
+    added = add(["mas-lab", *needs, *(gpu_needs if host.usable_gpus else ())], host.name)
     print(f"added: {', '.join(f'{name} {version}' for name, version in sorted(added.items())) or 'nothing'}")
     return host

@@ -175,6 +175,18 @@ def test_what_the_kit_cannot_do_without_is_added_locally_too(monkeypatch):
     assert asked == [(["mas-lab"], "local")]
 
 
+def test_what_one_notebook_needs_is_added_with_it_and_only_if_it_is_missing(monkeypatch):
+    asked, there = [], {need.split(">")[0]: "1" for need in ("trl>=1.15",)}
+    monkeypatch.setattr(hosted, "add", lambda needs, host: asked.append(needs) or {})
+    monkeypatch.setattr(hosted.metadata, "requires", lambda name: [])
+    monkeypatch.setattr(hosted, "installed", lambda: there)
+    hosted.prepare(needs=("trl>=1.15",))
+    assert not asked
+    there.clear()
+    hosted.prepare(needs=("trl>=1.15",))
+    assert asked == [["mas-lab", "trl>=1.15"]]
+
+
 def test_a_requirement_is_missing_if_no_version_of_it_is_there():
     needs = ["numpy>=2.1", "Plotly!=7.0.0,>=5.24", "trl==1.16.0; extra == 'cpu'", "ipy_widgets"]
     assert hosted.missing(needs, {"numpy": "1.0", "ipy-widgets": "8"}) == ["Plotly!=7.0.0,>=5.24"]

@@ -8,6 +8,7 @@
 # At the end you will be able to write an environment of your own and have it checked, make it a pocket model, train a team on it, sit in for one of its agents, and change any of the four cells in about ten lines.
 
 # %% tags=["install"]
+needs = ("trl>=1.15,<1.17",)
 
 # %% tags=["parameters"]
 SMOKE = False  # True: a few steps only, to see that everything runs

@@ -225,7 +225,9 @@ import warnings
 
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
+from transformers.utils import logging
 
+logging.disable_progress_bar()
 warnings.filterwarnings("ignore", "`is_gradient_checkpointing`")  # PEFT's own use of an old name
 
 turn = lab.rollout(env, team, tasks[:1], lab.episodes(1), seed=1).query("agent == 'executor'").iloc[0]

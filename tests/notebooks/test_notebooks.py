@@ -6,6 +6,7 @@ Elsewhere: notebooks under the hands of a reader (`widgets/test_jupyterlab`), 10
 
 import json
 import re
+from importlib.util import find_spec
 
 import nbformat
 import pytest
@@ -16,7 +17,17 @@ from mas_lab.paths import notebooks_dir
 
 MASTERS = forms.masters()
 MANY = "11_many_gpus_vllm"  # trains in three processes of its own: slow
-SHORT = [pytest.param(path, marks=[pytest.mark.slow] * (path.stem == MANY), id=path.stem) for path in MASTERS]
+OWN = "09_your_own_team"  # makes a pocket model
+WITHOUT_TRL = pytest.mark.skipif(
+    find_spec("trl") is None, reason="TRL teaches a pocket model; the install cell adds it"
+)
+
+
+def case(path, *marks):
+    return pytest.param(path, marks=[*marks, *[WITHOUT_TRL] * (path.stem == OWN)], id=path.stem)
+
+
+SHORT = [case(path, *[pytest.mark.slow] * (path.stem == MANY)) for path in MASTERS]
 
 
 def parameters(notebook):
@@ -75,17 +86,13 @@ def test_solutions_are_right_and_nothing_is_loaded_that_could_be_made(master, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("master", MASTERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("master", [case(path) for path in MASTERS])
 def test_what_students_open_goes_through_with_nothing_right_yet(master, tmp_path):
     notebook = run(prepared(notebooks_dir() / f"{master.stem}.ipynb", smoke=True), tmp_path)
     assert verdicts(notebook) == {one.name: False for one in exercises.of_notebook(master.stem[:2])}, printed(notebook)
 
 
-FULL = [
-    pytest.param(path, marks=[pytest.mark.full] * (path.stem != "00_quickstart"), id=path.stem)
-    for path in MASTERS
-    if path.stem != MANY
-]
+FULL = [case(path, *[pytest.mark.full] * (path.stem != "00_quickstart")) for path in MASTERS if path.stem != MANY]
 
 
 @pytest.mark.slow
