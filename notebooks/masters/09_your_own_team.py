@@ -509,28 +509,28 @@ class praise(lab.Loss):
 
 
 # %% [markdown]
-# **09.4** PPO's clip takes the gradient *away* from a token that has moved too far. CISPO (arXiv 2506.13585) keeps it, and bounds its weight instead: with $\rho_t = \pi(y_t)/\pi_{\text{old}}(y_t)$ and $\operatorname{sg}$ for "no gradient flows through this",
+# **09.4** PPO's clip is a wall: up to it a token moves freely, behind it the gradient is gone. A penalty is a spring, the stronger the further a token has moved (section 4 of the same paper has such a variant). With $\rho_t = \pi(y_t)/\pi_{\text{old}}(y_t)$,
 #
-# $$ \ell_t = -\operatorname{sg}\!\big(\min(\rho_t,\, 1 + \varepsilon)\big)\, A\, \log \pi(y_t). $$
+# $$ \ell_t = -\rho_t A + \tfrac12\, \beta\, (\log \rho_t)^2 , $$
 #
-# Write it, with `most` for $1 + \varepsilon$. The check compares values *and* slopes on random tokens.
+# whose second term is an estimate of the KL divergence between new and old policy (Schulman 2020, *k2*). Write it, with `pull` for β. The check compares values *and* slopes on random tokens.
 
 
 # %%
 @dataclass(frozen=True)
-class bounded(lab.Loss):
-    most: float = 1.28
+class spring(lab.Loss):
+    pull: float = 0.5
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
         ### BEGIN SOLUTION
-        weight_N = (logprobs_N - old_N).exp().detach().clamp(max=self.most)
-        return -weight_N * advantages_N * logprobs_N
+        moved_N = logprobs_N - old_N
+        return -moved_N.exp() * advantages_N + self.pull / 2 * moved_N**2
         ### STARTER
-        # return -advantages_N * logprobs_N
+        # return -(logprobs_N - old_N).exp() * advantages_N
         ### END SOLUTION
 
 
-lab.course.check("09.4", bounded())
+lab.course.check("09.4", spring())
 
 # %% [markdown]
 # ## A recipe is a row
@@ -655,6 +655,6 @@ lab.course.check("09.5", yours)
 # %% [markdown]
 # **To remember.** An environment is five pure functions, and `check_env` is quicker than a week of wrong curves. Know what the best possible play earns before you call a curve good. A new idea is a plan, a credit, a loss or a row of settings, and ten lines.
 #
-# *Papers:* CISPO, arXiv 2506.13585; PPO, arXiv 1707.06347 (equation 7). How to write each part stands in `CONTRIBUTING.md`, "Adding things".
+# *Papers:* PPO, arXiv 1707.06347 (equation 7, and section 4 on penalties). How to write each part stands in `CONTRIBUTING.md`, "Adding things".
 #
 # Next: `10_one_gpu_unsloth`: the same loop with a real model on one GPU.

@@ -153,23 +153,28 @@ def own_reward(turns):
 
 
 def loss(logprobs_N, old_N, advantages_N, row_N):
-    return -(logprobs_N - old_N).exp().detach().clamp(max=1.28) * advantages_N * logprobs_N
+    moved_N = logprobs_N - old_N
+    return -moved_N.exp() * advantages_N + 0.25 * moved_N**2
 
 
-def undetached(logprobs_N, old_N, advantages_N, row_N):
-    return -(logprobs_N - old_N).exp().clamp(max=1.28) * advantages_N * logprobs_N
+def no_spring(logprobs_N, old_N, advantages_N, row_N):
+    return -(logprobs_N - old_N).exp() * advantages_N
+
+
+def twice_as_strong(logprobs_N, old_N, advantages_N, row_N):
+    return no_spring(logprobs_N, old_N, advantages_N, row_N) + 0.5 * (logprobs_N - old_N) ** 2
+
+
+def pushes_away(logprobs_N, old_N, advantages_N, row_N):
+    return no_spring(logprobs_N, old_N, advantages_N, row_N) - 0.25 * (logprobs_N - old_N) ** 2
+
+
+def of_the_ratio(logprobs_N, old_N, advantages_N, row_N):
+    return no_spring(logprobs_N, old_N, advantages_N, row_N) + 0.25 * (logprobs_N - old_N).exp() ** 2
 
 
 def clipped(logprobs_N, old_N, advantages_N, row_N):
-    return lab.clipped(0.2, high=0.28)(logprobs_N, old_N, advantages_N, row_N)
-
-
-def unbounded(logprobs_N, old_N, advantages_N, row_N):
-    return -(logprobs_N - old_N).exp().detach() * advantages_N * logprobs_N
-
-
-def both_sides(logprobs_N, old_N, advantages_N, row_N):
-    return -(logprobs_N - old_N).exp().detach().clamp(0.8, 1.28) * advantages_N * logprobs_N
+    return lab.clipped(0.2)(logprobs_N, old_N, advantages_N, row_N)
 
 
 def upside_down(logprobs_N, old_N, advantages_N, row_N):
@@ -214,10 +219,11 @@ WRONG = {
         (lambda turns: 1.0,),
     ],
     "09.4": [
-        (undetached,),
+        (no_spring,),
+        (twice_as_strong,),
+        (pushes_away,),
+        (of_the_ratio,),
         (clipped,),
-        (unbounded,),
-        (both_sides,),
         (upside_down,),
         (averaged,),
         (all_detached,),

@@ -13,8 +13,8 @@ from mas_lab.env import EnvError, Step, Task
 
 LIMIT = 60
 """Requests after which a plan counts as one that never ends."""
-BOUND = 1.28
-"""The upper bound of 09.4."""
+PULL = 0.5
+"""The penalty of 09.4."""
 
 
 def conforms(env: Any, tasks: int) -> None:
@@ -150,27 +150,25 @@ def shared_by_turns(credit):
 
 @exercise(
     "09.4",
-    "The ratio is `(logprobs_N - old_N).exp()`; `.detach()` makes it a weight that no gradient flows through.",
-    "Bounded from above alone: `.clamp(max=self.most)`.",
-    "weight * advantage * log-probability, with a minus.",
+    "`logprobs_N - old_N` is the logarithm of the ratio; call it `moved_N`.",
+    "The penalty is half of `self.pull`, times `moved_N` squared; it is added, since a loss is made small.",
 )
-def bounded_weight(loss):
+def a_spring(loss):
     import torch
 
     generator = torch.Generator().manual_seed(9)
     for _ in range(4):
         old, advantages = (torch.randn(12, generator=generator) for _ in range(2))
         new = (old + 0.6 * torch.randn(12, generator=generator)).requires_grad_()
-        row = torch.arange(12) // 3
-        found = asked(loss, new, old, advantages, row)
-        weight = (new - old).exp().detach().clamp(max=BOUND)
+        found = asked(loss, new, old, advantages, torch.arange(12) // 3)
+        moved = (new - old).detach()
         if not isinstance(found, torch.Tensor) or found.shape != (12,):
             raise NotYet(f"12 tokens went in; a tensor with a loss for each is asked for, not {found!r:.60}")
         if not found.requires_grad:
-            raise NotYet("no gradient flows: the log-probability itself must not be detached")
-        _same(found, -weight * advantages * new, (new - old).exp(), "loss")
+            raise NotYet("no gradient flows: the log-probabilities must not be detached")
+        _same(found, -moved.exp() * advantages + PULL / 2 * moved**2, moved.exp(), "loss")
         [slope] = torch.autograd.grad(found.sum(), new)
-        _same(slope, -weight * advantages, (new - old).exp(), "slope")
+        _same(slope, -moved.exp() * advantages + PULL * moved, moved.exp(), "slope")
 
 
 def _same(yours, ours, ratio, what: str) -> None:
