@@ -4,6 +4,7 @@ Leaves out: everything that these do not say.
 """
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ RULES = (
     ("clipped", "− min(ρ A, clip(ρ, 1 − ε, 1 + ε) A), the mean over tokens; <code>low</code> = ε"),
     ("reinforce", "− A log p, <code>sum</code>med over a row's tokens"),
     ("inflation", "F = v + b² = σ<sub>k</sub>²/σ² + (μ<sub>k</sub> − μ)²/σ²: agent k under the mean of all"),
+    ("signal", "σ<sub>k</sub>²/(σ<sub>k</sub>² + (μ<sub>k</sub> − μ)²); an own mean pays below 1 − 1/n<sub>k</sub>"),
 )
 TOOLS = (
     ("lab.RewardInspector(report)", "who earned what, under either baseline"),
@@ -51,7 +53,7 @@ p { margin: 0.6mm 0; } .recipes td { white-space: nowrap; }
 .columns { columns: 2; column-gap: 5mm; }
 .columns p { margin: 0; break-inside: avoid; padding-left: 3mm; text-indent: -3mm; }
 .columns h3 { font-size: 7.6pt; margin: 0.6mm 0 0; color: #2f5d8a; }
-@media screen { body { padding: 1rem; } pre, table { display: block; overflow-x: auto; } }
+@media screen { body { padding: 1rem; max-width: 215mm; } pre, table { display: block; overflow-x: auto; } }
 @media screen and (max-width: 45rem) { .two, .columns { display: block; columns: 1; } }
 """
 
@@ -124,4 +126,5 @@ def _columns() -> Iterator[str]:
         if ADDED_BY[name] != cell:
             cell = ADDED_BY[name]
             yield f"<h3>{cell} adds</h3>"
-        yield f"<p><code>{name}</code> {escape(column.description)}</p>"
+        meaning = re.sub("`([^`]+)`", r"<code>\1</code>", escape(column.description))
+        yield f"<p><code>{name}</code> {meaning}</p>"
