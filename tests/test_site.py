@@ -26,7 +26,7 @@ def parts():
 
 
 def test_every_public_name_has_one_place(parts):
-    pages = parts("reference").pages()
+    pages = parts("public_names").pages()
     placed = [name for _, modules in pages.values() for names in modules.values() for name in names]
     assert sorted(placed) == sorted(lab.__all__)
     assert next(iter(pages["cells"][1])) == "mas_lab.cells.rollout", "the cells stand as they follow each other"

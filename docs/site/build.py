@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE))
 import diagrams  # noqa: E402
 import links  # noqa: E402
 import nbformat  # noqa: E402
-import reference  # noqa: E402
+import public_names  # noqa: E402
 
 from mas_lab.course import executing  # noqa: E402
 from mas_lab.course import pages as notebook_pages  # noqa: E402
@@ -135,7 +135,7 @@ def build(out: Path, asked: list[str] | None = None, full: bool = False, kept: P
         shutil.rmtree(folder, ignore_errors=True)
     pages.mkdir(parents=True)
     gather(pages)
-    reference.write(pages / "reference")
+    public_names.write(pages / "reference")
     notebooks(pages, asked, full, kept)
     sphinx(pages, html)
     return html

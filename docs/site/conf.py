@@ -91,11 +91,11 @@ def _public(app, env, node, text):
 
 def _documented_data() -> dict[str, str]:
     """What stands below `ENVS = ...` and its like, by public name."""
-    import reference
+    import public_names
 
     found = {}
-    for name, module in reference.origins().items():
-        if reference.kind(name) != "data":
+    for name, module in public_names.origins().items():
+        if public_names.kind(name) != "data":
             continue
         source = Path(sys.modules[module].__file__).read_text(encoding="utf-8")
         body = ast.parse(source).body
