@@ -195,7 +195,7 @@ lab.inflation(credits)[["agent", "n_k", "mu_k", "sigma_k", "mu", "sigma", "b_k",
 #
 # It takes the offset away, and shrinks the rest by $1 - 1/n_k$. In squared signal-to-noise ratio of the agent's gradient, for $N$ large:
 #
-# $$\frac{\mathrm{SNR}^2_\text{own}}{\mathrm{SNR}^2_\text{global}} \approx \Big(1 - \frac{1}{n_k}\Big)\Big(1 + \frac{(\mu_k - \mu)^2}{\sigma_k^2}\Big) \quad\Rightarrow\quad \text{own pays if}\quad \underbrace{\frac{(\mu_k - \mu)^2}{\sigma_k^2}}_{\texttt{offset}} > \underbrace{\frac{1}{n_k - 1}}_{\texttt{threshold}}.$$
+# $$\frac{\mathrm{SNR}^2_\text{own}}{\mathrm{SNR}^2_\text{global}} \approx \left(1 - \frac{1}{n_k}\right)\left(1 + \frac{(\mu_k - \mu)^2}{\sigma_k^2}\right) \quad\Rightarrow\quad \text{own pays if}\quad \underbrace{\frac{(\mu_k - \mu)^2}{\sigma_k^2}}_{\texttt{offset}} > \underbrace{\frac{1}{n_k - 1}}_{\texttt{threshold}}.$$
 #
 # The global mean contains the agent's own rows too, so that the exact threshold is a little lower: $(1 - n_k/N)/(n_k - 1)$. `lab.advise` computes that, with lone and flat groups, for every agent of a rollout, and calls the ratio `gain`: above 1.25 "pays", below 0.8 "costs".
 #

@@ -52,7 +52,7 @@ for agent in env.agents:
 #
 # Let $\rho$ be the length of the detailed text over that of the short one, in words, and $u$ the same of *different* words. The reward of a pair, at most 3, is
 #
-# $$ r = f \cdot \Big( \underbrace{\tfrac12\,\mathbb 1[\text{both have 4 to 32 words}]}_{\texttt{lengths}} + \underbrace{\operatorname{ramp}(\rho;\, 1.1,\, 1.6,\, 3.2,\, 5.0)}_{\texttt{ratio}} + \underbrace{\tfrac12 \operatorname{ramp}(u;\, 1.3,\, 2.0)}_{\texttt{unique}} + \underbrace{0.4\, t + 0.6\, \tfrac{\min(J,\, 0.2)}{0.2}}_{\texttt{style}} \Big). $$
+# $$ r = f \cdot \left( \underbrace{\tfrac12\,\mathbb 1[\text{both have 4 to 32 words}]}_{\texttt{lengths}} + \underbrace{\operatorname{ramp}(\rho;\, 1.1,\, 1.6,\, 3.2,\, 5.0)}_{\texttt{ratio}} + \underbrace{\tfrac12 \operatorname{ramp}(u;\, 1.3,\, 2.0)}_{\texttt{unique}} + \underbrace{0.4\, t + 0.6\, \tfrac{\min(J,\, 0.2)}{0.2}}_{\texttt{style}} \right). $$
 #
 # - $\operatorname{ramp}(x; a, b, c, d)$ is 1 from $b$ to $c$, falls linearly to 0 at $a$ and $d$, and outside of these it shuts the gate: the terms to its right pay nothing.
 # - $t$: transitions such as *but* or *then* in the detailed text; 0.4 for the first of twelve kinds and 0.05 for each more, if a word of the source follows.

@@ -135,7 +135,7 @@ board.differences[["recipe", "pairs", "higher", "lower", "final", "final_low", "
 #
 # **How often is a run better?** The probability of improvement lets every run of X meet every run of Y (section 4.3 of the same paper; it is the statistic of Mann and Whitney over its number of pairs):
 #
-# $$P(X > Y) = \frac{1}{N M} \sum_{i=1}^{N} \sum_{j=1}^{M} \Big( \big[x_i > y_j\big] + \tfrac12 \big[x_i = y_j\big] \Big) .$$
+# $$P(X > Y) = \frac{1}{N M} \sum_{i=1}^{N} \sum_{j=1}^{M} \left( \big[x_i > y_j\big] + \tfrac12 \big[x_i = y_j\big] \right) .$$
 #
 # *By hand,* `own` against `global`: its 0.46 beats four of five, 0.41 four, 0.00 none and ties with one, 0.59 all five, 0.36 four. Together (4 + 4 + ½ + 5 + 4) / 25 = 0.70.
 #
