@@ -32,8 +32,8 @@ TEACHING = """
 def row(master: Path) -> str:
     """One notebook: title, minutes and exercises as its master says them."""
     first = "".join(forms.notebook(master, "release")["cells"][0]["source"])
-    title = re.search(r"^# (.+)$", first, flags=re.M)[1]
-    reading, compute = re.search(r"Reading: (\d+) minutes\. Compute: (.+?)\.\*$", first, flags=re.M).groups()
+    title, told = forms.headline(first)
+    reading, compute = re.search(r"Reading: (\d+) minutes\. Compute: (.+?)\.$", told).groups()
     compute = compute.replace(" on two CPU cores", "").replace("about ", "")
     count = len(exercises.of_notebook(master.stem[:2]))
     return f"| {master.stem[:2]} [{title}](../notebooks/{master.stem}.ipynb) | {reading} min | {compute} | {count} |"

@@ -22,7 +22,7 @@ import links  # noqa: E402
 import nbformat  # noqa: E402
 import public_names  # noqa: E402
 
-from mas_lab.course import executing  # noqa: E402
+from mas_lab.course import executing, forms  # noqa: E402
 from mas_lab.course import pages as notebook_pages  # noqa: E402
 
 PAGES = ("docs/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/results/README.md", "benchmarks/README.md")
@@ -98,9 +98,8 @@ def listed(folder: Path) -> None:
     """The page that names the notebooks, each with the line below its title."""
     rows = ["# Notebooks\n", INTRO, "| | |\n|---|---|"]
     for path in sorted(folder.glob("*.ipynb")):
-        first = nbformat.read(path, 4).cells[0].source
-        title, told = re.search(r"^# (.+)$", first, re.M)[1], re.search(r"^\*(Level: .+)\*$", first, re.M)
-        rows.append(f"| {path.stem[:2]} [{title}]({path.name}) | {told[1] if told else ''} |")
+        title, told = forms.headline(nbformat.read(path, 4).cells[0].source)
+        rows.append(f"| {path.stem[:2]} [{title}]({path.name}) | {told} |")
     names = "\n".join(path.stem for path in sorted(folder.glob("*.ipynb")))
     rows.append(BROWSER)
     rows.append(f"\n```{{toctree}}\n:hidden:\n\n{names}\n```")

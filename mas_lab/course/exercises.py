@@ -45,8 +45,14 @@ def exercise(name: str, *hints: str) -> Callable[[Callable], Callable]:
 
 
 def of_notebook(number: str) -> list[Exercise]:
-    """The exercises of a notebook ("03"), in order."""
-    importlib.import_module(f"mas_lab.course.checks.n{number}")
+    """The exercises of a notebook ("03"), in order. Raises `ExerciseError` if no notebook has that number."""
+    checks = f"mas_lab.course.checks.n{number}"
+    try:
+        importlib.import_module(checks)
+    except ModuleNotFoundError as missing:
+        if missing.name != checks:
+            raise
+        raise ExerciseError(f"no notebook of the course has the number {number}") from None
     return sorted((one for one in EXERCISES.values() if one.name[:2] == number), key=lambda one: int(one.name[3:]))
 
 
@@ -99,11 +105,6 @@ def _exercise(name: str) -> Exercise:
 
 
 def _number(name: Any) -> str:
-    number = name[:2] if isinstance(name, str) and re.fullmatch(r"\d\d(\.\d+)?", name) else ""
-    try:
-        importlib.import_module(f"mas_lab.course.checks.n{number}")
-    except ModuleNotFoundError as missing:
-        if missing.name != f"mas_lab.course.checks.n{number}":
-            raise
-        raise ExerciseError(f'no notebook has exercises called {name!r}; they are called like "03.2"') from None
-    return number
+    if isinstance(name, str) and re.fullmatch(r"\d\d(\.\d+)?", name):
+        return name[:2]
+    raise ExerciseError(f'no notebook has exercises called {name!r}; they are called like "03.2"')

@@ -123,6 +123,12 @@ def _refuse_unbalanced(text: str, master: Path) -> None:
         raise MasterError(f"{master.name}: {END} is missing at the end")
 
 
+def headline(source: str) -> tuple[str, str]:
+    """Of a notebook's first cell: its title, and the line of level, reading and compute."""
+    title, told = (re.search(rule, source, flags=re.MULTILINE) for rule in (r"^# (.+)$", r"^\*(Level: .+)\*$"))
+    return title[1], told[1]
+
+
 def badges(path: str, repository: str) -> str:
     """Markdown that opens `path` of a GitHub repository ("owner/name") on Colab and on Kaggle."""
     file = f"github.com/{repository}/blob/main/{path}"

@@ -111,18 +111,11 @@ def notebook(path: Path, name: str, run: bool = False) -> Notebook:
     try:
         cells = _cells(path)
         number = _number(path, cells)
-        asked = _asked(number)
+        asked = [one.name for one in of_notebook(number)]
         found, how = (_run_again(path), "run again") if run else (_verdicts(cells), "stored outputs")
     except Exception as error:  # the same
         return Notebook(name, trouble=_told(error))
     return Notebook(name, number, {one: found.get(one) for one in asked}, how)
-
-
-def _asked(number: str) -> list[str]:
-    try:
-        return [one.name for one in of_notebook(number)]
-    except ModuleNotFoundError:
-        raise HandInError(f"no notebook of the course has the number {number}") from None
 
 
 def _told(error: Exception) -> str:

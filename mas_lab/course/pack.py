@@ -8,7 +8,6 @@ Leaves out: the kit's own dependencies, gigabytes of them; `environment/` says w
 """
 
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 
 from mas_lab.course import executing, forms, pages
 from mas_lab.course.cheatsheet import cheatsheet
+from mas_lab.course.exercises import of_notebook
 from mas_lab.paths import PACKAGE
 from mas_lab.runs.disk import whole
 from mas_lab.widgets.document import escape
@@ -98,17 +98,14 @@ def instructor(solutions: dict[str, Any]) -> str:
     text = (forms.masters_dir() / "INSTRUCTOR.md").read_text(encoding="utf-8")
     rows = ["| notebook | what it asks for | exercises |", "|---|---|---|"]
     for name, notebook in solutions.items():
-        asked = re.search(r"^\*(Level: .+)\*$", notebook.cells[0].source, re.MULTILINE)
-        count = len(
-            {found for cell in notebook.cells for found in re.findall(r'course\.check\("([\d.]+)"', cell.source)}
-        )
-        rows.append(f"| {name[:2]} {title(notebook)} | {asked[1] if asked else ''} | {count} |")
+        called, asked = forms.headline(notebook.cells[0].source)
+        rows.append(f"| {name[:2]} {called} | {asked} | {len(of_notebook(name[:2]))} |")
     return text.replace(ROWS, "\n".join(rows))
 
 
 def title(notebook: Any) -> str:
     """What a notebook is called: its first heading."""
-    return re.search(r"^# (.+)$", notebook.cells[0].source, re.MULTILINE)[1]
+    return forms.headline(notebook.cells[0].source)[0]
 
 
 def _index(solutions: dict[str, Any]) -> str:

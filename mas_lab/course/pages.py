@@ -56,7 +56,7 @@ def _static(output: Any) -> Any | None:
         return output if output.text.strip() else None
     data = output.get("data", {})
     live, figure = data.pop(WIDGET, None), data.pop(FIGURE, None)
-    if "text/html" not in data and figure is not None:
+    if figure is not None:  # here scripts run: it is drawn, and not shown as the picture of itself that it carries
         data["text/html"] = figure_html(figure)
     return None if live is not None and not set(data) - {"text/plain"} else output
 

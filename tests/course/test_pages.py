@@ -58,6 +58,14 @@ def test_outputs_stand_in_forms_that_need_no_kernel():
     assert "height:99px" in drawn and drawn.count("</script>") == 1 and pages.FIGURE not in figure.data
 
 
+def test_a_figure_is_drawn_and_not_shown_as_the_picture_that_it_carries():
+    held = notebook("x")
+    carried = {pages.FIGURE: {"data": [], "layout": {"height": 99}}, "text/html": '<img src="data:image/svg+xml,">'}
+    held.cells[1].outputs = [V4.new_output("display_data", data=carried)]
+    [figure] = pages.static(held).cells[1].outputs
+    assert pages.DRAWN in figure.data["text/html"] and "<img" not in figure.data["text/html"]
+
+
 @pytest.fixture
 def math():
     return pytest.importorskip("math_core", reason="`make pages` brings it")

@@ -10,9 +10,8 @@ from importlib.util import find_spec
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
-from mas_lab.course import exercises, forms
+from mas_lab.course import executing, exercises, forms
 from mas_lab.paths import notebooks_dir
 
 MASTERS = forms.masters()
@@ -38,16 +37,12 @@ def parameters(notebook):
 def prepared(path, smoke: bool, recorded: bool = True, form: forms.Form | None = None):
     """A notebook with these parameters: the stored one, or a form of a master."""
     notebook = nbformat.reads(json.dumps(forms.notebook(path, form)), 4) if form else nbformat.read(path, as_version=4)
-    cell = parameters(notebook)
-    assert re.search(r"^SMOKE = False", cell.source, flags=re.M)
-    cell.source = re.sub(r"^SMOKE = False", f"SMOKE = {smoke}", cell.source, flags=re.M)
-    cell.source = re.sub(r"^RECORDED = True", f"RECORDED = {recorded}", cell.source, flags=re.M)
-    return notebook
+    assert re.search(r"^SMOKE = False", parameters(notebook).source, flags=re.M)
+    return executing.with_parameters(notebook, {"SMOKE": smoke, "RECORDED": recorded})
 
 
-def run(notebook, tmp_path):
-    NotebookClient(notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
-    return notebook
+def run(notebook):
+    return executing.execute(notebook, "the notebook")
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -79,16 +74,16 @@ def verdicts(notebook) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("master", SHORT)
-def test_solutions_are_right_and_nothing_is_loaded_that_could_be_made(master, tmp_path):
-    notebook = run(prepared(master, smoke=True, recorded=False, form="solution"), tmp_path)
+def test_solutions_are_right_and_nothing_is_loaded_that_could_be_made(master):
+    notebook = run(prepared(master, smoke=True, recorded=False, form="solution"))
     assert verdicts(notebook) == {one.name: True for one in exercises.of_notebook(master.stem[:2])}, printed(notebook)
     assert strays(notebook) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("master", [case(path) for path in MASTERS])
-def test_what_students_open_goes_through_with_nothing_right_yet(master, tmp_path):
-    notebook = run(prepared(notebooks_dir() / f"{master.stem}.ipynb", smoke=True), tmp_path)
+def test_what_students_open_goes_through_with_nothing_right_yet(master):
+    notebook = run(prepared(notebooks_dir() / f"{master.stem}.ipynb", smoke=True))
     assert verdicts(notebook) == {one.name: False for one in exercises.of_notebook(master.stem[:2])}, printed(notebook)
 
 
@@ -97,8 +92,8 @@ FULL = [case(path, *[pytest.mark.full] * (path.stem != "00_quickstart")) for pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("master", FULL)
-def test_notebook_runs_at_full_length(master, tmp_path):
-    notebook = run(prepared(master, smoke=False, form="solution"), tmp_path)
+def test_notebook_runs_at_full_length(master):
+    notebook = run(prepared(master, smoke=False, form="solution"))
     assert all(verdicts(notebook).values())
     if master.stem == "00_quickstart":
         before, after = re.search(r": ([\d.]+) before, ([\d.]+) after", printed(notebook)).groups()

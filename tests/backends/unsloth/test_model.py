@@ -316,9 +316,9 @@ def test_a_base_that_was_not_quantized_is_an_error():
     assert "without quantizing it" in child(NO_BITSANDBYTES)
 
 
-def test_the_notebook_runs_on_it(tmp_path):
+def test_the_notebook_runs_on_it():
     pytest.importorskip("ipykernel")
     from notebooks.test_notebooks import prepared, printed, run
 
-    said = printed(run(prepared(notebooks_dir() / "10_one_gpu_unsloth.ipynb", smoke=True), tmp_path))
+    said = printed(run(prepared(notebooks_dir() / "10_one_gpu_unsloth.ipynb", smoke=True)))
     assert "BACKEND='unsloth'" in said and re.search(r"float32: [\d.]+   4 bits: [\d.]+", said)

@@ -11,6 +11,6 @@ from mas_lab.paths import notebooks_dir
 pytestmark = pytest.mark.engines
 
 
-def test_the_notebook_runs_on_it(tmp_path):
-    said = printed(run(prepared(notebooks_dir() / "11_many_gpus_vllm.ipynb", smoke=True), tmp_path))
+def test_the_notebook_runs_on_it():
+    said = printed(run(prepared(notebooks_dir() / "11_many_gpus_vllm.ipynb", smoke=True)))
     assert "sampled by vllm\n" in said
