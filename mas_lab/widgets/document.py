@@ -39,15 +39,17 @@ POLICY = (
 none of which may load anything, and its camera makes its picture in the page."""
 
 
-def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = ()) -> str:
-    """A whole page. `body` is HTML; `data` is plain data that `scripts` (files of `static/`) read from `#data`."""
-    style = (STATIC / "instruments.css").read_text(encoding="utf-8")
-    code = "".join(f"<script>{_code(name)}</script>" for name in scripts)
+def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = (), styles: Sequence[str] = ()) -> str:
+    """A whole page. `body` is HTML; `data` is plain data that `scripts` (files of `static/`) read from `#data`;
+    `styles`: files of `static/` besides `instruments.css`. `theme.js` is in every page."""
+    style = "".join(_text(name) for name in ("instruments.css", *styles))
+    code = "".join(f"<script>{_text(name)}</script>" for name in scripts)
     held = f'<script type="application/json" id="data">{for_script(data)}</script>' if data is not None else ""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy()}"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{style}</style></head>'
+        f'<meta name="viewport" content="width=device-width"><style>{style}</style>'
+        f"<script>{_text('theme.js')}</script></head>"
         f"<body><main><h1>{escape(title)}</h1>{body}</main>{held}{code}</body></html>"
     )
 
@@ -55,12 +57,12 @@ def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = (
 @functools.cache
 def policy() -> str:
     """`POLICY` with the hash of every script of `static/`: a page within a page is held to the policies of both."""
-    codes = (_code(path.name).encode() for path in sorted(STATIC.glob("*.js")))
+    codes = (_text(path.name).encode() for path in sorted(STATIC.glob("*.js")))
     hashes = (base64.b64encode(hashlib.sha256(code).digest()).decode() for code in codes)
     return POLICY.format(" ".join(f"'sha256-{value}'" for value in hashes))
 
 
-def _code(name: str) -> str:
+def _text(name: str) -> str:
     return (STATIC / name).read_text(encoding="utf-8")
 
 
@@ -127,8 +129,8 @@ def write(path: str | Path, page: str) -> Path:
 
 
 def frame(page: str, title: str, height: int) -> str:
-    """The page inside a notebook: scripts run, but see nothing of the notebook."""
+    """The page inside a notebook: scripts run and may offer a file to keep, but see nothing of the notebook."""
     return (
-        f'<iframe sandbox="allow-scripts" title="{escape(title)}" width="100%" height="{height}" '
+        f'<iframe sandbox="allow-scripts allow-downloads" title="{escape(title)}" width="100%" height="{height}" '
         f'style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
     )
