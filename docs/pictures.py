@@ -29,26 +29,24 @@ from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, m
 from mas_lab.widgets.rewards import two_baselines
 
 HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
-WIDTH = 880
-"""Pixels of a picture as the README shows it; drawn at twice that."""
+WIDTH, LETTERS = 880, 18
+"""Pixels of a picture as the README shows it, and of its letters: half of that is still legible."""
 SEED = 0
 ADDS = {
-    "1 rollout: who said what, and what it earned": ["agent", "turn", "candidate", "completion", "team_reward",
-                                                     "local_reward"],
-    "2 group: who is compared, on which number": ["credit", "group"],
-    "3 normalize: the comparison": ["center", "scale", "advantage"],
-}  # fmt: skip
+    "1 rollout": ["agent", "completion", "team_reward", "local_reward"],
+    "2 group": ["credit", "group"],
+    "3 normalize": ["center", "scale", "advantage"],
+    "4 update": ["policy", "agent", "turns", "tokens", "grad_norm", "grad_norm_clipped"],
+}
+"""What each cell adds to a row, and what the last one returns."""
 STYLE = """
-body { font: 14px/1.35 system-ui, "DejaVu Sans", sans-serif; margin: 0; padding: 14px 16px; background: #fff;
+body { font: 20px/1.35 system-ui, "DejaVu Sans", sans-serif; margin: 0; padding: 14px 16px; background: #fff;
   color: #1c1c1c; }
-h2 { font-size: 15px; margin: 12px 0 4px; } h2:first-child { margin-top: 0; }
-table { border-collapse: collapse; font-size: 12.5px; } th { text-align: left; font-weight: 600; color: #444; }
-th, td { padding: 2px 9px 2px 0; border-bottom: 1px solid #e3e3e3; white-space: nowrap; vertical-align: top; }
-.new { background: #fdf1d6; padding-left: 6px; } .quiet { color: #555; font-size: 12.5px; }
-.said { white-space: normal; } img { display: block; }
-.token { display: inline-block; border: 1px solid #bbb; border-radius: 2px; padding: 1px 6px; margin: 2px 3px 2px 0;
-  font: 14px ui-monospace, "DejaVu Sans Mono", monospace; }
-.bar { display: inline-block; height: 10px; vertical-align: middle; margin-right: 6px; }
+h2 { font-size: 20px; margin: 16px 0 4px; } h2:first-child { margin-top: 0; }
+table { border-collapse: collapse; font-size: 18px; } th { text-align: left; font-weight: 600; color: #444; }
+th, td { padding: 2px 8px 2px 0; border-bottom: 1px solid #e3e3e3; white-space: nowrap; vertical-align: top; }
+tr.over th { color: #1c1c1c; font-size: 20px; } td, th { padding-left: 8px; } .tint0 { background: #fdf1d6; }
+.tint1 { background: #eaf3fb; } .said { white-space: normal; } img { display: block; }
 """
 
 
@@ -69,6 +67,9 @@ def save(image: bytes | Path, name: str) -> None:
 
 
 def draw(figure, name: str, height: int, width: int = WIDTH) -> None:
+    figure.update_layout(font_size=LETTERS).update_annotations(font_size=LETTERS)
+    figure.update_xaxes(title_font_size=LETTERS, automargin=True)
+    figure.update_yaxes(title_font_size=LETTERS, automargin=True)
     save(figure.to_image("png", width=width, height=height, scale=2), name)
 
 
@@ -89,17 +90,19 @@ def photograph(body: str, name: str, height: int, width: int = WIDTH) -> None:
         save(shot, name)
 
 
-def table(rows: pd.DataFrame, new: list[str], shades: dict[str, str]) -> str:
-    """A table in which the columns that a cell adds are tinted, and each agent has its colour."""
+def table(rows: pd.DataFrame, adds: dict[str, list[str]], shades: dict[str, str]) -> str:
+    """A table with the cell over the columns that it adds, each of which has a tint; each agent has its colour."""
+    tints = {name: place % 2 for place, names in enumerate(adds.values()) for name in names}
 
     def cell(kind: str, name: str, value) -> str:
         text = f"{value:.2f}" if isinstance(value, float) else str(value)
         color = f' style="color:{shades[text]};font-weight:600"' if text in shades else ""
-        return f"<{kind}{' class=new' if name in new else ''}{color}>{html.escape(text)}</{kind}>"
+        return f"<{kind} class=tint{tints[name]}{color}>{html.escape(text)}</{kind}>"
 
-    head = "".join(cell("th", name, name) for name in rows.columns)
-    lines = ["".join(cell("td", name, value) for name, value in row.items()) for _, row in rows.iterrows()]
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    over = "".join(f"<th colspan={len(names)} class=tint{tints[names[0]]}>{cell}</th>" for cell, names in adds.items())
+    head = "".join(cell("th", name, name) for name in tints)
+    lines = ["".join(cell("td", name, row[name]) for name in tints) for _, row in rows.iterrows()]
+    return f"<table><tr class=over>{over}</tr><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def cells() -> None:
@@ -111,16 +114,11 @@ def cells() -> None:
     alive = grown.groupby("group")["advantage"].transform(lambda own: (own != 0).any())
     episode = grown[alive].groupby("episode")["agent"].nunique().eq(2).idxmax()
     rows = grown[(grown["episode"] == episode) & (grown["turn"] == 0)].head(6)
-    rows = rows.assign(group=rows["group"].str.replace(r"^\w+-\w+(?=\w{4})", "…", regex=True))
+    rows = rows.assign(group=rows["group"].str.replace(r"^\S+", "…", regex=True))
     shades = colors(env.agents)
-    parts, known = [], []
-    for cell, new in ADDS.items():
-        known += new
-        parts.append(f"<h2>{cell}</h2>{table(rows[known], new, shades)}")
-    stats = lab.update(team, grown)[["policy", "agent", "turns", "tokens", "grad_norm", "grad_norm_clipped", "entropy"]]
-    heading = "4 update: the optimizer steps, and says what each agent did to the gradient"
-    parts.append(f"<h2>{heading}</h2>{table(stats, [], shades)}")
-    photograph("".join(parts), "cells.png", 900, width=1040)
+    *before, (update, returned) = ADDS.items()
+    parts = [table(rows, dict(before), shades), table(lab.update(team, grown), {update: returned}, shades)]
+    photograph("<br>".join(parts), "cells.png", 700, width=1090)
 
 
 def baselines() -> None:
@@ -215,19 +213,21 @@ def foretold() -> None:
 
 
 def maze() -> None:
-    """One maze before and after, with the dialogue."""
+    """One maze before and after, with the dialogue. Letters are large: a telephone shows it at half of its size."""
     env = lab.make_env(demo.ENV)
     task, before, after = demo.before_and_after(env, demo.learn(demo.maze(demo.METHOD, SEED, demo.STEPS)).team)
     figure = mazes(env, task, {"before": before, "after": after})
-    figure.update_layout(margin={"l": 30, "r": 10, "t": 40, "b": 30})
+    figure.update_layout(margin={"l": 34, "r": 6, "t": 44, "b": 34}, font_size=20, title_font_size=24)
+    figure.update_annotations(font_size=19)
     with tempfile.TemporaryDirectory() as scratch:
         drawn = Path(scratch) / "maze.png"
-        figure.write_image(drawn, width=700, height=360, scale=2)
+        figure.write_image(drawn, width=840, height=430, scale=2)
         talks = "".join(
-            f'<td style="width:290px;padding-left:44px;border:0">{talk(env, turns)}</td>' for turns in (before, after)
+            f'<td style="width:403px;padding-left:34px;border:0;font-size:20px">{talk(env, turns)}</td>'
+            for turns in (before, after)
         )
-        image = f'<img src="{drawn.as_uri()}" width="700">'
-        photograph(f"{image}<table style='table-layout:fixed'><tr>{talks}</tr></table>", "quickstart_maze.png", 900)
+        image = f'<img src="{drawn.as_uri()}" width="840">'
+        photograph(f"{image}<table style='table-layout:fixed'><tr>{talks}</tr></table>", "quickstart_maze.png", 1000)
 
 
 def spike() -> None:
@@ -290,9 +290,8 @@ def talk(env, turns: pd.DataFrame) -> str:
         f"{html.escape(row.says)}</div>"
         for row in said.itertuples()
     ]
-    return (
-        f"{''.join(lines)}<div class=quiet>{'reached the goal' if said['success'].iloc[-1] else 'did not arrive'}</div>"
-    )
+    ended = "reached the goal" if said["success"].iloc[-1] else "did not arrive"
+    return f"{''.join(lines)}<div style='color:#555'>{ended}</div>"
 
 
 FORESTS = {"ladder": "study_ladder.png", "paid_help": "study_paid_help.png", "at_grpo": "study_at_grpo.png",

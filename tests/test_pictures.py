@@ -38,6 +38,7 @@ def test_every_picture_is_drawn_by_the_script():
 
 def test_model_text_in_a_picture_is_escaped(pictures):
     rows = pd.DataFrame({"agent": ["planner"], "completion": ["<script>b4</script>"], "credit": [0.5]})
-    page = pictures.table(rows, ["credit"], {"planner": "#123456"})
+    adds = {"1 rollout": ["agent", "completion"], "2 group": ["credit"]}
+    page = pictures.table(rows, adds, {"planner": "#123456"})
     assert "&lt;script&gt;" in page and "<script>" not in page
-    assert page.count("class=new") == 2 and "#123456" in page and "0.50" in page
+    assert page.count("class=tint1") == 3 and "#123456" in page and "0.50" in page

@@ -5,6 +5,7 @@ pages around them. plotly is imported when a figure is drawn.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,25 +106,30 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
 
     titles = list(map(for_plotly, played))
     figure = subplots(rows=1, cols=len(played), subplot_titles=titles, horizontal_spacing=0.08)
-    for column, turns in enumerate(played.values(), start=1):
-        own = turns[(turns["task"] == task.id) & turns["kept"].astype(bool)]
-        if own.empty:
-            raise ValueError(f"mazes: task {task.id!r} was not played in the table {list(played)[column - 1]!r}")
-        own = own[own["episode"] == own["episode"].iloc[0]].sort_values("depth")
-        _maze(figure, env, task, own, column)
+    for column, (title, turns) in enumerate(played.items(), start=1):
+        if not (turns["task"] == task.id).any():
+            raise ValueError(f"mazes: task {task.id!r} was not played in the table {title!r}")
+        _maze(figure, env.start(task).maze, way(env, task, turns), column)
     figure.update_layout(**{**LAYOUT, "showlegend": False}, height=380, width=340 * len(played))
     return figure
 
 
-def _maze(figure: "Figure", env, task, turns: pd.DataFrame, column: int) -> None:
+def way(env, task, turns: pd.DataFrame) -> list[tuple[int, int]]:
+    """The cells that the first episode of a `plan_path` task visited, the start first."""
     from mas_lab.tasks.shared.maze import walk
 
+    own = turns[(turns["task"] == task.id) & turns["kept"].astype(bool)]
+    own = own[own["episode"] == own["episode"].iloc[0]].sort_values("depth")
     state = env.start(task)
-    maze, path = state.maze, [state.at]
-    for agent, said in zip(turns["agent"], turns["completion"], strict=True):
+    path = [state.at]
+    for agent, said in zip(own["agent"], own["completion"], strict=True):
         if agent == env.agents[-1]:
-            path += walk(maze, state.at, env.read(said) or ())[1:]
+            path += walk(state.maze, state.at, env.read(said) or ())[1:]
         state = env.step(state, {agent: said}).state
+    return path
+
+
+def _maze(figure: "Figure", maze, path: Sequence[tuple[int, int]], column: int) -> None:
     cells = np.zeros((maze.size, maze.size))
     for x, y in maze.walls:
         cells[y, x] = 1.0
@@ -132,9 +138,12 @@ def _maze(figure: "Figure", env, task, turns: pd.DataFrame, column: int) -> None
                        hoverinfo="skip", row=1, col=column)  # fmt: skip
     line = {"color": PALETTE[1], "width": 4}
     figure.add_scatter(x=x, y=y, mode="lines+markers", line=line, marker={"size": 9}, row=1, col=column)
+    walked = {frozenset(pair) for pair in pairwise(path)}
     for cell, mark in ((maze.start, "start"), (maze.goal, "goal")):
+        above = (cell[0], cell[1] - 1)
+        shift = -16 if frozenset((cell, above)) in walked else 16  # beside the line
         figure.add_annotation(
-            x=cell[0], y=cell[1], text=f"<b>{mark}</b>", showarrow=False, yshift=16, row=1, col=column
+            x=cell[0], y=cell[1], text=f"<b>{mark}</b>", showarrow=False, yshift=shift, row=1, col=column
         )
     ticks = list(range(maze.size))
     letters, numbers = list("abcdefghijklmnopqrstuvwxyz"[: maze.size]), [str(row + 1) for row in ticks]
