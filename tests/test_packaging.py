@@ -166,7 +166,7 @@ def test_commands_of_the_readme_are_targets_of_the_makefile():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     shell = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     named = set(re.findall(r"\bmake ([a-z-]+)\b", "".join(shell)))
-    assert {"demo", "test"} <= named <= targets
+    assert {"demo", "lab"} <= named <= targets
 
 
 def listed(tree: str) -> set[str]:
