@@ -20,6 +20,7 @@ from mas_lab.env import Env, EnvError, Step, Task
 from mas_lab.explain.advice import advise
 from mas_lab.explain.controlled import controlled, controlled_inflation
 from mas_lab.explain.diagnostics import attribute, baseline_ratio, norms_without, shares_by
+from mas_lab.explain.entropy import entropies
 from mas_lab.explain.moments import inflation
 from mas_lab.explain.paired_watch import PairedWatch
 from mas_lab.explain.spike_rule import SpikeWatch, spike_scores, spikes
@@ -88,6 +89,7 @@ __all__ = [
     "counterfactual",
     "course",
     "doctor",
+    "entropies",
     "episode_return",
     "episodes",
     "evaluate",

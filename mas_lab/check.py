@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.drawn import no_picture
 from mas_lab.env import Env, EnvError, Step, Task, no_message, not_plain, transcript
 from mas_lab.purity import Before, same
 
@@ -155,6 +156,7 @@ class _Check:
         turns, total, own, steps, done = Counter(), 0.0, Counter(dict.fromkeys(self.env.agents, 0.0)), 0, False
         while not done:
             self.closely, self.seen = steps < CLOSELY or steps % THEN_EVERY == 0, None
+            self.picture(state, task, turns)
             acting = self.acting(state, task, turns)
             actions = {agent: self.speak(player, state, agent, rng, task, turns) for agent in acting}
             where = {"task": task.id, "agent": "+".join(acting), "turn": turns[acting[0]]}
@@ -164,6 +166,7 @@ class _Check:
             state, done, total, steps = step.state, step.done, total + step.team_reward, steps + 1
             own.update(step.local_rewards)
             turns.update(acting)
+        self.picture(state, task, turns)
         if self.game:
             self.won(step, own, task)
         else:
@@ -186,6 +189,12 @@ class _Check:
         self.law("success is the first agent's win", last.success == won, f"success is {last.success} at the end, but "
                  f"the agents earned {dict(own)}; in a competitive env it says whether {first!r} earned the most",
                  task=task.id)  # fmt: skip
+
+    def picture(self, state: Any, task: Task, turns: Counter) -> None:
+        if hasattr(self.env, "draw"):
+            where = {"task": task.id, "state after turns": dict(turns)}
+            problem = no_picture(self.pure("draw", state, lambda: self.env.draw(state), **where))
+            self.law("draw gives a picture", not problem, f"what draw gave {problem}", **where)
 
     def acting(self, state: Any, task: Task, turns: Counter) -> tuple[str, ...]:
         acting = tuple(self.pure("acting", state, lambda: self.env.acting(state), task=task.id, turns=dict(turns)))

@@ -59,6 +59,9 @@ class Env(Protocol):
 
     An env may also have
     - `demonstrate(state, agent, rng) -> str`: imperfect play: `check_env` tries it, and `make_pocket` teaches it;
+    - `draw(state) -> str`: the state as a small SVG picture, where that tells more than the prompt; instruments show it
+      beside each turn. It has `width`, `height`, `viewBox` and a light ground of its own, and neither script, link nor
+      style sheet; `check_env` looks at it (`drawn.no_picture`);
     - `splits_meet = True`: it has few tasks, and `train` and `test` share some. Scores on `test` then say nothing
       about tasks that were not trained on;
     - `competitive = True`: its agents play against each other. `team_reward` is then 0 throughout and what an agent

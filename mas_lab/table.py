@@ -117,12 +117,17 @@ NORMALIZATION = {
     ),
 }
 SELECTION = {"selected": _flag("does `update` train on the row; without the column, on every row", optional=True)}
-SCHEMA = {**ROLLOUT, **GROUPING, **NORMALIZATION, **SELECTION}
+DIAGNOSIS = {
+    "entropies": pa.Column(nullable=False, required=False, description="nats of the distribution that each token was "
+                           "drawn from, under the weights that the team had when it was asked"),
+}  # fmt: skip
+SCHEMA = {**ROLLOUT, **GROUPING, **NORMALIZATION, **SELECTION, **DIAGNOSIS}
 ADDED_BY = {
     **dict.fromkeys(ROLLOUT, "rollout"),
     **dict.fromkeys(GROUPING, "group"),
     **dict.fromkeys(NORMALIZATION, "normalize"),
     **dict.fromkeys(SELECTION, "select"),
+    **dict.fromkeys(DIAGNOSIS, "entropies"),
 }
 DEFAULTS = {
     "kept": True,

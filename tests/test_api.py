@@ -33,6 +33,7 @@ SIGNATURES = {
     "running_mean": "by=('agent',) decay=0.95",
     "group_stats": "turns",
     "advise": "turns agents=()",
+    "entropies": "team turns",
     "episode_return": "invalid=0.0 own=0.0",
     "mixed": "alpha=... local=1.0",
     "return_to_go": "gamma=...",

@@ -260,3 +260,43 @@ def test_states_without_equality_are_compared_by_content(pure):
     else:
         with pytest.raises(EnvError, match="step changed what it was given"):
             check_env(Plain(), tasks=2)
+
+
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" viewBox="0 0 9 9">{}</svg>'
+DRAWN = {
+    "nothing": (None, "is a NoneType"),
+    "long": (PICTURE.format("<g/>" * 30_000), "has 120,0.. characters"),
+    "open": (PICTURE.format("<g>"), "is not well-formed XML"),
+    "html": ("<p/>", "is a 'p'"),
+    "sizeless": ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>', "has width=None"),
+    "boxless": ('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9px"/>', "has no viewBox"),
+    "script": (PICTURE.format("<script>1</script>"), "holds the element 'script'"),
+    "foreign": (PICTURE.format("<foreignObject/>"), "holds the element 'foreignObject'"),
+    "html inside": (PICTURE.format('<p xmlns="http://www.w3.org/1999/xhtml"/>'), "holds the element 'p'"),
+    "handler": (PICTURE.format('<g OnLoad="1"/>'), "has the attribute onload='1'"),
+    "link": (PICTURE.format('<g xmlns:x="http://www.w3.org/1999/xlink" x:href="#a"/>'), "has the attribute href="),
+    "fetch": (PICTURE.format('<g fill="URL (http://a)"/>'), "has the attribute fill="),
+    "entities": ("<!DOCTYPE svg [<!ENTITY a 'a'>]>" + PICTURE.format("&a;"), "has a comment, a document type"),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_what_an_env_draws_is_a_picture_or_is_refused(kind):
+    class Draws(Count):
+        def draw(self, state):
+            return PICTURE.format("<g/>") if len(state["said"]) < 2 else DRAWN[kind][0]
+
+    place = r"env 'count', task 'train0', state after turns {'one': 1, 'two': 1}: what draw gave "
+    with pytest.raises(EnvError, match=f"^{place}{DRAWN[kind][1]}"):
+        check_env(Draws(), tasks=2)
+
+
+def test_pictures_of_all_states_are_looked_at_and_pure():
+    class Draws(Count):
+        def draw(self, state):
+            return PICTURE.format("<g/>" * len(state["said"]) + (str(random.random()) if self.broken else ""))
+
+    report = check_env(Draws(), tasks=2).set_index("check")["times"]
+    assert report["draw gives a picture"] == 2 * 5 * 5  # tasks, kinds of text, states: the last one too
+    with pytest.raises(EnvError, match="draw gave two answers to one question"):
+        check_env(Draws("moody picture"), tasks=2)

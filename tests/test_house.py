@@ -9,7 +9,7 @@ import mas_lab
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
     ("paths", "visible", "cell_bars", "progress"),
-    ("meanings", "keyed", "table", "holds", "env", "purity", "check", "policy", "team", "locks"),
+    ("meanings", "keyed", "table", "holds", "env", "drawn", "purity", "check", "policy", "team", "locks"),
     ("cells",),
     ("explain", "recipes"),
     ("runs",),

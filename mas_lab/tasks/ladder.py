@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
+from mas_lab.tasks.shared.pictures import ladder
 from mas_lab.tasks.shared.rows import check_split, content_id
 
 AGENTS = 8
@@ -88,3 +89,10 @@ class Ladder:
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """An answer that is right about half the time."""
         return chains.half_right(state.problems[state.passed], rng)
+
+    def draw(self, state: State) -> str:
+        """A rung for each stage, the first at the bottom, with its chain; a disc stands on the last one passed."""
+        passed, count = state.passed, len(state.problems)
+        rungs = [f"{problem} = {chains.value(problem)}" for problem in state.problems]
+        fell = " The next answer was wrong." if state.done and passed < count else ""
+        return ladder(rungs, passed, f"A ladder. {passed} of {count} stages are passed.{fell}", fallen=bool(fell))

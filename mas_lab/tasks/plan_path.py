@@ -26,6 +26,7 @@ from mas_lab.tasks.shared.maze import (
     word,
 )
 from mas_lab.tasks.shared.options import check_options, numbered, role_of
+from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
 SIZES = {"pocket": 5, "full": 10}
@@ -224,3 +225,11 @@ class PlanPath:
             taken = wander(state.maze, state.at, self.limit, self.mistakes, rng)
             moves = [move if self.size == "full" else word(state.maze.beyond(at, move)) for at, move in taken]
         return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
+
+    def draw(self, state: State) -> str:
+        """The maze: a disc where the team stands, a ring around the goal, and dashes where the last proposal leads."""
+        maze, hint = state.maze, state.hints[-1] if state.hints else None
+        marks = [walls(maze.walls), rings([maze.goal]), disc(state.at)]
+        if hint:
+            marks.append(way(walk(maze, state.at, hint)))
+        return board(maze.size, marks, f"A maze. The team stands at {word(state.at)}, the goal is {word(maze.goal)}.")

@@ -14,6 +14,7 @@ from mas_lab.env import EnvError, Message, Step, Task
 from mas_lab.tasks.shared.boxes import Place, Room, beyond, distances, in_order, layout, rooms
 from mas_lab.tasks.shared.maze import MOVES, cell_of, read_moves, word
 from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
 SIZES = {"pocket": 4, "full": 6}
@@ -222,3 +223,12 @@ class Sokoban:
             said.append(move if self.size == "full" else word(beyond(place[0], move)))
             place = room.after(place, move)
         return said
+
+    def draw(self, state: State) -> str:
+        """The room: a disc for the player, squares for boxes, rings for targets, dashes where the proposal leads."""
+        room, (at, boxes) = state.room, state.place
+        marks = [walls(room.walls), crates(boxes), rings(room.targets), disc(at)]
+        if state.hint:
+            marks.append(way([place[0] for place in room.walk(state.place, state.hint)]))
+        standing, targets = (" ".join(in_order(cells)) for cells in (boxes, room.targets))
+        return board(room.size, marks, f"A room. Player at {word(at)}, boxes at {standing}, targets {targets}.")

@@ -24,7 +24,9 @@ from mas_lab.tasks.shared.grids import (
     satisfied,
     solution,
 )
+from mas_lab.tasks.shared.maze import cell_of
 from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.pictures import BLUE, FAINT, RED, board, letters
 from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
 POCKET_BLANKS = 6
@@ -222,6 +224,22 @@ class Sudoku:
             said = {cell: wrong.get(cell, right[cell]) for cell in missing}
         text = self._told(said)
         return f"<fill>{text}</fill>" if self.size == "full" else text
+
+    def draw(self, state: State) -> str:
+        """The grid: clues bold, written digits thin, those that are wrong struck through, proposed ones in italics."""
+        right, cells = solution(state.clues), [cell_of(name) for name in names(self._side)]
+        written = {cell: digit for cell, digit in enumerate(state.grid) if digit != state.clues[cell]}
+        wrong = {cell: digit for cell, digit in written.items() if digit != right[cell]}
+        hint = {cell: digit for cell, digit in (state.hint or {}).items() if not state.grid[cell]}
+        kinds = {
+            'font-weight="bold"': {cell: d for cell, d in enumerate(state.clues) if d and cell not in written},
+            f'fill="{BLUE}"': {cell: digit for cell, digit in written.items() if cell not in wrong},
+            f'fill="{RED}" text-decoration="line-through"': wrong,
+            f'fill="{FAINT}" font-style="italic"': hint,
+        }
+        marks = [letters({cells[cell]: str(d) for cell, d in own.items()}, style) for style, own in kinds.items()]
+        told = f"A sudoku. {state.grid.count(0)} cells are open, {len(wrong)} digits are wrong."
+        return board(self._side, marks, told, box=isqrt(self._side))
 
     def _told(self, said: Said) -> str:
         """`a1=3 c2=1`."""

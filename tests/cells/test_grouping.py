@@ -151,4 +151,5 @@ def test_what_is_no_table_is_refused():
 def test_the_schema_gives_every_column_a_meaning_and_a_cell():
     declared = schema()
     assert list(declared["column"]) == list(SCHEMA) and declared["meaning"].str.len().gt(5).all()
-    assert set(declared["added_by"]) == {"rollout", "group", "normalize", "select"} and set(ROLLOUT) < set(ADDED_BY)
+    added_by = {"rollout", "group", "normalize", "select", "entropies"}
+    assert set(declared["added_by"]) == added_by and set(ROLLOUT) < set(ADDED_BY)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mas_lab.check import check_env
+from mas_lab.drawn import no_picture
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
@@ -101,3 +102,16 @@ def test_the_pocket_model_knows_every_word():
     env = Ladder()
     known = AutoTokenizer.from_pretrained(data_dir() / "pocket" / env.pocket).get_vocab()
     assert set(env.words) <= set(known)
+
+
+def test_the_picture_has_a_rung_for_each_stage_and_says_who_fell():
+    """Four rungs, 26 pixels apart; the first one is the lowest, at 18 + 4 * 26 - 13 = 109."""
+    env = Ladder(n_agents=4)
+    [(_, first), (_, second)] = climb(RIGHT[0], "answer 1")
+    states = env.start(Task("t", {"problems": PROBLEMS})), first.state, second.state
+    start, passed, fell = map(env.draw, states)
+    assert '<text x="72" y="113">9 - 7 * 5 + 7 - 2 = 5</text>' in start and "0 of 4 stages" in start
+    assert "M21 109H59" in start and 'cy="116"' in start  # on the ground
+    assert 'd="M21 109H59" stroke="#00795a"' in passed and 'cy="100"' in passed
+    assert "1 of 4 stages are passed. The next answer was wrong." in fell and 'cy="116"' in fell
+    assert "M21 83H59" in passed and "M21 83H59" not in fell and no_picture(fell) == ""

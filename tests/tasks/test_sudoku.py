@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from plays import in_turn
 
 from mas_lab.check import check_env
+from mas_lab.drawn import no_picture
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.grids import kind, names, puzzles, satisfied, solution, solutions
@@ -293,3 +294,16 @@ def test_conforms(options):
 def test_bad_options_are_refused(options):
     with pytest.raises(ValueError, match=r"sudoku: .*; "):
         make_env("sudoku", **options)
+
+
+def test_the_picture_tells_clues_right_wrong_and_proposed_digits_apart():
+    """Cells are 26 pixels, the first at 18: a1 has its middle at (31, 31), and its digit 5 below. Open: a1 b1 b3."""
+    env = make_env("sudoku")
+    state = env.start(PUZZLE)
+    heard = env.step(state, {"proposer": "a1=1 b3=4"}).state
+    told = env.draw(env.step(heard, {"filler": "a1=1 b1=4"}).state)
+    assert 'font-weight="bold"><text x="83" y="36">3</text>' in told  # c1 is the first clue
+    assert 'fill="#0072B2"><text x="31" y="36">1</text></g>' in told
+    assert 'text-decoration="line-through"><text x="57" y="36">4</text></g>' in told
+    assert "1 cells are open, 1 digits are wrong" in told and no_picture(told) == ""
+    assert 'font-style="italic"><text x="31" y="36">1</text><text x="57" y="88">4</text>' in env.draw(heard)

@@ -80,12 +80,24 @@ class TorchPolicy:
     @held()
     def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Log-probabilities of the sampled tokens (N,), with gradient, in the order of the samples."""
+        return self._forward(samples)[0]
+
+    @held()
+    @torch.no_grad()
+    def entropies(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
+        """(log-probability, entropy) in nats of the sampled tokens and of the distributions that they were drawn from,
+        (N,) each, without gradient, in the order of the samples."""
+        return self._forward(samples)
+
+    def _forward(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
         self.activate()
         with self.shared.computing():
             forward = self.ranks.forward if self.ranks else partial(token_logprobs, self.shared.net)
-            parts = [(b.token_N, forward(b, False)[0]) for b in self._batches(samples)]
-        order_N = torch.from_numpy(np.argsort(np.concatenate([token_N for token_N, _ in parts])))
-        return torch.cat([values for _, values in parts])[order_N.to(self.shared.device)]
+            parts = [(b.token_N, *forward(b, False)) for b in self._batches(samples)]
+        token_N, *found = zip(*parts, strict=True)
+        order_N = torch.from_numpy(np.argsort(np.concatenate(token_N))).to(self.shared.device)
+        logprobs_N, entropy_N = (torch.cat(values)[order_N] for values in found)
+        return logprobs_N, entropy_N
 
     @held()
     def accumulate(self, samples: Sequence[Sample], loss: Loss) -> Tokens:
