@@ -13,11 +13,14 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_object_dtype
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Files = Path | zipfile.Path
 """A run's folder, or an exported run's zip."""
@@ -53,6 +56,13 @@ def read_table(path: Readable, columns: list[str] | None = None) -> pd.DataFrame
 def read_tables(paths: Sequence[Readable], columns: list[str] | None = None) -> pd.DataFrame:
     """Parts of one table, or some `columns` of them, in order, as one; joined before pandas sees them, which saves
     seconds on a long run."""
+    parts = read_arrow(paths, columns)
+    return _lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
+
+
+def read_arrow(paths: Sequence[Readable], columns: list[str] | None = None) -> "list[pyarrow.Table]":
+    """The same as Arrow has it, where lists lie flat: joined to one; or each part by itself, if a column holds lists in
+    one and numbers in another."""
     import pyarrow
     from pyarrow import parquet
 
@@ -63,12 +73,11 @@ def read_tables(paths: Sequence[Readable], columns: list[str] | None = None) -> 
             held = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
             parts.append(held.read(columns, use_threads=False))
     if _unlike([part.schema for part in parts]):
-        return _lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
+        return parts
     try:
-        joined = pyarrow.concat_tables(parts, promote_options="permissive")
+        return [pyarrow.concat_tables(parts, promote_options="permissive").combine_chunks()]
     except pyarrow.ArrowException as error:
         raise RunError(f"{paths[0]} and those beside it are not parts of one table ({error})") from None
-    return _lists(joined.combine_chunks().to_pandas())
 
 
 @contextmanager
@@ -98,13 +107,13 @@ def _lists(table: pd.DataFrame) -> pd.DataFrame:
     """Parquet gives arrays where the table held lists, and `info` as it was written: JSON text, or nothing in steps
     that told nothing."""
     if INFO in table.columns:
-        table[INFO] = pd.Series(map(_read_info, table[INFO]), index=table.index, dtype=object)
+        table[INFO] = pd.Series(map(read_info, table[INFO]), index=table.index, dtype=object)
     for name in filter(lambda name: is_object_dtype(table[name]), table.columns):
         table[name] = [value.tolist() if isinstance(value, np.ndarray) else value for value in table[name]]
     return table
 
 
-def _read_info(text: Any) -> Any:
+def read_info(text: Any) -> Any:
     return json.loads(text) if isinstance(text, str) else {}
 
 

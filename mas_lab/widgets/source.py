@@ -5,18 +5,26 @@ One way to ask, whatever it is. A long run is read a step at a time. Leaves out:
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.runs.disk import read_tables
+from mas_lab.runs.disk import INFO, read_arrow, read_info, read_tables
 from mas_lab.runs.forms import WATCHED, require_form
 from mas_lab.runs.run import WATCH, Run, load_run
 from mas_lab.runs.zips import Zipped
-from mas_lab.table import TableError
+from mas_lab.table import SCHEMA, TableError, column, trained
 from mas_lab.train import Report
 from mas_lab.widgets.text import visible
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SHOWN = [name for name in SCHEMA if name != "prompt_ids"] + ["entropies", "shares"]
+"""Columns that a page shows of a row."""
+ALWAYS = ("node", "parent", "depth", "action", "kept", "probe")
+"""Those that a row of `rows` has whatever the table leaves out."""
 
 
 class Source:
@@ -56,6 +64,44 @@ class Source:
         if self.run:
             return read_tables([self.run.part(step) for step in steps], columns)
         return pd.concat([self.turns(step, columns).assign(step=step) for step in steps])
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Agents in the order in which they act, as far as it was told: by the caller, or by a run's description."""
+        if self._agents is None and self.run is not None:
+            team = self.run.config.get("team")
+            named = team.get("agents") if isinstance(team, dict) else None
+            return tuple(named) if isinstance(named, dict) else ()
+        return self._agents or ()
+
+    def arrow(self, columns: list[str]) -> "list[pyarrow.Table]":
+        """Those `columns` of all turns of a run, as far as it has them; one table, or several of unlike kinds."""
+        return read_arrow(self.run.parts("turns"), columns)
+
+    def all_turns(self) -> pd.DataFrame:
+        """Every row of a table in memory, with a step and what `ALWAYS` names."""
+        turns = self._require_turns()
+        if "step" not in turns.columns:
+            return _completed(turns.assign(step=0))
+        if set(ALWAYS) <= set(turns.columns):
+            return turns
+        return pd.concat([_completed(own) for _, own in turns.groupby("step", sort=True)])
+
+    def rows(self, step: int, by: str, values: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows of one step whose column `by` holds one of `values`, each a dict of what a page shows of it."""
+        if self.run is None:
+            turns = _completed(self.turns(step, SHOWN))
+            return turns[trained(turns) & turns[by].isin(list(values))].to_dict("records")
+        import pyarrow
+        from pyarrow import compute
+
+        [table] = read_arrow([self.run.part(step)], SHOWN)
+        if not set(ALWAYS) <= set(table.column_names):
+            turns = _completed(self.turns(step))
+            return turns[trained(turns) & turns[by].isin(list(values))].to_dict("records")
+        wanted = compute.is_in(table[by], pyarrow.array(list(values), table.schema.field(by).type))
+        rows = table.filter(compute.and_(wanted, compute.invert(table["probe"]))).to_pylist()
+        return [{**row, INFO: read_info(row[INFO])} for row in rows] if INFO in table.column_names else rows
 
     def stats(self, columns: list[str]) -> pd.DataFrame:
         """Those `columns` of the statistics; of a table, as far as it has them."""
@@ -129,6 +175,10 @@ class Source:
             return _reader(tokenizer) if tokenizer is not None else lambda number: ""
         texts = self.run.token_texts().get(policy, {})
         return lambda number: texts.get(str(number), "")
+
+
+def _completed(turns: pd.DataFrame) -> pd.DataFrame:
+    return turns.assign(**{name: column(turns, name) for name in ALWAYS})
 
 
 def _reader(tokenizer: Any) -> Callable[[int], str]:

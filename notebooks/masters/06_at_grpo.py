@@ -132,7 +132,7 @@ turns[["agent", "turn", "candidate", "kept", "completion", "credit", "advantage"
 # Walk through one tree: each node shows what was heard and all candidates; the kept one is shaded, and `what followed` goes on from it.
 
 # %%
-lab.RolloutViewer(turns, per_step=1, agents=env.agents, team=team)
+lab.RolloutViewer(turns, agents=env.agents, team=team)
 
 # %% [markdown]
 # **06.2** `pick` may be any function from a table of one node's candidates to a number each. Write one that follows the mixed credit with α = 1, but never lets an answer lead that the environment could not read (`valid` is False) while there is one that it could.

@@ -46,9 +46,9 @@ def held(page):
 
 
 def test_a_run_shows_every_candidate_with_the_text_of_its_tokens(spiky):
-    viewer = lab.RolloutViewer(spiky, per_step=1, steps=3)
+    viewer = lab.RolloutViewer(spiky)
     data = held(viewer.page())
-    assert [episode["step"] for episode in data["episodes"]] == [0, 2, 4]
+    assert {episode["step"] for episode in data["episodes"]} == {0, 1, 2, 3, 4}
     turns = lab.load_run(spiky).turns
     for episode in data["episodes"]:
         rows = turns[(turns["step"] == episode["step"]) & (turns["episode"] == episode["name"])]
@@ -58,7 +58,8 @@ def test_a_run_shows_every_candidate_with_the_text_of_its_tokens(spiky):
         for node, one in found:
             row = by_action.loc[one["action"]]
             assert (node["agent"], one["said"], one["kept"]) == (row["agent"], row["completion"], row["kept"])
-            assert one["ids"] == row["completion_ids"] and len(one["tokens"]) == len(one["logprobs"]) == len(one["ids"])
+            assert one["ids"] == row["completion_ids"]
+            assert len(one["tokens"]) == len(one["shades"]["surprise"]) == len(one["ids"])
             assert one["numbers"]["advantage"] == pytest.approx(row["advantage"], abs=1e-4)
             spoken = [text for text in one["tokens"] if text not in ("<eos>", "<pad>")]
             assert " ".join(spoken) == row["completion"]
@@ -77,7 +78,7 @@ def test_an_episode_is_found_by_name_wherever_it_is(spiky):
     turns = lab.load_run(spiky).turns
     name = turns.loc[turns["step"] == 3, "episode"].iloc[-1]
     viewer = lab.RolloutViewer(spiky, episode=name)
-    assert viewer.episodes == [name] and viewer.source.steps_of(name) == [3]
+    assert viewer.episodes == [name] and viewer.data()["left_out"] == len(viewer.index) - 1
     with pytest.raises(TableError, match="no episode 'nobody'"):
         lab.RolloutViewer(spiky, episode="nobody")
 
@@ -111,9 +112,10 @@ def test_a_notebook_shows_a_frame_of_its_own(spiky):
 
 
 def test_the_figure_marks_what_was_kept(spiky):
-    turns = lab.load_run(spiky).step_turns(0)
-    figure = lab.RolloutViewer(spiky).figure()
-    first = turns[turns["episode"] == turns["episode"].iloc[0]]
+    viewer = lab.RolloutViewer(spiky)
+    figure, told = viewer.figure(), viewer.index.iloc[0]
+    turns = lab.load_run(spiky).step_turns(told["step"])
+    first = turns[turns["episode"] == told["episode"]]
     for trace in figure.data:
         own = first[first["agent"] == trace.name]
         assert sorted(trace.y) == pytest.approx(sorted(own["credit"]))

@@ -1,0 +1,104 @@
+"""An episode as plain data for a page: its nodes in order, and each node's candidates with their tokens.
+
+Leaves out: which episodes (`index`), and how they are shown (`static/rollouts.js`).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mas_lab.cells.advantages import in_words, listed
+from mas_lab.widgets.source import Source
+from mas_lab.widgets.text import visible
+
+NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage", "temperature")
+SHADES = ("surprise", "entropy", "advantage", "share")
+SAID = 80
+"""Characters of a completion that a list of a group shows."""
+
+Row = dict[str, Any]
+
+
+def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """One episode as plain data: its nodes in order, each with what the agent heard and all of its candidates.
+
+    `rows`: those of the episode. `states`: node -> SVG.
+    """
+    nodes: dict[tuple[str, str], dict[str, Any]] = {}
+    seats = {agent: seat for seat, agent in enumerate(source.agents)}
+    most = max((_size(row.get("advantage")) for row in rows), default=0.0)
+    for row in sorted(rows, key=lambda row: (row["depth"], row["node"], seats.get(row["agent"], len(seats)))):
+        node = nodes.setdefault((row["node"], row["agent"]), {
+            "node": visible(row["node"]), "parent": visible(row["parent"]), "depth": int(row["depth"]),
+            "agent": visible(row["agent"]), "turn": int(row.get("turn", 0)), "heard": visible(row.get("prompt", "")),
+            "candidates": [],
+        })  # fmt: skip
+        if states and row["node"] in states:
+            node["state"] = states[row["node"]]
+        node["candidates"].append(_candidate(row, source, most))
+    for node in nodes.values():
+        node["candidates"].sort(key=lambda one: one["index"])
+    return {
+        "name": visible(rows[0]["episode"]), "task": visible(rows[0].get("task", "")), "success": _success(rows),
+        "nodes": list(nodes.values()),
+    }  # fmt: skip
+
+
+def _candidate(row: Row, source: Source, most: float) -> dict[str, Any]:
+    ids = [int(number) for number in row.get("completion_ids", ())]
+    shades = _shades(row, len(ids))
+    is_telling = (most > 0 and _size(row.get("advantage")) == most) or row.get("finish") == "length"
+    return {
+        "index": int(row.get("candidate", 0)), "action": visible(row["action"]), "kept": bool(row.get("kept", True)),
+        "valid": bool(row.get("valid", True)), "finish": visible(row.get("finish", "")),
+        "said": visible(row["completion"]),
+        "numbers": {name: in_words(row[name]) for name in NUMBERS if not _is_missing(row.get(name))},
+        "group": visible(row.get("group", "")), "info": _told(row.get("info")),
+        "tokens": source.token_texts(row.get("policy", ""), ids), "ids": ids, "shades": shades,
+        "tell": bool(is_telling or "share" in shades),
+    }  # fmt: skip
+
+
+def _shades(row: Row, length: int) -> dict[str, list[float]]:
+    """What is known of each token, four decimals."""
+    advantage = row.get("advantage")
+    if not _is_missing(advantage):
+        advantage = listed(advantage) if hasattr(advantage, "__len__") else [round(float(advantage), 4)] * length
+    logprobs, entropies, shares = (row.get(name) for name in ("logprobs", "entropies", "shares"))
+    known = {
+        "surprise": [0.0 - round(float(logprob), 4) for logprob in logprobs] if logprobs is not None else [],
+        "entropy": listed(entropies), "advantage": advantage or [], "share": listed(shares),
+    }  # fmt: skip
+    return {name: numbers for name, numbers in known.items() if numbers and len(numbers) == length}
+
+
+def _size(advantage: Any) -> float:
+    """The largest |advantage| of a row."""
+    if _is_missing(advantage):
+        return 0.0
+    return float(np.max(np.abs(np.asarray(advantage, float)), initial=0.0))
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def _told(info: Any) -> str:
+    """What the environment told of the step, as JSON; empty where it told nothing."""
+    return visible(json.dumps(info, ensure_ascii=False)) if info else ""
+
+
+def _success(rows: Sequence[Row]) -> bool | None:
+    """Did any path that was followed reach the goal?"""
+    return any(row["success"] for row in rows if row.get("kept", True)) if "success" in rows[0] else None
+
+
+def member(row: Row) -> dict[str, Any]:
+    """One row of a comparison group, as a list shows it."""
+    numbers = {name: None if _is_missing(row.get(name)) else in_words(row[name]) for name in ("credit", "advantage")}
+    return {
+        **{name: visible(row[name]) for name in ("episode", "node", "agent")},
+        "candidate": int(row.get("candidate", 0)), **numbers, "said": visible(row["completion"])[:SAID],
+    }  # fmt: skip
