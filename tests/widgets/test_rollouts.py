@@ -98,7 +98,7 @@ def test_hostile_texts_are_held_as_text(tree, hostile, tmp_path):
     assert len(said[list(hostile).index("long")]) == 100_000
     assert "␛[31mred" in said[list(hostile).index("ansi")] and "⟨U+202E⟩" in said[list(hostile).index("right to left")]
     assert "<script>window" not in page and "<img" not in page
-    assert page.count("<script") == 2 and page.count("</script>") == 2  # the data and our own
+    assert page.count("<script") == page.count("</script>") == 3  # the theme, the data and our own
 
 
 def test_where_no_script_runs_the_kept_path_is_a_table(tree):
@@ -107,7 +107,10 @@ def test_where_no_script_runs_the_kept_path_is_a_table(tree):
 
 def test_a_notebook_shows_a_frame_of_its_own(spiky):
     shown = lab.RolloutViewer(spiky)._repr_html_()
-    assert shown.count("<iframe") == shown.count('<iframe sandbox="allow-scripts"') == 1 and "<script" not in shown
+    assert (
+        shown.count("<iframe") == shown.count('<iframe sandbox="allow-scripts allow-downloads"') == 1
+        and "<script" not in shown
+    )
     assert repr(lab.RolloutViewer(spiky)) == "RolloutViewer(run spiky, at_grpo: 10 episodes)"
 
 
