@@ -167,6 +167,14 @@ def from_data(data: Any) -> Any:
     return known[data["is"]](**fields)
 
 
+def typed(data: Any) -> str:
+    """What `to_data` wrote, as one would type it."""
+    if isinstance(data, Mapping) and "is" in data:
+        arguments = ", ".join(f"{name}={typed(value)}" for name, value in data.items() if name != "is")
+        return f"{data['is']}({arguments})"
+    return repr(data)
+
+
 def completed(data: Any) -> Any:
     """Recorded data with the arguments that the kit's parts have got since, at their defaults: what an earlier version
     recorded then equals what this one records of the same."""

@@ -4,6 +4,7 @@ python children.py finish MODELS RUNS STEPS          every run below RUNS, named
 python children.py killed MODELS RUNS STEPS MOMENT.. a run killed at each of these writes, then finished
 python children.py shot MODELS RUN STEPS TIMES SEED  one run, killed at random times, then finished
 python children.py interrupted MODELS RUNS STEPS TIMES SEED  runs interrupted at a random time each, then finished
+python children.py forked MODELS RUN STEPS MOMENT..  a fork of RUN, killed at each of these writes, then made
 python children.py merged RUN UNTIL                   copies of RUN, each killed at another write of a merge
 
 What is killed or interrupted has the kind of team that RUNS is named after, else a shared one.
@@ -24,7 +25,7 @@ import small
 
 from mas_lab.runs import merging
 from mas_lab.runs.manifest import Manifest
-from mas_lab.runs.run import TABLES
+from mas_lab.runs.run import TABLES, load_run
 
 WRITES = ("fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
 
@@ -112,6 +113,22 @@ def killed(models: Path, runs: Path, steps: int, moments: list[int]) -> None:
             return  # it was through before that moment came
 
 
+def forked(models: Path, run: Path, steps: int, moments: list[int]) -> None:
+    """What `there` is after a death: the steps of the fork, or None."""
+    for moment in moments:
+        fork = run.with_name(f"fork-{moment}")
+
+        def work(fork=fork) -> None:
+            list(small.start("shared", models, fork, steps, fork=run, score_every=2, score_tasks=2, score_episodes=1))
+
+        ended = in_a_fork(dying(work, moment))
+        there = load_run(fork).steps if (fork / "run.json").is_file() else None
+        in_a_fork(work)
+        print(json.dumps({"moment": moment, "ended": ended, "there": there, "bits": small.bits(fork)}), flush=True)
+        if not ended:
+            return
+
+
 def taken(work: Callable[[], None]) -> float:
     """Seconds of `work` in a process of its own."""
     began = time.perf_counter()
@@ -159,7 +176,7 @@ if __name__ == "__main__":
     else:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         warm_up(models)
-        if what == "killed":
-            killed(models, where, steps, rest)
+        if what in ("killed", "forked"):
+            {"killed": killed, "forked": forked}[what](models, where, steps, rest)
         else:
             {"shot": shot, "interrupted": interrupted}[what](models, where, steps, *rest)

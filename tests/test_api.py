@@ -44,7 +44,7 @@ SIGNATURES = {
     "row_mean": "values_N row_N",
     "row_sum": "values_N row_N",
     "update": "team turns loss=... aggregate='token' watch=None",
-    "train": "env team recipe steps=None seed=... run=None",
+    "train": "env team recipe steps=None seed=... run=None watch=None curriculum=None budget=None fork=None",
     "load_run": "path",
     "export": "run path",
     "evaluate": "env team tasks k=1 swap=None seed=0 sampling=None",

@@ -17,7 +17,11 @@ DEPTH = 100
 NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
 VERSIONS = {"format?": int, "versions?": {str: str}}
 """Of run.json: what says who wrote it, and so what else is in it."""
-CONFIG = {"env": {"name?": str}, "recipe": {"name": str}, "seed": int, "settings?": {str: None}}
+FORKED = {"from": str, "step": int, "changed": [str]}
+CONFIG = {
+    **{"env": {"name?": str}, "recipe": {"name": str}, "seed": int, "settings?": {str: None}},
+    **{"forked?": FORKED},
+}
 TOKENS = {str: {str: str}}
 SPIKE = {
     **{"call": int, "policy": str, "agent": str, "agents": [str], "norm": NUMBER, "usual": NUMBER, "score": NUMBER},

@@ -31,6 +31,8 @@ from mas_lab.team import Team
 KEPT_CHECKPOINTS = 2
 STARTED = (LOCK, HOLDER, MANIFEST, f"{MANIFEST}.tmp", "run.json.tmp")
 """What a start leaves that was killed before run.json stood."""
+FORKING = "forking.tmp"
+"""Stands while another run is copied into the folder (`forking`): until run.json is there, all beside it is litter."""
 OWN = re.compile(r"\d+\.parquet|\d+-\d+\.zip|.*\.tmp")
 """The files of tables. Others were put there by hand and stay."""
 RESUMES = (2, FORMAT)
@@ -63,11 +65,11 @@ class Recorder(Run):
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with _naming(self.folder), self._saying_what_is_safe():
-            if self._was_started():
+            if is_there := self._was_started():
                 self._refuse_another(config)
             self._say_what_is_untold(config)
             try:
-                if self._was_kept():
+                if is_there and self._was_kept():
                     return self._resume(team, watch, memory)
                 return self._create(config, team, watch, memory)
             except BaseException:
@@ -95,7 +97,7 @@ class Recorder(Run):
         if (self.folder / "run.json").exists():
             return True
         found = [entry.name for entry in self.folder.iterdir()] if self.folder.exists() else []
-        if any(name not in STARTED and not is_litter(name) for name in found):
+        if FORKING not in found and any(name not in STARTED and not is_litter(name) for name in found):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 
@@ -108,20 +110,32 @@ class Recorder(Run):
         self.folder.mkdir(parents=True, exist_ok=True)
         self._claim()
         try:
-            self._describe(config)
-            for name in (*TABLES, "checkpoints"):
-                (self.folder / name).mkdir(exist_ok=True)
-            self._save(0, team, watch, memory)
+            if (self.folder / FORKING).exists():
+                self._clear()
+            return self._first(config, team, watch, memory)
         except BaseException:
-            for name in (*TABLES, "checkpoints"):
-                shutil.rmtree(self.folder / name, ignore_errors=True)
+            self._clear()
             self.end()
-            for name in ("run.json", *STARTED):
+            for name in STARTED:
                 (self.folder / name).unlink(missing_ok=True)
             if not existed:
                 self.folder.rmdir()
             raise
+
+    def _first(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Memory | None) -> int:
+        """What a new run begins with; returns how many steps that are."""
+        self._describe(config)
+        for name in (*TABLES, "checkpoints"):
+            (self.folder / name).mkdir(exist_ok=True)
+        self._save(0, team, watch, memory)
         return 0
+
+    def _clear(self) -> None:
+        """Of a start that failed, or a fork that was killed. What says that all of it is litter goes last."""
+        for name in (*TABLES, SCORES, "checkpoints"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for name in ("run.json", MANIFEST, FORKING):
+            (self.folder / name).unlink(missing_ok=True)
 
     def _describe(self, config: Mapping[str, Any]) -> None:
         """Write run.json, recorded before it stands: at no moment is there one that the manifest does not know."""
@@ -131,8 +145,9 @@ class Recorder(Run):
 
     def _resume(self, team: Team, watch: Any, memory: Memory | None) -> int:
         self._claim()
+        (self.folder / FORKING).unlink(missing_ok=True)
         checkpoint = self.checkpoint()
-        self._refuse_gaps(checkpoint.step)
+        self.refuse_gaps(checkpoint.step)
         kept = self._remembered_by(memory, checkpoint)
         checkpoint.load_into(team)
         if memory:
@@ -179,7 +194,7 @@ class Recorder(Run):
                 "load_run(), or choose another folder"
             )
         earlier = "untold" not in self.config
-        different = differences(*comparable(_decisive(self.config), _decisive(config), earlier))
+        different = differences(*comparable(decisive(self.config), decisive(config), earlier))
         if different:
             raise RunError(
                 f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
@@ -189,7 +204,7 @@ class Recorder(Run):
         """What cannot be told, or was not by an earlier version: nobody would notice if that were another one."""
         missing = list(config.get("untold", ()))
         if self._was_started() and "untold" not in self.config:
-            recorded, asked = (dict(holders(_decisive(one))) for one in (self.config, config))
+            recorded, asked = (dict(holders(decisive(one))) for one in (self.config, config))
             missing = [f"what {place} holds" for place in asked if place not in recorded]
         if missing:
             warnings.warn(
@@ -198,7 +213,7 @@ class Recorder(Run):
                 stacklevel=2,
             )
 
-    def _refuse_gaps(self, step: int) -> None:
+    def refuse_gaps(self, step: int) -> None:
         """A checkpoint after `step` steps stands on the tables of every one of them."""
         for name in TABLES:
             parts = self.parts(name)[:step]
@@ -275,7 +290,7 @@ def _naming(folder: Path) -> Iterator[None]:
         raise RunError(f"{folder}: cannot keep a run here ({error}); choose another folder") from error
 
 
-def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on. An
     env of one's own goes by its class and options: it may move from a notebook to a file. An argument that a plan,
     credit or loss has got since stands at its default."""

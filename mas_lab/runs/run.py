@@ -172,14 +172,18 @@ class Run:
 
     def checkpoint(self) -> "Checkpoint":
         """The newest checkpoint, checked against its hashes."""
+        checkpoint = Checkpoint(self.checkpoint_folder())
+        checkpoint.verify()
+        return checkpoint
+
+    def checkpoint_folder(self) -> Path:
+        """Of the newest checkpoint."""
         if isinstance(self.folder, Zipped):
             raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
         folders = self._checkpoints()
         if not folders:
             raise RunError(f"{self.folder}: the run holds no checkpoint; start it again in another folder")
-        checkpoint = Checkpoint(folders[-1])
-        checkpoint.verify()
-        return checkpoint
+        return folders[-1]
 
     def _checkpoints(self) -> list[Path]:
         """Whole checkpoints, oldest first; what a kill left half-written has another name."""

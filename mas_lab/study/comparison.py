@@ -169,7 +169,17 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
             same = " They hold the same numbers." if len(own[list(METRICS)].drop_duplicates()) == 1 else ""
             told.append(f"Seed {seed} of {recipe} stands for {len(own)} runs ({files}): every one is a dot, but they "
                         f"share their tasks, and count as one pair.{same}")  # fmt: skip
-    return told + _unlike_tasks(found) + _unlike_settings(found)
+    return told + shared_steps(found) + _unlike_tasks(found) + _unlike_settings(found)
+
+
+def shared_steps(found: Sequence[Entry]) -> list[str]:
+    """A fork has its first steps in common with another run: the two are not independent, whatever their seeds."""
+    told = []
+    for entry in found:
+        if entry.forked:
+            told.append(f"{entry.file} was forked from {entry.forked['from']} and has its first {entry.forked['step']} "
+                        "steps: the two are not independent runs, whatever an interval says of them.")  # fmt: skip
+    return told
 
 
 def _beyond_budget(runs: pd.DataFrame) -> list[str]:

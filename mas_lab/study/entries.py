@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.recipes import completed
+from mas_lab.recipes import completed, typed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import held_out_tasks, kept_scores, run_curve
@@ -32,6 +32,8 @@ class Entry:
     held_out_tasks: frozenset[str] = frozenset()
     asked: Mapping[str, Any] = field(default_factory=dict)
     """Env, recipe and settings, as run.json has them."""
+    forked: Mapping[str, Any] = field(default_factory=dict)
+    """Of which run it has its first steps, and how many, as run.json has it; empty: they are its own."""
     over: str = "tokens"
     """What it was given equally much of: a study says it."""
     score: str = "success"
@@ -105,8 +107,8 @@ def _of_run(run: Run) -> Entry:
         raise RunError(f"{run.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
     asked = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}
     name = str((config["env"] or {}).get("name", "env"))
-    called, seed = str(config["recipe"]["name"]), int(config["seed"])
-    return Entry(path.name, name, called, seed, curve, kept_scores(run, curve), held_out_tasks(run), asked)
+    called, seed, forked = str(config["recipe"]["name"]), int(config["seed"]), config.get("forked") or {}
+    return Entry(path.name, name, called, seed, curve, kept_scores(run, curve), held_out_tasks(run), asked, forked)
 
 
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
@@ -139,14 +141,6 @@ def _labels(named: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
     for name, options in named:
         others = [other for its_name, other in named if its_name == name]
         differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
-        told = ", ".join(f"{key}={_told(options[key])}" for key in differ)
+        told = ", ".join(f"{key}={typed(options[key])}" for key in differ)
         labels.append(f"{name} ({told})" if differ else name)
     return labels
-
-
-def _told(option: Any) -> str:
-    """An option as one would type it."""
-    if isinstance(option, Mapping) and "is" in option:
-        arguments = ", ".join(f"{name}={_told(value)}" for name, value in option.items() if name != "is")
-        return f"{option['is']}({arguments})"
-    return repr(option)

@@ -86,6 +86,8 @@ def _cell_of(run: Run, cells: Sequence[Cell], design: Design) -> tuple[Cell | No
     config = run.config
     if "team" not in config:
         return None, "run.json does not say what its team was made of; an earlier version wrote it"
+    if forked := config.get("forked"):
+        return None, f"it was forked from {forked['from']}, and its first {forked['step']} steps are not its own"
     if why := _other_code(config.get("code"), design):
         return None, why
     own = [cell for cell in cells if cell.seed == config["seed"]]

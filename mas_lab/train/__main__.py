@@ -50,7 +50,8 @@ def _train(config: Config) -> int:
         set_threads(config.threads)
     team = config.make_team()
     try:
-        asked = {"seed": config.seed, "run": config.run, "budget": config.budget, **config.settings}
+        asked = {"seed": config.seed, "run": config.run, "budget": config.budget, "fork": config.fork,
+                 **config.settings}  # fmt: skip
         for report in train(config.env, team, config.recipe, config.steps, **asked):
             print(line(report, config.steps), flush=True)
     except KeyboardInterrupt:

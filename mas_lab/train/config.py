@@ -40,6 +40,8 @@ class Config:
     """Where it ends, if that is before so many `steps`."""
     seed: int = 0
     run: str | None = None
+    fork: str | None = None
+    """The run that it begins as, see `train`."""
     threads: int | None = None
     """Torch's threads. `None`: what the first policy on a CPU finds best; a resumed run goes on with those it had."""
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from mas_lab.env import Env
 from mas_lab.locks import trained_alone
 from mas_lab.progress import in_notebook
 from mas_lab.recipes import Recipe, find
+from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import run_folder
 from mas_lab.team import Team
@@ -42,6 +43,7 @@ def train(
     watch: Watch | None = None,
     curriculum: Curriculum | None = None,
     budget: Budget | Mapping[str, int] | None = None,
+    fork: str | Path | None = None,
     **settings: Any,
 ) -> Iterator[Report]:
     """Train `team` on `env` by `recipe`; yields a `Report` after each step. `settings`: the fields of `Settings`.
@@ -51,6 +53,11 @@ def train(
     3-step run with steps=6 makes three more. Close the generator, or break out of the loop, at any time.
     `budget`: {"tokens": 100_000}, or "episodes", or "optimizer_steps": it ends with the step that reaches so many, or
     after `steps` if these are made before; one of the two must be given.
+
+    `fork`: another run's folder or name. The new run in `run` begins as that one after its newest checkpoint (its steps
+    and scores until then, weights, optimizer, what its parts and its watch remember), and goes on under what is asked
+    now: another recipe, seed, settings, or a team with other learning rates, sampling or frozen agents. run.json tells
+    what that is. The env and what the team is made of stay; `steps` counts those of the other run too.
 
     Until it has ended, other threads may play with the team (`rollout`, `evaluate`), which changes nothing here; what
     would change the weights of a policy that learns is refused there with a PolicyError. It takes no notice of a loop
@@ -78,6 +85,8 @@ def train(
             raise ValueError(f"train: {name}={number} is negative")
     if getattr(recipe.plan, "siblings", 2) < 2:
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
+    if fork is not None and run is None:
+        raise TypeError(f"train: fork={str(fork)!r} begins a new run, and wants run=, a folder to keep it in")
     missing = [agent for agent in env.agents if agent not in team]
     if missing:
         raise ValueError(
@@ -89,7 +98,8 @@ def train(
     if chosen.check:
         with ranks.telling() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
-    training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, _recorder(run), ranks, budget)
+    recorder = _recorder(run, fork)
+    training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, recorder, ranks, budget)
     loop = told(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = _driven(loop, ranks) if ranks else loop
     loop = trained_alone(learners(team), loop)
@@ -135,5 +145,7 @@ def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
         yield from loop
 
 
-def _recorder(run: str | Path | None) -> Recorder | None:
-    return None if run is None else Recorder(run_folder(run))
+def _recorder(run: str | Path | None, fork: str | Path | None) -> Recorder | None:
+    if run is None or fork is None:
+        return None if run is None else Recorder(run_folder(run))
+    return Fork(run_folder(run), fork)

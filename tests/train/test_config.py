@@ -53,6 +53,11 @@ def test_the_example_trains_and_goes_on(tmp_path, monkeypatch, capsys):
     assert run.turns.groupby("agent")["temperature"].first().to_dict() == {"planner": 0.9, "executor": 1.0}
     config = {agent: policy.model.peft_config[policy.adapter] for agent, policy in run.team().items()}
     assert {agent: one.r for agent, one in config.items()} == {"planner": 8, "executor": 4}
+    own = write(tmp_path / "fork.yaml", settings=SHORT["settings"] | {"max_norm": 0.5}, run="other", fork="plan_path")
+    assert main(["--config", str(own), "--steps", "4"]) == 0
+    assert capsys.readouterr().out.startswith("step 4/4")
+    forked = lab.load_run(tmp_path / "other").config["forked"]
+    assert forked == {"from": "plan_path", "step": 3, "changed": ["max_norm: 1.0 -> 0.5"]}
 
 
 def test_it_is_a_module_that_starts_without_a_warning(tmp_path):

@@ -1,0 +1,243 @@
+"""A fork begins as another run, bit for bit, and goes on under what is asked now; whole, or not there."""
+
+import dataclasses
+import json
+import os
+import shutil
+import threading
+from dataclasses import dataclass
+
+import pandas as pd
+import pytest
+import small
+from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
+
+import mas_lab as lab
+from mas_lab.runs import merging
+from mas_lab.runs.disk import hashes
+from mas_lab.runs.manifest import Manifest
+from mas_lab.study.sources import handed_in
+
+STEPS, AT = 5, 3
+SCORED = {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
+
+
+def train(models, run, steps=STEPS, kind="shared", recipe=RECIPE, lr=1e-2, **changes):
+    """All steps of the training that these tests fork, or of a fork of it."""
+    team = make_team(kind, models, lr)
+    return list(lab.train(Relay(), team, recipe, steps, run=run, watch=Memory(), **SETTINGS | SCORED | changes))
+
+
+@pytest.fixture(scope="module", params=["shared", "lora"])
+def cut(request, models, tmp_path_factory):
+    """(kind, a run of `AT` steps, the bits of one that made all `STEPS`)."""
+    root, kind = tmp_path_factory.mktemp("fork"), request.param
+    train(models, root / "a", AT, kind)
+    shutil.copytree(root / "a", root / "straight")
+    train(models, root / "straight", STEPS, kind)
+    return kind, root / "a", bits(root / "straight")
+
+
+def forked(run) -> dict:
+    return lab.load_run(run).config["forked"]
+
+
+def test_a_fork_that_changes_nothing_is_the_run_that_never_stopped(cut, models, tmp_path):
+    kind, a, straight = cut
+    before = bits(a)
+    reports = train(models, tmp_path / "b", kind=kind, fork=a)
+    assert [report.step for report in reports] == [AT, AT + 1]
+    assert bits(tmp_path / "b") == straight and bits(a) == before
+    assert forked(tmp_path / "b")["step"] == AT and forked(tmp_path / "b")["changed"] == []
+    assert (tmp_path / "b").parent.joinpath(forked(tmp_path / "b")["from"]).resolve() == a.resolve()
+    assert lab.load_run(tmp_path / "b").parts("scores")[0].step == 0
+    assert not list((tmp_path / "b").rglob("*.tmp"))
+
+
+@pytest.fixture
+def a(models, tmp_path):
+    train(models, tmp_path / "a", AT)
+    return tmp_path / "a"
+
+
+def test_what_was_changed_is_told_and_a_fork_goes_on_by_its_own_description(a, models, tmp_path):
+    b = tmp_path / "forks" / "b"
+    other = RECIPE.replace(plan=lab.tree(2), loss=lab.clipped(0.3))
+    asked = {"recipe": other, "lr": 5e-3, "max_norm": 0.5, "score_every": 1}
+    train(models, b, AT + 1, fork=a, **asked)
+    told = forked(b)
+    assert told["from"] == "../a" and told["step"] == AT
+    assert set(told["changed"]) == {
+        "recipe.plan.k: 3 -> 2", "recipe.loss.low: 0.2 -> 0.3", "max_norm: 1.0 -> 0.5", "score_every: 2 -> 1",
+        "lr of shared: 0.01 -> 0.005",
+    }  # fmt: skip
+    ours, theirs = lab.load_run(b), lab.load_run(a)
+    pd.testing.assert_frame_equal(ours.stats[ours.stats["step"] < AT], theirs.stats)
+    assert ours.step_turns(AT)["candidate"].max() == 1 and ours.recipe == other
+    assert ours.team()["asker"].lr == 5e-3 and theirs.team()["asker"].lr == 1e-2
+    with pytest.raises(lab.RunError, match="cannot resume"):
+        train(models, b, fork=a)
+    shutil.copytree(b, tmp_path / "forks" / "c")
+    assert [report.step for report in train(models, b, AT + 2, fork=a, **asked)] == [AT + 1]
+    shutil.rmtree(a)  # it needs the other run no more
+    assert [report.step for report in train(models, tmp_path / "forks" / "c", AT + 2, **asked)] == [AT + 1]
+    assert bits(b) == bits(tmp_path / "forks" / "c") and train(models, b, AT + 2, fork=a, **asked) == []
+
+
+def test_what_cannot_be_forked_is_refused_and_leaves_nothing(a, models, tmp_path):
+    before = {path: path.read_bytes() for path in a.rglob("*") if path.is_file()}
+
+    def refused(match, error=lab.RunError, env=None, kind="shared", fork=a, run="b", **changes):
+        with pytest.raises(error, match=match):
+            next(lab.train(env or Relay(), make_team(kind, models), RECIPE, STEPS, fork=fork,
+                           run=run and tmp_path / run, **SETTINGS | changes))  # fmt: skip
+
+    refused("cannot fork .*together differs.*same env", env=Relay(together=True))
+    refused("another team.*policies", kind="per_agent")
+    refused("no run at", fork=tmp_path / "nowhere")
+    refused("wants run=, a folder", TypeError, run=None)
+    refused("is there already and was not forked from any run", run="a")
+    refused("holds tables, not weights", fork=lab.export(a, tmp_path / "a.zip"))
+    train(models, tmp_path / "c", AT, fork=a)
+    refused(r"was forked from .*a, asked is a fork of .*c", fork=tmp_path / "c", run="c")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    refused("not empty", run="full")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "a.zip", "c", "full"}
+    assert {path: path.read_bytes() for path in a.rglob("*") if path.is_file() and path in before} == before
+    part = Manifest(a).parts["turns/000001.parquet"].path
+    part.write_bytes(part.read_bytes()[:-1] + b"x")
+    refused("000001.parquet is changed")
+    part.unlink()
+    refused("000001.parquet is missing")
+    assert not (tmp_path / "b").exists()
+
+
+def test_files_of_many_steps_are_taken_over_as_they_are(models, tmp_path, monkeypatch):
+    """Of one that holds a step too many, those before it alone: `a` goes on while it is forked."""
+    monkeypatch.setattr(merging, "STEPS", 2)
+    train(models, tmp_path / "a", STEPS)
+    train(models, tmp_path / "b", STEPS + 1, fork=tmp_path / "a")
+    names = {path.name for path in (tmp_path / "b" / "turns").iterdir()}
+    assert "000000-000001.zip" in names
+    newest = max((tmp_path / "a" / "checkpoints").iterdir())
+    shutil.rmtree(newest)
+    older = newest.with_name("000003")
+    shutil.move(newest.with_name("000004"), older)
+    state = json.loads((older / "state.json").read_text()) | {"step": 3}
+    (older / "state.json").write_text(json.dumps(state))
+    (older / "hashes.json").write_text(json.dumps(hashes(older)))
+    train(models, tmp_path / "c", 3, fork=tmp_path / "a")
+    assert {path.name for path in (tmp_path / "c" / "turns").iterdir()} == {"000000-000001.zip", "000002.parquet"}
+    pd.testing.assert_frame_equal(
+        lab.load_run(tmp_path / "c").step_turns(2), lab.load_run(tmp_path / "a").step_turns(2)
+    )
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A selector that counts its calls."""
+
+    from_: int = 0
+    calls: list = dataclasses.field(default_factory=lambda: [0], init=False, compare=False)
+
+    def __call__(self, turns):
+        self.calls[0] += 1
+        return pd.Series(True, index=turns.index)
+
+    def state(self):
+        return {"calls": self.calls[0]}
+
+    def load_state(self, state):
+        self.calls[0] = state["calls"]
+
+
+def test_parts_that_stay_remember_and_others_begin_anew(models, tmp_path):
+    def remembered(run):
+        return lab.load_run(run).checkpoint().state["memory"]
+
+    train(models, tmp_path / "a", AT, recipe=RECIPE.replace(select=Counting()))
+    train(models, tmp_path / "b", AT + 1, recipe=RECIPE.replace(select=Counting()), fork=tmp_path / "a")
+    assert remembered(tmp_path / "b") == {"select": {"calls": AT + 1}} and forked(tmp_path / "b")["changed"] == []
+    train(models, tmp_path / "c", AT + 1, recipe=RECIPE.replace(select=Counting(1)), fork=tmp_path / "a")
+    assert remembered(tmp_path / "c") == {"select": {"calls": 1}}
+    assert forked(tmp_path / "c")["changed"] == ["recipe.select.from_: 0 -> 1", "select remembers from here on"]
+    train(models, tmp_path / "d", AT + 1, fork=tmp_path / "a")
+    assert remembered(tmp_path / "d") == {}
+    assert "what select remembered is left" in forked(tmp_path / "d")["changed"]
+
+
+def test_a_run_is_forked_while_it_trains(models, tmp_path):
+    """Its checkpoints come and go; what is forked is one of them, whole."""
+    stop = threading.Event()
+
+    def going_on():
+        for _ in lab.train(Relay(), make_team("shared", models), RECIPE, 10_000, run=tmp_path / "a", **SETTINGS):
+            if stop.is_set():
+                break
+
+    trains = threading.Thread(target=going_on)
+    trains.start()
+    try:
+        while not list((tmp_path / "a" / "stats").glob("*.parquet")):
+            pass
+        for number in range(3):
+            list(lab.train(Relay(), make_team("shared", models), RECIPE, 0, run=tmp_path / f"b{number}",
+                           fork=tmp_path / "a", **SETTINGS))  # fmt: skip
+    finally:
+        stop.set()
+        trains.join()
+    theirs = lab.load_run(tmp_path / "a").stats
+    for number in range(3):
+        ours = lab.load_run(tmp_path / f"b{number}")
+        assert ours.steps == ours.checkpoint().step == forked(tmp_path / f"b{number}")["step"] >= 1
+        pd.testing.assert_frame_equal(ours.stats, theirs[theirs["step"] < ours.steps])
+
+
+def test_a_fork_is_no_second_seed(a, models, tmp_path):
+    train(models, tmp_path / "b", STEPS, fork=a, lr=5e-3)
+    board = lab.AblationBoard({"before": a, "after": tmp_path / "b"}, score="return", over="step")
+    [told] = [caution for caution in board.cautions if "forked" in caution]
+    assert told.startswith(f"b was forked from a and has its first {AT} steps")
+    records, [apart] = handed_in([tmp_path / "b"], [], None)
+    assert records == {} and f"its first {AT} steps are not its own" in apart.why
+
+
+def test_killed_anywhere_it_is_whole_or_not_there(a, models, tmp_path, monkeypatch):
+    """What a kill before a change of a file leaves is what stands there before it."""
+    b, left, copying = tmp_path / "b", [], []
+
+    def before(call, *arguments, **options):
+        if b.exists() and not copying:
+            copying.append(True)
+            left.append(shutil.copytree(b, tmp_path / f"b{len(left)}"))
+            copying.clear()
+        return call(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        for name in ("rename", "replace", "unlink", "mkdir"):
+            call = getattr(os, name)
+            patched.setattr(os, name, lambda *arguments, call=call, **options: before(call, *arguments, **options))
+        train(models, b, AT, fork=a)
+    whole = [(one / "run.json").is_file() for one in left]
+    assert whole == sorted(whole) and len(left) > 20 and 0 < sum(whole) < 5
+    for number in {*range(0, len(left), 9), *range(len(left) - 3, len(left))}:
+        train(models, left[number], AT, fork=a)
+        assert bits(left[number]) == bits(b), f"killed before change {number}"
+        assert contents(left[number]) == contents(b)
+
+
+def contents(run) -> set[str]:
+    return {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_killed_before_every_write_it_is_whole_or_not_there(a, models):
+    expected = bits(a)
+    *deaths, last = small.child("forked", models, a, AT, *range(1, 999))
+    assert {death["ended"] for death in deaths} == {9} and last["ended"] == 0
+    assert {death["there"] for death in deaths} == {None, AT}
+    for death in (*deaths, last):
+        assert death["bits"] == expected, f"killed before write {death['moment']}"
+    print(f"\ndeaths while forking: {len(deaths)}")
