@@ -20,6 +20,8 @@ OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
 """What a progress bar wrote before its last line."""
 FORMULA = '<div class="formula">{}</div>'
 LOOK = """
+:root { --ink: light-dark(#1c1c1c, #dcdfe3); --soft: light-dark(#f3f3f3, #22252a); }
+:root { color-scheme: light dark; --grid: light-dark(#e4e7ec, #353a41); }
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
 pre, code { font: 13px/1.45 ui-monospace, Menlo, Consolas, monospace; }
 pre { overflow-x: auto; margin: 0.3rem 0; overflow-wrap: normal; }
@@ -31,7 +33,7 @@ table { border-collapse: collapse; font-size: 14px; }
 table { display: block; overflow-x: auto; width: fit-content; max-width: 100%; }
 table, td, th { border: 0; }
 td, th { padding: 0.2rem 0.6rem; border-bottom: 1px solid #8884; text-align: left !important; }
-figure { margin: 0.5rem 0; overflow-x: auto; background: #fff; }
+figure { margin: 0.5rem 0; overflow-x: auto; }
 .formula { overflow-x: auto; }
 code { overflow-wrap: anywhere; }
 iframe { max-width: 100%; }
@@ -71,7 +73,7 @@ def figure_html(figure: Mapping[str, Any]) -> str:
     drawn = {"data": figure.get("data", []), "layout": dict(layout), "config": OFFLINE}
     size = f"height:{height}px;{f'width:{width}px' if width else 'min-width:30rem'}"
     return (
-        f'<figure role="img" aria-label="{escape(described or "a figure")}"><div {DRAWN} style="{size}"></div>'
+        f'<figure tabindex="0" aria-label="{escape(described or "a figure")}"><div {DRAWN} style="{size}"></div>'
         f'<script type="application/json">{for_script(drawn)}</script></figure>'
     )
 
@@ -93,11 +95,12 @@ def page(notebook: Any, title: str, scripts: str = "../scripts") -> str:
     body, _ = exporter.from_notebook_node(notebook)
     light = HtmlFormatter(style="default").get_style_defs(".highlight")
     dark = HtmlFormatter(style="github-dark").get_style_defs(".highlight")
+    figures = (STATIC / "figures.css").read_text(encoding="utf-8")
     code = "".join(f'<script src="{scripts}/{name}"></script>' for name in FIGURES) if DRAWN in body else ""
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en" class="mas-lab"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="{scripts}/formulas.css">'
-        f"<style>{LOOK}{light}@media (prefers-color-scheme: dark) {{ {dark} }}</style></head>"
+        f"<style>{LOOK}{figures}{light}@media (prefers-color-scheme: dark) {{ {dark} }}</style></head>"
         f"<body>{body}{code}</body></html>"
     )
 

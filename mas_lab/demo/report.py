@@ -12,7 +12,7 @@ from mas_lab.keyed import key_html
 from mas_lab.tasks import make_env
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, frame, table_html, write
 from mas_lab.widgets.figures import dialogue, learning_curves, mazes, norm_lines
-from mas_lab.widgets.rewards import reward_table, two_baselines
+from mas_lab.widgets.rewards import credit_counts, reward_table, two_baselines
 from mas_lab.widgets.spikes import SpikeInspector
 
 ABOUT = {
@@ -56,9 +56,14 @@ def _maze(runs: list[Trained]) -> list[str]:
         f"<h2>What each agent earned in the last step of {escape(best.trial.recipe)}</h2>",
         table_html(earned, "Who earned what, per agent"),
         key_html("rewards", earned.columns),
-        figure_html(two_baselines(turns, env.agents), "Credits and advantages of planner and executor"),
+        figure_html(
+            two_baselines(turns, env.agents), "Credits and advantages of planner and executor", credit_counts(turns)
+        ),
         "<h2>One maze, before and after</h2>",
-        figure_html(mazes(env, task, {"before": before, "after": after}), "The way through one maze"),
+        figure_html(
+            mazes(env, task, {"before": before, "after": after}),
+            "The way through one maze; the tables Before and After have each move",
+        ),
         table_html(dialogue(before, before["episode"].iloc[0]), "Before"),
         table_html(dialogue(after, after["episode"].iloc[0]), "After"),
         "<h2>The optimizer's view of the last step</h2>",
@@ -72,7 +77,9 @@ def _ladder(runs: list[Trained]) -> list[str]:
     parts = [
         f"<h2>A ladder of {STAGES}, under two baselines</h2><p>{escape(LADDER)}</p>",
         figure_html(learning_curves(curves), "Success on held-out ladders, a line per run", curves),
-        figure_html(norm_lines(norms), "The largest gradient norm of the eight policies at each step, a line per run"),
+        figure_html(
+            norm_lines(norms), "The largest gradient norm of the eight policies at each step, a line per run", norms
+        ),
     ]
     kept = next((run for run in runs if run.trial.keep), None)
     if kept:

@@ -123,7 +123,10 @@ class AblationBoard:
         """One standalone file that works offline."""
         least = SIDE + PANEL * self.runs["env"].nunique()
         (board, described), *more = self._figures()
-        drawn = [figure_html(board, described, self.runs, least=least), *(figure_html(*one) for one in more)]
+        drawn = [
+            figure_html(board, described, self.runs, least=least),
+            *(figure_html(*one, self.profiles) for one in more),
+        ]
         tables = (table_html(table, caption) for caption, table in self._tables())
         parts = [f'<p class="quiet">{escape(NOTE)}</p>', *drawn, self._told(), *tables]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))

@@ -10,14 +10,12 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.table import require
-from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, PALETTE, colors
 from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-GREY = "#555555"
-"""The colour of the global baseline, beside the agents' own colours."""
 TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
 NORMS = [0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100]
 RATIO = "|G|² under the global over the own baseline"
@@ -58,7 +56,7 @@ def _dots(shade: str, symbol: str) -> dict:
 def _one(figure: "Figure", direction: str, **where) -> None:
     """A quiet line where both baselines give the same."""
     add = figure.add_hline if direction == "h" else figure.add_vline
-    add(**{"y" if direction == "h" else "x": 1}, line={"color": GREY, "width": 1, "dash": "dot"}, **where)
+    add(**{"y" if direction == "h" else "x": 1}, line={"color": NEUTRAL, "width": 1, "dash": "dot"}, **where)
 
 
 def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -75,7 +73,7 @@ def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     step = "step" if "step" in pairs.columns else "call"
     for place, (agent, shade) in enumerate(colors(agents).items(), start=1):
         own = pairs[pairs["agent"] == agent]
-        for column, color, symbol in (("norm_global", GREY, "x-thin"), ("norm_agent", shade, "circle")):
+        for column, color, symbol in (("norm_global", NEUTRAL, "x-thin"), ("norm_agent", shade, "circle")):
             norms = own[column].where(own[column] > 0)
             marker = {"color": color, "symbol": symbol, "size": 6, "line": {"width": 1.5, "color": color}}
             name = for_plotly(f"{agent}, {BASELINE[column]}")
@@ -107,7 +105,7 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
         figure.add_scatter(x=spread, y=ratio, mode="markers", marker={"color": shade, "size": 5, "opacity": 0.6},
                            name=for_plotly(agent), showlegend=False)  # fmt: skip
         figure.add_scatter(x=[place - 0.35, place + 0.35], y=[ratio.median()] * 2, mode="lines", showlegend=False,
-                           line={"color": "#000000", "width": 3}, name=for_plotly(f"median of {agent}"))  # fmt: skip
+                           line={"color": NEUTRAL, "width": 3}, name=for_plotly(f"median of {agent}"))  # fmt: skip
     _one(figure, "h")
     without = [(pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).sum() for agent in agents]
     told = zip(map(for_plotly, agents), without, strict=True)
@@ -130,7 +128,7 @@ def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "
     figure = subplots(rows=1, cols=2, subplot_titles=list(columns), shared_yaxes=True, horizontal_spacing=0.06)
     ends = [min(0.5, shown["measured"].min()), 1.2 * max(2.0, shown["measured"].max())] if len(shown) else [0.5, 2.0]
     for column, predicted in enumerate(columns.values(), start=1):
-        figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "width": 1, "dash": "dot"},
+        figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": NEUTRAL, "width": 1, "dash": "dot"},
                            showlegend=False, hoverinfo="skip", row=1, col=column)  # fmt: skip
         for agent, shade in colors(agents).items():
             own, name = shown["agent"] == agent, for_plotly(agent)

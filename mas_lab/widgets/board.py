@@ -12,13 +12,12 @@ import pandas as pd
 
 from mas_lab.study.budget import METRICS
 from mas_lab.study.comparison import FEW
-from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, PALETTE, colors
 from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-GREY = "#555555"
 LINE, BETWEEN = 46, 92
 """Pixels of a recipe's line, and between two panels."""
 SIDE, PANEL = 170, 190
@@ -57,7 +56,7 @@ def board_figure(
             others = [recipe for recipe in recipes if recipe != baseline]
             own, told = pairs[pairs["env"] == env], differences[differences["env"] == env]
             _cells(figure, own, told, "final", others, shades, 3, col)
-            figure.add_vline(x=0, line={"color": "#555", "width": 1, "dash": "dash"}, row=3, col=col)
+            figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1, "dash": "dash"}, row=3, col=col)
             title = f"final {score} minus that of {baseline}, by seed"
             _scale(figure, own["final"], score, title, len(envs), 3, col)
     _key(figure, diamonds(table, differences))
@@ -80,10 +79,10 @@ def diamonds(table: pd.DataFrame, differences: pd.DataFrame) -> str:
 
 def _key(figure: "Figure", told: str) -> None:
     """What a dot is, and what a diamond."""
-    outline = {"width": 1, "color": "#222"}
+    outline = {"width": 1, "color": NEUTRAL}
     marks = {"one run": {"size": 7, "opacity": 0.7}, told: {"size": 12, "symbol": "diamond", "line": outline}}
     for name, mark in marks.items():
-        figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker={"color": GREY, **mark},
+        figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker={"color": NEUTRAL, **mark},
                            showlegend=True)  # fmt: skip
 
 
@@ -108,7 +107,7 @@ def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], sh
             x=own[metric].tolist(), y=[place + up for up in spread], mode="markers", text=names, marker=dot,
             hovertemplate="%{text}: %{x:.3f}", name=for_plotly(recipe), showlegend=False, row=row, col=col,
         )  # fmt: skip
-        mark = {"color": shades[recipe], "size": 12, "symbol": "diamond", "line": {"color": "#222", "width": 1}}
+        mark = {"color": shades[recipe], "size": 12, "symbol": "diamond", "line": {"color": NEUTRAL, "width": 1}}
         for one in iqm.to_dict("records"):
             figure.add_scatter(
                 x=[one[metric]], y=[place - 0.15], mode="markers", marker=mark, error_x=_bar(one, metric),

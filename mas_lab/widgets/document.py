@@ -23,6 +23,8 @@ FIGURES = ("plotly-cartesian.min.js", "figures.js")
 """The scripts of a page with figures. The first is plotly.js 4.1.1 (MIT), the file of that name in the npm package
 plotly.js-cartesian-dist-min, the version that plotly 7.1 carries; it draws the figures of older ones too. This bundle
 for Cartesian axes is a third of the size of the whole that plotly carries, and drawn in half the time."""
+STYLES = ("instruments.css", "figures.css")
+"""The styles of every page; the second is for notebooks too."""
 OFFLINE = {
     "responsive": True,
     "displaylogo": False,
@@ -41,12 +43,12 @@ none of which may load anything, and its camera makes its picture in the page.""
 
 def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = (), styles: Sequence[str] = ()) -> str:
     """A whole page. `body` is HTML; `data` is plain data that `scripts` (files of `static/`) read from `#data`;
-    `styles`: files of `static/` besides `instruments.css`. `theme.js` is in every page."""
-    style = "".join(_text(name) for name in ("instruments.css", *styles))
+    `styles`: files of `static/` besides `STYLES`. `theme.js` is in every page."""
+    style = "".join(_text(name) for name in (*STYLES, *styles))
     code = "".join(f"<script>{_text(name)}</script>" for name in scripts)
     held = f'<script type="application/json" id="data">{for_script(data)}</script>' if data is not None else ""
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="en" class="mas-lab"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy()}"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{style}</style>'
         f"<script>{_text('theme.js')}</script></head>"
@@ -72,12 +74,14 @@ def escape(text: Any) -> str:
 
 
 def table_html(table: pd.DataFrame, caption: str) -> str:
-    """A data table: numbers to three decimals, everything escaped. It can be read without the page's styles too."""
+    """A data table: numbers to three decimals, everything escaped. It can be read without the page's styles too, and
+    scrolled by keyboard."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     rows = table.itertuples(index=False, name=None)
     lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return (
-        f'<div class="table"><table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead>'
+        f'<div class="table" tabindex="0" role="group" aria-label="{escape(caption)}">'
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead>"
         f"<tbody>{lines}</tbody></table></div>"
     )
 
@@ -91,18 +95,19 @@ def _cell(value: Any) -> str:
 
 
 def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, least: int = 0) -> str:
-    """A plotly figure with its alternative text and, folded, the numbers behind it, unless the page shows them anyway.
-    On a screen narrower than `least` pixels it scrolls. The page draws it with the scripts `FIGURES`."""
+    """A plotly figure with its caption and, folded, the numbers behind it; `data=None` where `described` says which
+    table of the page has them. On a screen narrower than `least` pixels it scrolls. The page draws it with the scripts
+    `FIGURES`."""
     drawn = json.loads(figure.to_json())
     size = {name: f"{drawn['layout'][name]}px" if name in drawn["layout"] else "100%" for name in ("width", "height")}
-    held = ""
+    told, held = escape(described), ""
     if data is not None:
         held = f"<details><summary>The numbers behind this figure</summary>{table_html(data, described)}</details>"
     return (
-        f'<figure role="img" aria-label="{escape(described)}" style="overflow-x:auto"><div style="min-width:{least}px">'
-        f'<div class="drawing" style="width:{size["width"]};height:{size["height"]}"></div>'
-        f'<script type="application/json">{for_script(drawn | {"config": OFFLINE})}</script></div></figure>'
-        f'<p class="described">{escape(described)}</p>{held}'
+        f'<figure aria-label="{told}"><div class="wide" tabindex="0" role="group" aria-label="{told}">'
+        f'<div style="min-width:{least}px"><div class="drawing" style="width:{size["width"]};height:{size["height"]}">'
+        f'</div><script type="application/json">{for_script(drawn | {"config": OFFLINE})}</script></div></div>'
+        f'<figcaption class="described">{told}</figcaption>{held}</figure>'
     )
 
 
@@ -113,9 +118,15 @@ def beside(body: str) -> str:
 
 def live_or_static(live: str, static: str) -> str:
     """Both forms of one thing. What takes away frames and scripts takes styles away too, and with them the one that
-    hides the static form."""
+    hides the static form. A script tells the frame whether the notebook is dark; nothing depends on it."""
     name = f"static-{hashlib.sha256((live + static).encode(errors='replace')).hexdigest()[:12]}"
-    return f'<style>#{name} {{ display: none }}</style><div id="{name}">{static}</div>{live}'
+    told = f"<script>{_text('notebook.js')}</script>"
+    return f'<style>#{name} {{ display: none }}</style><div id="{name}">{static}</div>{live}{told}'
+
+
+def in_a_notebook() -> str:
+    """A style for the figures of a notebook that says that it is dark: they stand on its paper, in its colours."""
+    return f"<style>{_text('figures.css')}</style>"
 
 
 def write(path: str | Path, page: str) -> Path:
@@ -131,6 +142,6 @@ def write(path: str | Path, page: str) -> Path:
 def frame(page: str, title: str, height: int) -> str:
     """The page inside a notebook: scripts run and may offer a file to keep, but see nothing of the notebook."""
     return (
-        f'<iframe sandbox="allow-scripts allow-downloads" title="{escape(title)}" width="100%" height="{height}" '
-        f'style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+        f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}" width="100%" '
+        f'height="{height}" style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
     )

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import plotly.io
 from plotly.subplots import make_subplots
 
-from mas_lab.widgets.document import beside, live_or_static
+from mas_lab.widgets.document import beside, in_a_notebook, live_or_static
 from mas_lab.widgets.svg import picture
 
 
@@ -36,6 +36,7 @@ def show(figure: go.Figure) -> None:
     wanted = plotly.io.renderers.render_on_display and plotly.io.renderers.default
     bundle = _with_picture(figure, go.Figure._repr_mimebundle_(figure)) if wanted else {}
     if bundle:
+        display({"text/html": in_a_notebook()}, raw=True)  # apart: a front end shows one form of a bundle
         display(bundle, raw=True)
     else:
         go.Figure._ipython_display_(figure)

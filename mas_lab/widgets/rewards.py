@@ -15,15 +15,14 @@ from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, po
 from mas_lab.keyed import key_html, keyed
 from mas_lab.table import require, trained
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
-from mas_lab.widgets.figures import LAYOUT, colors
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-GREY = "#555555"
-HOLLOW = {"color": "rgba(0,0,0,0)", "line": {"color": GREY, "width": 1.5}}
+HOLLOW = {"color": "rgba(0,0,0,0)", "line": {"color": NEUTRAL, "width": 1.5}}
 CURVE_STEPS = 100
 """Steps that the curves of a long run show, evenly spread."""
 
@@ -78,7 +77,7 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
         credits = rows.loc[own, "credit"]
         figure.add_trace(_histogram(go, credits, span, fill, agent), row=1, col=place)
         _line(figure, credits.mean(), shades[agent], "solid", "own mean", place)
-        _line(figure, everyone, GREY, "dash", "global mean", place)
+        _line(figure, everyone, NEUTRAL, "dash", "global mean", place)
         for name, marker, label in (("agent", fill, "own baseline"), ("global", HOLLOW, "global baseline")):
             drawn = _histogram(go, advantages[name][own], wide, marker, label, shown=place == 1)
             figure.add_trace(drawn, row=2, col=place)
@@ -214,7 +213,7 @@ class RewardInspector:
             table_html(self.table, "Who earned what, per agent"),
             key_html("rewards", self.table.columns),
             advice_html(self.advice),
-            figure_html(self.figure(), described, _binned(self.turns), least=60 + 180 * len(self.source.agents)),
+            figure_html(self.figure(), described, credit_counts(self.turns), least=60 + 180 * len(self.source.agents)),
         ]
         if "turn" in self.turns.columns:
             parts.append(table_html(reward_table(self.turns, ("agent", "turn")), "The same per agent and turn"))
@@ -236,8 +235,8 @@ class RewardInspector:
         display(HTML(beside(table + key_html("rewards", self.table.columns) + advice_html(self.advice))))
 
 
-def _binned(turns: pd.DataFrame) -> pd.DataFrame:
-    """How many rows of each agent earned what."""
+def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
+    """How many rows of each agent earned what: columns `agent`, `credit`, `rows`."""
     rows = turns[trained(turns)]
     counted = rows.assign(credit=rows["credit"].round(2)).groupby(["agent", "credit"], sort=False).size()
     return counted.rename("rows").reset_index().sort_values(["agent", "credit"], ignore_index=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 SAMPLE = ["agent", "policy", "task", "group", "turn", "prompt", "completion", "completion_ids", "credit", "center",
           "scale", "advantage"]  # fmt: skip
-WHOLE = "#666666"
+WHOLE = "#767676"
 """The colour of a policy's own norm, beside its agents' colours."""
 
 

@@ -73,7 +73,7 @@ def test_the_dashboards_and_the_boards_pages_draw_their_figures(open_page, spiky
     trained = lab.LiveDashboard(Relay(), make_team("shared", models), RECIPE, 3, foreground=True, **SETTINGS)
     page = open_page(trained.to_html(tmp_path / "training.html"))
     page.wait_for_selector(".js-plotly-plot .scatterlayer path", state="attached")
-    assert page.locator("figure[role=img]").get_attribute("aria-label").startswith("Success, return and gradient norms")
+    assert page.locator("figure").get_attribute("aria-label").startswith("Success, return and gradient norms")
     page = open_page(lab.AblationBoard([spiky, spiky]).to_html(tmp_path / "board.html"))
     page.wait_for_selector(".js-plotly-plot .scatterlayer path", state="attached")
     press(page.get_by_text("The numbers behind this figure"))

@@ -138,7 +138,7 @@ def test_the_page_works_offline(spiky, tmp_path):
     elements = Elements()
     elements.feed(page)
     assert elements.fetched == []
-    expected = {"* plotly.js (cartesian": 1, 'role="img"': 3, "The numbers behind this figure": 3}
+    expected = {"* plotly.js (cartesian": 1, "<figure ": 3, "The numbers behind this figure": 3}
     assert {text: page.count(text) for text in expected} == expected
     assert page.count('"sendChartToCloud","sendDataToCloud"') == 3, "a figure offers to send the data away"
     assert len(page) < 8e6

@@ -152,7 +152,7 @@ def test_hostile_texts_do_not_leave_the_data(spiky, hostile, tmp_path):
     watch = lab.SpikeWatch()
     watch.load_state(run.checkpoint().state["watch"])
     page = lab.SpikeInspector(reports, watch=watch).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert page.count("<script") == 2 and page.count("</script>") == 2 and "<img" not in page
+    assert page.count("<script") == 3 and page.count("</script>") == 3 and "<img" not in page
     assert lab.SpikeInspector(spiky)._repr_html_().count("<iframe") == 1
 
 

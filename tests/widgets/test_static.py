@@ -84,7 +84,8 @@ def test_a_figure_carries_its_picture_beside_itself(spiky, monkeypatch):
     monkeypatch.setattr("IPython.display.display", lambda bundle, **how: shown.append(bundle))
     monkeypatch.setattr("plotly.io.renderers.default", "plotly_mimetype")
     lab.RewardInspector(spiky).figure()._ipython_display_()
-    [bundle] = shown
+    style, bundle = shown
+    assert set(style) == {"text/html"} and not Sanitized(style["text/html"]).html.strip()
     assert set(bundle) == {"application/vnd.plotly.v1+json", "text/html"}
     [drawn] = drawn_in(Sanitized(bundle["text/html"]).html)
     assert {"asker", "doer", "own baseline", "global mean", "rows", "credit"} <= set(words(drawn))
@@ -112,7 +113,7 @@ def test_what_only_plotly_draws_is_told():
 def test_both_forms_of_one_thing_name_each_other():
     assert live_or_static("live", "static") != live_or_static("live", "other")
     name = re.search("#(static-[0-9a-f]{12}) ", live_or_static("live", "static"))[1]
-    assert live_or_static("live", "static").endswith(f'<div id="{name}">static</div>live')
+    assert f'<div id="{name}">static</div>live<script>' in live_or_static("live", "static")
 
 
 def test_every_figure_of_the_kit_has_a_picture(spiky):

@@ -229,7 +229,7 @@
         element("td", {}, norm.toPrecision(4)), element("td", {}, judge === "trained" ? "" : change));
     });
     return [element("table", {}, element("caption", {}, `Gradient norms before clipping, ${JUDGES[judge]}`),
-      element("thead", {}, element("tr", {}, ...["agent", "", "norm", "change"].map((head) => element("th", { scope: "col" }, head)))),
+      element("thead", {}, element("tr", {}, ...["agent", "beside the tallest", "norm", "change"].map((head) => element("th", { scope: "col" }, head)))),
       element("tbody", {}, ...rows))];
   }
 
@@ -280,7 +280,7 @@
     if (asked) panel.focus({ preventScroll: true });
   }
 
-  root.replaceChildren(legend(), element("div", { class: "wide" }, chart()), ...unmarked(), numbers(),
+  root.replaceChildren(legend(), element("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Norms" }, chart()), ...unmarked(), numbers(),
     element("div", { class: "bar", role: "group", "aria-label": "Spikes, highest first" }, ...buttons), panel);
   if (data.spikes.length) show(0, false);
   else panel.append(element("p", {}, "No spike was opened: train with watch=SpikeWatch() to record what spikes are made of."));
