@@ -27,7 +27,8 @@ from mas_lab.explain.spike_rule import SpikeWatch, spike_scores, spikes
 from mas_lab.pocket.own import make_pocket
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
-from mas_lab.runs.run import RunError, export, load_run, runs_dir
+from mas_lab.runs.export import export
+from mas_lab.runs.run import RunError, load_run, runs_dir
 from mas_lab.runs.scores import keep_scores
 from mas_lab.study.runner import Study, study
 from mas_lab.table import SCHEMA, TableError, schema

@@ -82,7 +82,7 @@ def doctor(args: argparse.Namespace) -> None:
 
 
 def export(args: argparse.Namespace) -> None:
-    from mas_lab.runs.run import export
+    from mas_lab.runs.export import export
 
     export(args.run, args.zip)
 
@@ -185,9 +185,9 @@ def parser() -> argparse.ArgumentParser:
 
     command(doctor, "print one block about this machine, to paste into a question")
 
-    sub = command(export, "pack a run into one zip, to hand in or to compare")
+    sub = command(export, "pack a run into one zip, to hand in or to compare, or into a log that `inspect view` opens")
     sub.add_argument("run", type=Path, help="folder of a run")
-    sub.add_argument("zip", type=Path, help="file to write")
+    sub.add_argument("zip", type=Path, help="file to write; a name that ends in .eval makes it a log of Inspect")
 
     sub = command(study, "train the cells of a study that are missing, and say what they came to")
     sub.add_argument("file", type=Path, help="the study, such as benchmarks/studies/ladder.yaml")

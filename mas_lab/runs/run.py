@@ -10,8 +10,7 @@ Leaves out: how it is written (`recorder`), and what it scored (`scores`).
 """
 
 import os
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ import pandas as pd
 from mas_lab import recipes
 from mas_lab.runs import forms
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import Files, RunError, Unwritten, dumps, read_json, read_table, read_tables, whole
+from mas_lab.runs.disk import Files, RunError, read_json, read_table, read_tables
 from mas_lab.runs.forms import require_form
-from mas_lab.runs.manifest import MANIFEST, Manifest, Part, digest, manifest_of
+from mas_lab.runs.manifest import MANIFEST, Manifest, Part
 from mas_lab.runs.zips import Zipped, open_zip
 from mas_lab.team import Team
 
@@ -234,36 +233,6 @@ def _open_zip(path: Path) -> Zipped:
     if not (inside / "run.json").is_file():
         raise RunError(f"{path} holds no run.json, so it was not made by export()")
     return inside
-
-
-def export(run: Run | str | Path, path: str | Path) -> Path:
-    """One zip with the run's tables and description, without weights: what a student hands in.
-
-    It also holds what a `SpikeWatch` recorded and the text of every token that was said, for the instruments.
-    """
-    run = run if isinstance(run, Run) else load_run(run)
-    target = Path(path)
-    try:
-        with whole(target) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
-            digests = {}
-            for name, data in _exported(run):
-                archive.writestr(name, data)
-                digests[name] = digest(data)
-            archive.writestr(MANIFEST, manifest_of(digests))
-    except Unwritten as error:
-        raise RunError(f"{error}; the run is as it was: free space, or choose another place") from error
-    return target
-
-
-def _exported(run: Run) -> Iterator[tuple[str, bytes]]:
-    """The files of a zip. Each step is one of its own there."""
-    yield "run.json", run._file("run.json").read_bytes()
-    for name, held in ((WATCH, run.watched()), (TOKENS, run.token_texts())):
-        if held:
-            yield name, dumps(held, run.folder / name).encode()
-    for name in (*TABLES, SCORES):
-        for part in run.parts(name):
-            yield part.name, part.read_bytes()
 
 
 def _is_part(name: str) -> bool:

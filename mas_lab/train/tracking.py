@@ -10,10 +10,14 @@ from typing import Any
 from mas_lab.runs.run import runs_dir
 from mas_lab.runs.scores import mean_scores
 from mas_lab.train import Report
+from mas_lab.train.traces import takes_spans
+from mas_lab.train.traces import traces as traces_of
 
 OF_AGENT = ("reward_mean", "reward_std", "advantage_rms", "grad_norm", "grad_norm_clipped", "entropy", "kl",
             "clip_fraction", "truncated")  # fmt: skip
 OF_POLICY = ("policy_norm", "policy_norm_clipped", "lr")
+TRACES = "episodes"
+"""What trackio files the traces under."""
 
 
 class TrackingError(RuntimeError):
@@ -26,6 +30,7 @@ def track(
     project: str = "mas_lab",
     folder: str | Path | None = None,
     config: Mapping[str, Any] | None = None,
+    traces: int = 0,
     **options: Any,
 ) -> Iterator[Report]:
     """Pass reports on, and log the numbers of each: `for report in track(train(...), to="tensorboard"): ...`.
@@ -33,21 +38,26 @@ def track(
     `to`: a name that accelerate knows ("tensorboard", "trackio", "wandb", "mlflow", ...), or an object of a subclass of
     accelerate's `GeneralTracker`. The library is yours to install. `project`: the tracker's run or project name.
     `folder`: where a tracker that writes files puts them (default: `tracking` under `runs_dir()`). `config`: plain
-    values to keep with the run. `options` go to the tracker's class.
+    values to keep with the run. `traces`: how many episodes of each step go along as trackio's traces, those that tell
+    most first: prompts and completions as messages, every model call as a span. `options` go to the tracker's class.
 
     Logged, by training step: see `numbers`. Closing this generator closes the one inside, which leaves its checkpoint.
     """
+    _require_traces(to, traces)
     tracker = _tracker(to, project, folder, options)
-    return _tracked(reports, tracker, dict(config or {}))
+    if traces and not takes_spans():
+        raise TrackingError("track: this trackio knows no traces with spans, 0.43 does; pip install -U trackio")
+    return _tracked(reports, tracker, dict(config or {}), traces)
 
 
-def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any]) -> Iterator[Report]:
+def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any], traces: int) -> Iterator[Report]:
     try:
         tracker.start()
         if config:
             tracker.store_init_configuration(config)
         for report in reports:
-            tracker.log(numbers(report), step=report.step)
+            told = {TRACES: traces_of(report.turns, traces)} if traces else {}
+            tracker.log(numbers(report) | told, step=report.step)
             yield report
     finally:
         if hasattr(reports, "close"):
@@ -88,3 +98,14 @@ def _tracker(to: Any, project: str, folder: str | Path | None, options: Mapping[
     if not made.requires_logging_directory:
         return made(project, **options)
     return made(project, str(folder if folder is not None else runs_dir() / "tracking"), **options)
+
+
+def _require_traces(to: Any, traces: int) -> None:
+    if not isinstance(traces, int) or isinstance(traces, bool) or traces < 0:
+        raise TrackingError(f"track: traces={traces!r}; say how many episodes of each step, 0 or more")
+    name = str(getattr(to, "name", to))
+    if traces and name != "trackio":
+        raise TrackingError(
+            f"track: {name!r} takes numbers; traces go to trackio alone (to='trackio'). A kept run opens in Inspect's "
+            "viewer: lab.export(run, 'run.eval')"
+        )

@@ -15,6 +15,8 @@ from accelerate.tracking import GeneralTracker
 from small import RECIPE, SETTINGS, Relay, bits, make_team
 
 import mas_lab as lab
+from mas_lab.runs.episodes import episodes
+from mas_lab.train.traces import trace
 from mas_lab.train.tracking import TrackingError
 
 
@@ -81,6 +83,55 @@ def test_trackers_that_cannot_be_had_are_named(models, tmp_path):
         lab.track([], to=Lines(tmp_path), name="x")
 
 
+def test_traces_are_refused_in_words(models, tmp_path):
+    for traces in (-1, 1.5, True, "3"):
+        with pytest.raises(TrackingError, match=r"traces=.*; say how many episodes of each step, 0 or more"):
+            lab.track([], to="trackio", traces=traces)
+    for to, name in (("tensorboard", "tensorboard"), (Lines(tmp_path / "log.jsonl"), "lines")):
+        with pytest.raises(TrackingError, match=rf"'{name}' takes numbers; traces go to trackio alone .*run\.eval"):
+            lab.track([], to=to, traces=3)
+
+
+def test_a_trace_holds_the_path_and_every_call_with_its_numbers(models):
+    [report] = train(models, steps=1)
+    [told, *others] = episodes(report.turns)
+    assert len(others) + 1 == report.turns["episode"].nunique()
+    rows = report.turns[report.turns["episode"] == told["episode"]].sort_values(["depth", "node"], kind="stable")
+    held = trace(told)
+    calls = [span for span in held["spans"] if span["kind"] == "generation"]
+    assert {span["parent_id"] for span in calls} == {span["id"] for span in held["spans"] if span["kind"] == "span"}
+    assert len({span["id"] for span in held["spans"]}) == len(held["spans"])
+    for span, row in zip(calls, rows.to_dict("records"), strict=True):
+        assert (span["model"], span["output"]) == (row["policy"], row["completion"])
+        assert span["usage"] == {"input_tokens": len(row["prompt_ids"]), "output_tokens": len(row["completion_ids"])}
+        about = span["metadata"]
+        assert {name: about[name] for name in ("agent", "turn", "candidate", "kept", "group")} == {
+            name: row[name] for name in ("agent", "turn", "candidate", "kept", "group")
+        }
+        assert about["advantage"] == pytest.approx(row["advantage"], abs=1e-5)
+        assert about["logprob"] == pytest.approx(sum(row["logprobs"]), abs=1e-5)
+    kept = rows[rows["kept"]]
+    assert [one["name"] for one in held["messages"]] == [agent for agent in kept["agent"] for _ in range(2)]
+    said = [one["content"] for one in held["messages"] if one["role"] == "assistant"]
+    assert said == [f"{agent}: {text}" for agent, text in zip(kept["agent"], kept["completion"], strict=True)]
+    assert held["metadata"]["step"] == 0 and held["metadata"]["status"] in ("success", "failed")
+    assert json.loads(json.dumps(held, allow_nan=False)) == held
+
+
+def test_what_tells_most_goes_along(models):
+    [report] = train(models, steps=1)
+    index = [told["telling"] for told in episodes(report.turns)]
+    assert index == sorted(index, reverse=True)
+    assert [told["telling"] for told in episodes(report.turns, 2)] == index[:2]
+    assert [*episodes(report.turns, 0)] == []
+
+
+def test_a_table_without_texts_is_named(models):
+    [report] = train(models, steps=1)
+    with pytest.raises(lab.TableError, match="track.*'prompt' is missing"):
+        next(episodes(report.turns.drop(columns="prompt"), 1, "track"))
+
+
 @pytest.mark.slow
 def test_tensorboard_files_hold_the_numbers(models, tmp_path):
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
@@ -102,7 +153,7 @@ def test_trackio_holds_the_numbers(models, tmp_path):
         "import sys, mas_lab as lab; from pathlib import Path; from small import *\n"
         "team = make_team('unlike', Path(sys.argv[1]))\n"
         "reports = lab.train(Relay(), team, RECIPE, 3, **SETTINGS)\n"
-        "print(len(list(lab.track(reports, to='trackio', project='mine', config={'seed': 0}))))\n"
+        "print(len(list(lab.track(reports, to='trackio', project='mine', config={'seed': 0}, traces=2))))\n"
     )
     places = {"TRACKIO_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
     command = [sys.executable, "-c", program, str(models)]
@@ -110,8 +161,17 @@ def test_trackio_holds_the_numbers(models, tmp_path):
     assert done.returncode == 0, done.stderr
     with closing(sqlite3.connect(tmp_path / "mine.db")) as kept:
         logged = [(step, json.loads(metrics)) for step, metrics in kept.execute("select step, metrics from metrics")]
+        query = "select step, key, messages, metadata, spans from traces order by step, trace_index"
+        traces = [(step, key, *map(json.loads, held)) for step, key, *held in kept.execute(query)]
     assert [step for step, _ in logged] == [0, 1, 2]
     assert all(metrics["agent/asker/grad_norm"] > 0 for _, metrics in logged)
+    assert [(step, key) for step, key, *_ in traces] == [(step, "episodes") for step in (0, 0, 1, 1, 2, 2)]
+    for step, _, messages, about, spans in traces:
+        assert about["step"] == step and messages[0]["role"] == "user" and messages[1]["role"] == "assistant"
+        assert {"asker", "doer"} >= {one["name"] for one in messages} and {"span", "generation"} == {
+            one["kind"] for one in spans
+        }
+        assert all("advantage" in one["metadata"] for one in spans if one["kind"] == "generation")
 
 
 @pytest.mark.slow
