@@ -1,6 +1,6 @@
 """Episodes as plain data, for viewers that others wrote: what each came to, and its model calls one after the other.
 
-Leaves out: which are shown first (`index`), and the forms of those viewers (`train.traces`, `inspect_log`).
+Leaves out: which are shown first (`explain.index`), and the forms of those viewers (`train.traces`, `inspect_log`).
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.explain.index import index_of_turns
 from mas_lab.table import column, plain, require, trained
 from mas_lab.visible import visible
 
@@ -28,7 +29,7 @@ def episodes(turns: pd.DataFrame, n: int | None = None, who: str = "episodes") -
     """
     require(turns, NEEDED, who)
     rows = turns[trained(turns)]
-    found = most_telling(rows, n)
+    found = index_of_turns(rows).head(len(rows) if n is None else n)
     rows = rows[rows["episode"].isin(found["episode"])]
     rows = rows.assign(**{name: column(rows, name) for name in ("depth", "node", "kept", "valid", "candidate")})
     own = dict(list(rows.sort_values(["depth", "node"], kind="stable").groupby("episode", sort=False)))
@@ -83,20 +84,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 6) if np.isfinite(value) else None
     return visible(value) if isinstance(value, str) else None if value is pd.NA else value
-
-
-def most_telling(rows: pd.DataFrame, n: int | None) -> pd.DataFrame:
-    by = rows.groupby("episode", sort=False)
-    from mas_lab.runs.scores import episode_returns, episode_success
-
-    found = by.agg(
-        task=("task", "first"),
-        step=("step", "first"),
-        advantage=("advantage", lambda a: max(a, key=abs)),
-        tokens=("completion_ids", lambda i: sum(map(len, i))),
-    )
-    found["success"] = episode_success(rows) > 0
-    found["return"] = episode_returns(rows)
-    found["telling"] = (~found["success"]) * 1.0 + found["advantage"].abs()
-    found = found.reset_index().sort_values("telling", ascending=False, kind="stable")
-    return found if n is None else found.head(n)

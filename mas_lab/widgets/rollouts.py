@@ -14,12 +14,13 @@ from urllib.parse import parse_qsl, urlencode
 import pandas as pd
 
 from mas_lab.cells.advantages import in_words
+from mas_lab.explain.index import RULE, TOLD, in_order
 from mas_lab.table import TableError, column, require
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.episodes import NUMBERS, SHADES, episode_data, member
 from mas_lab.widgets.figures import LAYOUT, colors
-from mas_lab.widgets.index import RULE, TOLD, choice, in_order, index_of
+from mas_lab.widgets.index import choice, index_of
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import for_plotly, visible, visible_data
 

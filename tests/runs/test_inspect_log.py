@@ -11,7 +11,7 @@ from evil_names import evil_zip
 import mas_lab as lab
 
 INSPECT = shutil.which("inspect")
-"""Its command, which may stand in an environment of its own: `uv tool install inspect-ai` or `pipx install inspect-ai`."""
+"""Its command, which may stand in an environment of its own: `pipx install inspect-ai`."""
 
 
 def read(path):

@@ -128,7 +128,7 @@ def test_what_tells_most_goes_along(models):
 
 def test_a_table_without_texts_is_named(models):
     [report] = train(models, steps=1)
-    with pytest.raises(lab.TableError, match="track.*'prompt' is missing"):
+    with pytest.raises(lab.TableError, match=r"track.*'prompt' is missing"):
         next(episodes(report.turns.drop(columns="prompt"), 1, "track"))
 
 
