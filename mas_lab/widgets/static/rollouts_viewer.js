@@ -1,0 +1,244 @@
+"use strict";
+// What is shown of the episodes, and how one moves: the state of one viewer. `rollouts.js` puts it on a page.
+((viewer) => {
+  const { element, button, keyOf, marksOf, sourceOf, indexOf, paneOf, reveal, movesOf, shadesOf, keysDialog, copy, mostOf, legend,
+    reshade, MOVES, groupMove, spotOf, cardOf, cardsOf, firstOf, outcome, tick, signed, addressOf, address, counted } = viewer;
+  const nameOf = (episode) => ({ run: episode.run || 0, step: episode.step, episode: episode.name });
+
+  class Viewer {
+    constructor(root, data, alone) {
+      Object.assign(this, { root, data, alone, parts: [], turn: null });
+      this.shade = (data.shades || [])[0] || "surprise";
+      this.marks = marksOf(data, () => this.markChanged());
+      this.source = sourceOf(data, this.marks, (top) => this.index && this.index.changed(top));
+      this.context = {
+        data, source: this.source, marks: this.marks, colors: data.agents, address,
+        shade: () => this.shade, most: () => this.most, has: (where) => this.source.has(where),
+        members: (episode, group) => this.source.members(episode.run || 0, episode.step, group),
+        show: (where) => this.open(where, {}, true), follow: (event, where) => this.follow(event, where),
+        gotoIn: (part, ...spot) => this.goto(part, ...spot),
+      };
+      this.build();
+      root.replaceChildren(this.index.part, this.pane, this.dialog);
+      this.markChanged();
+      this.index.changed(true);
+    }
+
+    build() {
+      this.index = indexOf(this.context);
+      this.moves = movesOf((name, by) => this.move(name, by));
+      this.legend = element("span", { class: "legend" });
+      this.shading = (this.data.shades || []).length ? shadesOf(this.data.shades, this.shade, (name) => this.setShade(name), this.legend) : "";
+      this.live = element("p", { class: "live quiet", role: "status" });
+      this.dialog = keysDialog();
+      this.note = element("input", { type: "text", class: "note", placeholder: "Note on this episode", "aria-label": "Note on this episode",
+        onchange: () => this.marks.set(this.shown(), this.note.value) });
+      this.star = button("☆", () => this.marks.toggle(this.shown()), { "aria-pressed": "false", title: "m", "aria-label": "Mark", class: "marks" });
+      this.both = button("side by side", () => this.sideBySide(), { "aria-pressed": "false", title: "s" });
+      this.saving = button("export marks", () => this.marks.save());
+      const does = element("div", { class: "does" }, button("next failure", () => this.failure(), { title: "f" }), this.both,
+        button("copy link", () => this.copyLink()), this.star, this.note, this.saving,
+        button("?", () => this.dialog.showModal(), { "aria-label": "Keys", title: "Keys" }));
+      this.head = element("div", { class: "head" }, does, this.moves.part, this.live);
+      this.columns = element("div", { class: "beside" });
+      this.pane = element("section", { class: "pane", "aria-label": "Episode" }, this.head, this.shading, this.columns);
+    }
+
+    // An episode, and a spot in it.
+
+    async open(wanted, spot = {}, brought = false) {
+      const turn = (this.turn = {});
+      let episode = null, other = null;
+      try {
+        episode = await this.source.open(wanted);
+        if (spot.beside) other = await this.source.open(addressOf(spot.beside));
+      } catch (trouble) {
+        return this.say(trouble.message);
+      }
+      if (turn !== this.turn) return; // asked for another meanwhile
+      if (!episode) {
+        if (!this.part) await this.open(this.source.first());
+        return this.say(`Episode ${wanted.episode} of step ${wanted.step} is not on this page.`);
+      }
+      this.render(episode, spotOf(episode, spot), other);
+      if (spot.node) this.reveal();
+      else if (brought) reveal(this.root, this.pane, 0);
+    }
+
+    render(episode, spot, other) {
+      const all = [episode, other].filter(Boolean);
+      this.most = mostOf(all, this.shade);
+      this.parts = all.map((one, at) => paneOf(this.context, one, this.source.rowOf(keyOf(nameOf(one))), at ? this.picker(one) : ""));
+      this.part = this.parts[0];
+      this.columns.replaceChildren(...this.parts.map(({ part }) => part));
+      this.root.classList.toggle("two", all.length > 1);
+      this.both.setAttribute("aria-pressed", String(all.length > 1));
+      this.legend.replaceChildren(...legend(this.shade, this.most));
+      this.parts.forEach((part, at) => {
+        part.spot = at ? spotOf(part.episode, {}) : spot;
+        part.settle();
+        part.mark(part.spot);
+      });
+      this.index.showCurrent(keyOf(nameOf(episode)));
+      this.showMark();
+      this.told();
+    }
+
+    goto(part, place, candidate, scroll) {
+      part.spot = { place, candidate };
+      const [article, card] = part.mark(part.spot);
+      if (part === this.part) this.told();
+      if (scroll) this.reveal(article, card, part);
+    }
+
+    reveal(article, card, part = this.part) {
+      const [node, shown] = article ? [article, card] : part.mark(part.spot), cards = cardsOf(part.episode.nodes[part.spot.place]);
+      const tall = shown.getBoundingClientRect().bottom - node.getBoundingClientRect().top > part.part.clientHeight;
+      const first = cardOf(part.episode.nodes[part.spot.place], part.spot.candidate) === cards[0];
+      const moves = this.moves.part, under = getComputedStyle(moves).position === "sticky" ? moves.offsetHeight + 8 : 0;
+      reveal(part.part, tall && !first ? shown : node, under, shown);
+    }
+
+    shown() { // what is shown, as an address names it
+      const { episode, spot } = this.part, node = episode.nodes[spot.place];
+      const several = episode.nodes.filter((one) => one.node === node.node).length > 1;
+      const beside = this.parts[1] ? address(nameOf(this.parts[1].episode)).slice(1) : undefined;
+      return { ...nameOf(episode), task: episode.task, node: node.node, agent: several ? node.agent : undefined, candidate: spot.candidate, beside };
+    }
+
+    follow(event, where) {
+      if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return; // the browser's own: another tab
+      event.preventDefault();
+      this.open(where, where, true);
+    }
+
+    // Where one is: counts of the moves, the line that is read out, the address.
+
+    told() {
+      const { episode, spot } = this.part, node = episode.nodes[spot.place], counts = {};
+      for (const [name, move] of Object.entries(MOVES)) {
+        const on = move(episode, spot, 1);
+        this.moves.set(name, on, move(episode, spot, -1).to !== undefined, on.to !== undefined);
+        counts[name] = on;
+      }
+      const { now, count } = counts.candidate;
+      this.say([this.index.told(), outcome(episode.success), `${node.agent}, turn ${node.turn}`,
+        count > 1 ? `candidate ${now} of ${count}` : ""].filter(Boolean).join(" · "));
+      if (this.alone) try { history.replaceState(null, "", address(this.shown())); } catch { /* a sandboxed frame has no address */ }
+      this.toldGroup();
+    }
+
+    async toldGroup() {
+      const { part } = this, { episode, spot } = part;
+      const members = await this.members();
+      if (part !== this.part || spot !== part.spot) return;
+      const on = groupMove(episode, spot, members, 1);
+      this.moves.set("group", on, groupMove(episode, spot, members, -1).to, on.to);
+    }
+
+    async members() {
+      const { episode, spot } = this.part;
+      const found = cardOf(episode.nodes[spot.place], spot.candidate).all.find((one) => one.index === spot.candidate);
+      try { return await this.source.members(episode.run || 0, episode.step, found.group); } catch { return []; }
+    }
+
+    say(text) { this.live.textContent = text; }
+
+    async copyLink() {
+      const fragment = address(this.shown()), frame = location.protocol === "about:";
+      const link = this.alone && !frame ? location.href.split("#")[0] + fragment : fragment;
+      this.say((await copy(link)) ? "The link is copied." : link);
+    }
+
+    // Moves.
+
+    async move(name, by) {
+      const { episode, spot } = this.part;
+      if (name === "group") return this.moveInGroup(by);
+      const { to } = MOVES[name](episode, spot, by);
+      if (to === undefined) return;
+      if (name === "candidate") this.goto(this.part, spot.place, to.all[0].index, true);
+      else this.goto(this.part, to, firstOf(episode.nodes[to]), true);
+    }
+
+    async moveInGroup(by) {
+      const { episode, spot } = this.part, { to } = groupMove(episode, spot, await this.members(), by);
+      if (!to) return;
+      const where = { ...nameOf(episode), ...to };
+      if (to.episode === episode.name) {
+        const { place, candidate } = spotOf(episode, to);
+        this.goto(this.part, place, candidate, true);
+      } else if (this.source.has(where)) this.open(where, where);
+      else this.say(`The next member is not on this page: ${to.episode}, candidate ${to.candidate}, advantage ${signed(to.advantage)}: ${to.said}`);
+    }
+
+    step(by) { // the next episode of the index
+      const place = this.index.place(), row = this.source.row(Math.max(0, place + by));
+      if (row) this.open(row);
+    }
+
+    async failure() {
+      const row = await this.source.nextFailure(this.index.place());
+      if (row) this.open(row);
+      else this.say("No failure follows in this order.");
+    }
+
+    setShade(name) {
+      this.shade = name;
+      this.most = mostOf(this.parts.map(({ episode }) => episode), name);
+      reshade(this.columns, name, this.most);
+      this.legend.replaceChildren(...legend(name, this.most));
+    }
+
+    // Side by side.
+
+    async sideBySide(row = null) {
+      if (this.parts.length > 1 && !row) return this.render(this.part.episode, this.part.spot, null);
+      const { episode } = this.part, own = nameOf(episode);
+      const far = (one) => [one.success === episode.success, one.step === own.step && one.run === own.run, Math.abs(one.step - own.step)];
+      try {
+        const rows = row ? [row] : await this.source.sameTask({ ...own, task: episode.task });
+        rows.sort((one, other) => far(one).map((value, at) => value - far(other)[at]).find((value) => value !== 0) || 0);
+        if (!rows.length) return this.say("Nothing else of this task is on this page.");
+        this.render(episode, this.part.spot, await this.source.open(rows[0]));
+      } catch (trouble) {
+        this.say(trouble.message);
+      }
+    }
+
+    picker(other) { // which one stands beside
+      const own = nameOf(this.parts[0] ? this.parts[0].episode : other), runs = this.data.runs || [];
+      const select = element("select", { "aria-label": "Beside it" });
+      const told = (row) => `${tick(row.success)} step ${row.step}${runs.length > 1 ? `, ${runs[row.run]}` : ""}${row.episode === row.task ? "" : `, ${row.episode}`}`;
+      const here = keyOf(nameOf(other));
+      this.source.sameTask({ ...own, task: other.task }).then((rows) => {
+        const all = new Map(rows.map((row) => [keyOf(row), row]));
+        select.append(...rows.map((row) => element("option", { value: keyOf(row), selected: keyOf(row) === here }, told(row))));
+        select.addEventListener("change", () => this.sideBySide(all.get(select.value)));
+      }, () => {});
+      return element("div", { class: "picker" }, select, button("close", () => this.sideBySide(), { class: "plain" }));
+    }
+
+    // Marks.
+
+    markChanged() {
+      const { count } = this.marks;
+      this.saving.textContent = count ? `export ${counted(count, "mark")}` : "export marks";
+      this.saving.title = "as a table, CSV";
+      this.saving.disabled = !count;
+      this.source.tellMarks(this.marks.all());
+      this.index.redraw();
+      this.showMark();
+    }
+
+    showMark() {
+      if (!this.part) return;
+      const key = keyOf(nameOf(this.part.episode)), has = this.marks.has(key);
+      this.star.setAttribute("aria-pressed", String(has));
+      this.star.textContent = has ? "★" : "☆";
+      if (document.activeElement !== this.note) this.note.value = this.marks.note(key);
+    }
+  }
+
+  Object.assign(viewer, { Viewer });
+})(MasLabRollouts);
