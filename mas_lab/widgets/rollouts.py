@@ -27,6 +27,11 @@ from mas_lab.widgets.text import for_plotly, visible, visible_data
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tree", "tokens", "episode", "index", "pane",
+         "bar", "viewer")  # fmt: skip
+SCRIPTS = (*(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
+"""The page's scripts; without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
+STYLES = ("rollouts.css",)
 MEMBERS = 100
 """Members of a comparison group that a page lists."""
 
@@ -199,10 +204,10 @@ class RolloutViewer:
     def page(self) -> str:
         title = "Who said what"
         body = (
-            f'<p class="quiet">{escape(self.title)}. {escape(NOTE)}</p>'
+            f'<p class="quiet">{escape(self.title)}</p>'
             f'<div id="rollouts">{self.static()}</div>'  # where no script replaces it
         )
-        return document(title, body, self.data(), scripts=("rollouts.js",))
+        return document(title, body, self.data(), scripts=SCRIPTS, styles=STYLES)
 
     def static(self) -> str:
         """The kept path of the first episode as a plain table, for where no script runs."""
@@ -229,10 +234,3 @@ def plain(index: pd.DataFrame) -> dict[str, list[Any]]:
         values = index[name].astype(object).where(index[name].notna(), None).tolist()
         found[name] = [round(one, 4) if isinstance(one, float) else one for one in visible_data(values)]
     return found
-
-
-NOTE = (
-    "A row of the index is an episode. A node lists all candidates that were drawn for one prompt; the state moved on "
-    "through the kept one. A token's shade is what you choose: its surprise, -log p, when it was sampled, or its "
-    "advantage, orange above 0, blue below."
-)

@@ -9,55 +9,6 @@ import mas_lab as lab
 pytestmark = pytest.mark.browser
 
 
-def test_hostile_texts_show_as_text(open_page, hostile, tmp_path):
-    texts = list(hostile.values())
-    rows = pd.DataFrame({"episode": "e", "agent": "a", "turn": 0, "candidate": range(len(texts)), "task": "t"})
-    rows["kept"] = rows["candidate"] == 0
-    rows["completion"] = rows["prompt"] = pd.Series(texts, dtype=object)
-    page = open_page(lab.RolloutViewer(rows).to_html(tmp_path / "page.html"))
-    shown = page.locator("section pre.said").all_text_contents()
-    assert shown[0] == hostile["markup"] and len(shown[list(hostile).index("long")]) == 100_000
-    assert page.evaluate("window.hacked") is None and page.locator("img, b").count() == 0
-
-
-def test_walking_episodes_by_keyboard(open_page, spiky, tmp_path):
-    viewer = lab.RolloutViewer(spiky)
-    page = open_page(viewer.to_html(tmp_path / "page.html"))
-    names = [viewer.episodes[0], viewer.episodes[1]]
-    assert names[0] in page.locator("h2").inner_text()
-    assert page.evaluate("document.activeElement === document.body"), "a page in a notebook takes the focus"
-    press_until(page, "Tab", "next")
-    page.keyboard.press("Enter")
-    page.wait_for_function(f"document.querySelector('h2').innerText.includes({names[1]!r})")
-    assert "next" in focused(page)  # it stays where the reader was
-    page.get_by_label("Training step").select_option("4")
-    assert "Step 4" in page.locator("h2").inner_text()
-    press(page.locator("summary", has_text="tokens").first)
-    assert page.locator(".token").count() >= 1
-    press(page.get_by_text("what followed").first)
-    assert page.evaluate("document.activeElement.className") == "node"
-
-
-def test_tokens_with_advantages_of_their_own_are_shaded_by_them(open_page, tmp_path):
-    """Orange above 0, blue below, the more the larger; a row with one number keeps the shade of its surprise."""
-    rows = pd.DataFrame({
-        "episode": "e", "agent": "a", "turn": 0, "candidate": [0, 1], "task": "t", "kept": [True, False],
-        "completion": "x y z", "prompt": "say", "completion_ids": [[5, 6, 7]] * 2, "logprobs": [[-0.0, -4.0, -0.0]] * 2,
-        "advantage": pd.Series([[2.0, 0.0, -1.0], 0.5], dtype=object),
-    })  # fmt: skip
-    page = open_page(lab.RolloutViewer(rows).to_html(tmp_path / "page.html"))
-    for found in page.locator("summary", has_text="3 tokens").all():
-        press(found)
-    page.wait_for_function("document.querySelectorAll('.token').length == 6")
-    shades = page.locator(".token").evaluate_all("all => all.map((one) => one.style.background)")
-    white, orange, half_blue = "rgb(255, 255, 255)", "rgb(230, 159, 0)", "rgb(171, 218, 244)"
-    assert shades == [orange, white, half_blue, white, "rgb(255, 159, 0)", white]
-    told = [one.get_attribute("title") for one in page.locator(".token").all()]
-    assert told[0].endswith("log p 0, advantage 2") and told[2].endswith("advantage -1")
-    assert all(one.endswith("advantage 0.5") for one in told[3:])
-    assert page.get_by_text("advantage per token, -1 to 2").count() == 1
-
-
 def test_the_reward_page_draws_its_figures(open_page, spiky, tmp_path):
     page = open_page(lab.RewardInspector(spiky).to_html(tmp_path / "page.html"))
     page.wait_for_selector(".js-plotly-plot .barlayer path")
@@ -116,8 +67,11 @@ CONTRAST = """() => {
   const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
   const behind = (element) => {
-    const color = element ? parse(getComputedStyle(element).backgroundColor) : [255, 255, 255];
-    return color[3] === 0 ? behind(element.parentElement) : color;
+    if (!element) return [255, 255, 255];
+    const [red, green, blue, part = 1] = parse(getComputedStyle(element).backgroundColor);
+    if (part === 1) return [red, green, blue];
+    const under = behind(element.parentElement);
+    return [red, green, blue].map((own, place) => part * own + (1 - part) * under[place]);
   };
   const own = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
   const told = (element) => [...element.childNodes].some(own) && element.getClientRects().length;

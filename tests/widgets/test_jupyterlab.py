@@ -229,7 +229,7 @@ def test_the_quickstart_is_read_to_its_end(run_all):
     walked = page.frame_locator("iframe[title^=RolloutViewer]")
     episode = walked.locator("h2")
     before = episode.inner_text()
-    click_until(walked.locator("h2", has_not_text=before), walked.get_by_role("button", name="next"))
+    click_until(walked.locator("h2", has_not_text=before), walked.locator(".rows a").nth(1))
     for figures in (".barlayer path", ".scatterlayer path", ".heatmaplayer image"):
         assert page.locator(f".js-plotly-plot {figures}").count() > 0, figures
     page.close()

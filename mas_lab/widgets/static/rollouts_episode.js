@@ -8,6 +8,8 @@
   const number = (value) => (typeof value === "number" ? decimal(value, 4).replace(/\.?0+$/, "") : String(value));
   const picture = (svg) => `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg.toWellFormed ? svg.toWellFormed() : svg)}`;
 
+  const earned = (advantage) => (typeof advantage === "number" ? signed(advantage, 2) : "");
+
   function heard(node) {
     const lines = element("pre", { class: "said heard" }, node.heard || "(nothing)");
     return element("details", { class: "hears", open: node.heard.length <= SHORT },
@@ -28,6 +30,7 @@
       region.hidden = !open;
       unfold.setAttribute("aria-expanded", String(open));
       made.classList.toggle("instead", open && readable(shown));
+      if (open) scrollable(made);
     }
     toggle(Boolean(shown.tell));
     return [unfold, region];
@@ -41,7 +44,7 @@
       const all = await context.members(episode, shown.group);
       if (made.children.length > 1) return;
       if (!all.length) return made.append(element("p", { class: "quiet" }, "Its members are not on this page."));
-      const most = Math.max(...all.map((one) => Math.abs(one.advantage) || 0));
+      const most = Math.max(0, ...all.map(({ advantage }) => Math.abs(advantage) || 0));
       made.append(element("ul", { class: "members" }, ...all.map((one) => member(context, episode, node, shown, one, most))));
     });
     return made;
@@ -53,7 +56,7 @@
     const link = context.has(where)
       ? element("a", { href: context.address(where), "aria-current": here ? "true" : null, onclick: (event) => context.follow(event, where) }, name)
       : element("span", { class: "quiet", title: "not on this page" }, name);
-    return element("li", { class: here ? "here" : null }, element("span", { class: "value" }, signed(one.advantage, 2)), bar(one.advantage, most),
+    return element("li", { class: here ? "here" : null }, element("span", { class: "value" }, earned(one.advantage)), bar(typeof one.advantage === "number" ? one.advantage : 0, most),
       element("span", { class: "who" }, swatch(context.colors[one.agent]), link), element("span", { class: "text" }, one.said));
   }
 
@@ -65,7 +68,7 @@
   function candidate(context, episode, node, place, card) {
     const shown = card.all[0], advantage = meanOf(card), most = context.largest(episode), chosen = node.candidates.some((one) => !one.kept);
     const kept = card.kept && chosen; // where all were kept, none was chosen
-    const made = element("section", { class: kept ? "candidate kept" : "candidate", "data-index": shown.index,
+    const made = element("div", { class: kept ? "candidate kept" : "candidate", role: "group", "data-index": shown.index,
       "aria-label": `candidate ${shown.index}${kept ? ", kept" : ""}` });
     const flags = [shown.valid ? "" : "not understood", shown.finish === "length" ? "cut off" : ""].filter(Boolean);
     const alike = card.all.length > 1
@@ -109,17 +112,18 @@
   function markSpot(pane, episode, { place, candidate: index }) {
     for (const one of pane.querySelectorAll(".now")) if (!one.closest("svg")) one.classList.remove("now");
     const article = pane.querySelector(`article[data-place="${place}"]`);
-    const card = cardOf(episode.nodes[place], index), shown = article.querySelector(`section[data-index="${card.all[0].index}"]`);
+    const card = cardOf(episode.nodes[place], index), shown = article.querySelector(`.candidate[data-index="${card.all[0].index}"]`);
     article.classList.add("now");
     shown.classList.add("now");
     return [article, shown];
   }
 
   function scrollable(pane) { // what scrolls by itself can be reached by keyboard
-    const all = [...pane.querySelectorAll("pre.said")].filter((one) => !one.hasAttribute("tabindex"));
+    const all = [...pane.querySelectorAll("pre.said, .strip")].filter((one) => !one.hasAttribute("tabindex"));
     for (const one of all.filter((text) => text.scrollHeight > text.clientHeight + 1)) {
       one.setAttribute("tabindex", "0");
-      one.setAttribute("role", "region");
+      if (one.classList.contains("strip")) continue;
+      one.setAttribute("role", "group");
       one.setAttribute("aria-label", one.classList.contains("heard") ? "what was heard" : "what was said");
     }
   }

@@ -96,10 +96,10 @@
       return -1;
     }
 
-    async function nextFailure(place) { // the first failure after a place, read on for as long as it takes
-      const end = Math.min(found(), place + 1 + READ_AHEAD * WINDOW);
-      for (let at = place + 1; at < end; at += 1) {
-        const one = row(at) || (view && (await read(view, at))[at % WINDOW]);
+    async function nextFailure(place) { // the first failure after a place, and from the start again; null: there is no other
+      const all = found(), many = Math.min(place < 0 ? all : all - 1, READ_AHEAD * WINDOW);
+      for (let step = 1; step <= many; step += 1) {
+        const at = (place + step) % all, one = row(at) || (view && (await read(view, at))[at % WINDOW]);
         if (one && one.success === false) return one;
       }
       return null;

@@ -4,8 +4,8 @@
   const { element, known, decimal, signed, percent } = viewer;
   const plain = (value) => decimal(value, 2);
   const SHADES = {
-    surprise: { says: "how unlikely each was when it was sampled, −log p", unit: "nats", tell: plain },
-    entropy: { says: "how open the choice was, entropy of the policy", unit: "nats", tell: plain },
+    surprise: { says: "−log p of each when it was sampled", unit: "nats", tell: plain },
+    entropy: { says: "entropy of the policy at each", unit: "nats", tell: plain },
     advantage: { says: "praised: orange, blamed: blue", unit: "", tell: (value) => signed(value, 2), both: true },
     share: { says: "of the gradient, along it: orange, against it: blue", unit: "", tell: (value) => percent(value, 2), both: true },
   };
@@ -67,7 +67,7 @@
       const head = element("tr", {}, ...["token", "id", ...names].map((name) => element("th", { scope: "col" }, name)));
       const lines = candidate.tokens.map((text, t) => element("tr", {}, element("td", {}, text), element("td", {}, String(candidate.ids[t])),
         ...names.map((name) => element("td", {}, known(candidate.shades[name][t]) ? SHADES[name].tell(candidate.shades[name][t]) : ""))));
-      made.append(element("div", { class: "table", tabindex: "0", role: "region", "aria-label": "tokens and their numbers" },
+      made.append(element("div", { class: "table", tabindex: "0", role: "group", "aria-label": "tokens and their numbers" },
         element("table", {}, element("thead", {}, head), element("tbody", {}, ...lines))));
     });
     return made;

@@ -4,6 +4,8 @@
   const { drawn, element, cardsOf, signed, counted } = viewer;
   const SIZE = { dot: 8, row: 21, head: 17, gap: 12, edge: 12 };
 
+  const READS = "A circle is a candidate, a number in it how many are alike; thick: kept; orange: advantage above 0, blue: below.";
+
   function advantageOf(candidate) {
     const own = candidate.numbers.advantage;
     if (typeof own === "number") return own;
@@ -65,7 +67,7 @@
     fill.style.setProperty("--part", most && advantage ? Math.abs(advantage) / most : 0);
     ring.style.stroke = color;
     made.append(drawn("title", {}, told), drawn("circle", { cx: x, cy: y, r: SIZE.dot, class: "ground" }), fill, ring);
-    if (card.all.length > 1) made.append(drawn("text", { x, y: y + 4, class: "count" }, String(card.all.length)));
+    if (card.all.length > 1) made.append(drawn("text", { x, y: y + 4, class: "many" }, String(card.all.length)));
     return made;
   }
 
@@ -92,7 +94,7 @@
         ...cards.map((card) => dot(block, card, most, colors[node.agent] || "var(--quiet)", choose)));
       svg.append(made);
     }
-    return element("div", { class: "tree" }, svg);
+    return element("div", { class: "tree" }, svg, element("p", { class: "quiet reads" }, READS));
   }
 
   function showSpot(tree, place, card) { // marks where one is, and brings it into view sideways

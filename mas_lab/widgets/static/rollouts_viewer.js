@@ -169,7 +169,7 @@
         const { place, candidate } = spotOf(episode, to);
         this.goto(this.part, place, candidate, true);
       } else if (this.source.has(where)) this.open(where, where);
-      else this.say(`The next member is not on this page: ${to.episode}, candidate ${to.candidate}, advantage ${signed(to.advantage)}: ${to.said}`);
+      else this.say(`The next member is not on this page: ${to.episode}, candidate ${to.candidate}, advantage ${typeof to.advantage === "number" ? signed(to.advantage) : to.advantage ?? "unknown"}: ${to.said}`);
     }
 
     step(by) { // the next episode of the index
@@ -180,7 +180,7 @@
     async failure() {
       const row = await this.source.nextFailure(this.index.place());
       if (row) this.open(row);
-      else this.say("No failure follows in this order.");
+      else this.say("No other failure in this list.");
     }
 
     setShade(name) {

@@ -1,0 +1,277 @@
+"""The RolloutViewer's page in headless Chromium: the index, the moves, the address, the marks, the kernel behind it."""
+
+import html
+import json
+import re
+
+import pandas as pd
+import pytest
+
+import mas_lab as lab
+from mas_lab.widgets.document import escape
+
+pytestmark = pytest.mark.browser
+
+
+def told(step, task, copy):
+    """An episode of three nodes: of the asker's three candidates two are alike, and the first of these was kept."""
+    episode, is_right = f"{task}#{copy}", copy == 0 or step == 2
+    said = [("asker", 0, 0, "go left", -1.0), ("asker", 0, 1, "go right", 0.5), ("asker", 0, 2, "go right", 0.5),
+            ("doer", 0, 0, "done", 1.5 if is_right else -0.5 - step), ("asker", 1, 0, "stop here", 0.0)]  # fmt: skip
+    for agent, turn, candidate, text, advantage in said:
+        depth = 2 * turn + (agent == "doer")
+        yield {
+            "step": step, "task": task, "episode": episode, "node": f"{episode}/{depth}", "depth": depth,
+            "parent": ["", f"{episode}/0.1", f"{episode}/1.0"][depth], "action": f"{episode}/{depth}.{candidate}",
+            "agent": agent, "turn": turn, "candidate": candidate, "kept": len(text) == 9 or candidate == (depth == 0),
+            "prompt": f"{agent} of {task}", "completion": text, "completion_ids": [5, 6], "logprobs": [-0.5, -2.0 - copy],
+            "entropies": [0.1, 0.2], "advantage": advantage, "credit": advantage, "team_reward": float(is_right),
+            "local_reward": 0.0, "group": f"{task} {agent} {turn}", "success": is_right, "finish": "eos", "valid": True,
+        }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def turns():
+    found = [row for step in range(3) for task in ("maze-a", "maze-b") for copy in (0, 1) for row in told(step, task, copy)]
+    return pd.DataFrame(found)
+
+
+@pytest.fixture
+def opened(open_page, turns, tmp_path):
+    """The page of `turns`, at an address if one is given."""
+
+    def at(fragment=""):
+        path = lab.RolloutViewer(turns).to_html(tmp_path / "page.html")
+        page = open_page(path)
+        page.set_default_timeout(5000)
+        if fragment:
+            page.goto(path.as_uri() + fragment)
+            page.reload()
+        return page
+
+    return at
+
+
+def rows(page):
+    """(outcome, step, task) of every row of the index."""
+    cells = page.locator(".rows tbody:not(.space) tr").evaluate_all(
+        "all => all.map((row) => [...row.cells].slice(0, 3).map((cell) => cell.textContent))"
+    )
+    return [tuple(row) for row in cells]
+
+
+def shown(page):
+    """What the address says of the page: run, step, episode, node, candidate."""
+    return page.evaluate("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
+
+
+def keys(page, *pressed):
+    """The address after each key."""
+    found = []
+    for key in pressed:
+        page.keyboard.press(key)
+        page.wait_for_timeout(20)
+        found.append(shown(page))
+    return found
+
+
+def counts(page):
+    return page.locator(".move .where").all_inner_texts()
+
+
+def test_the_index_is_sorted_and_filtered(opened, turns):
+    page = opened()
+    index = lab.RolloutViewer(turns).index
+    ticks = index["success"].map({True: "✓", False: "✗"})
+    assert rows(page) == list(zip(ticks, index["step"].astype(str), index["task"].str[-1], strict=True))
+    assert page.evaluate("document.activeElement === document.body"), "a page in a notebook takes the focus"
+    page.get_by_role("button", name="step", exact=True).click()
+    assert [step for _, step, _ in rows(page)] == sorted(index["step"].astype(str))
+    assert page.locator("th[aria-sort=ascending]").inner_text() == "step"
+    page.get_by_role("button", name="step", exact=True).click()
+    assert [step for _, step, _ in rows(page)] == sorted(index["step"].astype(str), reverse=True)
+    page.get_by_label("Sort by").select_option("advantage")
+    sizes = page.locator(".leaning").all_inner_texts()
+    assert [abs(float(one.replace("−", "-"))) for one in sizes] == sorted(
+        (abs(number) for number in index["advantage"].round(2)), reverse=True
+    )
+    page.get_by_role("button", name="failed", exact=True).click()
+    assert {tick for tick, *_ in rows(page)} == {"✗"} and page.locator(".filter").input_value() == "failed"
+    assert page.locator(".count").inner_text() == f"{(~index['success']).sum()} of 12 episodes"
+    page.locator(".filter").fill("-failed step:0-1 maze-b agent:doer")
+    page.get_by_text("2 of 12 episodes").wait_for()
+    assert {(tick, task) for tick, _, task in rows(page)} == {("✓", "b")}
+    page.locator(".filter").fill("nobody said this")
+    page.get_by_role("button", name="Clear the filter").click()
+    assert len(rows(page)) == 12
+
+
+def test_each_key_moves_and_the_address_follows(opened):
+    page = opened("#step=1&episode=maze-a%230")
+    start = shown(page)
+    assert start == {"run": "0", "step": "1", "episode": "maze-a#0", "node": "maze-a#0/0", "candidate": "1"}
+    assert counts(page) == ["1 of 3", "1 of 2", "1 of 2", "2 of 6"]
+    path = keys(page, "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft")
+    assert [one["node"][-1] for one in path] == ["1", "2", "2", "1"]
+    assert [one["node"][-1] for one in keys(page, "ArrowLeft", "t", "T")] == ["0", "2", "0"]
+    assert [one["candidate"] for one in keys(page, "c", "c", "C")] == ["0", "0", "1"]
+    # The group goes on past what stands on the same card, into the other episode of the task.
+    moved = keys(page, "g", "g", "G", "G")
+    assert [(one["episode"], one["candidate"]) for one in moved] == [
+        ("maze-a#1", "0"), ("maze-a#1", "1"), ("maze-a#1", "0"), ("maze-a#0", "2")]  # fmt: skip
+    assert page.locator(".candidate.now .alike").inner_text() == "×2"
+    [before] = keys(page, "k")
+    assert keys(page, "j", "k")[1]["episode"] == before["episode"]
+    page.keyboard.press("f")
+    page.locator("h2", has_text="missed the goal").wait_for()
+    [beside] = keys(page, "s")
+    assert page.locator(".column").count() == 2 and "episode=maze" in beside["beside"]
+    choice = page.get_by_label("Beside it")
+    assert choice.locator("option").count() == 5  # the same task elsewhere
+    choice.select_option(index=4)
+    page.wait_for_timeout(20)
+    assert shown(page)["beside"] != beside["beside"]
+    assert "beside" not in keys(page, "Escape")[0] and page.locator(".column").count() == 1
+    page.keyboard.press("?")
+    assert page.locator("dialog[open] kbd").count() > 12
+    assert keys(page, "j", "Escape")[0] == keys(page, "x")[0], "a key moves what a dialog covers"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+    page.keyboard.type("jfg")
+    assert page.locator(".filter").input_value() == "jfg"
+
+
+def test_a_link_opens_its_spot_and_a_reload_keeps_it(opened, turns):
+    link = lab.RolloutViewer(turns).link(2, "maze-b#1", "maze-b#1/2")
+    page = opened(link)
+    for _ in range(2):
+        assert shown(page)["node"] == "maze-b#1/2" and page.locator("article.now h3").inner_text() == "asker turn 1"
+        assert page.locator("tr[aria-current]").count() == 1
+        page.reload()
+    page.evaluate("location.hash = '#step=0&episode=maze-a%230&node=maze-a%230%2F0&candidate=0'")
+    page.locator(".candidate.now[data-index='0']").wait_for()
+    page.evaluate("location.hash = '#step=9&episode=nobody'")
+    page.get_by_text("Episode nobody of step 9 is not on this page.").wait_for()
+    assert page.locator("article").count() == 3
+
+
+def test_nodes_show_what_was_heard_said_and_kept(opened):
+    page = opened("#step=0&episode=maze-a%231")
+    assert page.locator("article").first.locator(".candidate strong").all_inner_texts() == ["✓ kept", "candidate 0"]
+    assert page.locator(".overview .many").all_text_contents() == ["2"]  # the circle of the two that are alike
+    assert page.locator(".overview .way.kept").count() == 2
+    page.get_by_role("button", name="doer, turn 0").focus()
+    assert page.locator("article.now h3").inner_text() == "asker turn 0"
+    page.keyboard.press("Enter")
+    assert page.locator("article.now h3").inner_text() == "doer turn 0"
+    page.get_by_text("compared with").first.click()
+    members = page.locator(".members li")
+    members.first.wait_for()
+    assert members.count() == 6 and page.locator(".members li.here").count() == 1
+    assert members.first.inner_text().split("\n")[0] == "−1.00"
+    members.first.get_by_role("link").click()
+    page.locator(".named", has_text="maze-a#0").wait_for()
+    # Tokens: those of the largest advantage stand open, shaded by what is chosen, and the legend says how.
+    assert page.locator(".token").count() == 2
+    parts = "all => all.map((one) => [one.style.getPropertyValue('--part'), one.classList.contains('below')])"
+    assert page.locator(".token").evaluate_all(parts) == [["0.250", False], ["1.000", False]]
+    assert page.locator(".legend").inner_text().split("\n")[:2] == ["0", "2.00 nats"]
+    page.get_by_label("Shade tokens by").select_option("advantage")
+    page.locator(".unfold").nth(1).click()
+    assert page.locator(".token").evaluate_all(parts)[0] == ["0.667", True]
+    assert page.locator(".token").first.get_attribute("title").endswith("surprise 0.50, entropy 0.10, advantage −1.00")
+    assert page.locator(".legend").inner_text().split("\n")[:2] == ["−1.50", "+1.50"]
+
+
+def test_marks_and_notes_are_kept_and_exported(opened):
+    page = opened("#step=0&episode=maze-a%231")
+    assert page.get_by_role("button", name="export").is_disabled()
+    page.keyboard.press("m")
+    page.keyboard.press("j")
+    page.keyboard.press("n")
+    page.keyboard.type("=1+1, said \"so\"")
+    page.keyboard.press("Escape")
+    page.reload()
+    assert page.locator(".rows .star").count() == 2
+    page.get_by_role("button", name="marked", exact=True).click()
+    assert len(rows(page)) == 2
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="export 2 marks").click()
+    lines = saved.value.path().read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "step,episode,task,node,note" and lines[1] == "0,maze-a#1,maze-a,maze-a#1/0,"
+    assert lines[2].endswith(''',"'=1+1, said ""so"""''')
+
+
+PARENT = """<!doctype html><body><script>
+const count = 32000, asked = [];
+const row = (place) => ({ run: 0, step: place, task: "far", episode: "e" + place, agents: "asker", return: 0, success: place % 2 === 0,
+  advantage: 1, surprise: 1, tokens: 1, rows: 1, truncated: 0, invalid: 0, lone: 0, telling: 1 });
+const columns = (all) => Object.fromEntries(Object.keys(row(0)).map((name) => [name, all.map((one) => one[name])]));
+addEventListener("message", ({ source, data }) => {
+  if (!data.ask) return;
+  asked.push(data);
+  const answer = (told) => source.postMessage({ id: data.id, ...told }, "*");
+  if (data.ask === "index" && data.filter === "broken") answer({ error: "the run is gone" });
+  else if (data.ask === "index") {
+    const all = Array.from({ length: Math.max(0, Math.min(data.count, count - data.from)) }, (_, at) => row(data.from + at));
+    answer({ rows: columns(all), found: count, total: count });
+  } else if (data.ask === "episode") {
+    const candidate = { index: 0, action: "a", kept: true, valid: true, finish: "eos", said: "told by the kernel", numbers: {}, group: "g",
+      info: "", tokens: [], ids: [], shades: {}, tell: false };
+    answer({ groups: {}, episode: { run: 0, step: data.step, name: data.episode, task: "far", success: true, nodes: [
+      { node: data.episode + "/0", parent: "", depth: 0, agent: "asker", turn: 0, heard: "", candidates: [candidate] }] } });
+  } else if (data.ask === "group") answer({ members: [] });
+});
+</script>FRAME</body>"""
+
+
+def test_a_kernel_answers_for_the_whole_run_from_a_sandboxed_frame(open_page, turns, tmp_path):
+    inner = html.escape(lab.RolloutViewer(turns).page(), quote=True)
+    frame = f'<iframe sandbox="allow-scripts allow-downloads" width="1200" height="640" srcdoc="{inner}"></iframe>'
+    (tmp_path / "outer.html").write_text(PARENT.replace("FRAME", frame), encoding="utf-8")
+    page = open_page(tmp_path / "outer.html")
+    inside = page.frames[1]
+    assert inside.locator(".count").inner_text() == "12 episodes"  # the page's own, until a kernel answers
+    page.evaluate("frames[0].postMessage({hello: true, total: count}, '*')")
+    inside.locator(".count", has_text="32,000 episodes").wait_for()
+    assert inside.locator(".rows tr").count() < 80
+    inside.locator(".rows").evaluate("one => { one.scrollTop = one.scrollHeight; }")
+    last = inside.locator(".rows a").last
+    inside.locator(".rows tr", has_text="31,999").wait_for()
+    windows = page.evaluate("asked.filter((one) => one.ask === 'index').map((one) => [one.from, one.count])")
+    assert windows[0] == [0, 100] and windows[-1] == [31900, 100] and len(windows) < 8, "windows in between were asked for"
+    last.click()
+    inside.get_by_text("told by the kernel").wait_for()
+    inside.locator("body").press("m")
+    inside.locator("body").press("k")
+    inside.locator(".quiet", has_text="step 31998").wait_for()
+    marks = page.evaluate("asked.filter((one) => one.ask === 'marks').at(-1).marks")
+    assert [(one["step"], one["episode"], one["node"]) for one in marks] == [(31999, "e31999", "e31999/0")]
+    with page.expect_download():
+        inside.get_by_role("button", name="export 1 mark").click()
+    inside.locator(".filter").fill("broken")
+    inside.get_by_text("the run is gone: these are the page's own episodes").wait_for()
+
+
+def test_hostile_texts_show_as_text(open_page, hostile, tmp_path):
+    texts = list(hostile.values())
+    rows = pd.DataFrame({"episode": "e", "agent": "a", "turn": 0, "candidate": range(len(texts)), "task": "t"})
+    rows["kept"] = rows["candidate"] == 0
+    rows["completion"] = rows["prompt"] = pd.Series(texts, dtype=object)
+    page = open_page(lab.RolloutViewer(rows).to_html(tmp_path / "page.html"))
+    said = page.locator(".candidate > pre.said").all_text_contents()
+    assert said[0] == hostile["markup"] and len(said[list(hostile).index("long")]) == 100_000
+    assert page.evaluate("window.hacked") is None and page.locator("img").count() == 0
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("width", [390, 820])
+def test_a_small_screen_shows_one_above_the_other(opened, width):
+    page = opened("#step=0&episode=maze-a%231")
+    page.set_viewport_size({"width": width, "height": 844})
+    index, pane = (page.locator(name).bounding_box() for name in (".index", ".pane"))
+    assert index["y"] + index["height"] <= pane["y"] and pane["width"] == width
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.locator(".rows a").nth(3).click()
+    assert page.locator(".named h2").is_visible() and page.evaluate("scrollY") > 100  # what was opened is in view
