@@ -1,8 +1,7 @@
 """The standalone pages in headless Chromium: nothing a model wrote runs, and every step works by keyboard."""
 
-import pandas as pd
 import pytest
-from browsing import focused, press, press_until
+from browsing import press
 
 import mas_lab as lab
 

@@ -17,7 +17,10 @@ MATHJAX = (
     """window.MathJax = {version: "3.2.2", config: {}, startup: {}, get _() { window.typeset = true; return {}; }};"""
 )
 """A MathJax that plotly takes for one, and that remembers whether it was asked."""
-ALIEN = "a:not([href^='#']), img:not([src^='data:image/svg+xml']), image, iframe, object, embed, link, meta[http-equiv=refresh]"
+ALIEN = (
+    "a:not([href^='#']), img:not([src^='data:image/svg+xml']), image, iframe, object, embed, link, "
+    "meta[http-equiv=refresh]"
+)
 """What a page of ours has no use for: what leads out of it, or loads."""
 
 

@@ -1,14 +1,11 @@
 """The RolloutViewer's page in headless Chromium: the index, the moves, the address, the marks, the kernel behind it."""
 
 import html
-import json
-import re
 
 import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.widgets.document import escape
 
 pytestmark = pytest.mark.browser
 
@@ -24,15 +21,18 @@ def told(step, task, copy):
             "step": step, "task": task, "episode": episode, "node": f"{episode}/{depth}", "depth": depth,
             "parent": ["", f"{episode}/0.1", f"{episode}/1.0"][depth], "action": f"{episode}/{depth}.{candidate}",
             "agent": agent, "turn": turn, "candidate": candidate, "kept": len(text) == 9 or candidate == (depth == 0),
-            "prompt": f"{agent} of {task}", "completion": text, "completion_ids": [5, 6], "logprobs": [-0.5, -2.0 - copy],
-            "entropies": [0.1, 0.2], "advantage": advantage, "credit": advantage, "team_reward": float(is_right),
+            "prompt": f"{agent} of {task}", "completion": text, "completion_ids": [5, 6],
+            "logprobs": [-0.5, -2.0 - copy], "entropies": [0.1, 0.2],
+            "advantage": advantage, "credit": advantage, "team_reward": float(is_right),
             "local_reward": 0.0, "group": f"{task} {agent} {turn}", "success": is_right, "finish": "eos", "valid": True,
         }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def turns():
-    found = [row for step in range(3) for task in ("maze-a", "maze-b") for copy in (0, 1) for row in told(step, task, copy)]
+    found = [
+        row for step in range(3) for task in ("maze-a", "maze-b") for copy in (0, 1) for row in told(step, task, copy)
+    ]
     return pd.DataFrame(found)
 
 
@@ -189,7 +189,7 @@ def test_marks_and_notes_are_kept_and_exported(opened):
     page.keyboard.press("m")
     page.keyboard.press("j")
     page.keyboard.press("n")
-    page.keyboard.type("=1+1, said \"so\"")
+    page.keyboard.type('=1+1, said "so"')
     page.keyboard.press("Escape")
     page.reload()
     assert page.locator(".rows .star").count() == 2
@@ -204,8 +204,9 @@ def test_marks_and_notes_are_kept_and_exported(opened):
 
 PARENT = """<!doctype html><body><script>
 const count = 32000, asked = [];
-const row = (place) => ({ run: 0, step: place, task: "far", episode: "e" + place, agents: "asker", return: 0, success: place % 2 === 0,
-  advantage: 1, surprise: 1, tokens: 1, rows: 1, truncated: 0, invalid: 0, lone: 0, telling: 1 });
+const row = (place) => ({ run: 0, step: place, task: "far", episode: "e" + place, agents: "asker", return: 0,
+  success: place % 2 === 0, advantage: 1, surprise: 1, tokens: 1, rows: 1, truncated: 0, invalid: 0, lone: 0,
+  telling: 1 });
 const columns = (all) => Object.fromEntries(Object.keys(row(0)).map((name) => [name, all.map((one) => one[name])]));
 addEventListener("message", ({ source, data }) => {
   if (!data.ask) return;
@@ -213,13 +214,15 @@ addEventListener("message", ({ source, data }) => {
   const answer = (told) => source.postMessage({ id: data.id, ...told }, "*");
   if (data.ask === "index" && data.filter === "broken") answer({ error: "the run is gone" });
   else if (data.ask === "index") {
-    const all = Array.from({ length: Math.max(0, Math.min(data.count, count - data.from)) }, (_, at) => row(data.from + at));
+    const length = Math.max(0, Math.min(data.count, count - data.from));
+    const all = Array.from({ length }, (_, at) => row(data.from + at));
     answer({ rows: columns(all), found: count, total: count });
   } else if (data.ask === "episode") {
-    const candidate = { index: 0, action: "a", kept: true, valid: true, finish: "eos", said: "told by the kernel", numbers: {}, group: "g",
-      info: "", tokens: [], ids: [], shades: {}, tell: false };
-    answer({ groups: {}, episode: { run: 0, step: data.step, name: data.episode, task: "far", success: true, nodes: [
-      { node: data.episode + "/0", parent: "", depth: 0, agent: "asker", turn: 0, heard: "", candidates: [candidate] }] } });
+    const candidate = { index: 0, action: "a", kept: true, valid: true, finish: "eos", said: "told by the kernel",
+      numbers: {}, group: "g", info: "", tokens: [], ids: [], shades: {}, tell: false };
+    const node = { node: data.episode + "/0", parent: "", depth: 0, agent: "asker", turn: 0, heard: "" };
+    const nodes = [{ ...node, candidates: [candidate] }];
+    answer({ groups: {}, episode: { run: 0, step: data.step, name: data.episode, task: "far", success: true, nodes } });
   } else if (data.ask === "group") answer({ members: [] });
 });
 </script>FRAME</body>"""
@@ -239,7 +242,7 @@ def test_a_kernel_answers_for_the_whole_run_from_a_sandboxed_frame(open_page, tu
     last = inside.locator(".rows a").last
     inside.locator(".rows tr", has_text="31,999").wait_for()
     windows = page.evaluate("asked.filter((one) => one.ask === 'index').map((one) => [one.from, one.count])")
-    assert windows[0] == [0, 100] and windows[-1] == [31900, 100] and len(windows) < 8, "windows in between were asked for"
+    assert windows[0] == [0, 100] and windows[-1] == [31900, 100] and len(windows) < 8, "each window was asked for"
     last.click()
     inside.get_by_text("told by the kernel").wait_for()
     inside.locator("body").press("m")
