@@ -14,7 +14,7 @@ from mas_lab.runs.scores import CURVE, kept_scores, mean_scores, run_curve
 from mas_lab.train import Report
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html
 from mas_lab.widgets.figures import LAYOUT, PALETTE
-from mas_lab.widgets.spikes import WHOLE, norm_curves
+from mas_lab.widgets.norms import WHOLE, norm_curves
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -9,16 +9,24 @@ import mas_lab as lab
 pytestmark = pytest.mark.browser
 
 
-def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(open_page, spiky, tmp_path):
-    inspector = lab.SpikeInspector(spiky)
-    page = open_page(inspector.to_html(tmp_path / "page.html"))
+@pytest.fixture(scope="module")
+def shown(browser, spiky, tmp_path_factory):
+    """(the page of a run's spikes, its inspector): tests leave it as they found it."""
+    inspector, page = lab.SpikeInspector(spiky), browser.new_page()
+    page.goto(inspector.to_html(tmp_path_factory.mktemp("spikes") / "page.html").as_uri())
+    yield page, inspector
+    page.close()
+
+
+def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(shown):
+    page, inspector = shown
     last = inspector.spikes[-1]
     spike = page.locator("circle.spike[role=button]").first
     spike.click()
-    if page.evaluate("document.activeElement.id") != "anatomy":
+    if page.evaluate("document.activeElement.id") != "opened":
         spike.click()  # Chromium may lose a click that follows a scroll at once
-    assert page.evaluate("document.activeElement.id") == "anatomy"
-    page.get_by_role("group", name="Spikes").get_by_role("button").last.focus()
+    assert page.evaluate("document.activeElement.id") == "opened"
+    page.get_by_role("group", name="Spikes, highest first").get_by_role("button").last.focus()
     page.keyboard.press("Enter")
     assert f"Step {last['step']}," in page.locator("#anatomy h2").inner_text()
     assert page.locator("#anatomy .token").count() >= 1  # the largest agent, group and sample stand open
@@ -32,14 +40,150 @@ def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(open_page, spiky, 
     assert page.locator("#anatomy .token").count() >= before
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_a_click_opens_is_in_view_and_the_way_back_is_too(shown, width):
+    page, inspector = shown
+    page.set_viewport_size({"width": width, "height": 600})
+    for place, spike in enumerate(inspector.spikes[:2]):
+        page.evaluate("scrollTo(0, 0)")
+        press(page.get_by_role("group", name="Spikes, highest first").get_by_role("button").nth(place))
+        heading = page.locator("#anatomy h2")
+        assert heading.inner_text().startswith(f"Step {spike['step']}, ")
+        assert page.evaluate("document.activeElement.id") == "opened"
+        assert -1 <= heading.bounding_box()["y"] < 300
+        pressed = page.locator("circle.spike[aria-pressed=true]").evaluate_all("all => all.map((one) => one.ariaLabel)")
+        assert pressed and all(f"at step {spike['step']}:" in one for one in pressed)
+        assert page.get_by_role("group", name="Spikes, highest first").locator("[aria-pressed=true]").count() == 1
+        press(page.get_by_role("button", name="back to the chart"))
+        assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+        box = page.locator("svg.chart").bounding_box()
+        assert box["y"] < 600 and box["y"] + box["height"] > 0
+    page.set_viewport_size({"width": 1280, "height": 720})
+
+
+BARS = """() => [...document.querySelectorAll("#anatomy .node .track")].filter((one) => one.offsetParent).map((one) => {
+  const room = one.getBoundingClientRect(), bar = one.firstChild.getBoundingClientRect(), row = one.closest("summary");
+  const zero = room.left + room.width * parseFloat(one.style.getPropertyValue("--zero")) / 100;
+  const level = [...document.querySelectorAll("details.node")].filter((node) => node.contains(one)).length;
+  return [level, row.querySelector(".part").textContent, room.left, room.right, zero, bar.left, bar.right];
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_bars_start_at_one_line_and_a_level_has_one_scale(shown, width):
+    """A long bar is a large share; negative ones end where the others begin."""
+    page, _ = shown
+    page.set_viewport_size({"width": width, "height": 720})
+    press(page.get_by_role("group", name="Spikes, highest first").get_by_role("button").first)
+    for _ in range(3):
+        page.evaluate("document.querySelectorAll('#anatomy details').forEach((folded) => { folded.open = true; })")
+        page.wait_for_timeout(30)
+    found = page.evaluate(BARS)
+    assert len(found) > 5 and len({(left, right) for _, _, left, right, *_ in found}) == 1
+    assert len({zero for *_, zero, _, _ in found}) == 1
+    rates = {}
+    for level, part, left, right, zero, start, end in found:
+        share = float(part.replace("\u2212", "-").split()[0])
+        assert left - 1 <= start and end <= right + 1
+        assert abs((end if share < 0 else start) - zero) < 1.5
+        if abs(share) > 5:
+            rates.setdefault(level, []).append((end - start) / abs(share))
+    assert set(rates) == {1, 2, 3}
+    for level in rates.values():
+        assert level == pytest.approx([level[0]] * len(level), rel=0.05)
+    told = page.locator("#scales").inner_text()
+    assert "among agents" in told and "among groups" in told and "among samples" in told
+    page.set_viewport_size({"width": 1280, "height": 720})
+
+
+def test_any_point_tells_its_norm_and_score_to_the_mouse_and_to_keys(shown):
+    page, inspector = shown
+    [line] = [line for line in inspector.data()["lines"] if line["agent"] == "doer"]
+    own = inspector.scores[inspector.scores["agent"] == "doer"].reset_index(drop=True)
+    reader = page.get_by_role("slider")
+    reader.focus()
+    while "doer" not in reader.get_attribute("aria-valuetext").partition(";")[0]:
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Home")
+    for place, row in own.iterrows():
+        told = reader.get_attribute("aria-valuetext")
+        assert int(reader.get_attribute("aria-valuenow")) == place
+        assert f"step {row['step']}, its optimizer step {row['optimizer_step']}" in told
+        assert f"norm {line['norms'][place]:g}" in told
+        score = "no score yet" if pd.isna(row["score"]) else f"usual norm {line['usual'][place]:g}, score "
+        score = score if row["norm"] > 0 else "no norm: 0"
+        assert score in told and ("a spike" in told) == row["spike"]
+        assert page.locator(".reading").is_visible() and line["name"] in page.locator(".reading").inner_text()
+        page.keyboard.press("ArrowRight")
+    assert int(reader.get_attribute("aria-valuenow")) == len(own) - 1
+    page.evaluate("document.activeElement.blur()")
+    assert page.locator(".reading").is_hidden()
+    mark = page.locator(f"circle.spike[aria-label^='Spike of {line['name']} at']").first
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2 + 2, box["y"] + box["height"] / 2)
+    assert page.locator(".reading strong").inner_text() == line["name"]
+    assert "a spike: click" in page.locator(".reading").inner_text()
+    page.mouse.move(2, 2)
+    assert page.locator(".reading").is_hidden()
+
+
+def test_enter_at_a_spikes_point_opens_it(shown):
+    page, _ = shown
+    page.get_by_role("slider").focus()
+    page.keyboard.press("Home")
+    while "a spike: click" not in page.get_by_role("slider").get_attribute("aria-valuetext"):
+        page.keyboard.press("ArrowRight")
+    told = page.get_by_role("slider").get_attribute("aria-valuetext")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "opened"
+    assert page.locator("#opened").inner_text().split(",")[0].lower() in told
+
+
+def test_the_legend_hides_a_line_with_its_marks_and_the_axes_follow(shown):
+    page, inspector = shown
+    legend = page.get_by_role("group", name="Lines of the chart")
+    names = [line["name"] for line in inspector.data()["lines"]]
+    marks = lambda name: page.locator(f"circle.spike[aria-label^='Spike of {name} at']").count()  # noqa: E731
+    ticks = lambda: page.locator("svg.chart text[text-anchor=end]").all_text_contents()  # noqa: E731
+    every, first = ticks(), legend.get_by_role("button", name=names[1], exact=True)
+    assert marks(names[1]) > 0 and page.locator("path.curve").count() == len(names)
+    press(first)
+    assert first.get_attribute("aria-pressed") == "false" and marks(names[1]) == 0 < marks(names[0])
+    assert page.locator("path.curve").count() == len(names) - 1
+    assert names[1] not in page.locator("svg.chart").get_attribute("aria-label")
+    press(first)
+    assert marks(names[1]) > 0 and ticks() == every
+    only = legend.get_by_role("button", name=f"only {names[1]}")
+    press(only)
+    assert page.locator("path.curve").count() == 1 and only.get_attribute("aria-pressed") == "true"
+    heights = page.locator("path.curve").evaluate("one => one.getBBox().height")
+    assert heights > 0.8 * (page.locator("svg.chart").bounding_box()["height"] - 90)
+    press(only)
+    assert page.locator("path.curve").count() == len(names) and ticks() == every
+    legend.get_by_role("button", name=names[2], exact=True).dblclick()
+    assert page.locator("path.curve").count() == 1 and marks(names[2]) > 0
+    press(legend.get_by_role("button", name=f"only {names[2]}"))
+    assert page.locator("path.curve").count() == len(names)
+
+
+def test_norms_after_clipping_are_dotted(shown):
+    page, inspector = shown
+    assert page.locator("path.clipped").count() == len(inspector.data()["clipped"]) == 1
+    press(page.get_by_role("button", name="after clipping"))
+    assert page.locator("path.clipped").count() == 0
+    press(page.get_by_role("button", name="after clipping"))
+    assert page.locator("path.clipped").count() == 1
+
+
 def test_an_agent_with_weights_of_its_own_is_named_once(open_page, models, tmp_path):
     from small import RECIPE, SETTINGS, Relay, make_team
 
     watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
     reports = list(lab.train(Relay(), make_team("per_agent", models), RECIPE, 4, watch=watch, **SETTINGS))
     page = open_page(lab.SpikeInspector(reports, watch=watch).to_html(tmp_path / "page.html"))
-    assert " ".join(page.locator("#spikes > .bar").first.inner_text().split()) == "asker doer Filled circles open."
-    press(page.get_by_role("group", name="Spikes").get_by_role("button", name=", doer, norm").first)
+    legend = page.get_by_role("group", name="Lines of the chart")
+    assert legend.locator("[aria-pressed]:first-child").all_inner_texts()[:2] == ["asker", "doer"]
+    press(page.get_by_role("group", name="Spikes, highest first").get_by_role("button", name=", doer, norm").first)
     assert page.locator("#anatomy p").first.inner_text().startswith("Spiked as it was trained: doer; ")
     assert page.locator("#norms tbody th").all_inner_texts() == ["doer"]
     assert page.locator("#anatomy").inner_text().count("policy") == 0
@@ -85,7 +229,10 @@ def test_a_peak_taller_than_a_marked_spike_says_why_it_is_not_marked(open_page, 
     press(page.locator("#peaks summary"))
     told = page.locator("#peaks li").all_inner_texts()
     assert told[0] == "a: p at step 0" or "at step 0, norm 9, is not marked: only 0 norms came before it" in told[0]
-    assert page.locator("circle.peak title").all_text_contents() == told
+    assert page.locator("circle.peak").count() == len(told)
+    page.get_by_role("slider").focus()
+    page.keyboard.press("Home")
+    assert "not marked: only 0 norms came before it" in page.locator(".reading").inner_text()
     assert all("robust standard deviations" in one for one in told[1:]) and len(told) > 1
 
 
@@ -102,7 +249,7 @@ def test_a_proxy_is_called_one(open_page, spiky, tmp_path):
 def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path):
     page = open_page(lab.SpikeInspector(lab.load_run(spiky).stats).to_html(tmp_path / "page.html"))
     assert "watch=SpikeWatch()" in page.locator("#anatomy").inner_text()
-    assert page.locator("svg.chart path").count() == 3
+    assert page.locator("path.curve").count() == 3
     stats = lab.load_run(spiky).stats
     press(page.get_by_text("The numbers behind this chart"))
     shown = page.locator("#spikes tbody tr").all_inner_texts()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab.widgets import axes, baselines, figures, rewards, spikes
+from mas_lab.widgets import axes, baselines, figures, norms, rewards
 from mas_lab.widgets.document import live_or_static
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.picture import Figure, subplots
@@ -134,7 +134,7 @@ def every_figure(spiky):
     yield from (one.figure(), rewards.rewards_over_steps(one.curve(), ("asker", "doer")))
     yield rewards.calls_over_steps(one.calls())
     yield lab.AblationBoard([spiky]).figure()
-    yield spikes.norm_curves(inspector.scores, ("asker", "doer"))
+    yield norms.norm_curves(inspector.scores, ("asker", "doer"))
     scores = pd.DataFrame({"recipe": "a", "seed": [0, 0, 1, 1], "tokens": [0, 10, 0, 9], "success": [0, 1, 0.5, 1.0]})
     yield figures.learning_curves(scores)
     yield figures.norm_lines(scores.assign(step=[0, 1, 0, 1], policy_norm=[0.1, 0, 3, 2]))

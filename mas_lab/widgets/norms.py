@@ -1,0 +1,113 @@
+"""Gradient norms over optimizer steps as curves, and the largest samples of a spike as bars.
+
+Leaves out: the rule (`spike_rule`), and what a spike is made of (`anatomy`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.widgets.figures import LAYOUT, colors
+from mas_lab.widgets.text import for_plotly, visible
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+WHOLE = "#767676"
+"""The colour of a policy's own norm, beside its agents' colours."""
+PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
+
+
+def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFrame | None = None) -> "Figure":
+    """Gradient norms before clipping over optimizer steps, spikes marked: a line per agent, and per policy of several.
+
+    `scored`: `spike_scores(stats)`. `clipped`: the statistics, to show what clipping left of the policies' norms.
+    """
+    from mas_lab.widgets.picture import Figure
+
+    figure, shades = Figure(), colors(agents)
+    scored = scored.assign(place=places(scored))
+    for (policy, agent), own in without_repeats(scored).groupby(["policy", "agent"], sort=False):
+        shade, x = shades.get(agent, WHOLE), own["place"].to_numpy()
+        name = for_plotly(named(policy, agent))
+        line = {"color": shade, "width": 2 if agent else 3}
+        figure.add_scatter(
+            x=x, y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", line=line, text=_judged(own),
+            hovertemplate="%{y:.3g}<br>%{text}",
+        )  # fmt: skip
+        high = own["spike"].to_numpy()
+        marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
+        figure.add_scatter(
+            x=x[high], y=own["norm"][high], mode="markers", marker=marker, showlegend=False, name=f"spike of {name}"
+        )
+    if clipped is not None:
+        for policy, own in clipped.assign(place=places(clipped)).groupby("policy", sort=False):
+            shade = shades.get(own["agent"].iloc[0], WHOLE) if own["agent"].nunique() == 1 else WHOLE
+            own = own.drop_duplicates(["step", "optimizer_step"])
+            line, name = {"color": shade, "width": 1, "dash": "dot"}, for_plotly(f"{policy}, after clipping")
+            norms = own["policy_norm_clipped"].astype(float)
+            figure.add_scatter(x=own["place"], y=norms, name=name, mode="lines", line=line)
+    figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
+    figure.update_yaxes(type="log")
+    return figure
+
+
+def places(stats: pd.DataFrame) -> pd.Series:
+    """Where each row stands on an axis of the run's optimizer steps, from 0: an agent that is not called in each of
+    them has no norm there."""
+    return stats.groupby([name for name in ("step", "optimizer_step") if name in stats.columns]).ngroup()
+
+
+def _judged(own: pd.DataFrame) -> list[str]:
+    """What the rule says of each norm."""
+    return [
+        "still warming up" if np.isnan(score) else f"{score:+.1f} robust standard deviations from {usual:.3g}"
+        for usual, score in zip(own["usual"], own["score"], strict=True)
+    ]
+
+
+def without_repeats(scored: pd.DataFrame) -> pd.DataFrame:
+    """`spike_scores` without the norm of a whole policy where it has one agent: it is that agent's norm."""
+    agents = scored[scored["agent"] != ""].groupby("policy")["agent"].nunique()
+    return scored[(scored["agent"] != "") | (scored["policy"].map(agents) != 1)]
+
+
+def named(policy: str, agent: str) -> str:
+    return f"{policy}, all" if not agent else agent if agent == policy else f"{policy}: {agent}"
+
+
+def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
+    """What clipping left of the norms of the policies that it touched: where on the axis of `places`, and how much."""
+    if "policy_norm_clipped" not in stats.columns:
+        return []
+    taken = stats.assign(place=places(stats))[~stats["skipped"].astype(bool)].drop_duplicates(["place", "policy"])
+    return [
+        {"policy": visible(policy), "at": own["place"].tolist(), "norms": short(own["policy_norm_clipped"])}
+        for policy, own in taken.groupby("policy", sort=False)
+        if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any()
+    ]
+
+
+def short(numbers: pd.Series, digits: int = 4) -> list[float | None]:
+    """Plain numbers of a few digits; None where there is none."""
+    return [float(f"{number:.{digits}g}") if np.isfinite(number) else None for number in numbers.astype(float)]
+
+
+def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[str], most: int = 20) -> "Figure":
+    """The samples of one spike with the largest shares of the gradient, in their agents' colours."""
+    import plotly.graph_objects as go
+
+    from mas_lab.widgets.picture import Figure
+
+    shades = colors(agents)
+    top = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
+    rows = turns.iloc[[int(row) for row, _ in top]]
+    names = [for_plotly(f"row {row} · {agent}") for (row, _), agent in zip(top, rows["agent"], strict=True)]
+    figure = Figure(go.Bar(x=[share for _, share in top], y=names, orientation="h",
+                              marker_color=[shades[agent] for agent in rows["agent"]]))  # fmt: skip
+    title = "share of the policy's gradient (all rows sum to 1)" if spike.get("exact", True) else PROXY
+    figure.update_layout(**LAYOUT, xaxis_title=title,
+                         yaxis_title="sample", height=120 + 22 * len(top))  # fmt: skip
+    return figure
