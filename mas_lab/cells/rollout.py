@@ -64,7 +64,7 @@ def played(
 ) -> pd.DataFrame:
     """`rollout` by whatever distribution the team samples from: for what is scored and never trained on."""
     require_limit(step_timeout, workers, "rollout")
-    env = _with_max_turns(env, max_turns)
+    env = with_max_turns(env, max_turns)
     refuse_strangers(env.agents, team, tasks, "rollout")
     games = [
         Game(env, task, f"{task.id}#{number}" if plan.instances > 1 else task.id)
@@ -84,7 +84,8 @@ def as_table(rows: Sequence[Mapping[str, Any]], step: int) -> pd.DataFrame:
     return pd.DataFrame([{"step": step, **row} for row in rows], columns=columns)
 
 
-def _with_max_turns(env: Env, max_turns: int | None) -> Env:
+def with_max_turns(env: Env, max_turns: int | None) -> Env:
+    """The env with another bound on the turns of one agent, or as it is for None."""
     if max_turns is None:
         return env
     if max_turns < 1:

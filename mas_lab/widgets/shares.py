@@ -1,0 +1,72 @@
+"""Each token's share of the gradient, by step and row: from `lab.attribute`, or as a `SpikeWatch` recorded it.
+
+Leaves out: how a share is computed (`explain.diagnostics`), and how it is shown (`spikes`, `rollouts`).
+"""
+
+import pandas as pd
+
+from mas_lab.explain.spike_rule import spike_steps
+from mas_lab.table import TableError
+from mas_lab.widgets.source import Source
+
+DATES = ["step", "optimizer_step", "policy", "skipped"]
+Shares = dict[tuple[int, int], list[float]]
+"""(step, row of its table from 0) -> a number per token of the completion."""
+
+
+def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
+    """What is known of each row's tokens. `shares`: the table of `lab.attribute` on the source's turns, all of them or,
+    with a column `step`, those of some steps; None takes what the source's `SpikeWatch` recorded of its spikes.
+
+    A row that took part in several optimizer steps has the shares of the highest spike; proxies, which are no shares,
+    are left out. Raises TableError where `shares` is of another table.
+    """
+    return _recorded(source) if shares is None else _given(source, shares)
+
+
+def _given(source: Source, shares: pd.DataFrame) -> Shares:
+    if missing := [name for name in ("row", "token", "share") if name not in shares.columns]:
+        raise TableError(f"shares: column {missing[0]!r} is missing; pass the table of lab.attribute(team, turns)")
+    places = _places(source, shares)
+    shares = shares.assign(step=[step for step, _ in places], row=[row for _, row in places])
+    ordered = shares.sort_values(["step", "row", "token"], kind="stable")
+    found = {key: own["share"].tolist() for key, own in ordered.groupby(["step", "row"], sort=False)}
+    for step in {step for step, _ in found}:
+        lengths = source.turns(step, ["completion_ids"])["completion_ids"].map(len)
+        for row in (row for of, row in found if of == step):
+            if row >= len(lengths) or len(found[step, row]) != lengths.iloc[row]:
+                said = f"{lengths.iloc[row]} tokens" if row < len(lengths) else "no such row"
+                raise TableError(
+                    f"shares: row {row} of step {step} has {len(found[step, row])} shares, and the table {said}; pass "
+                    "lab.attribute(team, turns) of these very turns, with a column `step` where they are one step's"
+                )
+    return {(int(step), int(row)): values for (step, row), values in found.items()}
+
+
+def _places(source: Source, shares: pd.DataFrame) -> list[tuple[int, int]]:
+    """(step, row within it) of each share; without a step, rows are numbered through all steps."""
+    if "step" in shares.columns:
+        return list(zip(shares["step"], shares["row"], strict=True))
+    if len(source.steps) == 1:
+        return [(source.steps[0], row) for row in shares["row"]]
+    if source.run is not None:
+        raise TableError(
+            "shares: they do not say of which step they are; pass lab.attribute(team, run.step_turns(3)).assign(step=3)"
+        )
+    steps = source.all_turns()["step"]
+    within = steps.groupby(steps).cumcount()
+    if len(shares) and int(shares["row"].max()) >= len(steps):
+        raise TableError(f"shares: there is no row {int(shares['row'].max())} in {source.title}")
+    return [(int(steps.iloc[int(row)]), int(within.iloc[int(row)])) for row in shares["row"]]
+
+
+def _recorded(source: Source) -> Shares:
+    watched = source.watched()
+    spikes = [spike for spike in watched["spikes"] if spike.get("exact", True)] if watched else []
+    if not spikes:
+        return {}
+    found: Shares = {}
+    for spike in spike_steps(source.stats(DATES), spikes):  # the highest first
+        for row, values in spike["tokens"].items():
+            found.setdefault((spike["step"], int(row)), list(values))
+    return found

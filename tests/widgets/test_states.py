@@ -1,0 +1,222 @@
+"""States played again are those of a plain walk, and where anything disagrees there is no picture but a reason."""
+
+import shutil
+from dataclasses import dataclass, replace
+
+import pytest
+from small import Relay, make_team, recorded
+
+import mas_lab as lab
+from mas_lab.cells.seat import Seat
+from mas_lab.drawn import no_picture
+from mas_lab.widgets.source import Source
+from mas_lab.widgets.states import NoStates, States, replayed, states
+
+PLANS = {
+    "episodes": lab.episodes(2),
+    "tree": lab.tree(3),
+    "followed": lab.tree(2, follow=1),
+    "aligned": lab.joint(2),
+    "cross": lab.joint(2, mode="cross"),
+}
+
+
+@dataclass(frozen=True)
+class Drawn(Relay):
+    """A relay that writes its state into its picture."""
+
+    def draw(self, state):
+        told = f"{state.word} {state.heard} {state.turn}".strip()
+        return f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" viewBox="0 0 9 9"><g id="{told}"/></svg>'
+
+
+def rows_of(turns, episode=None):
+    """Those of one episode, as a page reads them."""
+    turns = turns[~turns["probe"]]
+    return turns[turns["episode"] == (episode or turns["episode"].iloc[0])].to_dict("records")
+
+
+def walked(env, task, rows):
+    """Node -> state, each by itself: from the node back to the start by `parent`, and forwards by what was said."""
+    found = {}
+    for row in rows:
+        actions, parent = [], row["parent"]
+        while parent:
+            actions.append(parent)
+            parent = next(one["parent"] for one in rows if one["node"] == parent[: parent.rindex(".")])
+        state = env.start(task)
+        for action in reversed(actions):
+            node, picks = action[: action.rindex(".")], action[action.rindex(".") + 1 :].split("-")
+            said = {}
+            for agent, pick in zip(env.acting(state), picks, strict=True):
+                said[agent] = next(
+                    one["completion"]
+                    for one in rows
+                    if (one["node"], one["agent"], one["candidate"]) == (node, agent, int(pick))
+                )
+            state = env.step(state, said).state
+        found[row["node"]] = state
+    return found
+
+
+@pytest.fixture(scope="module")
+def team(models):
+    return make_team("shared", models)
+
+
+@pytest.fixture(scope="module")
+def maze():
+    """Turns of a pocket model in three mazes, kept as a run of two steps."""
+    env = lab.make_env("plan_path", max_turns=2)
+    return env, lab.Team.shared(lab.load_policy(env.pocket), env.agents)
+
+
+@pytest.fixture(scope="module")
+def run(maze, tmp_path_factory):
+    env, team = maze
+    folder = tmp_path_factory.mktemp("runs") / "maze"
+    recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(2))
+    list(lab.train(env, team, recipe, 2, seed=3, run=folder, tasks=3, check=False))
+    return folder
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("together", [False, True])
+def test_states_are_those_of_a_plain_walk(plan, together, team):
+    env = Drawn(together=together)
+    [task] = env.tasks(1, "train", 0)
+    turns = lab.rollout(env, team, [task], PLANS[plan], seed=2)
+    rows = rows_of(turns)
+    again = replayed(env, task, rows[::-1])
+    assert again == walked(env, task, rows) and len(again) == len({row["node"] for row in rows}) > 1
+    assert states(env, task, rows) == {node: env.draw(state) for node, state in again.items()}
+
+
+def test_a_persons_turns_are_played_again(team):
+    env = Drawn()
+    [task] = env.tasks(1, "train", 0)
+    seat = Seat(env, team, "doer", task)
+    while seat.waits:
+        seat.say("w1 w2")
+    rows = rows_of(seat.turns)
+    assert replayed(env, task, rows) == walked(env, task, rows)
+
+
+def played(team, **changes):
+    """(env, task, rows) of a relay's tree, with `changes` to the first row that led on."""
+    env = Drawn()
+    [task] = env.tasks(1, "train", 0)
+    turns = lab.rollout(env, team, [task], lab.tree(2), seed=2)
+    first = turns.index[turns["kept"] & (turns["depth"] == 0)][0]
+    for name, value in changes.items():
+        turns.loc[first, name] = value
+    return env, task, rows_of(turns)
+
+
+DIFFER = {
+    "team_reward": (0.25, "has team_reward=0.0, and the table says 0.25"),
+    "success": (True, "has success=False"),
+    "valid": (False, "has valid=True"),
+    "completion": ("w9 eos", "'doer' is told something else at"),
+    "prompt": ("user: asker now w9", "is told something else at"),
+    "agent": ("nobody", r"act at .* in the table \("),
+    "parent": ("gone/0.1", "lacks the rows of 'gone/0'"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFER)
+def test_what_disagrees_with_the_table_gives_no_picture_and_says_where(name, team):
+    value, why = DIFFER[name]
+    with pytest.raises(NoStates, match=why):
+        states(*played(team, **{name: value}))
+
+
+def test_what_is_missing_is_told(team):
+    env, task, rows = played(team)
+    with pytest.raises(NoStates, match="lacks a row of the action"):
+        states(env, task, [row for row in rows if row["depth"] or not row["kept"]])
+    with pytest.raises(NoStates, match="does not say which action led to"):
+        states(env, task, [{**row, "parent": ""} for row in rows])
+    with pytest.raises(NoStates, match=r"Relay has no draw\(state\)"):
+        states(Relay(), task, rows)
+    with pytest.raises(NoStates, match="is told something else"):
+        states(env, replace(task, data={"word": "w9"}), rows)
+
+
+def test_an_env_that_breaks_or_draws_no_picture_is_told(team):
+    class Breaks(Drawn):
+        def draw(self, state):
+            return 1 // 0 if self.broken else "<svg onload='x'/>"
+
+    _, task, rows = played(team)
+    with pytest.raises(NoStates, match=r"what Breaks\.draw gave is a 'svg'"):
+        states(Breaks(), task, rows)
+    with pytest.raises(NoStates, match=r"Breaks\.draw failed: ZeroDivisionError"):
+        states(Breaks(broken="draw"), task, rows)
+
+
+def of(source, step=0, place=0, **options):
+    """(States, its pictures of one episode of a step)."""
+    held, turns = States(Source(source), **options), Source(source).turns(step)
+    return held, held.of(step, rows_of(turns, turns["episode"].unique()[place]))
+
+
+def test_a_run_has_the_states_of_each_step(run, tmp_path):
+    for source in (run, lab.export(run, tmp_path / "handed_in.zip")):
+        for step in (0, 1):
+            held, found = of(source, step, 1)
+            turns = lab.load_run(source).step_turns(step)
+            rows = rows_of(turns, turns["episode"].unique()[1])
+            assert held.why == {} and set(found) == {row["node"] for row in rows}
+            for row in rows:  # the first picture of the episode stands where its prompt says
+                at, goal = (row["prompt"].split()[row["prompt"].split().index(word) + 1] for word in ("at", "goal"))
+                assert f"stands at {at}, the goal is {goal}" in found[row["node"]]
+            assert not any(map(no_picture, found.values()))
+
+
+def test_what_a_run_does_not_tell_gives_a_reason(run, spiky, tmp_path):
+    assert of(spiky)[0].why == {"env 'small:Relay' is none of the kit's; pass env=": 1}
+    changes = {
+        "curriculum": ({"curriculum": {"is": "mine:Curriculum"}}, "a curriculum drew the tasks"),
+        "seed": ({"seed": 4}, "is not among those that the env draws again for step 0; pass tasks="),
+        "tasks": ({"settings": {"tasks": 10**9, "split": "train"}}, "run.json says tasks=1000000000"),
+        "options": ({"env": {"name": "plan_path", "sizes": 5}}, "run.json describes no env of this kit: ValueError"),
+        "no picture": ({"env": {"name": "math"}}, r"Math has no draw(state)"),
+        "another size": ({"env": {"name": "plan_path", "size": 6}}, "is not among those"),
+    }
+    for name, (change, why) in changes.items():
+        shutil.copytree(run, tmp_path / name)
+        recorded(tmp_path / name, **change)
+        held, found = of(tmp_path / name)
+        assert found == {} and why in next(iter(held.why)), name
+
+
+def test_an_env_of_ones_own_is_passed(spiky, run):
+    held, found = of(spiky, 2, env=Drawn())
+    assert found and held.why == {}
+    assert not States(Source(spiky), env=Relay()).draws
+    another = of(run, env=lab.make_env("plan_path", size=4, max_turns=2))[0]
+    assert "is not among those that the env draws again" in next(iter(another.why))
+
+
+def test_tables_in_memory_are_of_the_tasks_given_or_of_seed_0(team):
+    env = Drawn()
+    for tasks, given in (
+        (env.tasks(3, "train", 0), ()),
+        (env.tasks(3, "test", 0), ()),
+        (env.tasks(3, "train", 7),) * 2,
+    ):
+        turns = lab.rollout(env, team, tasks, lab.episodes(1))
+        held, found = of(turns, 0, 2, env=env, tasks=given)
+        assert found and held.why == {}
+    held, found = of(turns, env=env)
+    assert found == {} and "pass tasks=" in next(iter(held.why))
+    assert of(turns)[0].why == {"a table does not say which env was played; pass env=": 1}
+
+
+def test_tasks_of_more_steps_are_drawn_until_patience_ends(run):
+    held = States(Source(run))
+    first, second = (rows_of(Source(run).turns(step)) for step in (0, 1))
+    assert held.of(0, first, patience=0.0) and held.spent > 0
+    assert held.of(1, second, patience=0.0) == {} and "keep this page from opening" in next(iter(held.why))
+    assert held.of(0, first, patience=0.0) and held.of(1, second)
