@@ -67,6 +67,7 @@ class LiveDashboard:
         **settings: Any,
     ):
         self._refuse_a_team_in_training(team)
+        self.env, self.seed = env, seed
         self.agents, self.steps, self.watch = tuple(env.agents), steps, settings.get("watch")
         self.whose = whose_success(find(recipe).plan)
         """Whose success and return the training curve shows."""

@@ -53,8 +53,8 @@ def _places(source: Source, shares: pd.DataFrame) -> list[tuple[int, int]]:
         raise TableError(
             "shares: they do not say of which step they are; pass lab.attribute(team, run.step_turns(3)).assign(step=3)"
         )
-    steps = source.all_turns()["step"]
-    within = steps.groupby(steps).cumcount()
+    steps = source.step_of_row
+    within = steps.groupby(steps.to_numpy()).cumcount()
     if len(shares) and int(shares["row"].max()) >= len(steps):
         raise TableError(f"shares: there is no row {int(shares['row'].max())} in {source.title}")
     return [(int(steps.iloc[int(row)]), int(within.iloc[int(row)])) for row in shares["row"]]

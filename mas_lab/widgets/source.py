@@ -59,6 +59,17 @@ class Source:
         own = turns[turns["step"] == step] if "step" in turns.columns else turns
         return (own if columns is None else own[[name for name in columns if name in own]]).reset_index(drop=True)
 
+    @property
+    def step_of_row(self) -> pd.Series:
+        """The step of each row of a table in memory, in its order."""
+        turns = self._require_turns()
+        return turns["step"] if "step" in turns.columns else pd.Series(0, index=turns.index)
+
+    @property
+    def trains(self) -> tuple[Any, int]:
+        """The env of a live training and its seed; (None, 0) of anything else."""
+        return getattr(self._live, "env", None), getattr(self._live, "seed", 0)
+
     def some_turns(self, steps: Sequence[int], columns: list[str]) -> pd.DataFrame:
         """Those `columns`, "step" among them, of the turns of several steps; quicker than a step at a time."""
         if self.run:

@@ -13,7 +13,6 @@ from typing import Any
 from mas_lab.cells.rollout import with_max_turns
 from mas_lab.drawn import no_picture
 from mas_lab.env import Env, Step, Task, transcript
-from mas_lab.runs.run import Run
 from mas_lab.runs.zips import Zipped
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.train.drawing import step_seed
@@ -120,19 +119,22 @@ def _called(env: Env, part: str, call: Any) -> Any:
 class States:
     """The pictures of a source's episodes, where its env draws; `why` holds the reasons for those that have none.
 
-    The env: `env`, or, of a run of the kit's own env, the one that its run.json describes; what a run's folder says of
-    an env of one's own is never imported. The tasks: `tasks`, or those that the env draws again as the run says, or as
-    `env.tasks(n, split, seed=0)` gave them for a table in memory. They are found by their ids.
+    The env: `env`, or that of a live training, or, of a run of the kit's own env, the one that its run.json describes;
+    what a run's folder says of an env of one's own is never imported. The tasks: `tasks`, or those that the env draws
+    again as the run says, or as `env.tasks(n, split, seed=0)` gave them for a table in memory. They are found by their
+    ids.
     """
 
     def __init__(self, source: Source, env: Env | None = None, tasks: Sequence[Task] = ()):
         self.source, self.why = source, {}
+        self._config = source.run.config if source.run else {}
         self._given = {task.id: task for task in tasks}
         self._drawn: dict[int, dict[str, Task]] = {}
         self.spent = 0.0
         """Seconds that drawing tasks again has taken."""
         try:
-            self.env = _with_settings(kept_env(source.run) if env is None else env, source.run)
+            env = source.trains[0] if env is None else env
+            self.env = _with_settings(kept_env(self._config) if env is None else env, self._config)
         except NoStates as why:
             self.env = None
             self._tell(why)
@@ -152,6 +154,14 @@ class States:
         except NoStates as why:
             self._tell(why)
             return {}
+
+    @property
+    def told(self) -> str:
+        """Why some episodes have no pictures, in a sentence; empty where all have them, or none was to be had."""
+        if not self.draws or not self.why:
+            return ""
+        reason = max(self.why, key=self.why.get)
+        return f"Some episodes have no pictures of their states: {reason}."
 
     def _tell(self, why: NoStates) -> None:
         self.why[str(why)] = self.why.get(str(why), 0) + 1
@@ -176,7 +186,7 @@ class States:
         return self._drawn[step][name]
 
     def _tasks(self, step: int) -> dict[str, Task]:
-        draws = _asked(self.source.run, step) if self.source.run else self._guessed(step)
+        draws = _asked(self._config, step) if self._config else self._guessed(step)
         return {
             task.id: task
             for n, split, seed in draws
@@ -184,16 +194,16 @@ class States:
         }
 
     def _guessed(self, step: int) -> list[tuple[int, str, int]]:
-        """Of a table in memory: as it is most often asked for, by hand or by train(seed=0)."""
+        """Of a table in memory: as it is most often asked for, by hand or by train()."""
         n = self.source.turns(step, ["task"])["task"].nunique()
-        return [(n, "train", 0), (n, "train", step_seed(0, step)), (n, "test", 0)]
+        return [(n, "train", 0), (n, "train", step_seed(self.source.trains[1], step)), (n, "test", 0)]
 
 
-def kept_env(run: Run | None) -> Env:
+def kept_env(config: Mapping[str, Any]) -> Env:
     """The env of a run's description, if it is one of the kit's that draws: made anew, its options checked."""
-    if run is None:
+    if not config:
         raise NoStates("a table does not say which env was played; pass env=")
-    told = run.config.get("env", {})
+    told = config.get("env", {})
     kind = ENVS.get(told.get("name"))
     if kind is None or not kind.__module__.startswith("mas_lab."):
         raise NoStates(f"env {told.get('name')!r} is none of the kit's; pass env=")
@@ -205,15 +215,13 @@ def kept_env(run: Run | None) -> Env:
         raise NoStates(f"run.json describes no env of this kit: {type(error).__name__}: {error}") from error
 
 
-def _with_settings(env: Env, run: Run | None) -> Env:
+def _with_settings(env: Env, config: Mapping[str, Any]) -> Env:
     """The env as it was played where a training bounded the turns."""
-    settings = run.config.get("settings", {}) if run else {}
-    return _called(env, "max_turns", lambda: with_max_turns(env, settings.get("max_turns")))
+    return _called(env, "max_turns", lambda: with_max_turns(env, config.get("settings", {}).get("max_turns")))
 
 
-def _asked(run: Run, step: int) -> list[tuple[int, str, int]]:
+def _asked(config: Mapping[str, Any], step: int) -> list[tuple[int, str, int]]:
     """(n, split, seed) of the tasks that a step of a run drew first."""
-    config = run.config
     settings = config.get("settings", {})
     n, split = settings.get("tasks"), settings.get("split")
     if config.get("curriculum") is not None:

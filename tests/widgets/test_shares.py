@@ -1,0 +1,67 @@
+"""Shares of the gradient by step and row: as `lab.attribute` gives them, and as a watch recorded them."""
+
+import pandas as pd
+import pytest
+from small import RECIPE, Relay, make_team
+
+import mas_lab as lab
+from mas_lab.explain.spike_rule import spike_steps
+from mas_lab.table import TableError
+from mas_lab.widgets.shares import token_shares
+from mas_lab.widgets.source import Source
+
+RELAY = Relay()
+
+
+@pytest.fixture(scope="module")
+def team(models):
+    return make_team("shared", models)
+
+
+@pytest.fixture(scope="module")
+def turns(team):
+    played = [lab.rollout(RELAY, team, RELAY.tasks(2, "train", seed), RECIPE.plan, step=seed) for seed in (3, 5)]
+    return RECIPE.advantages(pd.concat(played, ignore_index=True))
+
+
+def test_a_tables_shares_are_found_by_step_and_row(team, turns):
+    shares = lab.attribute(team, turns)
+    found = token_shares(Source(turns), shares)
+    first = len(turns[turns["step"] == 3])
+    assert {step for step, _ in found} == {3, 5} and sum(map(sum, found.values())) == pytest.approx(1.0)
+    for (step, row), own in found.items():
+        place = row + (step == 5) * first
+        assert own == shares.loc[shares["row"] == place, "share"].tolist()
+        assert len(own) == len(turns["completion_ids"].iloc[place])
+
+
+def test_shares_of_a_step_of_a_run(spiky):
+    run = lab.load_run(spiky)
+    with pytest.raises(TableError, match=r"do not say of which step .*assign\(step=3\)"):
+        token_shares(Source(run), lab.attribute(run.team(), run.step_turns(3)))
+    found = token_shares(Source(run), lab.attribute(run.team(), run.step_turns(3)).assign(step=3))
+    assert {step for step, _ in found} == {3} and sum(map(sum, found.values())) == pytest.approx(1.0)
+
+
+def test_shares_of_other_turns_are_refused(team, turns):
+    shares = lab.attribute(team, turns)
+    source = Source(turns)
+    long = int(shares.loc[shares["token"] == 1, "row"].iloc[0])
+    with pytest.raises(TableError, match=rf"row {long} of step 3 has 1 shares, and the table [23] tokens"):
+        token_shares(source, shares[(shares["row"] == long) & (shares["token"] == 0)])
+    with pytest.raises(TableError, match="there is no row 9999"):
+        token_shares(source, shares.assign(row=9999))
+    with pytest.raises(TableError, match="column 'share' is missing"):
+        token_shares(source, shares.drop(columns="share"))
+
+
+def test_a_run_has_what_its_watch_recorded(spiky, tmp_path):
+    run = lab.load_run(spiky)
+    records = spike_steps(run.stats, run.watched()["spikes"])
+    found = token_shares(Source(run))
+    assert set(found) == {(spike["step"], int(row)) for spike in records for row in spike["tokens"]}
+    highest = records[0]
+    for row, own in highest["tokens"].items():
+        assert found[highest["step"], int(row)] == own
+    assert token_shares(Source(lab.export(run, tmp_path / "handed_in.zip"))) == found
+    assert token_shares(Source(run.turns)) == {}
