@@ -66,7 +66,11 @@ def _recorded(source: Source) -> Shares:
     if not spikes:
         return {}
     found: Shares = {}
-    for spike in spike_steps(source.stats(DATES), spikes):  # the highest first
+    stats = source.stats(DATES)
+    if source.is_live:  # its watch may be ahead of the reports
+        made = stats[~stats["skipped"].astype(bool)].drop_duplicates(DATES[:3])["policy"].value_counts()
+        spikes = [spike for spike in spikes if spike["call"] < made.get(spike["policy"], 0)]
+    for spike in spike_steps(stats, spikes):  # the highest first
         for row, values in spike["tokens"].items():
             found.setdefault((spike["step"], int(row)), list(values))
     return found

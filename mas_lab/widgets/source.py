@@ -66,6 +66,11 @@ class Source:
         return turns["step"] if "step" in turns.columns else pd.Series(0, index=turns.index)
 
     @property
+    def is_live(self) -> bool:
+        """Is it a training, which may be under way?"""
+        return self._live is not None
+
+    @property
     def trains(self) -> tuple[Any, int]:
         """The env of a live training and its seed; (None, 0) of anything else."""
         return getattr(self._live, "env", None), getattr(self._live, "seed", 0)

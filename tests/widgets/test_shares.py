@@ -65,3 +65,11 @@ def test_a_run_has_what_its_watch_recorded(spiky, tmp_path):
         assert found[highest["step"], int(row)] == own
     assert token_shares(Source(lab.export(run, tmp_path / "handed_in.zip"))) == found
     assert token_shares(Source(run.turns)) == {}
+
+
+def test_a_watch_may_be_ahead_of_the_reports_of_a_live_training(models):
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    live = lab.LiveDashboard(RELAY, make_team("shared", models), RECIPE, 5, tasks=2, check=False, watch=watch).wait()
+    whole = token_shares(Source(live))
+    del live.reports[4:]
+    assert token_shares(Source(live)) == {key: own for key, own in whole.items() if key[0] < 4} and whole
