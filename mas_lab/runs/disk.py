@@ -72,7 +72,7 @@ def read_arrow(paths: Sequence[Readable], columns: list[str] | None = None) -> "
             # Not parquet.read_table: it hands every small file to threads, which takes longer than reading it.
             held = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
             parts.append(held.read(columns, use_threads=False))
-    if _unlike([part.schema for part in parts]):
+    if len(parts) == 1 or _unlike([part.schema for part in parts]):
         return parts
     try:
         return [pyarrow.concat_tables(parts, promote_options="permissive").combine_chunks()]

@@ -28,7 +28,7 @@ def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str] 
     """
     nodes: dict[tuple[str, str], dict[str, Any]] = {}
     seats = {agent: seat for seat, agent in enumerate(source.agents)}
-    most = max((_size(row.get("advantage")) for row in rows), default=0.0)
+    most = max((size(row.get("advantage")) for row in rows), default=0.0)
     for row in sorted(rows, key=lambda row: (row["depth"], row["node"], seats.get(row["agent"], len(seats)))):
         node = nodes.setdefault((row["node"], row["agent"]), {
             "node": visible(row["node"]), "parent": visible(row["parent"]), "depth": int(row["depth"]),
@@ -49,7 +49,7 @@ def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str] 
 def _candidate(row: Row, source: Source, most: float) -> dict[str, Any]:
     ids = [int(number) for number in row.get("completion_ids", ())]
     shades = _shades(row, len(ids))
-    is_telling = (most > 0 and _size(row.get("advantage")) == most) or row.get("finish") == "length"
+    is_telling = (most > 0 and size(row.get("advantage")) == most) or row.get("finish") == "length"
     return {
         "index": int(row.get("candidate", 0)), "action": visible(row["action"]), "kept": bool(row.get("kept", True)),
         "valid": bool(row.get("valid", True)), "finish": visible(row.get("finish", "")),
@@ -74,11 +74,11 @@ def _shades(row: Row, length: int) -> dict[str, list[float]]:
     return {name: numbers for name, numbers in known.items() if numbers and len(numbers) == length}
 
 
-def _size(advantage: Any) -> float:
-    """The largest |advantage| of a row."""
-    if _is_missing(advantage):
-        return 0.0
-    return float(np.max(np.abs(np.asarray(advantage, float)), initial=0.0))
+def size(advantage: Any) -> float:
+    """The largest |advantage| of a row; 0 where there is none."""
+    if isinstance(advantage, float):
+        return abs(advantage) if advantage == advantage else 0.0
+    return 0.0 if advantage is None else float(np.max(np.abs(np.asarray(advantage, float)), initial=0.0))
 
 
 def _is_missing(value: Any) -> bool:

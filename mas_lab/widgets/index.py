@@ -1,16 +1,17 @@
-"""The index of the episodes that an instrument reads, and which of them a page holds.
+"""The index of the episodes that an instrument reads, as a page has it.
 
-Leaves out: what a row says, and what tells most (`explain.index`).
+Leaves out: what a row says, and what tells most (`explain.index`); which rows a page holds (`choice`).
 """
 
-from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.explain.index import NEEDED, READ, indexed, reduced
+from mas_lab.explain.index import NEEDED, READ, TOLD, indexed, reduced
 from mas_lab.table import require
 from mas_lab.widgets.source import Source
+from mas_lab.widgets.text import visible_data
 
 
 def index_of(source: Source, run: int = 0) -> pd.DataFrame:
@@ -28,29 +29,10 @@ def _rows(source: Source) -> pd.DataFrame:
     return reduced(turns[[name for name in READ if name in turns.columns]].reset_index(drop=True))
 
 
-BEST = 10
-"""Episodes that a page holds before any other: the most telling of all steps."""
-
-
-def choice(index: pd.DataFrame) -> Iterator[int]:
-    """Rows of an index in the order in which a page takes them: the most telling of all, then each step's most telling,
-    each step's second, ...; steps in an order of which every beginning is spread evenly over training."""
-    steps = index.groupby(["run", "step"]).ngroup()
-    rank = index.groupby(["run", "step"]).cumcount()
-    spread = steps.map(dict(enumerate(_spread(int(steps.max()) + 1))))
-    best = np.arange(len(index)) >= BEST
-    yield from np.lexsort([spread, rank, best]).tolist()
-
-
-def _spread(n: int) -> Sequence[int]:
-    """When each of n places is visited, if halves come before quarters, and these before eighths."""
-    bits = max(1, (n - 1).bit_length())
-    return [int(f"{place:0{bits}b}"[::-1], 2) for place in range(n)]
-
-
-def otherwise(index: pd.DataFrame, place: int) -> int | None:
-    """The nearest step at which a failed episode's task was solved, and there the most telling; None if nowhere."""
-    own = index.iloc[place]
-    others = index[(index["task"] == own["task"]) & (index["run"] == own["run"]) & (index["step"] != own["step"])]
-    others = others[others["success"].fillna(False)]
-    return None if others.empty else int((others["step"] - own["step"]).abs().idxmin())
+def plain(index: pd.DataFrame) -> dict[str, list[Any]]:
+    """Columns of an index as a page's data: texts visible, numbers to four decimals, null where there is none."""
+    found = {}
+    for name in TOLD:
+        values = index[name].astype(object).where(index[name].notna(), None).tolist()
+        found[name] = [round(one, 4) if isinstance(one, float) else visible_data(one) for one in values]
+    return found

@@ -4,8 +4,7 @@ The page is client-side: it holds the telling episodes of all steps up to a limi
 its address names what is open. Leaves out: gradients (`spikes`).
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,15 @@ import pandas as pd
 from mas_lab.cells.advantages import in_words
 from mas_lab.explain.index import RULE, TOLD, in_order
 from mas_lab.table import TableError, column, require
+from mas_lab.widgets.choice import Room, filled
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
-from mas_lab.widgets.episodes import NUMBERS, SHADES, episode_data, member
+from mas_lab.widgets.episodes import NUMBERS, SHADES
 from mas_lab.widgets.figures import LAYOUT, colors
-from mas_lab.widgets.index import choice, index_of
+from mas_lab.widgets.index import index_of, plain
+from mas_lab.widgets.reading import Reading
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import for_plotly, visible, visible_data
+from mas_lab.widgets.text import for_plotly, visible
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -32,8 +33,11 @@ PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tre
 SCRIPTS = (*(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
 """The page's scripts; without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
 STYLES = ("rollouts.css",)
-MEMBERS = 100
+MEMBERS = 32
 """Members of a comparison group that a page lists."""
+ADDRESS = ("run", "step", "episode", "node", "candidate")
+TEN = 10
+"""Rows of the index that are shown where no script runs."""
 
 
 def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -61,8 +65,9 @@ class RolloutViewer:
     `x`: a table of turns, a report or several, a run or its path, a live dashboard. `beside`: another such, to be read
     side by side, task by task. A page opens on `.index`, a row per episode, and holds the telling ones of all steps up
     to `limit_mb`, or the one `episode` asked for. `at`: where it opens, an address that `.link` gave. `team` gives
-    tokens their text; a run's own checkpoint does so by itself. `.figure()`, `.to_html(path)`; a notebook shows it as
-    it is.
+    tokens their text; a run's own checkpoint does so by itself. `env` draws the states; that of a run of the kit's own
+    is made anew. `shares`: the table of `lab.attribute`, for a run with a `SpikeWatch` that of its spikes.
+    `.figure()`, `.to_html(path)`; a notebook shows it as it is.
     """
 
     def __init__(
@@ -77,39 +82,40 @@ class RolloutViewer:
         at: str | None = None,
         limit_mb: float = 4.0,
     ):
-        self.sources = [Source(one, agents) for one in ([x] if beside is None else [x, beside])]
-        for source in self.sources if team is not None else ():
+        sources = [Source(one, agents) for one in ([x] if beside is None else [x, beside])]
+        for source in sources if team is not None else ():
             source.use_team(team)
-        self.index = in_order(pd.concat([index_of(source, run) for run, source in enumerate(self.sources)]))
-        self._limit, self._at, self._first = limit_mb * 1e6, "", []
-        self._is_one = episode is not None
+        self.index = in_order(pd.concat([index_of(source, run) for run, source in enumerate(sources)]))
+        self._readings = [Reading(source, run) for run, source in enumerate(sources)]
+        self._limit, self._at, self._asked = limit_mb * 1e6, "", None
         if episode is not None:
-            self._first = self.index.index[self.index["episode"] == episode].tolist()
-            if not self._first:
-                raise TableError(f"RolloutViewer: no episode {episode!r} in {self.title}; .index names them")
-        if at is not None:
-            self._at, place = self._read(at)
-            self._first = [place, *self._first]
+            self._asked = self.index.index[self.index["episode"] == episode].tolist()
+            if not self._asked:
+                raise TableError(f"RolloutViewer: no episode {episode!r} in {self.title}; `.index` names them")
+        self._opened = None if at is None else self._place(at)
 
     @property
     def source(self) -> Source:
-        return self.sources[0]
+        return self._readings[0].source
 
     @property
     def title(self) -> str:
-        return " beside ".join(source.title for source in self.sources)
+        return " beside ".join(reading.source.title for reading in self._readings)
 
-    def _read(self, at: str) -> tuple[str, int]:
-        """(the address anew, the row of the index that it names)."""
+    def _place(self, at: str) -> int:
+        """The row of the index that an address names; `_at` is the address anew."""
         told = dict(parse_qsl(at.removeprefix("#")))
-        step, run = told.get("step", ""), told.get("run", "0")
-        if not (step.isdigit() and run.isdigit() and "episode" in told):
-            raise ValueError(f"RolloutViewer: at={at!r} is no address; .link(step, episode) gives one")
-        index = self.index
-        own = (index["step"] == int(step)) & (index["run"] == int(run)) & (index["episode"] == told["episode"])
-        if not own.any():
-            raise TableError(f"RolloutViewer: no episode {told['episode']!r} at step {step} in {self.title}")
-        return self.link(int(step), told["episode"], told.get("node"), int(run)), int(own.idxmax())
+        step, run, episode = told.get("step", ""), told.get("run", "0"), told.get("episode")
+        if not (step.isdecimal() and run.isdecimal() and episode):
+            raise ValueError(f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one")
+        own = (self.index["step"] == int(step)) & (self.index["run"] == int(run))
+        names = self.index.loc[own, "episode"]
+        if (found := names.index[names.map(visible) == episode]).empty:
+            raise TableError(
+                f"RolloutViewer: no episode {episode!r} at step {step} in {self.title}; `.index` names them"
+            )
+        self._at = "#" + urlencode({name: told[name] for name in ADDRESS if name in told})
+        return int(found[0])
 
     def link(self, step: int, episode: str, node: str | None = None, run: int | None = None) -> str:
         """The part of an address that opens an episode on the page, or a node of it: `#step=3&episode=...`."""
@@ -117,89 +123,58 @@ class RolloutViewer:
         return "#" + urlencode({name: visible(str(value)) for name, value in told.items() if value is not None})
 
     @cached_property
-    def _chosen(self) -> dict[int, dict[str, Any]]:
-        """The episodes on the page by their rows of the index, in its order."""
-        chosen: dict[int, dict[str, Any]] = {}
-        used, refused = 0, 0
-        for place in self._wanted(chosen):
-            data = self.episode(place)
-            size = len(json.dumps(data, separators=(",", ":")))
-            if chosen and used + size > self._limit and place not in self._first:
-                refused += 1
-                if refused > 20:
-                    break
-                continue
-            chosen[place], used = data, used + size
-        return dict(sorted(chosen.items()))
+    def _room(self) -> Room:
+        """What the page holds."""
+        first = [] if self._opened is None else [self._opened]
+        if self._asked is None:
+            return filled(self.index, self._read, self._limit, first)
+        room = Room(self._read)
+        room.take_all(dict.fromkeys([*first, *self._asked]), float("inf"))
+        return room
 
-    def _wanted(self, chosen: dict[int, Any]) -> Iterator[int]:
-        """What to try next; each once."""
-        tried = set()
-        for place in (*self._first, *(() if self._is_one else choice(self.index))):
-            if place not in tried:
-                tried.add(place)
-                yield place
-
-    def episode(self, place: int) -> dict[str, Any]:
-        """One row of the index as plain data."""
-        row = self.index.iloc[place]
-        source, step = self.sources[row["run"]], int(row["step"])
-        rows = source.rows(step, "episode", [row["episode"]])
-        return {"run": int(row["run"]), "step": step, **episode_data(rows, source)}
+    def _read(self, place: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+        """The episode of a row of the index, and its comparison groups under the names that a page gives them."""
+        run, step, name = (self.index[column].iat[place] for column in ("run", "step", "episode"))
+        return self._readings[run].with_groups(int(step), name, MEMBERS)
 
     @property
     def episodes(self) -> list[str]:
         """The names of the episodes on the page, the most telling first."""
-        return self.index["episode"].iloc[list(self._chosen)].tolist()
+        return self.index["episode"].iloc[self._places].tolist()
+
+    @property
+    def _places(self) -> list[int]:
+        return sorted(self._room.episodes)
 
     def __repr__(self) -> str:
         return f"RolloutViewer({self.title}: {len(self.index)} episodes)"
 
-    def figure(self) -> "Figure":
-        """What each candidate of the most telling episode earned, over the episode."""
-        return episode_timeline(self._shown(), self.source.agents)
+    def _first(self) -> tuple[pd.Series, pd.DataFrame]:
+        """The episode that opens: its row of the index, and its table."""
+        asked = self._opened if self._opened is not None else (self._asked or [0])[0]
+        row = self.index.iloc[asked]
+        rows = self._readings[row["run"]].rows(int(row["step"]), row["episode"])
+        return row, pd.DataFrame({name: pd.Series([one[name] for one in rows], dtype=object) for name in rows[0]})
 
-    def _shown(self) -> pd.DataFrame:
-        """The rows of the first episode on the page."""
-        row = self.index.iloc[next(iter(self._first), 0)]
-        source = self.sources[row["run"]]
-        rows = source.rows(int(row["step"]), "episode", [row["episode"]])
-        return pd.DataFrame({name: pd.Series([one[name] for one in rows], dtype=object) for name in rows[0]})
+    def figure(self) -> "Figure":
+        """What each candidate of the most telling episode earned, or of the one asked for, over the episode."""
+        return episode_timeline(self._first()[1], self.source.agents)
 
     def data(self) -> dict[str, Any]:
         """What the page shows, as plain data."""
-        agents = dict.fromkeys(agent for source in self.sources for agent in source.agents)
-        chosen = list(self._chosen.values())
+        agents = dict.fromkeys(agent for reading in self._readings for agent in reading.source.agents)
+        episodes = [self._room.episodes[place] for place in self._places]
         known = {
-            name for one in chosen for node in one["nodes"] for said in node["candidates"] for name in said["shades"]
+            name for one in episodes for node in one["nodes"] for said in node["candidates"] for name in said["shades"]
         }
         return {
             "agents": {visible(agent): color for agent, color in colors(list(agents)).items()},
-            "runs": [visible(source.title) for source in self.sources],
-            "index": plain(self.index.iloc[list(self._chosen)]),
-            "told": TOLD, "rule": RULE, "total": len(self.index), "left_out": len(self.index) - len(chosen),
-            "episodes": chosen, "groups": self._groups(), "at": self._at,
+            "runs": [visible(reading.source.title) for reading in self._readings],
+            "index": plain(self.index.iloc[self._places]),
+            "told": TOLD, "rule": RULE, "total": len(self.index), "left_out": len(self.index) - len(episodes),
+            "episodes": episodes, "groups": self._room.groups, "at": self._at,
             "shades": [name for name in SHADES if name in known],
         }  # fmt: skip
-
-    def _groups(self) -> dict[str, list[dict[str, Any]]]:
-        """The comparison groups of the rows on the page: all of their members, wherever these are."""
-        wanted: dict[tuple[int, int], set[str]] = {}
-        for place in self._chosen:
-            row = self.index.iloc[place]
-            source = self.sources[row["run"]]
-            rows = source.rows(int(row["step"]), "episode", [row["episode"]])
-            wanted.setdefault((int(row["run"]), int(row["step"])), set()).update(
-                one["group"] for one in rows if one.get("group")
-            )
-        found = {}
-        for (run, step), groups in wanted.items():
-            rows = self.sources[run].rows(step, "group", sorted(groups)) if groups else []
-            for row in rows:
-                members = found.setdefault(f"{run}|{step}|{visible(row['group'])}", [])
-                if len(members) < MEMBERS:
-                    members.append(member(row))
-        return found
 
     def page(self) -> str:
         title = "Who said what"
@@ -210,14 +185,16 @@ class RolloutViewer:
         return document(title, body, self.data(), scripts=SCRIPTS, styles=STYLES)
 
     def static(self) -> str:
-        """The kept path of the first episode as a plain table, for where no script runs."""
-        turns = self._shown()
-        require(turns, ["episode", "agent", "completion"], "RolloutViewer")
+        """The ten most telling rows of the index, and the first episode as it was played, as tables."""
+        index = self.index.head(TEN).astype({"success": object})
+        index = index.assign(success=index["success"].map({True: "yes", False: "no"}).fillna("–"))
+        caption = f"The most telling of {len(self.index)} episodes. {RULE}"
+        row, turns = self._first()
         kept = turns[column(turns, "kept").astype(bool)].sort_values("depth", kind="stable")
         shown = [name for name in ("agent", "turn", "prompt", "completion", *NUMBERS[:2], "advantage") if name in kept]
         kept = kept.assign(advantage=kept["advantage"].map(in_words)) if "advantage" in kept else kept
-        row = self.index.iloc[next(iter(self._first), 0)]
-        return table_html(kept[shown], f"Episode {row['episode']} of step {row['step']}, as it was played")
+        played = table_html(kept[shown], f"Episode {row['episode']} of step {row['step']}, as it was played")
+        return table_html(index.drop(columns=[] if len(self._readings) > 1 else "run"), caption) + played
 
     def to_html(self, path: str | Path) -> Path:
         """One standalone file that works offline."""
@@ -225,12 +202,3 @@ class RolloutViewer:
 
     def _repr_html_(self) -> str:
         return live_or_static(frame(self.page(), repr(self), height=640), in_notebook(self.static()))
-
-
-def plain(index: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns of an index as plain data: texts visible, numbers to four decimals, null where there is none."""
-    found = {}
-    for name in TOLD:
-        values = index[name].astype(object).where(index[name].notna(), None).tolist()
-        found[name] = [round(one, 4) if isinstance(one, float) else one for one in visible_data(values)]
-    return found

@@ -4,27 +4,26 @@ One way to ask, whatever it is. A long run is read a step at a time. Leaves out:
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.runs.disk import INFO, read_arrow, read_info, read_tables
+from mas_lab.runs.disk import read_arrow, read_tables
 from mas_lab.runs.forms import WATCHED, require_form
 from mas_lab.runs.run import WATCH, Run, load_run
 from mas_lab.runs.zips import Zipped
-from mas_lab.table import SCHEMA, TableError, column, trained
+from mas_lab.table import TableError, column
 from mas_lab.train import Report
 from mas_lab.widgets.text import visible
 
 if TYPE_CHECKING:
     import pyarrow
 
-SHOWN = [name for name in SCHEMA if name != "prompt_ids"] + ["entropies", "shares"]
-"""Columns that a page shows of a row."""
 ALWAYS = ("node", "parent", "depth", "action", "kept", "probe")
-"""Those that a row of `rows` has whatever the table leaves out."""
+"""What a page needs of every row, whatever a table leaves out."""
 
 
 class Source:
@@ -92,32 +91,19 @@ class Source:
 
     def arrow(self, columns: list[str]) -> "list[pyarrow.Table]":
         """Those `columns` of all turns of a run, as far as it has them; one table, or several of unlike kinds."""
-        return read_arrow(self.run.parts("turns"), columns)
+        parts = self.run.parts("turns")
+        if not parts:
+            raise TableError(f"{self.title} holds no turns yet; let train() make a step first")
+        return read_arrow(parts, columns)
 
     def all_turns(self) -> pd.DataFrame:
         """Every row of a table in memory, with a step and what `ALWAYS` names."""
         turns = self._require_turns()
         if "step" not in turns.columns:
-            return _completed(turns.assign(step=0))
+            return completed(turns.assign(step=0))
         if set(ALWAYS) <= set(turns.columns):
             return turns
-        return pd.concat([_completed(own) for _, own in turns.groupby("step", sort=True)])
-
-    def rows(self, step: int, by: str, values: Sequence[str]) -> list[dict[str, Any]]:
-        """The rows of one step whose column `by` holds one of `values`, each a dict of what a page shows of it."""
-        if self.run is None:
-            turns = _completed(self.turns(step, SHOWN))
-            return turns[trained(turns) & turns[by].isin(list(values))].to_dict("records")
-        import pyarrow
-        from pyarrow import compute
-
-        [table] = read_arrow([self.run.part(step)], SHOWN)
-        if not set(ALWAYS) <= set(table.column_names):
-            turns = _completed(self.turns(step))
-            return turns[trained(turns) & turns[by].isin(list(values))].to_dict("records")
-        wanted = compute.is_in(table[by], pyarrow.array(list(values), table.schema.field(by).type))
-        rows = table.filter(compute.and_(wanted, compute.invert(table["probe"]))).to_pylist()
-        return [{**row, INFO: read_info(row[INFO])} for row in rows] if INFO in table.column_names else rows
+        return pd.concat([completed(own) for _, own in turns.groupby("step", sort=True)])
 
     def stats(self, columns: list[str]) -> pd.DataFrame:
         """Those `columns` of the statistics; of a table, as far as it has them."""
@@ -151,13 +137,6 @@ class Source:
         steps = self.steps
         chosen = np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(int))
         return [steps[place] for place in chosen]
-
-    def steps_of(self, episode: str) -> list[int]:
-        """The steps that may hold an episode of that name; of a run, only those that do."""
-        if not self.run:
-            return self.steps
-        named = self.run.read("turns", ["step", "episode"])
-        return sorted(map(int, named.loc[named["episode"] == episode, "step"].unique()))
 
     def _require_turns(self) -> pd.DataFrame:
         if self._turns is None:
@@ -193,12 +172,13 @@ class Source:
         return lambda number: texts.get(str(number), "")
 
 
-def _completed(turns: pd.DataFrame) -> pd.DataFrame:
+def completed(turns: pd.DataFrame) -> pd.DataFrame:
+    """A table of one step with the columns `ALWAYS`."""
     return turns.assign(**{name: column(turns, name) for name in ALWAYS})
 
 
 def _reader(tokenizer: Any) -> Callable[[int], str]:
-    return lambda number: tokenizer.decode([number], skip_special_tokens=False)
+    return lru_cache(maxsize=None)(lambda number: tokenizer.decode([number], skip_special_tokens=False))
 
 
 def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:

@@ -1,0 +1,77 @@
+"""The filter of an index: a line of words, and which episodes have what they ask for.
+
+The page reads the same grammar (`static/rollouts_filter.js`); a test holds the two to each other. Leaves out: the texts
+of the episodes, which the caller gives (`answers`).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+BLANK = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+"""What a browser calls white space."""
+PART = re.compile(rf'(-?)(?:([a-zA-Z]+):)?(?:"([^"]*)"?|([^{BLANK}]+))')
+RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+COUNTED = ("invalid", "truncated", "lone")
+FLAGS = ("failed", "succeeded", *COUNTED, "marked")
+
+
+@dataclass(frozen=True)
+class Term:
+    """One thing asked for: `kind` is a flag, "agent", "task", "step", "run" or "text"."""
+
+    kind: str
+    value: str = ""
+    low: int = 0
+    high: int = 0
+    negated: bool = False
+
+
+def parse(line: str) -> list[Term]:
+    """The terms of a line; a name that is none of the grammar's is text."""
+    return [term for term in map(_term, PART.finditer(line)) if term.value != "" or term.kind != "text"]
+
+
+def _term(found: re.Match) -> Term:
+    minus, name, quoted, plain = found.groups()
+    value, negated = plain if quoted is None else quoted, minus == "-"
+    lower, field = value.lower(), (name or "").lower()
+    if name is None and quoted is None and lower in FLAGS:
+        return Term(lower, negated=negated)
+    if field in ("agent", "task"):
+        return Term(field if lower else "text", lower, negated=negated)
+    if field in ("step", "run") and (span := RANGE.fullmatch(value)):
+        return Term(field, value, int(span[1]), int(span[2] or span[1]), negated)
+    return Term("text", f"{name}:{value}".lower() if name is not None else lower, negated=negated)
+
+
+def matching(
+    index: pd.DataFrame, line: str, texts: Callable[[], Sequence[str]], marked: Callable[[], np.ndarray]
+) -> np.ndarray:
+    """Which rows of an index have all that a line asks for.
+
+    `texts`: per row, all that one may search, in lower case; `marked`: has it a mark? Both are asked only where needed.
+    """
+    found = np.ones(len(index), bool)
+    for term in parse(line):
+        found &= _has(index, term, texts, marked) ^ term.negated
+    return found
+
+
+def _has(index: pd.DataFrame, term: Term, texts: Callable, marked: Callable) -> np.ndarray:
+    if term.kind in ("failed", "succeeded"):
+        return (index["success"] == (term.kind == "succeeded")).fillna(False).to_numpy(bool)
+    if term.kind in COUNTED:
+        return (index[term.kind] > 0).to_numpy(bool)
+    if term.kind == "marked":
+        return marked()
+    if term.kind in ("step", "run"):
+        return index[term.kind].between(term.low, term.high).to_numpy(bool)
+    if term.kind == "agent":
+        named = {agents: term.value in agents.lower().split(", ") for agents in index["agents"].unique()}
+        return index["agents"].map(named).to_numpy(bool)
+    held = index["task"].str.lower() if term.kind == "task" else texts()
+    return np.fromiter((term.value in text for text in held), bool, len(index))

@@ -1,0 +1,118 @@
+"""Episodes and comparison groups of one or two runs as a page's data, read a step at a time as they are asked for.
+
+Leaves out: which of them (`choice`), and their form (`episodes`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow
+from pyarrow import compute
+
+from mas_lab.runs.disk import INFO, read_arrow, read_info
+from mas_lab.table import SCHEMA, trained
+from mas_lab.widgets.episodes import Row, episode_data, member, size
+from mas_lab.widgets.source import ALWAYS, Source, completed
+from mas_lab.widgets.text import visible
+
+SHOWN = [name for name in SCHEMA if name != "prompt_ids"]
+LISTED = ["episode", "node", "agent", "candidate", "credit", "advantage", "completion", "group"]
+"""What is read of a row for a page, and for a list of its group."""
+HELD = 4
+"""Steps kept in memory."""
+
+States = Callable[[int, Sequence[Row]], dict[str, str]]
+"""(step, rows of an episode) -> node -> SVG."""
+
+
+class Reading:
+    """`.episode(step, name)` and `.groups(step, names)` of a source, which stands for run number `run`."""
+
+    def __init__(
+        self,
+        source: Source,
+        run: int = 0,
+        states: States | None = None,
+        shares: dict[tuple[int, int], list[float]] | None = None,
+    ):
+        self.source, self.run = source, run
+        self._states, self._shares = states, shares or {}
+        self._step = lru_cache(HELD)(lambda step: _Step(source, step))
+
+    def rows(self, step: int, episode: str) -> list[Row]:
+        """The rows of an episode, each a dict."""
+        return self._step(step).where("episode", [episode], SHOWN)
+
+    def episode(self, step: int, name: str) -> dict[str, Any]:
+        """An episode as a page's data."""
+        rows = self.rows(step, name)
+        for row in rows if self._shares else ():
+            row["shares"] = self._shares.get((step, row["row"]))
+        drawn = self._states(step, rows) if self._states else {}
+        return {"run": self.run, "step": step, **episode_data(rows, self.source, drawn)}
+
+    def with_groups(self, step: int, name: str, most: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+        """An episode, and the groups of its rows under the names `run|step|group`, with at most so many members each;
+        more where the episode itself has more."""
+        episode = self.episode(step, name)
+        named = {said["group"] for node in episode["nodes"] for said in node["candidates"]} - {""}
+        groups = self.groups(step, named, most, name)
+        return episode, {f"{self.run}|{step}|{group}": members for group, members in groups.items()}
+
+    def groups(self, step: int, names: Iterable[str], most: int, own: str = "") -> dict[str, list[dict[str, Any]]]:
+        """Members of comparison groups by the groups' names, as a page shows these: those of the episode `own`, and of
+        the others those with the largest |advantage|, up to `most` in all."""
+        found: dict[str, list[Row]] = {}
+        table = self._step(step)
+        for row in table.where("group", table.named("group", names), LISTED):
+            found.setdefault(visible(row["group"]), []).append(row)
+        return {name: [member(row) for row in _largest(rows, most, own)] for name, rows in found.items()}
+
+
+def _largest(rows: list[Row], most: int, own: str) -> list[Row]:
+    """In their order."""
+    if len(rows) <= most:
+        return rows
+    sizes = [size(row.get("advantage")) for row in rows]
+    order = sorted(range(len(rows)), key=lambda place: (rows[place]["episode"] != own, -sizes[place], place))
+    return [rows[place] for place in sorted(order[:most])]
+
+
+class _Step:
+    """The rows of one training step that belong to its batch, by the values of a column."""
+
+    def __init__(self, source: Source, step: int):
+        table = None
+        if source.run is not None:
+            [table] = read_arrow([source.run.part(step)], SHOWN)
+            table = table if set(ALWAYS) <= set(table.column_names) else None
+        if table is None:
+            turns = completed(source.turns(step))
+            turns = turns.assign(row=range(len(turns)))
+            self._table = turns[trained(turns)]
+            return
+        table = table.append_column("row", pyarrow.array(np.arange(len(table))))
+        self._table = table.filter(compute.invert(table["probe"]))
+
+    def where(self, by: str, values: Sequence[str], columns: Sequence[str]) -> list[Row]:
+        """Those `columns`, as far as there are any, and `row`: the place in the step's whole table."""
+        table, known = self._table, (*columns, "row")
+        if not isinstance(table, pyarrow.Table):
+            if by not in table.columns:
+                return []
+            return table.loc[table[by].isin(list(values)), [name for name in known if name in table]].to_dict("records")
+        if by not in table.column_names:
+            return []
+        wanted = compute.is_in(table[by], pyarrow.array(list(values), table.schema.field(by).type))
+        rows = table.select([name for name in known if name in table.column_names]).filter(wanted).to_pylist()
+        return [{**row, INFO: read_info(row[INFO])} for row in rows] if rows and INFO in rows[0] else rows
+
+    def named(self, by: str, shown: Iterable[str]) -> list[str]:
+        """The values of a column that a page shows as `shown`."""
+        if by not in (self._table.column_names if isinstance(self._table, pyarrow.Table) else self._table.columns):
+            return []
+        shown, held = set(shown), self._table[by].unique()
+        held = held.to_pylist() if isinstance(self._table, pyarrow.Table) else list(held)
+        return [value for value in held if visible(value) in shown]
