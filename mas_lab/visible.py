@@ -10,7 +10,7 @@ KEPT = "\n\t"
 
 def visible(text: str) -> str:
     """Control characters as their pictures (␀, ␛), invisible format characters and lone surrogates as ⟨U+202E⟩."""
-    if text.isascii() and text.isprintable():
+    if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(_shown(character) for character in text)
 

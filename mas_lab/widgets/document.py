@@ -139,9 +139,11 @@ def write(path: str | Path, page: str) -> Path:
     return path
 
 
-def frame(page: str, title: str, height: int) -> str:
-    """The page inside a notebook: scripts run and may offer a file to keep, but see nothing of the notebook."""
+def frame(page: str, title: str, height: int, name: str = "") -> str:
+    """The page inside a notebook: scripts run and may offer a file to keep, but see nothing of the notebook. `name`: by
+    which a widget finds the frame."""
+    named = f' name="{escape(name)}"' if name else ""
     return (
-        f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}" width="100%" '
-        f'height="{height}" style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+        f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}"{named} '
+        f'width="100%" height="{height}" style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
     )

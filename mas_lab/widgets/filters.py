@@ -1,15 +1,17 @@
 """The filter of an index: a line of words, and which episodes have what they ask for.
 
 The page reads the same grammar (`static/rollouts_filter.js`); a test holds the two to each other. Leaves out: the texts
-of the episodes, which the caller gives (`answers`).
+of the episodes (`texts`).
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+
+from mas_lab.widgets.text import visible
 
 BLANK = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 """What a browser calls white space."""
@@ -49,19 +51,28 @@ def _term(found: re.Match) -> Term:
 
 
 def matching(
-    index: pd.DataFrame, line: str, texts: Callable[[], Sequence[str]], marked: Callable[[], np.ndarray]
+    index: pd.DataFrame,
+    line: str,
+    have: Callable[[np.ndarray, str], np.ndarray],
+    marked: Callable[[], np.ndarray],
 ) -> np.ndarray:
     """Which rows of an index have all that a line asks for.
 
-    `texts`: per row, all that one may search, in lower case; `marked`: has it a mark? Both are asked only where needed.
+    `have(places, word)`: which of these rows have a word in their texts, asked last, and of those alone that are left;
+    `marked()`: which rows have a mark.
     """
-    found = np.ones(len(index), bool)
-    for term in parse(line):
-        found &= _has(index, term, texts, marked) ^ term.negated
+    terms, found = parse(line), np.ones(len(index), bool)
+    for term in terms:
+        if term.kind != "text":
+            found &= _has(index, term, marked) ^ term.negated
+    for term in terms:
+        if term.kind == "text":
+            left = np.flatnonzero(found)
+            found[left] = have(left, term.value) ^ term.negated
     return found
 
 
-def _has(index: pd.DataFrame, term: Term, texts: Callable, marked: Callable) -> np.ndarray:
+def _has(index: pd.DataFrame, term: Term, marked: Callable) -> np.ndarray:
     if term.kind in ("failed", "succeeded"):
         return (index["success"] == (term.kind == "succeeded")).fillna(False).to_numpy(bool)
     if term.kind in COUNTED:
@@ -71,7 +82,6 @@ def _has(index: pd.DataFrame, term: Term, texts: Callable, marked: Callable) -> 
     if term.kind in ("step", "run"):
         return index[term.kind].between(term.low, term.high).to_numpy(bool)
     if term.kind == "agent":
-        named = {agents: term.value in agents.lower().split(", ") for agents in index["agents"].unique()}
+        named = {agents: term.value in visible(agents).lower().split(", ") for agents in index["agents"].unique()}
         return index["agents"].map(named).to_numpy(bool)
-    held = index["task"].str.lower() if term.kind == "task" else texts()
-    return np.fromiter((term.value in text for text in held), bool, len(index))
+    return np.fromiter((term.value in visible(task).lower() for task in index["task"]), bool, len(index))

@@ -3,6 +3,7 @@
 Leaves out: what a row says, and what tells most (`explain.index`); which rows a page holds (`choice`).
 """
 
+import re
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,20 @@ def _rows(source: Source) -> pd.DataFrame:
     turns = source.all_turns()
     require(turns, NEEDED, "RolloutViewer")
     return reduced(turns[[name for name in READ if name in turns.columns]].reset_index(drop=True))
+
+
+def ranks(index: pd.DataFrame, by: str) -> np.ndarray:
+    """A column of an index as numbers to sort by: an advantage by its size, a text by its words and the numbers in it;
+    NaN where there is none."""
+    if not pd.api.types.is_numeric_dtype(index[by]):
+        order = sorted(index[by].unique(), key=_words_and_numbers)
+        return index[by].map({text: place for place, text in enumerate(order)}).to_numpy(float)
+    values = index[by].astype("Float64").to_numpy(float, na_value=np.nan)
+    return np.abs(values) if by == "advantage" else values
+
+
+def _words_and_numbers(text: str) -> list[str | int]:
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split("([0-9]+)", text.lower()))]
 
 
 def plain(index: pd.DataFrame) -> dict[str, list[Any]]:

@@ -14,7 +14,10 @@ import pandas as pd
 
 from mas_lab.cells.advantages import in_words
 from mas_lab.explain.index import RULE, TOLD, in_order
+from mas_lab.progress import front_end
 from mas_lab.table import TableError, column, require
+from mas_lab.widgets.answers import Answers
+from mas_lab.widgets.bridge import connect, new_name
 from mas_lab.widgets.choice import Room, filled
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
@@ -36,6 +39,10 @@ STYLES = ("rollouts.css",)
 MEMBERS = 32
 """Members of a comparison group that a page lists."""
 ADDRESS = ("run", "step", "episode", "node", "candidate")
+HEIGHT = 760
+"""Of its frame in a notebook, in pixels."""
+LIVE = ("jupyter", "vscode")
+"""Front ends in which a page reaches the kernel."""
 TEN = 10
 """Rows of the index that are shown where no script runs."""
 
@@ -93,6 +100,7 @@ class RolloutViewer:
             if not self._asked:
                 raise TableError(f"RolloutViewer: no episode {episode!r} in {self.title}; `.index` names them")
         self._opened = None if at is None else self._place(at)
+        self._bridges: list[Any] = []
 
     @property
     def source(self) -> Source:
@@ -200,5 +208,24 @@ class RolloutViewer:
         """One standalone file that works offline."""
         return write(path, self.page())
 
-    def _repr_html_(self) -> str:
-        return live_or_static(frame(self.page(), repr(self), height=640), in_notebook(self.static()))
+    def _repr_html_(self, name: str = "") -> str:
+        return live_or_static(frame(self.page(), repr(self), HEIGHT, name), in_notebook(self.static()))
+
+    def _ipython_display_(self) -> None:
+        """Where a widget lives, the page reaches the whole run; elsewhere IPython shows the page alone."""
+        if front_end() not in LIVE:
+            raise NotImplementedError
+        from IPython.display import display
+
+        name = new_name()
+        display({"text/plain": repr(self), "text/html": self._repr_html_(name)}, raw=True)
+        self._bridges.append(connect(name, self._answers.answer))
+
+    @cached_property
+    def _answers(self) -> Answers:
+        return Answers(self.index, self._readings)
+
+    @property
+    def marks(self) -> pd.DataFrame:
+        """What somebody marked on the page, with notes, as far as a live kernel heard of it."""
+        return self._answers.marks
