@@ -1,7 +1,7 @@
 // Relays JSON between a page in a sandboxed frame and the kernel, which answers; both carry the frame's name. Knows
 // neither what is asked nor what is answered.
 function initialize({ model }) {
-  const name = model.get("frame");
+  const [name] = model.get("_dom_classes");
   const waiting = new Map();
   let number = 0;
   const frames = () => [...document.querySelectorAll("iframe")].filter((frame) => frame.name === name);
