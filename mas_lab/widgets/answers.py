@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.explain.index import TOLD
 from mas_lab.runs.disk import RunError
 from mas_lab.table import TableError
 from mas_lab.widgets.filters import matching
-from mas_lab.widgets.index import TOLD, plain, ranks
+from mas_lab.widgets.index import plain, ranks
 from mas_lab.widgets.reading import Reading
 from mas_lab.widgets.text import visible
 from mas_lab.widgets.texts import Texts

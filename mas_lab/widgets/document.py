@@ -144,6 +144,6 @@ def frame(page: str, title: str, height: int, name: str = "") -> str:
     which a widget finds the frame."""
     named = f' name="{escape(name)}"' if name else ""
     return (
-        f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}"{named} '
-        f'width="100%" height="{height}" style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+        f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}"{named} width="100%" '
+        f'height="{height}" style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
     )
