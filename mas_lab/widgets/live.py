@@ -13,7 +13,7 @@ import pandas as pd
 
 from mas_lab.progress import front_end
 from mas_lab.runs.scores import mean_scores
-from mas_lab.widgets.document import beside, escape
+from mas_lab.widgets.document import beside, escape, in_a_notebook
 from mas_lab.widgets.figures import learning_curves
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Redrawn:
         # A figure shows itself in a way that takes no display id, so its bundle is shown in its stead.
         self._bundle = {"text/plain": what} if isinstance(what, str) else what._repr_mimebundle_()
         if self._handle is None:
+            if not isinstance(what, str):
+                display({"text/html": in_a_notebook()}, raw=True)
             self._handle = display(self._bundle, raw=True, display_id=True)
             return
         if not isinstance(what, str):
