@@ -26,6 +26,7 @@ from mas_lab import demo
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
 from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes
+from mas_lab.widgets.recipe_colors import recipe_colors
 from mas_lab.widgets.rewards import two_baselines
 
 HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
@@ -139,7 +140,7 @@ def forest(name: str, tasks: list[str] | None = None):
     its interval. Returns the figure and its height."""
     board = lab.AblationBoard(RESULTS / "studies" / name)
     table, runs = (one.set_index(["env", "recipe"]) for one in (board.table, board.runs))
-    shades, figure = colors(list(dict.fromkeys(board.table["recipe"]))), go.Figure()
+    shades, figure = recipe_colors(board.table["recipe"]), go.Figure()
     rows = [row for row in table.index if tasks is None or row[0] in tasks]
     for place, row in enumerate(rows):
         color, y = shades[row[1]], -place
@@ -174,7 +175,7 @@ def ladder() -> None:
         one[(one["task"] == "8 agents") & one["arm"].isin(arms)] for one in (record.curves, record.agents)
     )
     agents, figure = agents[agents["window"] == "end"], make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
-    shades = colors(arms)
+    shades = recipe_colors(arms)
     for arm in arms:
         for number, (_, run) in enumerate(curves[curves["arm"] == arm].groupby("seed")):
             figure.add_scatter(x=run["tokens"], y=run["success"], name=f"{arm} baseline", line={"color": shades[arm]},

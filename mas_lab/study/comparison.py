@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.runs.run import KEEPING
 from mas_lab.study.budget import METRICS, NEAR
 from mas_lab.study.entries import Entry
 from mas_lab.study.intervals import (
@@ -169,7 +168,7 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
             same = " They hold the same numbers." if len(own[list(METRICS)].drop_duplicates()) == 1 else ""
             told.append(f"Seed {seed} of {recipe} stands for {len(own)} runs ({files}): every one is a dot, but they "
                         f"share their tasks, and count as one pair.{same}")  # fmt: skip
-    return told + shared_steps(found) + _unlike_tasks(found) + _unlike_settings(found)
+    return told + shared_steps(found) + _unlike_tasks(found)
 
 
 def shared_steps(found: Sequence[Entry]) -> list[str]:
@@ -218,15 +217,4 @@ def _unlike_tasks(found: Sequence[Entry]) -> list[str]:
     for env, seed in dict.fromkeys((entry.env, entry.seed) for entry in scored):
         if len({entry.held_out_tasks for entry in scored if (entry.env, entry.seed) == (env, seed)}) > 1:
             told.append(f"{env}: the runs of seed {seed} kept scores of unlike held-out tasks.")
-    return told
-
-
-def _unlike_settings(found: Sequence[Entry]) -> list[str]:
-    told = []
-    for env in dict.fromkeys(entry.env for entry in found):
-        settings = [dict(entry.asked.get("settings", {})) for entry in found if entry.env == env]
-        decisive = {name for one in settings for name in one} - set(KEEPING)
-        unlike = sorted(name for name in decisive if len({repr(one.get(name)) for one in settings}) > 1)
-        if unlike:
-            told.append(f"The runs of {env} differ in more than the recipe: {', '.join(unlike)}.")
     return told

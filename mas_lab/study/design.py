@@ -91,9 +91,9 @@ class Design:
         return cls.of(read_yaml(Path(path)), Place(Path(path)))
 
     @classmethod
-    def of(cls, data: Any, place: Place) -> "Design":
-        """Raises ConfigError, which names the place, where a key is unknown or missing, no training can be made of what
-        is said of a cell, or arms differ in what `differ` does not name."""
+    def of(cls, data: Any, place: Place, sure: bool = True) -> "Design":
+        """Raises ConfigError, which names the place, where a key is unknown or missing, and if `sure`, where no
+        training can be made of what is said of a cell, or arms differ in what `differ` does not name."""
         data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
         arms = {str(arm): place.to("arms").to(str(arm)).mapping(said or {}, SAID)
                 for arm, said in place.to("arms").mapping(data["arms"]).items()}  # fmt: skip
@@ -102,7 +102,8 @@ class Design:
                  for task, said in named.items()}  # fmt: skip
         said = {key: value for key, value in data.items() if key not in ("name", "tasks", "arms")}
         design = cls(str(data["name"]), said, tasks, arms, place, data)
-        design._refuse_nonsense()
+        if sure:
+            design._refuse_nonsense()
         return design
 
     @property
@@ -162,7 +163,7 @@ class Design:
 
     def budget_of(self, task: str) -> Mapping[str, int]:
         """What every arm gets on it."""
-        return self._config(task, self.arms_of(task)[0])["budget"]
+        return self.said_of(task, self.arms_of(task)[0])["budget"]
 
     def differences(self, task: str) -> dict[str, dict[str, Any]]:
         """In which options the arms on a task differ, by dotted name, and what each says; not in a rate that was swept,
@@ -176,18 +177,19 @@ class Design:
         return self.tasks[task].get(key, self.said.get(key))
 
     def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
-        config = self._config(task, arm)
+        config = self.said_of(task, arm)
         config["team"] = _with_seed(config["team"] | ({} if lr is None else {"lr": lr}), seed)
         return Cell(task, arm, seed, lr, phase, config | {"seed": seed}, self.place.path)
 
-    def _config(self, task: str, arm: str) -> dict[str, Any]:
+    def said_of(self, task: str, arm: str) -> dict[str, Any]:
+        """All that is said of the trainings of an arm on a task, with `{seed}` as it was written."""
         said: dict[str, Any] = {"settings": {"score_every": ENDS_ALONE}}
         for one in (self.said, self.tasks[task], self.arms[arm]):
             said = _merged(said, {key: one[key] for key in SAID if key in one})
         return {**said, "settings": _scored(said["settings"])}
 
     def _resolved(self, task: str, arm: str) -> dict[str, Any]:
-        config = self._config(task, arm)
+        config = self.said_of(task, arm)
         made = Config.of(config, self.place.to(task).to(arm))
         return {**config, "recipe": to_data(made.recipe), "settings": asdict(Settings(**made.settings))}
 
@@ -211,12 +213,12 @@ class Design:
             ):
                 raise ConfigError(f"{place}: rates: no sweep is made on {rates!r}; name a task whose rates are swept")
             for arm in self.arms_of(task):
-                if "budget" not in self._config(task, arm):
+                if "budget" not in self.said_of(task, arm):
                     raise ConfigError(
                         f"{self.place.to(task).to(arm)}: 'budget' is missing: what all arms get equally much of, "
                         "{tokens: ...}, {episodes: ...} or {optimizer_steps: ...}"
                     )
-                Config.of(self._config(task, arm), self.place.to(task).to(arm))
+                Config.of(self.said_of(task, arm), self.place.to(task).to(arm))
             differ = self.differences(task) if allowed is not None else {}
             more = [name for name in differ if not _within(name, allowed)]
             if more:

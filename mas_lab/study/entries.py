@@ -14,6 +14,7 @@ from mas_lab.recipes import completed, typed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import held_out_tasks, kept_scores, run_curve
+from mas_lab.study.described import of_run
 from mas_lab.study.record import Recorded, is_record
 from mas_lab.table import TableError
 
@@ -34,6 +35,8 @@ class Entry:
     """Env, recipe and settings, as run.json has them."""
     forked: Mapping[str, Any] = field(default_factory=dict)
     """Of which run it has its first steps, and how many, as run.json has it; empty: they are its own."""
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """What it says it was made of, by dotted names, see `described`; empty where nothing is known."""
     over: str = "tokens"
     """What it was given equally much of: a study says it."""
     score: str = "success"
@@ -55,8 +58,10 @@ def _read(x: Any) -> Iterator[Entry]:
     elif isinstance(x, pd.DataFrame):
         yield from _of_table(x)
     elif isinstance(getattr(x, "curves", None), pd.DataFrame):
+        described = x.described()
         for entry in _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"})):
-            yield replace(entry, held_out=entry.curve, over=x.held_equal, score=x.score)
+            told = described.get((entry.env, entry.recipe, entry.seed), {})
+            yield replace(entry, held_out=entry.curve, over=x.held_equal, score=x.score, described=told)
     elif isinstance(x, Mapping) and x:
         for label, runs in x.items():
             for entry in _read(runs):
@@ -108,7 +113,8 @@ def _of_run(run: Run) -> Entry:
     asked = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}
     name = str((config["env"] or {}).get("name", "env"))
     called, seed, forked = str(config["recipe"]["name"]), int(config["seed"]), config.get("forked") or {}
-    return Entry(path.name, name, called, seed, curve, kept_scores(run, curve), held_out_tasks(run), asked, forked)
+    kept, played = kept_scores(run, curve), held_out_tasks(run)
+    return Entry(path.name, name, called, seed, curve, kept, played, asked, forked, of_run(config))
 
 
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:

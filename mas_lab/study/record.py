@@ -22,7 +22,9 @@ import pandas as pd
 
 from mas_lab.recipes import to_data
 from mas_lab.runs.disk import RunError, whole
+from mas_lab.study.described import Described, of_design, recorded_design
 from mas_lab.study.tables import CELL, Named, held_equal, named, rows_of, run_row
+from mas_lab.train.config import Place
 from mas_lab.train.spent import KINDS
 
 if TYPE_CHECKING:
@@ -82,6 +84,11 @@ class Recorded:
     @property
     def agents(self) -> pd.DataFrame:
         return rows_of(self._compared(), "agents")
+
+    def described(self) -> dict[tuple[str, str, int], Described]:
+        """What its design and its records say of each compared training, by task, arm and seed."""
+        place = Place(self.folder / PROVENANCE, ("design",))
+        return of_design(recorded_design(self.provenance["design"], place), self._compared())
 
     @property
     def rates(self) -> pd.DataFrame:

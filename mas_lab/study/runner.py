@@ -13,6 +13,7 @@ import pandas as pd
 from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import attempt, run_of
 from mas_lab.study.clock import Clock
+from mas_lab.study.described import Described, of_design
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import at_a_time, side_by_side
 from mas_lab.study.rates import best_rate, chosen
@@ -163,6 +164,10 @@ class Study:
         """A row per compared cell, agent and `window` (its first and last steps): the agent's norms, how often it was
         right, the columns of `lab.advise`, and `F`, see `lab.inflation`."""
         return self._rows("agents")
+
+    def described(self) -> dict[tuple[str, str, int], Described]:
+        """What its design and its records say of each compared training, by task, arm and seed."""
+        return of_design(self.design, self.records("compare"))
 
     def _rows(self, kept: str) -> pd.DataFrame:
         return rows_of([(named(cell), record) for cell, record in self.records("compare")], kept)

@@ -13,6 +13,7 @@ import pandas as pd
 from mas_lab.study.budget import run_scores
 from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, over_envs, paired, profiles
 from mas_lab.study.entries import Entry, entries
+from mas_lab.study.equality import BETWEEN, WITHIN, equality, held_equal, not_equal, unknown
 from mas_lab.widgets.board import PANEL, SIDE, board_figure, diamonds, many, profile_figure
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
 
@@ -31,7 +32,8 @@ class AblationBoard:
     `held_out` asks for either. `over`: "tokens" or "step", in which the common budget is counted, or, of a study, what
     its arms were given equally much of. `last`: the share of the budget whose mean is the final score. Differences are
     against `baseline`, by seed; by default the first recipe. `.figure()`, `.table`, `.runs`, `.pairs`, `.differences`,
-    `.improvements`, `.cautions`, `.to_html(path)`; of several tasks also `.profile_figure()`, `.profiles`, `.envs`.
+    `.improvements`, `.cautions`, `.equality`, `.to_html(path)`; of several tasks also `.profile_figure()`,
+    `.profiles`, `.envs`.
     """
 
     def __init__(
@@ -66,8 +68,12 @@ class AblationBoard:
         """A row per recipe over all envs, each a stratum; None for a single env."""
         self.profiles = profiles(self.runs, seed=seed) if several else None
         """Per recipe the share of its runs above each final score, see `comparison.profiles`; None for a single env."""
-        self.cautions = cautions(found, self.runs, self.pairs, self.baseline)
-        """What these runs cannot say."""
+        self.equality = equality(found, self.runs, over, self.held_out)
+        """What was equal between these runs, what was not, and what they do not say, see `study.equality`."""
+        self.not_equal = not_equal(self.equality)
+        """The differences in sentences."""
+        self.cautions = [*cautions(found, self.runs, self.pairs, self.baseline), *self.not_equal]
+        """What these runs cannot say, and what was not equal."""
         self._of_runs = any(entry.asked for entry in found)
         if not self.held_out and self._of_runs:
             self.cautions.append(TRAINING.format(sum(len(entry.held_out) > 0 for entry in found), len(found)))
@@ -93,12 +99,11 @@ class AblationBoard:
         """Of several tasks: the share of each recipe's runs above each final score, see `comparison.profiles`."""
         if self.profiles is None or self.profiles.empty:
             raise ValueError("AblationBoard: a performance profile is of several tasks, and of recipes run on each")
-        return profile_figure(self.profiles, self.score)
+        return profile_figure(self.profiles, self.score, list(dict.fromkeys(self.runs["recipe"])))
 
     def _figures(self) -> list[tuple["Figure", str]]:
         """Each with what it shows."""
-        board = f"Final {self.score} and area under its curve of every run, per recipe; and differences by seed"
-        drawn = [(self.figure(), board)]
+        drawn = [(self.figure(), BOARD.format(self.score))]
         if self.profiles is not None and len(self.profiles):
             drawn.append((self.profile_figure(), PROFILES.format(self.score)))
         return drawn
@@ -113,22 +118,40 @@ class AblationBoard:
             tables.append(("Over all tasks, each a stratum of the bootstrap", self.envs))
         return [(caption, table.loc[:, (table != "").any()]) for caption, table in tables]
 
-    def _told(self) -> str:
+    def _shown(self) -> str:
+        """What is compared, and what stands for what."""
         shown = f"A dot is a run, a diamond {diamonds(self.table, self.differences)}."
-        items = "".join(f"<li>{escape(caution)}</li>" for caution in self.cautions)
-        cannot = f"<h2>What cannot be said</h2><ul>{items}</ul>" if items else ""
-        return f"<p>{escape(self.counted())}. {escape(shown)}</p>{cannot}"
+        return f"<p>{escape(self.counted())}. {escape(shown)}</p>"
+
+    def _told(self) -> str:
+        others = [caution for caution in self.cautions if caution not in self.not_equal]
+        return f"{_listed('What was not equal', self.not_equal)}{self._alike()}{_listed('What cannot be said', others)}"
+
+    def _alike(self) -> str:
+        """What was held equal, folded, and what no run says."""
+        equal, silent = held_equal(self.equality), unknown(self.equality)
+        unlike = self.equality[self.equality["state"].isin([BETWEEN, WITHIN])]
+        values = f"<details><summary>Who had what</summary>{table_html(unlike, 'What was not equal')}</details>"
+        held = f"<details><summary>Held equal</summary><p>{escape(equal)}.</p></details>" if equal else ""
+        not_said = f"<p><b>Unknown</b>, since not every run says it: {escape(silent)}.</p>" if silent else ""
+        return (values if len(unlike) else "") + not_said + held
+
+    def _panels(self) -> str:
+        """A figure per env, one beside another where there is room, one above another where there is not."""
+        recipes, parts = list(dict.fromkeys(self.runs["recipe"])), []
+        for env in dict.fromkeys(self.runs["env"]):
+            runs, *told = (one[one["env"] == env] for one in (self.runs, self.table, self.pairs, self.differences))
+            figure = board_figure(runs, *told, self.score, self.baseline, recipes, LETTERS, key=False)
+            described = BOARD.format(self.score) + (f", {env}" if env else "")
+            parts.append(f'<div style="min-width:0">{figure_html(figure, described, runs, least=SIDE + PANEL)}</div>')
+        columns = f"repeat(auto-fit, minmax(min(100%, {SIDE + PANEL}px), 1fr))"
+        return f'<div style="display: grid; grid-template-columns: {columns}; gap: 0 1rem">{"".join(parts)}</div>'
 
     def to_html(self, path: str | Path) -> Path:
         """One standalone file that works offline."""
-        least = SIDE + PANEL * self.runs["env"].nunique()
-        (board, described), *more = self._figures()
-        drawn = [
-            figure_html(board, described, self.runs, least=least),
-            *(figure_html(*one, self.profiles) for one in more),
-        ]
+        profile = [figure_html(*one, self.profiles) for one in self._figures()[1:]]
         tables = (table_html(table, caption) for caption, table in self._tables())
-        parts = [f'<p class="quiet">{escape(NOTE)}</p>', *drawn, self._told(), *tables]
+        parts = [f'<p class="quiet">{escape(NOTE)}</p>', self._shown(), self._panels(), *profile, self._told(), *tables]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
@@ -137,7 +160,7 @@ class AblationBoard:
         for figure, _ in self._figures():
             display(figure)
         tables = (table_html(table, caption) for caption, table in self._tables())
-        display(HTML(beside(f"{self._told()}{''.join(tables)}<p><small>{escape(NOTE)}</small></p>")))
+        display(HTML(beside(f"{self._shown()}{self._told()}{''.join(tables)}<p><small>{escape(NOTE)}</small></p>")))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
@@ -146,6 +169,14 @@ def _common(found: Sequence[Entry], name: str, usual: str) -> str:
     return said.pop() if len(said) == 1 else usual
 
 
+def _listed(heading: str, lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<h2>{heading}</h2><ul>{items}</ul>" if items else ""
+
+
+BOARD = "Final {} and area under its curve of every run, per recipe; and differences by seed"
+LETTERS = 30
+"""Of a title's line where a panel is narrow."""
 NOTE = (
     "The interquartile mean (IQM) is the mean of the middle half of a recipe's runs: of fewer than four it is their "
     "mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Runs count up to the budget "

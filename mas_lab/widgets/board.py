@@ -12,7 +12,8 @@ import pandas as pd
 
 from mas_lab.study.budget import METRICS
 from mas_lab.study.comparison import FEW
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL, PALETTE, colors
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL
+from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
@@ -20,28 +21,30 @@ if TYPE_CHECKING:
 
 LINE, BETWEEN = 46, 92
 """Pixels of a recipe's line, and between two panels."""
-SIDE, PANEL = 170, 190
+SIDE, PANEL = 170, 180
 """Pixels beside the panels, and of a panel at least."""
 LEAST = 0.1
 """A panel of success spans at least this much: a closer look would make much of nothing."""
-DASHES = ("solid", "dash", "dot", "dashdot")
-"""Beyond a palette's colours, lines are told apart by these."""
+WIDE = 21
+"""Letters of a recipe's name in a line beside the panels."""
 TITLES = {"final": "final {}", "area": "area under the curve of {}"}
 
 
 def board_figure(
-    runs: pd.DataFrame, table: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, score: str, baseline: str
-) -> "Figure":
+    runs: pd.DataFrame, table: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, score: str, baseline: str,
+    among: Sequence[str] = (), letters: int = 66, key: bool = True,
+) -> "Figure":  # fmt: skip
     """A column per env; rows: the final score, the area under the curve, and the final score's paired differences.
 
     Every run is a dot (a pair in the last row). A diamond is the IQM of a recipe's runs, with a bar for its 95 %
     interval from `FEW` seeds on; of fewer than four runs it is their mean, and says so. Each panel has a scale of its
-    own.
+    own. `among`: the recipes of the whole board, so that each has its colour there; `letters`: of a title in a line
+    across all panels; `key`: what dot and diamond are, within the figure.
     """
     from mas_lab.widgets.picture import subplots
 
     envs, recipes = list(dict.fromkeys(runs["env"])), list(dict.fromkeys(runs["recipe"]))
-    shades, with_pairs = colors(recipes), not pairs.empty
+    shades, with_pairs = recipe_colors([*recipes, *among]), not pairs.empty
     lines = [len(recipes), len(recipes), len(recipes) - 1][: 2 + with_pairs]
     tall = LINE * sum(lines) + BETWEEN * (len(lines) - 1)
     titles = list(map(for_plotly, envs))
@@ -51,18 +54,19 @@ def board_figure(
         for row, metric in enumerate(METRICS, start=1):
             own = runs[runs["env"] == env]
             _cells(figure, own, table[table["env"] == env], metric, recipes, shades, row, col)
-            _scale(figure, own[metric], score, TITLES[metric].format(score), len(envs), row, col)
+            _scale(figure, own[metric], score, TITLES[metric].format(score), letters // len(envs), row, col)
         if with_pairs:
             others = [recipe for recipe in recipes if recipe != baseline]
             own, told = pairs[pairs["env"] == env], differences[differences["env"] == env]
             _cells(figure, own, told, "final", others, shades, 3, col)
             figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1, "dash": "dash"}, row=3, col=col)
             title = f"final {score} minus that of {baseline}, by seed"
-            _scale(figure, own["final"], score, title, len(envs), 3, col)
-    _key(figure, diamonds(table, differences))
-    margin = {"l": SIDE - 20, "r": 20, "t": 76, "b": 64}
-    key = {"orientation": "h", "y": 1, "yref": "container", "yanchor": "top", "x": 0}
-    figure.update_layout(**LAYOUT | {"margin": margin, "legend": key}, height=tall + margin["t"] + margin["b"])
+            _scale(figure, own["final"], score, title, letters // len(envs), 3, col)
+    if key:
+        _key(figure, diamonds(table, differences))
+    margin = {"l": SIDE - 20, "r": 20, "t": 76 if key else 32, "b": 64}
+    above = {"orientation": "h", "y": 1, "yref": "container", "yanchor": "top", "x": 0}
+    figure.update_layout(**LAYOUT | {"margin": margin, "legend": above}, height=tall + margin["t"] + margin["b"])
     return figure
 
 
@@ -86,9 +90,9 @@ def _key(figure: "Figure", told: str) -> None:
                            showlegend=True)  # fmt: skip
 
 
-def _scale(figure: "Figure", values: pd.Series, score: str, title: str, panels: int, row: int, col: int) -> None:
-    """The axis of one panel, of `panels` side by side: its title in lines that fit, its span not below `LEAST`."""
-    lines = "<br>".join(map(for_plotly, textwrap.wrap(title, max(12, 66 // panels))))
+def _scale(figure: "Figure", values: pd.Series, score: str, title: str, letters: int, row: int, col: int) -> None:
+    """The axis of one panel: its title in lines of so many letters, its span not below `LEAST`."""
+    lines = "<br>".join(map(for_plotly, textwrap.wrap(title, max(12, letters))))
     figure.update_xaxes(title_text=lines, title_standoff=8, row=row, col=col)
     if score == "success" and values.max() - values.min() < LEAST:
         middle = (values.max() + values.min()) / 2
@@ -114,11 +118,17 @@ def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], sh
                 name=for_plotly(f"{one['middle']} of {recipe}"), text=[for_plotly(_hover(one, metric))],
                 hovertemplate="%{text}<extra></extra>", showlegend=False, row=row, col=col,
             )  # fmt: skip
-    labels = list(map(for_plotly, recipes))
+    labels = list(map(_label, recipes))
     ticks = {"tickvals": list(range(len(recipes))), "ticktext": labels, "range": [len(recipes) - 0.4, -0.5]}
     figure.update_yaxes(
         **ticks, showgrid=False, zeroline=False, title_text="recipe" if col == 1 else None, row=row, col=col
     )
+
+
+def _label(recipe: str) -> str:
+    """Its name in up to three lines beside the panels; the whole of it stands where the mouse is."""
+    lines = textwrap.wrap(str(recipe), WIDE, max_lines=3, placeholder=" …") or [""]
+    return "<br>".join(map(for_plotly, lines))
 
 
 def _bar(one: dict[str, Any], metric: str) -> dict[str, Any] | None:
@@ -137,21 +147,21 @@ def _hover(one: dict[str, Any], metric: str) -> str:
     return f"{one['middle']} of {counted}: {one[metric]:.3f}, {sure}"
 
 
-def profile_figure(profiles: pd.DataFrame, score: str) -> "Figure":
+def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()) -> "Figure":
     """The performance profile of each recipe: the share of its runs above each final score, the mean over tasks, with
     its pointwise 95 % band from `FEW` seeds on.
 
     `profiles`: a row per `recipe` and `height`, see `comparison.profiles`. A step is a run. A click on a recipe in the
-    legend hides it with its band.
+    legend hides it with its band. `among`: the recipes of the whole board.
     """
     from mas_lab.widgets.picture import Figure
 
     figure, recipes = Figure(), list(dict.fromkeys(profiles["recipe"]))
-    shades = colors(recipes)
-    for place, recipe in enumerate(recipes):
+    shades, dashes = recipe_colors([*recipes, *among]), recipe_dashes([*recipes, *among])
+    for recipe in recipes:
         own, name = profiles[profiles["recipe"] == recipe], for_plotly(recipe)
         steps = {"x": own["height"].tolist(), "mode": "lines", "legendgroup": name}
-        line = {"shape": "hv", "color": shades[recipe], "dash": DASHES[place // len(PALETTE) % len(DASHES)]}
+        line = {"shape": "hv", "color": shades[recipe], "dash": dashes[recipe]}
         if own["low"].notna().all():
             for edge, fill in (("low", None), ("high", "tonexty")):
                 figure.add_scatter(**steps, y=own[edge].tolist(), fill=fill, fillcolor=_faint(shades[recipe]),

@@ -13,6 +13,7 @@ import pandas as pd
 
 from mas_lab.keyed import keyed
 from mas_lab.table import require
+from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
@@ -67,24 +68,24 @@ def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "
     """`every`: all runs have a value at every `x`; otherwise each has its own, which are dots and joined by lines."""
     from mas_lab.widgets.picture import Figure
 
-    figure, shades = Figure(), colors(table["recipe"])
+    figure, shades, dashes = Figure(), recipe_colors(table["recipe"]), recipe_dashes(table["recipe"])
     for recipe, runs in table.groupby("recipe", sort=False):
-        name = for_plotly(recipe)
+        name, line = for_plotly(recipe), {"color": shades[recipe], "dash": dashes[recipe]}
         for _, run in runs.groupby("seed"):
-            _line(figure, run[x], run[y], shades[recipe], 1, name, shown=False, dots=not every)
+            _line(figure, run[x], run[y], line | {"width": 1}, name, shown=False, dots=not every)
         least = runs.groupby("seed")[x].max().min()
         grid = np.unique(runs.loc[runs[x] <= least, x]) if every else np.linspace(runs[x].min(), least, 60)
         each = [np.interp(grid, run[x], run[y]) for _, run in runs.groupby("seed")]
-        _line(figure, grid, np.mean(each, axis=0), shades[recipe], 3, name, shown=True)
+        _line(figure, grid, np.mean(each, axis=0), line | {"width": 3}, name, shown=True)
     figure.update_layout(**LAYOUT)
     return figure
 
 
-def _line(figure: "Figure", x, y, color: str, width: int, name: str, shown: bool, dots: bool = True) -> None:
+def _line(figure: "Figure", x, y, line: dict, name: str, shown: bool, dots: bool = True) -> None:
     opacity, hover = (1.0, "all") if shown else (0.35, "skip")
     mode = "lines+markers" if dots and not shown else "lines"
     figure.add_scatter(
-        x=x, y=y, mode=mode, line={"color": color, "width": width}, marker={"size": 5}, opacity=opacity,
+        x=x, y=y, mode=mode, line=line, marker={"size": 5}, opacity=opacity,
         cliponaxis=False, name=name, legendgroup=name, showlegend=shown, hoverinfo=hover,
     )  # fmt: skip
 

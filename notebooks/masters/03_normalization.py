@@ -26,7 +26,8 @@ import mas_lab as lab
 from mas_lab.paths import data_dir
 from mas_lab.progress import front_end
 from mas_lab.study.record import Recorded
-from mas_lab.widgets.figures import LAYOUT, PALETTE, learning_curves, norm_lines
+from mas_lab.widgets.figures import LAYOUT, learning_curves, norm_lines
+from mas_lab.widgets.recipe_colors import recipe_colors
 from mas_lab.widgets.rewards import two_baselines
 
 RECORDS = data_dir() / "results"
@@ -478,8 +479,9 @@ recorded = pd.read_csv(RECORDS / "whose_mean" / "curves.csv").query("step == 30"
 def dots(task):
     """Every recorded run a dot."""
     runs = recorded[recorded["setting"].str.startswith(task)]
-    orders = {"recipe": ["grpo", "dr_mas"]}
-    figure = px.strip(runs, "setting", "success", "recipe", color_discrete_sequence=PALETTE, category_orders=orders)
+    shades = recipe_colors(["grpo", "dr_mas"])
+    orders = {"recipe": list(shades)}
+    figure = px.strip(runs, "setting", "success", "recipe", color_discrete_map=shades, category_orders=orders)
     figure.update_layout(**LAYOUT, height=360, yaxis_range=[0, 1], yaxis_title="success after 30 steps", xaxis_title="")
     return figure
 

@@ -4,6 +4,9 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
+from mas_lab.paths import data_dir
+from mas_lab.widgets.board import WIDE
+from mas_lab.widgets.recipe_colors import recipe_colors
 
 
 def board(seeds, envs="xy", recipes="ab"):
@@ -36,10 +39,38 @@ def test_from_five_seeds_on_a_band_lies_around_it():
 
 def test_the_page_shows_both_where_there_are_several_tasks(tmp_path):
     page = board(5).to_html(tmp_path / "board.html").read_text()
-    assert page.count("<figure ") == 2 and "Performance profiles over all tasks" in page
+    assert page.count("<figure ") == 3 and "Performance profiles over all tasks" in page, "a panel per task, profiles"
     assert "Probability of improvement" in page and ">all tasks</td>" in page
     one = board(5, envs="x").to_html(tmp_path / "one.html").read_text()
     assert one.count("<figure ") == 1 and "Probability of improvement" in one and "all tasks" not in one
+    assert page.count("The numbers behind this figure") == 3 and one.count("The numbers behind this figure") == 1
+
+
+def test_a_recipe_has_its_colour_in_every_figure_of_a_board_and_on_every_board():
+    several = board(5, recipes=("grpo", "own reward", "dr_mas"))
+    shades = recipe_colors(["dr_mas", "grpo", "own reward"])
+    for figure in (several.figure(), several.profile_figure()):
+        drawn = {trace.name: trace.line.color or trace.marker.color for trace in figure.data if trace.name in shades}
+        assert drawn == shades
+    alone = board(5, recipes=("grpo",)).figure().data[0]
+    assert alone.name == "grpo" and alone.marker.color == shades["grpo"]
+
+
+def test_a_long_name_stands_in_lines_beside_its_dots():
+    name = "at_grpo (plan=tree(k=3, pick=mixed(alpha=1.0)), credit=mixed(alpha=1.0))"
+    first, second = board(1, envs="x", recipes=(name, "b")).figure().layout.yaxis.ticktext
+    lines = first.split("<br>")
+    assert len(lines) == 3 and max(map(len, lines)) <= WIDE and lines[-1].endswith("…") and second == "b"
+
+
+def test_what_was_not_equal_stands_on_the_page(tmp_path):
+    page = board(5).to_html(tmp_path / "board.html").read_text(encoding="utf-8")
+    assert "<b>Unknown</b>, since not every run says it: env, settings, team" in page and "Held equal" in page
+    assert "What was not equal" not in page, "nothing is known of these runs, so nothing is told to differ"
+    study = lab.AblationBoard(data_dir() / "results" / "studies" / "siblings")
+    page = study.to_html(tmp_path / "study.html").read_text(encoding="utf-8")
+    assert "<h2>What was not equal</h2>" in page and "Who had what" in page
+    assert "tldr: recipes differ in more than the recipe: team.lr, the best of a sweep (magrpo: 0.001;" in page
 
 
 def test_no_profile_of_one_task_and_no_probability_of_one_recipe(tmp_path):

@@ -1,0 +1,82 @@
+"""What a run says it was made of, as one flat mapping, so that two can be compared; and what no run says.
+
+Leaves out: the comparison (`equality`), and the recipe, which is what is compared.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from mas_lab.runs.run import KEEPING
+from mas_lab.study.design import Cell, Design
+from mas_lab.train.config import ConfigError
+from mas_lab.train.settings import Settings
+
+SECTIONS = ("env", "settings", "team", "curriculum", "code", "versions", "threads", "ranks", "device")
+"""What decides what a training comes to, beside recipe, seed and budget."""
+DEFAULT = "as the code has it"
+"""Of an option that a study's design leaves unsaid."""
+SCORED = ("score_every", "score_at", "score_tasks", "score_episodes")
+"""Settings that change no training, and the scores by which runs are compared."""
+MACHINE = {name for name in KEEPING if name not in SCORED} | {"score_seed"}
+SWEPT = "team.lr, the best of a sweep"
+Described = Mapping[str, Any]
+
+
+def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What run.json says, by dotted names; what it does not say is not in it."""
+    told = {name: config[name] for name in SECTIONS if name in config and name != "team"}
+    told["settings"] = {name: value for name, value in config.get("settings", {}).items() if name not in MACHINE}
+    found = dict(flat({name: value for name, value in told.items() if value != {}}))
+    if isinstance(config.get("team"), Mapping):
+        found |= dict(_of_team(config["team"]))
+    return found | {f"untold.{part}": None for part in config.get("untold") or ()}
+
+
+def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Agent by agent, so that teams with one set of weights and with several can be compared."""
+    played, policies = team.get("agents", {}), team.get("policies", {})
+    together = {name: [agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())}
+    yield "team.weights", "; ".join(" + ".join(agents) for agents in together.values())
+    yield "team.frozen", team.get("frozen", [])
+    for agent, name in played.items():
+        yield from flat(policies.get(name, {}), f"team.{agent}")
+        yield from flat(team.get("sampling", {}).get(agent, {}), f"team.{agent}.sampling")
+
+
+def of_design(design: Design | None, cells: Iterable[tuple[Cell | Mapping[str, Any], Mapping[str, Any]]]) -> dict:
+    """(task, arm, seed) -> what a study's design and record say of that training."""
+    found = {}
+    for called, record in cells:
+        task, arm, seed, lr = (getattr(called, name, None) if isinstance(called, Cell) else called[name]
+                               for name in ("task", "arm", "seed", "lr"))  # fmt: skip
+        told = {"code": record["code"]} | dict(flat(record["versions"], "versions"))
+        found[task, arm, seed] = told | _asked(design, task, arm, lr)
+    return found
+
+
+def _asked(design: Design | None, task: str, arm: str, lr: float | None) -> dict[str, Any]:
+    if design is None:
+        return {}
+    said = design.said_of(task, arm)
+    settings = {one.name: DEFAULT for one in fields(Settings)} | said["settings"]
+    asked = {"env": said.get("env"), "team": said.get("team"), "budget": said.get("budget"),
+             "settings": {name: value for name, value in settings.items() if name not in MACHINE}}  # fmt: skip
+    found = dict(flat({name: value for name, value in asked.items() if value is not None}))
+    return found if lr is None else {name: value for name, value in found.items() if name != "team.lr"} | {SWEPT: lr}
+
+
+def recorded_design(data: Mapping[str, Any], place: Any) -> Design | None:
+    """The design in a record; None where this version cannot read it."""
+    try:
+        return Design.of(data, place, sure=False)
+    except (ConfigError, TypeError, KeyError):
+        return None
+
+
+def flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(data, Mapping) and data:
+        for key, value in data.items():
+            yield from flat(value, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, data

@@ -1,0 +1,118 @@
+"""What was equal between runs, what was not, and what nobody can tell: by hand, of runs, and of recorded studies."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+from small import RECIPE, SETTINGS, Relay, make_team, recorded
+
+import mas_lab as lab
+from mas_lab.paths import data_dir
+from mas_lab.study.budget import run_scores
+from mas_lab.study.entries import Entry
+from mas_lab.study.equality import BETWEEN, EQUAL, UNKNOWN, WITHIN, equality, held_equal, not_equal, unknown
+
+STUDIES = data_dir() / "results" / "studies"
+
+
+def judged(*runs):
+    """Each run: its recipe, and what it says of itself; two steps of ten tokens."""
+    curve = pd.DataFrame({"step": [0, 2], "tokens": [0, 10], "success": [0.0, 1.0]})
+    found = [Entry(f"run {i}", "env", recipe, i, curve, described=said) for i, (recipe, said) in enumerate(runs)]
+    return equality(found, run_scores(found, "success", "tokens", False, 0.1), "tokens", False)
+
+
+def states(told):
+    return told.set_index("what")["state"]
+
+
+def test_a_difference_is_between_recipes_or_within_one():
+    told = judged(("a", {"threads": 1, "code": "x", "env.size": 5, "settings.tasks": 8}),
+                  ("a", {"threads": 2, "code": "x", "env.size": 5, "settings.tasks": 8}),
+                  ("b", {"threads": 1, "code": "y", "env.size": 5}),
+                  ("b", {"threads": 2, "code": "y", "env.size": 5}))  # fmt: skip
+    found = states(told)
+    assert found[["threads", "code", "env.size", "settings.tasks"]].tolist() == [WITHIN, BETWEEN, EQUAL, UNKNOWN]
+    first, second = not_equal(told)
+    assert first.startswith("env: recipes differ in more than the recipe: code (a: x; b: y).")
+    assert second == "env: among the runs of one recipe differ: threads (a: 1 or 2; b: 1 or 2)."
+    assert told.set_index("what").loc["settings.tasks", "told"] == "2 of 4 runs do not say it; the others: 8"
+
+
+def test_what_is_not_said_is_unknown_and_never_equal():
+    told = judged(("a", {}), ("b", {}))
+    assert set(states(told).drop(["spent.tokens", "spent.step"])) == {UNKNOWN} and not_equal(told) == []
+    assert held_equal(told) == "sampled tokens spent, steps spent"
+    assert unknown(told) == (
+        "env, settings, team, curriculum, code, versions, threads, ranks, device, episodes spent, optimizer steps spent"
+    )
+    alone = judged(("a", {"threads": 1, "untold.env": None}), ("b", {"threads": 1, "untold.env": None}))
+    assert states(alone)[["threads", "untold.env", "team"]].tolist() == [EQUAL, UNKNOWN, UNKNOWN]
+
+
+def test_what_was_spent_within_the_budget_is_told():
+    """b reaches the ten tokens after two steps, a after four."""
+    curves = [pd.DataFrame({"step": [0, 4, 8], "tokens": [0, 10, 20], "success": 0.5}),
+              pd.DataFrame({"step": [0, 2], "tokens": [0, 10], "success": 0.5})]  # fmt: skip
+    found = [Entry(recipe, "env", recipe, 0, curve) for recipe, curve in zip("ab", curves, strict=True)]
+    told = equality(found, run_scores(found, "success", "tokens", False, 0.1), "tokens", False).set_index("what")
+    assert told.loc["spent.step", ["state", "told"]].tolist() == [BETWEEN, "a: 4; b: 2"]
+    assert told.loc["spent.tokens", ["state", "told"]].tolist() == [EQUAL, "10"]
+    assert not_equal(told.reset_index()) == ["env: within the budget they did not spend equally: steps."]
+
+
+def test_long_values_that_begin_alike_are_told_apart():
+    told = judged(("a", {"env.text": "x" * 90 + "a"}), ("b", {"env.text": "x" * 90 + "b"}))
+    assert states(told)["env.text"] == BETWEEN and all(len(one) < 200 for one in told["told"])
+
+
+@pytest.fixture(scope="module")
+def two_runs(models, tmp_path_factory):
+    """grpo with one set of weights, at_grpo with one for each agent and other settings."""
+    root = tmp_path_factory.mktemp("unlike")
+    asked = {"grpo": ("shared", "grpo", {"tasks": 2, "max_norm": 0.5}), "tree": ("per_agent", RECIPE, {})}
+    for name, (kind, recipe, changes) in asked.items():
+        team = make_team(kind, models)
+        list(lab.train(Relay(), team, recipe, 1, run=root / name, **SETTINGS | changes))
+    return root
+
+
+def test_runs_say_what_they_were_made_of(two_runs):
+    told = lab.AblationBoard(two_runs, over="step").equality.set_index("what")
+    assert told.loc["settings.max_norm", ["state", "told"]].tolist() == [BETWEEN, "grpo: 0.5; at_grpo: 1.0"]
+    assert told.loc["team.weights", "told"] == "grpo: asker + doer; at_grpo: asker; doer"
+    same = ["settings.tasks", "team.asker.lr", "team.doer.source.digest", "code", "threads", "versions.torch",
+            "env.max_turns"]  # fmt: skip
+    assert (told.loc[same, "state"] == EQUAL).all()
+    assert (told.loc[["ranks", "device"], "state"] == UNKNOWN).all(), "run.json does not record them"
+    assert not any(name.startswith(("recipe", "settings.workers")) for name in told.index)
+
+
+def test_what_an_old_run_does_not_say_is_unknown(two_runs, tmp_path):
+    runs = shutil.copytree(two_runs, tmp_path / "runs")
+    recorded(runs / "grpo", without="threads", code="abc")
+    config = json.loads((runs / "tree" / "run.json").read_text(encoding="utf-8"))
+    board = lab.AblationBoard(runs, over="step")
+    told = board.equality.set_index("what")
+    assert told.loc["threads", ["state", "told"]].tolist() == [
+        UNKNOWN, f"1 of 2 runs do not say it; the others: {config['threads']}"]  # fmt: skip
+    assert told.loc["code", "state"] == BETWEEN and "code (grpo: abc; at_grpo: " in " ".join(board.cautions)
+
+
+def test_a_study_says_what_its_arms_were_given():
+    told = lab.AblationBoard(STUDIES / "siblings").equality.set_index("what")
+    rates = told.loc["team.lr, the best of a sweep"]
+    assert rates["state"] == BETWEEN and "mareinforce: 0.0003" in rates["told"] and "team.lr" not in told.index
+    assert (told.loc[["budget.tokens", "settings.tasks", "code", "spent.tokens"], "state"] == EQUAL).all()
+    assert (told.loc[["threads", "ranks"], "state"] == UNKNOWN).all(), "its record does not say them"
+    assert told.loc["spent.step", "state"] == BETWEEN, "a rate of its own, and other lengths of what is said"
+
+
+def test_a_record_whose_design_cannot_be_read_leaves_it_unknown(tmp_path):
+    folder = shutil.copytree(STUDIES / "first_study", tmp_path / "study")
+    about = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    about["design"]["of a later version"] = 1
+    (folder / "provenance.json").write_text(json.dumps(about), encoding="utf-8")
+    told = states(lab.AblationBoard(folder).equality)
+    assert told[["settings", "team", "env"]].tolist() == [UNKNOWN] * 3 and told["code"] == EQUAL
