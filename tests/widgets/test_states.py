@@ -220,3 +220,10 @@ def test_tasks_of_more_steps_are_drawn_until_patience_ends(run):
     assert held.of(0, first, patience=0.0) and held.spent > 0
     assert held.of(1, second, patience=0.0) == {} and "keep this page from opening" in next(iter(held.why))
     assert held.of(0, first, patience=0.0) and held.of(1, second)
+
+
+def test_a_very_long_action_is_not_played_again_from_a_zip(run, tmp_path):
+    for source, why in ((run, "is told something else"), (lab.export(run, tmp_path / "handed_in.zip"), "20,000 char")):
+        rows = [{**row, "completion": row["completion"] * 30_000} for row in rows_of(Source(source).turns(0))]
+        held = States(Source(source))
+        assert held.of(0, rows) == {} and why in next(iter(held.why))
