@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 import pandas as pd
 
 from mas_lab.cells.advantages import in_words
+from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, TOLD, in_order
 from mas_lab.progress import front_end
 from mas_lab.table import TableError, column, require
@@ -25,7 +26,9 @@ from mas_lab.widgets.episodes import NUMBERS, SHADES
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.index import index_of, plain
 from mas_lab.widgets.reading import Reading
+from mas_lab.widgets.shares import token_shares
 from mas_lab.widgets.source import Source
+from mas_lab.widgets.states import States
 from mas_lab.widgets.text import for_plotly, visible
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ HEIGHT = 760
 """Of its frame in a notebook, in pixels."""
 LIVE = ("jupyter", "vscode")
 """Front ends in which a page reaches the kernel."""
+PATIENCE = 0.5
+"""Seconds that a page spends on drawing tasks again, for pictures of states."""
 TEN = 10
 """Rows of the index that are shown where no script runs."""
 
@@ -72,9 +77,13 @@ class RolloutViewer:
     `x`: a table of turns, a report or several, a run or its path, a live dashboard. `beside`: another such, to be read
     side by side, task by task. A page opens on `.index`, a row per episode, and holds the telling ones of all steps up
     to `limit_mb`, or the one `episode` asked for. `at`: where it opens, an address that `.link` gave. `team` gives
-    tokens their text; a run's own checkpoint does so by itself. `env` draws the states; that of a run of the kit's own
-    is made anew. `shares`: the table of `lab.attribute`, for a run with a `SpikeWatch` that of its spikes.
-    `.figure()`, `.to_html(path)`; a notebook shows it as it is.
+    tokens their text; a run's own checkpoint does so by itself. `.figure()`, `.to_html(path)`; a notebook shows it as
+    it is.
+
+    Where an env draws its states (`draw`), each decision has a picture of the one before it: of a run of the kit's own
+    env by itself, else `env`, and `tasks` where they were not drawn by seed 0 (see `states.States`). A token's share of
+    the gradient is that of `shares`, the table of `lab.attribute` on the turns of `x`, or what a `SpikeWatch` recorded;
+    its entropy stands in the column that `lab.entropies` adds.
     """
 
     def __init__(
@@ -82,18 +91,21 @@ class RolloutViewer:
         x: Any,
         episode: str | None = None,
         beside: Any = None,
-        env: Any = None,
+        env: Env | None = None,
         team: Any = None,
         agents: Sequence[str] | None = None,
         shares: pd.DataFrame | None = None,
         at: str | None = None,
         limit_mb: float = 4.0,
+        tasks: Sequence[Task] = (),
     ):
         sources = [Source(one, agents) for one in ([x] if beside is None else [x, beside])]
         for source in sources if team is not None else ():
             source.use_team(team)
         self.index = in_order(pd.concat([index_of(source, run) for run, source in enumerate(sources)]))
-        self._readings = [Reading(source, run) for run, source in enumerate(sources)]
+        self._states = [States(source, env, tasks, PATIENCE) for source in sources]
+        found = [token_shares(source, given) for source, given in zip(sources, (shares, None), strict=False)]
+        self._readings = [Reading(source, run, self._states[run], found[run]) for run, source in enumerate(sources)]
         self._limit, self._at, self._asked = limit_mb * 1e6, "", None
         if episode is not None:
             self._asked = self.index.index[self.index["episode"] == episode].tolist()
@@ -135,9 +147,12 @@ class RolloutViewer:
         """What the page holds."""
         first = [] if self._opened is None else [self._opened]
         if self._asked is None:
-            return filled(self.index, self._read, self._limit, first)
-        room = Room(self._read)
-        room.take_all(dict.fromkeys([*first, *self._asked]), float("inf"))
+            room = filled(self.index, self._read, self._limit, first)
+        else:
+            room = Room(self._read)
+            room.take_all(dict.fromkeys([*first, *self._asked]), float("inf"))
+        for states in self._states:  # what is asked for later is asked for by itself
+            states.patience = float("inf")
         return room
 
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
@@ -185,12 +200,13 @@ class RolloutViewer:
         }  # fmt: skip
 
     def page(self) -> str:
-        title = "Who said what"
+        title, data = "Who said what", self.data()
+        told = ". ".join([self.title, *filter(None, dict.fromkeys(states.told for states in self._states))])
         body = (
-            f'<p class="quiet">{escape(self.title)}</p>'
+            f'<p class="quiet">{escape(told)}</p>'
             f'<div id="rollouts">{self.static()}</div>'  # where no script replaces it
         )
-        return document(title, body, self.data(), scripts=SCRIPTS, styles=STYLES)
+        return document(title, body, data, scripts=SCRIPTS, styles=STYLES)
 
     def static(self) -> str:
         """The ten most telling rows of the index, and the first episode as it was played, as tables."""

@@ -125,13 +125,15 @@ class States:
     ids.
     """
 
-    def __init__(self, source: Source, env: Env | None = None, tasks: Sequence[Task] = ()):
+    def __init__(
+        self, source: Source, env: Env | None = None, tasks: Sequence[Task] = (), patience: float = float("inf")
+    ):
         self.source, self.why = source, {}
         self._config = source.run.config if source.run else {}
         self._given = {task.id: task for task in tasks}
         self._drawn: dict[int, dict[str, Task]] = {}
-        self.spent = 0.0
-        """Seconds that drawing tasks again has taken."""
+        self.spent, self.patience = 0.0, patience
+        """Seconds that drawing tasks again has taken, and after which no further steps' are: a page opens soon."""
         try:
             env = source.trains[0] if env is None else env
             self.env = _with_settings(kept_env(self._config) if env is None else env, self._config)
@@ -143,14 +145,13 @@ class States:
     def draws(self) -> bool:
         return hasattr(self.env, "draw")
 
-    def of(self, step: int, rows: Sequence[Row], patience: float = float("inf")) -> dict[str, str]:
-        """Node -> SVG, of one episode of a step; none where they are not sure. Once drawing tasks again has taken
-        `patience` seconds, no further steps' are: a page opens soon."""
+    def __call__(self, step: int, rows: Sequence[Row]) -> dict[str, str]:
+        """Node -> SVG, of one episode of a step; none where they are not sure."""
         if not self.draws:
             return {}
         try:
             self._refuse_what_takes_long(rows)
-            return states(self.env, self._task(step, rows, patience), rows)
+            return states(self.env, self._task(step, rows), rows)
         except NoStates as why:
             self._tell(why)
             return {}
@@ -171,12 +172,12 @@ class States:
         if is_zip and any(len(row["completion"]) > LONGEST for row in rows):
             raise NoStates(f"an action of more than {LONGEST:,} characters is not played again from a zip")
 
-    def _task(self, step: int, rows: Sequence[Row], patience: float) -> Task:
+    def _task(self, step: int, rows: Sequence[Row]) -> Task:
         name = rows[0].get("task")
         if name in self._given:
             return self._given[name]
         if step not in self._drawn:
-            if self.spent > patience:
+            if self.spent > self.patience:
                 raise NoStates("drawing the tasks of more steps again would keep this page from opening")
             start = time.perf_counter()
             self._drawn[step] = self._tasks(step)

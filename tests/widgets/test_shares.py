@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from small import RECIPE, Relay, make_team
+from small import AGENTS, RECIPE, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.explain.spike_rule import spike_steps
@@ -73,3 +73,22 @@ def test_a_watch_may_be_ahead_of_the_reports_of_a_live_training(models):
     whole = token_shares(Source(live))
     del live.reports[4:]
     assert token_shares(Source(live)) == {key: own for key, own in whole.items() if key[0] < 4} and whole
+
+
+def test_a_page_shades_by_them(spiky, team, turns):
+    data = lab.RolloutViewer(spiky).data()
+    run, known = lab.load_run(spiky), token_shares(Source(spiky))
+    assert "share" in data["shades"]
+    shown = 0
+    for one in data["episodes"]:
+        table = run.step_turns(one["step"])
+        for node in one["nodes"]:
+            for said in node["candidates"]:
+                place = (table["node"] == node["node"]) & (table["agent"] == node["agent"])
+                row = table.index[place & (table["candidate"] == said["index"])][0]
+                recorded = known.get((one["step"], row))
+                shown += recorded is not None
+                assert said["shades"].get("share", []) == [round(share, 4) for share in recorded or []]
+    assert shown
+    given = lab.RolloutViewer(lab.entropies(team, turns), shares=lab.attribute(team, turns), agents=AGENTS).data()
+    assert given["shades"] == ["surprise", "entropy", "advantage", "share"]

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass, replace
 
 import pytest
-from small import Relay, make_team, recorded
+from small import RECIPE, Relay, make_team, recorded
 
 import mas_lab as lab
 from mas_lab.cells.seat import Seat
@@ -158,7 +158,7 @@ def test_an_env_that_breaks_or_draws_no_picture_is_told(team):
 def of(source, step=0, place=0, **options):
     """(States, its pictures of one episode of a step)."""
     held, turns = States(Source(source), **options), Source(source).turns(step)
-    return held, held.of(step, rows_of(turns, turns["episode"].unique()[place]))
+    return held, held(step, rows_of(turns, turns["episode"].unique()[place]))
 
 
 def test_a_run_has_the_states_of_each_step(run, tmp_path):
@@ -215,15 +215,35 @@ def test_tables_in_memory_are_of_the_tasks_given_or_of_seed_0(team):
 
 
 def test_tasks_of_more_steps_are_drawn_until_patience_ends(run):
-    held = States(Source(run))
+    held = States(Source(run), patience=0.0)
     first, second = (rows_of(Source(run).turns(step)) for step in (0, 1))
-    assert held.of(0, first, patience=0.0) and held.spent > 0
-    assert held.of(1, second, patience=0.0) == {} and "keep this page from opening" in next(iter(held.why))
-    assert held.of(0, first, patience=0.0) and held.of(1, second)
+    assert held(0, first) and held.spent > 0
+    assert held(1, second) == {} and "keep this page from opening" in next(iter(held.why))
+    held.patience = float("inf")
+    assert held(0, first) and held(1, second)
 
 
 def test_a_very_long_action_is_not_played_again_from_a_zip(run, tmp_path):
-    for source, why in ((run, "is told something else"), (lab.export(run, tmp_path / "handed_in.zip"), "20,000 char")):
+    for source, why in ((run, "has valid=False"), (lab.export(run, tmp_path / "handed_in.zip"), "20,000 char")):
         rows = [{**row, "completion": row["completion"] * 30_000} for row in rows_of(Source(source).turns(0))]
         held = States(Source(source))
-        assert held.of(0, rows) == {} and why in next(iter(held.why))
+        assert held(0, rows) == {} and why in next(iter(held.why))
+
+
+def test_a_page_has_the_states_of_its_run_and_says_why_some_are_missing(run, spiky):
+    viewer = lab.RolloutViewer(run)
+    pictures = [node["state"] for one in viewer.data()["episodes"] for node in one["nodes"]]
+    assert pictures and not any(map(no_picture, pictures)) and "no pictures" not in viewer.page()
+    own = lab.RolloutViewer(spiky)
+    assert not any("state" in node for one in own.data()["episodes"] for node in one["nodes"])
+    assert "no pictures" not in own.page()  # there is nothing to be had
+    other = lab.RolloutViewer(run, env=lab.make_env("plan_path", size=4))
+    assert "Some episodes have no pictures of their states: task &#x27;plan_path-" in other.page()
+    drawn = lab.RolloutViewer(spiky, env=Drawn()).data()
+    assert all("state" in node for one in drawn["episodes"] for node in one["nodes"])
+
+
+def test_a_live_training_tells_its_env_and_seed(models):
+    live = lab.LiveDashboard(Drawn(), make_team("shared", models), RECIPE, 2, seed=4, tasks=2, check=False).wait()
+    viewer = lab.RolloutViewer(live)
+    assert all("state" in node for one in viewer.data()["episodes"] for node in one["nodes"])
