@@ -27,7 +27,7 @@ from pathlib import Path
 REAL, CLASS = 10, 20
 CLICKS = {
     "RewardInspector": ".legendtoggle",  # hides one agent's line
-    "RolloutViewer": ".bar button",  # another step or episode
+    "RolloutViewer": ".rows tbody a",  # an episode of the index
     "SpikeInspector": "[aria-label^=Spikes] button",  # opens a spike
     "AblationBoard": "summary",  # unfolds the numbers
 }
@@ -125,8 +125,8 @@ def browsed(page_file: Path, selector: str) -> dict[str, float]:
         loaded = time.perf_counter() - start
         page.evaluate(WATCH)
         page.locator(selector).last.click()
-        page.wait_for_function("window.answered > window.pressed")
         page.wait_for_timeout(1000)  # for changes still to come
+        page.wait_for_function("window.answered > window.pressed")
         took = page.evaluate("window.answered - window.pressed")
         first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
         browser.close()

@@ -1,6 +1,8 @@
 "use strict";
 // The RolloutViewer on a page: its address and its keys. `MasLabRollouts.mount(root, data)` puts one anywhere.
 ((viewer) => {
+  const mounted = new WeakMap();
+
   function keysOf(made) { // what a key does, while nobody types
     return {
       "/": () => made.index.focus(), j: () => made.step(1), k: () => made.step(-1), f: () => made.failure(),
@@ -24,12 +26,15 @@
 
   // `alone`: the page is the viewer's, its address and all of its keys.
   function mount(root, data, alone = false) {
+    mounted.get(root)?.abort(); // what stood there before hears nothing any more
+    const gone = new AbortController(), { signal } = gone;
+    mounted.set(root, gone);
     root.classList.add("viewer");
-    const made = new viewer.Viewer(root, data, alone);
-    (alone ? document : root).addEventListener("keydown", (event) => pressed(made, event));
+    const made = new viewer.Viewer(root, data, alone, signal);
+    (alone ? document : root).addEventListener("keydown", (event) => pressed(made, event), { signal });
     const there = (hash) => viewer.addressOf(hash);
     const asked = (alone && there(location.hash)) || there(data.at || "");
-    if (alone) addEventListener("hashchange", () => { const where = there(location.hash); if (where) made.open(where, where); });
+    if (alone) addEventListener("hashchange", () => { const where = there(location.hash); if (where) made.open(where, where); }, { signal });
     if (asked) made.open(asked, asked);
     else if (data.episodes.length) made.open(made.source.first());
     return made;

@@ -18,8 +18,8 @@
   function movesOf(move) { // {part, set(name, now, count, before, after)}
     const parts = new Map(MOVES.map(({ name, says, keys }) => {
       const where = element("span", { class: "where" }, "");
-      const back = button("‹", () => move(name, -1), { "aria-label": `previous: ${says} (key ${keys[0]})`, title: keys[0] });
-      const on = button("›", () => move(name, 1), { "aria-label": `next: ${says} (key ${keys[1]})`, title: keys[1] });
+      const back = button("‹", () => move(name, -1), { "aria-label": `previous: ${says} (key ${keys[0]})`, title: `key ${keys[0]}` });
+      const on = button("›", () => move(name, 1), { "aria-label": `next: ${says} (key ${keys[1]})`, title: `key ${keys[1]}` });
       const part = element("div", { class: "move", role: "group", "aria-label": says }, back,
         element("span", { class: "what" }, element("span", { class: "quiet" }, says), where), on);
       return [name, { part, where, back, on }];

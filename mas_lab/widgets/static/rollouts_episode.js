@@ -1,7 +1,7 @@
 "use strict";
 // The nodes of an episode: what the agent heard, the state, its candidates with what they earned, their tokens.
 ((viewer) => {
-  const { element, button, swatch, bar, signed, decimal, cardsOf, cardOf, isMember, advantageOf, meanOf, strip, numbers, readable,
+  const { element, button, swatch, bar, signed, decimal, cardsOf, follows, cardOf, isMember, advantageOf, meanOf, strip, numbers, readable,
     counted, known } = viewer;
   const SHORT = 600;
 
@@ -38,14 +38,16 @@
 
   function members(context, episode, node, shown) { // who was compared with it, folded
     if (!shown.group) return null;
-    const made = element("details", { class: "group" }, element("summary", {}, "compared with ", element("span", { class: "quiet" }, `group ${shown.group}`)));
+    const others = context.groupSize(episode, shown.group) - 1;
+    const who = others > 0 ? counted(others, "other") : others === 0 ? "nobody" : "its group";
+    const made = element("details", { class: "group" }, element("summary", { title: `group ${shown.group}` }, `compared with ${who}`));
     made.addEventListener("toggle", async () => {
       if (!made.open || made.children.length > 1) return;
       const all = await context.members(episode, shown.group);
       if (made.children.length > 1) return;
       if (!all.length) return made.append(element("p", { class: "quiet" }, "Its members are not on this page."));
       const most = Math.max(0, ...all.map(({ advantage }) => Math.abs(advantage) || 0));
-      made.append(element("ul", { class: "members" }, ...all.map((one) => member(context, episode, node, shown, one, most))));
+      made.append(element("p", { class: "quiet" }, `Group ${shown.group}, the advantage of each:`), element("ul", { class: "members" }, ...all.map((one) => member(context, episode, node, shown, one, most))));
     });
     return made;
   }
@@ -82,7 +84,7 @@
     const facts = Object.entries(shown.numbers).filter(shownBelow).map(([name, value]) =>
       element("span", { class: "fact" }, `${name.replaceAll("_", " ")} `, element("b", {}, number(value))));
     const said = element("pre", { class: "said" }, shown.said || "(nothing)");
-    const next = card.all.map((one) => episode.nodes.findIndex((after) => after.parent === one.action)).find((at) => at >= 0);
+    const next = card.all.map((one) => episode.nodes.findIndex((after) => follows(after.parent, one.action))).find((at) => at >= 0);
     const follow = next === undefined ? null
       : button("what followed →", () => context.goto(next, cardsOf(episode.nodes[next])[0].all[0].index, true), { class: "plain" });
     made.append(head, said, ...[region].filter(Boolean), element("div", { class: "facts" }, ...facts, follow));

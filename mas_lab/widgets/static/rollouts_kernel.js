@@ -3,7 +3,7 @@
 ((viewer) => {
   const PATIENCE = 20000;
 
-  function kernelOf(greeted) {
+  function kernelOf(greeted, signal) {
     const waiting = new Map();
     let number = 0, live = false;
 
@@ -32,7 +32,7 @@
     }
 
     if (parent !== window) {
-      addEventListener("message", heard);
+      addEventListener("message", heard, { signal });
       parent.postMessage({ ask: "hello" }, "*");
     }
     return { ask, tell: (said) => { if (live) parent.postMessage(said, "*"); }, get live() { return live; } };

@@ -2,7 +2,7 @@
 // Where the page reads from: the episodes that it holds, and, once a kernel has answered, the whole run in windows.
 ((viewer) => {
   const { keyOf, known, parse, matches, kernelOf } = viewer;
-  const WINDOW = 100, READ_AHEAD = 40;
+  const WINDOW = 100, READ_AHEAD = 40, PATIENCE = 400;
 
   // The page's own index: columns, one entry per episode.
   function ownIndex(data, marks) {
@@ -40,26 +40,37 @@
     return { row, places, order, count };
   }
 
-  function sourceOf(data, marks, changed) {
+  function sourceOf(data, marks, changed, signal) {
     const own = ownIndex(data, marks);
     const episodes = new Map(), groups = new Map(Object.entries(data.groups || {}));
     let query = { sort: "telling", descending: true, filter: "" }, order = own.order(query), view = null, note = "";
     let total = data.total ?? own.count;
 
-    const kernel = kernelOf((hello) => { total = hello.total ?? total; request(); });
+    const kernel = kernelOf((hello) => { total = hello.total ?? total; request(true); }, signal);
 
-    async function request() { // the kernel's view replaces the page's own when its first window is here
+    // The kernel's view replaces the page's own when its first window is here. Until then, and while a cell runs, the
+    // page's own stands there.
+    async function request(greeted = false) {
       const asked = { query, found: null, windows: new Map() };
+      const late = setTimeout(() => {
+        if (asked.query === query) fallBack("the kernel is busy");
+      }, greeted ? PATIENCE * 20 : PATIENCE);
       try {
         await read(asked, 0);
         if (asked.query !== query) return;
         view = asked;
         note = "";
+        changed(!greeted);
       } catch (trouble) {
-        if (asked.query !== query) return;
-        view = null;
-        note = `${trouble.message}: these are the page's own episodes`;
+        if (asked.query === query) fallBack(trouble.message);
+      } finally {
+        clearTimeout(late);
       }
+    }
+
+    function fallBack(why) {
+      view = null;
+      note = `${why}: these are the page's own episodes`;
       changed(true);
     }
 
@@ -127,11 +138,14 @@
       return told.episode;
     }
 
+    const isHere = (wanted) => own.places.has(keyOf(wanted)) || episodes.has(keyOf(wanted));
     const has = (wanted) => kernel.live || own.places.has(keyOf(wanted));
     const rowOf = (key) => {
       const place = find(key);
       return place >= 0 ? row(place) : own.places.has(key) ? own.row(own.places.get(key)) : null;
     };
+
+    const groupSize = (run, step, group) => groups.get(`${run}|${step}|${group}`)?.length ?? 0; // 0: not known
 
     async function members(run, step, group) {
       const name = `${run}|${step}|${group}`;
@@ -151,7 +165,7 @@
     }
 
     return {
-      row, rowOf, find, has, ask, open, members, sameTask, nextFailure, found,
+      row, rowOf, find, has, isHere, ask, open, members, groupSize, sameTask, nextFailure, found,
       first: () => own.row(0),
       get query() { return query; }, get total() { return total; }, get note() { return note; },
       get onPage() { return own.count; }, get whole() { return view !== null; },

@@ -1,7 +1,7 @@
 "use strict";
 // An episode at a glance: a column per step of the environment, a circle per candidate, the kept way a thick line.
 ((viewer) => {
-  const { drawn, element, cardsOf, signed, counted } = viewer;
+  const { drawn, element, cardsOf, follows, signed, counted } = viewer;
   const SIZE = { dot: 8, row: 21, head: 17, gap: 12, edge: 12 };
 
   const READS = "A circle is a candidate, a number in it how many are alike; thick: kept; orange: advantage above 0, blue: below.";
@@ -40,10 +40,12 @@
 
   function edges({ blocks }) {
     const kept = new Set(blocks.filter(({ node }) => !node.parent).map(({ node }) => node.node)), lines = [];
-    for (const block of blocks) {
+    const leads = blocks.filter(({ node }, at) => !blocks.slice(0, at).some((before) => before.node.node === node.node)); // one of who acts together
+    for (const block of leads) {
+      const every = block.node.candidates.length > 1 && block.node.candidates.every((one) => one.kept); // no way was chosen
       for (const card of block.cards) {
-        for (const next of blocks.filter(({ node }) => card.all.some((one) => one.action === node.parent))) {
-          const thick = card.kept && kept.has(block.node.node);
+        for (const next of leads.filter(({ node }) => card.all.some((one) => follows(node.parent, one.action)))) {
+          const thick = card.kept && !every && kept.has(block.node.node);
           if (thick) kept.add(next.node.node);
           const [x, y] = dotAt(block, card), [to, down] = dotAt(next, next.cards[0]), half = (x + to) / 2;
           const way = `M${x + SIZE.dot},${y} C${half},${y} ${half},${down} ${to - SIZE.dot},${down}`;

@@ -6,15 +6,16 @@
   const nameOf = (episode) => ({ run: episode.run || 0, step: episode.step, episode: episode.name });
 
   class Viewer {
-    constructor(root, data, alone) {
+    constructor(root, data, alone, signal) {
       Object.assign(this, { root, data, alone, parts: [], turn: null });
       this.shade = (data.shades || [])[0] || "surprise";
       this.marks = marksOf(data, () => this.markChanged());
-      this.source = sourceOf(data, this.marks, (top) => this.index && this.index.changed(top));
+      this.source = sourceOf(data, this.marks, (top) => this.index && this.index.changed(top), signal);
       this.context = {
         data, source: this.source, marks: this.marks, colors: data.agents, address,
         shade: () => this.shade, most: () => this.most, has: (where) => this.source.has(where),
         members: (episode, group) => this.source.members(episode.run || 0, episode.step, group),
+        groupSize: (episode, group) => this.source.groupSize(episode.run || 0, episode.step, group),
         show: (where) => this.open(where, {}, true), follow: (event, where) => this.follow(event, where),
         gotoIn: (part, ...spot) => this.goto(part, ...spot),
       };
@@ -33,10 +34,10 @@
       this.dialog = keysDialog();
       this.note = element("input", { type: "text", class: "note", placeholder: "Note on this episode", "aria-label": "Note on this episode",
         onchange: () => this.marks.set(this.shown(), this.note.value) });
-      this.star = button("☆", () => this.marks.toggle(this.shown()), { "aria-pressed": "false", title: "m", "aria-label": "Mark", class: "marks" });
-      this.both = button("side by side", () => this.sideBySide(), { "aria-pressed": "false", title: "s" });
+      this.star = button("☆", () => this.marks.toggle(this.shown()), { "aria-pressed": "false", title: "key m", "aria-label": "Mark", class: "marks" });
+      this.both = button("side by side", () => this.sideBySide(), { "aria-pressed": "false", title: "key s" });
       this.saving = button("export marks", () => this.marks.save());
-      const does = element("div", { class: "does" }, button("next failure", () => this.failure(), { title: "f" }), this.both,
+      const does = element("div", { class: "does" }, button("next failure", () => this.failure(), { title: "key f" }), this.both,
         button("copy link", () => this.copyLink()), this.star, this.note, this.saving,
         button("?", () => this.dialog.showModal(), { "aria-label": "Keys", title: "Keys" }));
       this.head = element("div", { class: "head" }, does, this.moves.part, this.live);
@@ -49,6 +50,7 @@
     async open(wanted, spot = {}, brought = false) {
       const turn = (this.turn = {});
       let episode = null, other = null;
+      if (!this.source.isHere(wanted)) this.say(`Reading ${wanted.episode} …`);
       try {
         episode = await this.source.open(wanted);
         if (spot.beside) other = await this.source.open(addressOf(spot.beside));

@@ -3,6 +3,14 @@
 ((viewer) => {
   const known = new WeakMap();
 
+  // Does what stands after `parent` follow this action? Where joint actions are crossed, `0-*` took part in `0-1`.
+  function follows(parent, action) {
+    if (parent === action) return true;
+    const [one, other] = [parent, action].map((name) => [name.slice(0, name.lastIndexOf(".")), name.slice(name.lastIndexOf(".") + 1).split("-")]);
+    return parent !== "" && one[0] === other[0] && one[1].length === other[1].length
+      && one[1].every((part, seat) => part === other[1][seat] || other[1][seat] === "*");
+  }
+
   function cardsOf(node) { // equal completions merged, the kept one first
     if (known.has(node)) return known.get(node);
     const alike = new Map();
@@ -26,7 +34,7 @@
   // The one way through the episode that leads over a spot: from the start to it, then on through what was followed.
   function pathOf({ nodes }, { place, candidate }) {
     const of = (name) => nodes.flatMap((node, at) => (node.node === name ? [at] : []));
-    const saying = (action) => nodes.find((node) => node.candidates.some((one) => one.action === action));
+    const saying = (action) => nodes.find((node) => node.candidates.some((one) => follows(action, one.action)));
     const names = [nodes[place].node];
     for (let parent = nodes[place].parent; parent;) {
       const before = saying(parent);
@@ -39,7 +47,7 @@
       const last = names[names.length - 1];
       const options = nodes.filter((node) => node.node === last).flatMap((node) => node.candidates);
       const kept = options.filter((one) => one.kept), ways = [...chosen, ...kept, ...options].map((one) => one.action);
-      const next = ways.map((action) => nodes.find((node) => node.parent === action)).find(Boolean);
+      const next = ways.map((action) => nodes.find((node) => follows(node.parent, action))).find(Boolean);
       after = next;
       if (!after || names.includes(after.node)) break;
       names.push(after.node);
@@ -83,5 +91,5 @@
     return { place, candidate: has ? candidate : firstOf(found) };
   }
 
-  Object.assign(viewer, { cardsOf, cardOf, firstOf, pathOf, MOVES, groupMove, isMember, spotOf });
+  Object.assign(viewer, { follows, cardsOf, cardOf, firstOf, pathOf, MOVES, groupMove, isMember, spotOf });
 })(MasLabRollouts);
