@@ -4,6 +4,7 @@ import html
 
 import pandas as pd
 import pytest
+from filter_cases import CASES, EPISODES
 
 import mas_lab as lab
 
@@ -83,7 +84,7 @@ def test_the_index_is_sorted_and_filtered(opened, turns):
     page = opened()
     index = lab.RolloutViewer(turns).index
     ticks = index["success"].map({True: "✓", False: "✗"})
-    assert rows(page) == list(zip(ticks, index["step"].astype(str), index["task"].str[-1], strict=True))
+    assert rows(page) == list(zip(ticks, index["step"].astype(str), index["episode"].str[5:], strict=True))
     assert page.evaluate("document.activeElement === document.body"), "a page in a notebook takes the focus"
     page.get_by_role("button", name="step", exact=True).click()
     assert [step for _, step, _ in rows(page)] == sorted(index["step"].astype(str))
@@ -100,10 +101,22 @@ def test_the_index_is_sorted_and_filtered(opened, turns):
     assert page.locator(".count").inner_text() == f"{(~index['success']).sum()} of 12 episodes"
     page.locator(".filter").fill("-failed step:0-1 maze-b agent:doer")
     page.get_by_text("2 of 12 episodes").wait_for()
-    assert {(tick, task) for tick, _, task in rows(page)} == {("✓", "b")}
+    assert {(tick, task) for tick, _, task in rows(page)} == {("✓", "b#0")}
     page.locator(".filter").fill("nobody said this")
     page.get_by_role("button", name="Clear the filter").click()
     assert len(rows(page)) == 12
+
+
+FOUND = """([cases, episodes]) => cases.map(([line, _]) => {
+  const terms = MasLabRollouts.parse(line);
+  const has = (row) => MasLabRollouts.matches(terms, { row, marked: () => row.marked,
+    text: () => [row.task, row.episode, ...row.texts].join("\\0").toLowerCase() });
+  return [line, episodes.flatMap((row, place) => (has(row) ? [place] : []))];
+})"""
+
+
+def test_a_filter_finds_what_python_finds(opened):
+    assert [tuple(case) for case in opened().evaluate(FOUND, [CASES, EPISODES])] == CASES
 
 
 def test_each_key_moves_and_the_address_follows(opened):

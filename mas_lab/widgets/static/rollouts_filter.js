@@ -1,7 +1,7 @@
 "use strict";
 // The filter's grammar: what a line of words asks for, and whether an episode has it. The kernel reads the same one.
 ((viewer) => {
-  const PART = /(-?)(?:([a-z]+):)?(?:"([^"]*)"?|(\S+))/giu;
+  const PART = /(-?)(?:([a-zA-Z]+):)?(?:"([^"]*)"?|(\S+))/gu;
   const FLAGS = ["failed", "succeeded", "invalid", "truncated", "lone", "marked"];
   const RANGE = /^(\d+)(?:-(\d+))?$/;
 

@@ -100,6 +100,8 @@
       episode: (row) => element("span", { title: row.episode }, row.episode),
     };
     const nameOf = (row) => (row.task.startsWith(common) && row.task !== common ? row.task.slice(common.length) : row.task) || row.episode;
+    const copyOf = ({ task, episode }) => // of several episodes of a task, which
+      (task && episode !== task && episode.startsWith(task) ? element("span", { class: "copy" }, episode.slice(task.length)) : "");
     const sparse = (value) => (value ? whole(value) : element("span", { class: "none" }, "·"));
     for (const name of ["truncated", "invalid", "lone"]) CELLS[name] = (row) => sparse(row[name]);
 
@@ -107,7 +109,7 @@
       if (name === "task") {
         const now = keyOf(row) === current;
         return element("td", { class: "text" }, element("a", { href: context.address(row), title: row.task, tabindex: now ? "0" : "-1",
-          "data-place": place, onclick: (event) => context.follow(event, row) }, nameOf(row)));
+          "data-place": place, onclick: (event) => context.follow(event, row) }, nameOf(row), copyOf(row)));
       }
       return element("td", { class: text ? "text" : null }, CELLS[name] ? CELLS[name](row) : known(row[name]) ? whole(row[name]) : "");
     }
