@@ -4,6 +4,8 @@ from mas_lab import course
 from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.backends.placement import Placement, PlacementError
 from mas_lab.backends.wish import Wish
+from mas_lab.bridges.episode import Earned
+from mas_lab.bridges.program import ProgramEnv, play
 from mas_lab.cells.centers import running_mean
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.game import Act, Said, Say, Score
@@ -52,6 +54,7 @@ __all__ = [
     "SCHEMA",
     "AblationBoard",
     "Act",
+    "Earned",
     "Env",
     "EnvError",
     "LiveDashboard",
@@ -60,6 +63,7 @@ __all__ = [
     "Placement",
     "PlacementError",
     "PolicyError",
+    "ProgramEnv",
     "Recipe",
     "Report",
     "RewardInspector",
@@ -113,6 +117,7 @@ __all__ = [
     "not_flat",
     "own_return",
     "pass_at",
+    "play",
     "play_as",
     "probe_threads",
     "reinforce",

@@ -68,6 +68,8 @@ class Env(Protocol):
       earns is its `local_rewards` (`own_return()` is the credit for it; they need not add up to 0); `max_return` bounds
       each agent's own sum; `success` says at the end whether the first of `agents` has earned more than any other, so
       that `evaluate` counts its wins, and with `swap` those of the other seat; a draw is nobody's success;
+    - `played(team, tasks, plan, seed, step)`: it plays itself whole, without the five functions below, as a program
+      behind the gateway does (`bridges.program`); `checked(tasks, split, seed)` is then what `check_env` returns;
     - `enough`: a team reward at which `joint` follows a branch, or all of a node's, no further (its `stop`).
     """
 

@@ -16,7 +16,7 @@ FLOORS = (
     ("backends", "tasks"),
     ("train",),
     ("study",),
-    ("widgets", "course"),
+    ("widgets", "course", "bridges"),
     ("pocket", "__main__", "demo", "doctor", "hosted", "__init__"),
 )
 """From the ground up. Rooms of one floor may use each other; what stands in a room is free within it."""

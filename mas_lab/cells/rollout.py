@@ -66,6 +66,10 @@ def played(
     require_limit(step_timeout, workers, "rollout")
     env = with_max_turns(env, max_turns)
     refuse_strangers(env.agents, team, tasks, "rollout")
+    if hasattr(env, "played"):
+        rows, seconds = env.played(team, tasks, plan, seed, step)
+        getattr(plan, "seconds", {}).update(seconds)
+        return as_table(rows, step)
     games = [
         Game(env, task, f"{task.id}#{number}" if plan.instances > 1 else task.id)
         for task in tasks

@@ -1,0 +1,203 @@
+"""One run of somebody's program over one task: its thread, its calls, what it may not do, and the rows it leaves.
+
+Leaves out: who answers a call (`switchboard`).
+"""
+
+import asyncio
+import inspect
+import secrets
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from math import isfinite
+from numbers import Real
+from threading import Lock, Thread
+from typing import Any
+
+from mas_lab.bridges.openai_chat import Asked, Refused, asked_of
+from mas_lab.env import Message, Task, not_plain
+
+Program = Callable[[Task, "Endpoint"], Any]
+"""`program(task, endpoint)`: makes its calls, and returns what was earned: a number for the team, {agent: number} for
+the agents' own, or an `Earned`. It may be a coroutine function."""
+
+
+@dataclass(frozen=True)
+class Earned:
+    """What an episode of a program came to: the team's reward, the agents' own, whether the goal stands (where None: a
+    team's reward of `max_return` is success), and plain data for the column `info` of its last call."""
+
+    team: float = 0.0
+    agents: Mapping[str, float] = field(default_factory=dict)
+    success: bool | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a program's agents answer, in one episode: `base_url` and `api_key` for any client of OpenAI's chat
+    completions, in which `model` is the agent's name. `endpoint("solver", "2 + 2?")` asks without one."""
+
+    base_url: str
+    api_key: str
+    ask: Callable[[Any], dict[str, Any]] = field(repr=False)
+
+    def __call__(self, agent: str, messages: str | Sequence[Message], **options: Any) -> str:
+        """The text that `agent` answers; a text is told as the user's. `options`: temperature, max_tokens, stop."""
+        told = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        answer = self.ask({"model": agent, "messages": told, **options})
+        return answer["choices"][0]["message"]["content"]
+
+    def client(self, **options: Any) -> Any:
+        """`openai.OpenAI` of this episode, where the package is installed. It never asks twice."""
+        from openai import OpenAI
+
+        return OpenAI(**{"base_url": self.base_url, "api_key": self.api_key, "max_retries": 0, **options})
+
+
+@dataclass(eq=False)
+class Call:
+    """One call in flight: the `number` among its agent's, the `depth` among all of its episode's."""
+
+    episode: "Episode"
+    asked: Asked
+    number: int
+    depth: int
+    answer: Future = field(default_factory=Future)
+
+
+@dataclass(eq=False)
+class Episode:
+    """`tell` hears of each call, and of the end (None)."""
+
+    program: Program
+    task: Task
+    name: str
+    agents: tuple[str, ...]
+    max_calls: int
+    timeout_s: float
+    tell: Callable[["Episode", Call | None], None]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    earned: Earned | None = None
+    why: str = ""
+    """Why it is left out; empty where it is not."""
+    open: set[Call] = field(default_factory=set)
+    """Calls that wait for an answer."""
+    since: float = 0.0
+    until: float = 0.0
+    _calls: Counter = field(default_factory=Counter)
+    _over: bool = False
+    _lock: Lock = field(default_factory=Lock)
+
+    def start(self, base_url: str) -> None:
+        self.since = time.monotonic()
+        endpoint = Endpoint(base_url, self.key, self.ask)
+        Thread(target=copy_context().run, args=(self._work, endpoint), name=f"mas_lab {self.name}", daemon=True).start()
+
+    @property
+    def is_late(self) -> bool:
+        return not self._over and time.monotonic() - self.since > self.timeout_s
+
+    @property
+    def seconds(self) -> float:
+        return self.until - self.since
+
+    def ask(self, body: Any) -> dict[str, Any]:
+        """The answer to one request; waits for it. Raises `Refused`."""
+        call = self._call(asked_of(body))
+        self.tell(self, call)
+        return call.answer.result()
+
+    def _call(self, asked: Asked) -> Call:
+        with self._lock:
+            if self._over:
+                raise Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
+            if asked.agent not in self.agents:
+                known = ", ".join(self.agents)
+                self.why = f"it called agent {asked.agent!r:.80}, and the agents are {known}"
+                raise Refused(404, "model_not_found", f"no agent is called {asked.agent!r:.80}; the agents are {known}")
+            depth = self._calls.total()
+            if depth >= self.max_calls:
+                self.why = f"it made more than max_calls={self.max_calls} calls"
+                raise Refused(403, "too_many_calls", self.why)
+            call = Call(self, asked, self._calls[asked.agent], depth)
+            self._calls[asked.agent] += 1
+            self.open.add(call)
+        return call
+
+    def _work(self, endpoint: Endpoint) -> None:
+        try:
+            returned = self.program(self.task, endpoint)
+            returned = asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+            earned, why = earned_of(returned, self.agents), ""
+        except BaseException as error:  # whatever it is, it costs this episode and no other
+            earned, why = None, _told(error)
+        self.end(earned, why)
+
+    def end(self, earned: Earned | None, why: str) -> None:
+        """Once: what comes later is not taken."""
+        with self._lock:
+            if self._over:
+                return
+            self._over, self.until = True, time.monotonic()
+            self.why = self.why or why
+            if not self.why and not self._calls:
+                self.why = "it called nobody"
+            if not self.why:
+                self.why = self._unpaid(earned)
+            self.earned = None if self.why else earned
+        for call in list(self.open):
+            call.answer.set_exception(Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why}"))
+        self.tell(self, None)
+
+    def _unpaid(self, earned: Earned) -> str:
+        silent = [agent for agent, reward in earned.agents.items() if reward and not self._calls[agent]]
+        return f"it pays agent {silent[0]!r}, which it never called" if silent else ""
+
+    def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
+        """Its calls in the order in which they were made: the team's reward at the last, each agent's own at that
+        agent's last."""
+        rows = sorted(self.rows, key=lambda row: row["depth"])
+        last = {row["agent"]: row for row in rows}
+        for agent, reward in self.earned.agents.items():
+            if agent in last:
+                last[agent]["local_reward"] = float(reward)
+        success = self.earned.success
+        won = bool(self.earned.team >= max_return - 1e-9 if success is None else success)
+        if rows:
+            rows[-1] |= {"team_reward": float(self.earned.team), "success": won, "done": True,
+                         "info": dict(self.earned.info)}  # fmt: skip
+        return rows
+
+
+async def _awaited(coroutine: Any) -> Any:
+    return await coroutine
+
+
+def earned_of(returned: Any, agents: Sequence[str]) -> Earned:
+    """What a program returned, read. Raises ValueError in words."""
+    if isinstance(returned, Mapping):
+        returned = Earned(agents=returned)
+    elif not isinstance(returned, Earned):
+        returned = Earned(team=returned)
+    strangers = [agent for agent in returned.agents if agent not in agents]
+    if strangers:
+        raise ValueError(f"it pays agent {strangers[0]!r:.80}, and the agents are {', '.join(agents)}")
+    for name, reward in {"the team's reward": returned.team, **returned.agents}.items():
+        if not isinstance(reward, Real) or not isfinite(reward):
+            raise ValueError(f"{name} is {reward!r:.80}; a program returns a number, {{agent: number}} or a lab.Earned")
+    if problem := not_plain(returned.info, "info"):
+        raise ValueError(problem)
+    return returned
+
+
+def _told(error: BaseException) -> str:
+    """What a program raised, and where in it."""
+    place = traceback.extract_tb(error.__traceback__)[1:2]
+    where = f" ({place[0].filename.rpartition('/')[2]}, line {place[0].lineno})" if place else ""
+    return f"its program raised {type(error).__name__}: {error}{where}"

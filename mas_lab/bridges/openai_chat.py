@@ -1,0 +1,139 @@
+"""OpenAI's chat completions as this kit can answer them: a request read, and refused where it asks for what no token of
+ours would stand for; an answer written, whole or as a stream.
+
+Leaves out: who is asked (`switchboard`) and the HTTP around it (`gateway`).
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mas_lab.env import Message, no_message
+from mas_lab.policy import Completion
+
+IGNORED = ("user", "metadata", "store", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key",
+           "safety_identifier", "timeout", "logprobs", "n")  # fmt: skip
+"""What changes no token of the answer, or, of `n` and `logprobs`, is looked at by itself."""
+NEUTRAL = {
+    "top_p": 1, "n": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "tools": [], "functions": [],
+    "response_format": {"type": "text"}, "tool_choice": "none", "top_logprobs": 0, "seed": None,
+    "reasoning_effort": None,
+}  # fmt: skip
+"""What is taken only where it asks for nothing: the tokens that are trained on come from the full distribution."""
+INSTEAD = {
+    "tools": "say in the prompt how a tool is called, and read the call from the answer's text",
+    "functions": "say in the prompt how a tool is called, and read the call from the answer's text",
+    "response_format": "ask for JSON in the prompt, and read it from the answer's text",
+    "n": "make the call again; each call is a row",
+    "seed": "draws hang on play's seed, the task, the episode, the agent and the number of its call",
+}
+
+
+class Refused(Exception):
+    """A call that gets no answer: the HTTP status, OpenAI's code for it, and the sentence."""
+
+    def __init__(self, status: int, code: str, sentence: str):
+        super().__init__(sentence)
+        self.status, self.code = status, code
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {"message": str(self), "type": "invalid_request_error", "param": None, "code": self.code}}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One call: `agent` is told `messages`. None: as the team's sampling says."""
+
+    agent: str
+    messages: list[Message]
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    stream: bool = False
+
+
+def asked_of(body: Any) -> Asked:
+    """A request's JSON read. Raises `Refused` naming the parameter and what to do instead."""
+    if not isinstance(body, Mapping):
+        raise Refused(400, "invalid_json", "the body is no JSON object with model and messages")
+    known = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "stream"}
+    for name, value in body.items():
+        if name in known or value is None or (name in IGNORED and name not in NEUTRAL):
+            continue
+        if name not in NEUTRAL or value != NEUTRAL[name]:
+            instead = INSTEAD.get(name, "leave it out")
+            raise Refused(400, "unsupported_parameter", f"{name}={value!r:.80} is not supported here: {instead}")
+    if not isinstance(body.get("model"), str):
+        raise Refused(400, "model", "model is missing; it is the agent's name")
+    stop = body.get("stop") or ()
+    stop = (stop,) if isinstance(stop, str) else tuple(stop)
+    if not all(isinstance(one, str) and one for one in stop):
+        raise Refused(400, "stop", f"stop={stop!r:.80}; give texts")
+    limit = body.get("max_completion_tokens") or body.get("max_tokens")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise Refused(400, "max_tokens", f"max_tokens={limit!r:.80}; give a number of 1 or more")
+    return Asked(body["model"], _messages(body.get("messages")), _temperature(body), limit, stop,
+                 bool(body.get("stream")))  # fmt: skip
+
+
+def _temperature(body: Mapping[str, Any]) -> float | None:
+    value = body.get("temperature")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 10:
+        raise Refused(
+            400, "temperature",
+            f"temperature={value!r:.80}; give one above 0: what is always said alike is compared with nothing",
+        )  # fmt: skip
+    return float(value)
+
+
+def _messages(messages: Any) -> list[Message]:
+    if not isinstance(messages, list) or not messages:
+        raise Refused(400, "messages", "messages is missing; give a list of {'role': ..., 'content': text}")
+    read = []
+    for number, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise Refused(
+                400, "messages", f"message {number} is {message!r:.80}; give {{'role': ..., 'content': text}}"
+            )
+        one = {key: value for key, value in message.items() if value is not None or key == "content"}
+        role = {"developer": "system"}.get(one.get("role"), one.get("role"))
+        one |= {"role": role, "content": _text(one.get("content"), number)}
+        if problem := no_message(one):
+            raise Refused(400, "messages", f"message {number}: {problem}")
+        read.append(one)
+    return read
+
+
+def _text(content: Any, number: int) -> Any:
+    """A content in parts as one text."""
+    if not isinstance(content, list):
+        return content
+    if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in content):
+        raise Refused(400, "messages", f"message {number} has a part that is no text; policies here read text alone")
+    return "".join(str(part.get("text", "")) for part in content)
+
+
+def answer_to(asked: Asked, number: int, prompt_tokens: int, completion: Completion, text: str) -> dict[str, Any]:
+    """The answer as one object; its id is the number of the call in its episode."""
+    finish = "length" if completion.finish == "length" else "stop"
+    said = len(completion.ids)
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": said, "total_tokens": prompt_tokens + said}
+    choice = {"index": 0, "finish_reason": finish, "logprobs": None,
+              "message": {"role": "assistant", "content": text, "refusal": None}}  # fmt: skip
+    return {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": int(time.time()),
+            "model": asked.agent, "choices": [choice], "usage": usage}  # fmt: skip
+
+
+def streamed(answer: Mapping[str, Any]) -> Iterator[str]:
+    """The same as server-sent events: the whole text at once, then how it ended, then how much it was."""
+    told = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    [choice] = answer["choices"]
+    deltas = [({"role": "assistant", "content": choice["message"]["content"]}, None), ({}, choice["finish_reason"])]
+    chunks = [told | {"choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in deltas]
+    for chunk in (*chunks, told | {"choices": [], "usage": answer["usage"]}):
+        yield f"data: {json.dumps(chunk)}\n\n"
+    yield "data: [DONE]\n\n"

@@ -1,0 +1,144 @@
+"""Who answers the calls of live programs: every policy's engine, from one thread, in waves or as a stream.
+
+Leaves out: the programs (`episode`) and how their calls arrive (`gateway`).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from mas_lab.bridges.episode import Call, Episode
+from mas_lab.bridges.gateway import Gateway
+from mas_lab.bridges.openai_chat import Refused, answer_to
+from mas_lab.cells.driver import draw_seed
+from mas_lab.cells.steps import RolloutError
+from mas_lab.env import transcript
+from mas_lab.locks import playing
+from mas_lab.policy import Completion, Request
+from mas_lab.team import Team
+
+PATIENCE, SLICE = 0.005, 0.2
+"""Seconds that a wave waits for one more call; and after which it is seen whether an episode is late."""
+
+
+class Switchboard:
+    """Plays episodes, at most `at_once` live at a time. What a call draws hangs on (seed, step, episode, agent, number
+    of that agent's call) alone."""
+
+    def __init__(self, team: Team, seed: int, step: int, max_tokens: int, bar: Any):
+        self.team, self.seed, self.step, self.max_tokens, self.bar = team, seed, step, max_tokens, bar
+        self.engines = list({id(policy.engine): policy.engine for policy in team.policies.values()}.values())
+        self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
+        self.asked: list[Call] = []
+        self.speaking: dict[tuple[int, int], tuple[Call, dict[str, Any]]] = {}
+
+    def tell(self, episode: Episode, call: Call | None) -> None:
+        """From any thread: a call was made; or (None) the episode has ended."""
+        self.news.put((episode, call))
+
+    def play(self, episodes: Sequence[Episode], at_once: int) -> None:
+        coming, live = deque(episodes), set()
+        try:
+            with Gateway() as gateway, playing(self.team.policies.values()):
+                gateway.agents = tuple(self.team)
+                while coming or live:
+                    while coming and len(live) < at_once:
+                        live.add(episode := coming.popleft())
+                        gateway.episodes[episode.key] = episode.ask
+                        episode.start(gateway.address)
+                    self._turn(gateway, live)
+        finally:
+            for episode in live:
+                episode.end(None, "playing was broken off")
+            for engine in self.engines if self.speaking else ():
+                engine.cancel([ticket for key, ticket in self.speaking if key == id(engine)])
+
+    def _turn(self, gateway: Gateway, live: set[Episode]) -> None:
+        """Hear, then ask the engines: those that answer in waves when all live episodes wait, or no more calls come."""
+        streams = all(engine.streams for engine in self.engines)
+        ended, heard = self._hear(0.0 if self.speaking else PATIENCE if self.asked else SLICE)
+        for episode in live:
+            if episode.is_late:
+                episode.end(None, f"it took more than timeout_s={episode.timeout_s:g} seconds")
+        for episode in ended:
+            live.discard(episode)
+            gateway.episodes.pop(episode.key, None)
+            self.bar.update()
+        waiting = {call.episode for call in self.asked}
+        if self.asked and (streams or not heard or waiting >= live):
+            calls, self.asked = self.asked, []
+            for agent in dict.fromkeys(call.asked.agent for call in calls):
+                self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
+        if self.speaking:
+            self._collect()
+
+    def _hear(self, patience: float) -> tuple[list[Episode], bool]:
+        """Episodes that have ended, and whether there was any news."""
+        ended, heard = [], False
+        try:
+            while True:
+                episode, call = self.news.get(timeout=patience) if patience and not heard else self.news.get_nowait()
+                heard = True
+                self.asked.append(call) if call is not None else ended.append(episode)
+        except Empty:
+            return ended, heard
+
+    def _submit(self, agent: str, calls: Sequence[Call]) -> None:
+        policy, sampling = self.team[agent], self.team.sampling[agent]
+        asked, told = [], []
+        for call in calls:
+            try:
+                ids = tuple(policy.encode(call.asked.messages))
+            except Exception as error:  # of a chat template, which may know no tools, say
+                self._refuse(call, 400, "messages", f"agent {agent!r}'s chat template cannot write it: {error}")
+                continue
+            limit = min(call.asked.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
+            if len(ids) + limit > policy.context:
+                self._refuse(
+                    call, 400, "context_length_exceeded",
+                    f"the prompt has {len(ids)} tokens; with max_tokens={limit} it exceeds the context of agent "
+                    f"{agent!r} ({policy.context} tokens)",
+                )  # fmt: skip
+                continue
+            temperature = call.asked.temperature or sampling.temperature
+            drawn = draw_seed(self.seed, self.step, call.episode.name, agent, call.number)
+            stop = (*sampling.stop, *call.asked.stop)
+            asked.append(Request(ids, limit, temperature, drawn, stop, sampling.top_p, sampling.top_k))
+            columns = {"policy": self.team.name_of(agent), "prompt": transcript(call.asked.messages),
+                       "prompt_ids": list(ids), "temperature": temperature}  # fmt: skip
+            told.append((call, columns, stop))
+        try:
+            tickets = policy.engine.submit(policy, asked) if asked else ()
+        except PolicyError as error:
+            raise RolloutError(f"rollout: agent {agent!r}: {error}") from error
+        for ticket, one in zip(tickets, told, strict=True):
+            self.speaking[id(policy.engine), ticket] = one
+
+    def _refuse(self, call: Call, status: int, code: str, sentence: str) -> None:
+        call.episode.open.discard(call)
+        call.answer.set_exception(Refused(status, code, sentence))
+
+    def _collect(self) -> None:
+        for engine in self.engines:
+            for ticket, completion in engine.ready():
+                call, columns, stop = self.speaking.pop((id(engine), ticket))
+                if not call.answer.done():
+                    self._answer(call, columns, stop, completion)
+
+    def _answer(self, call: Call, columns: dict[str, Any], stop: Sequence[str], completion: Completion) -> None:
+        episode, agent = call.episode, call.asked.agent
+        node = f"{episode.name}/{call.depth}"
+        episode.rows.append({
+            "task": episode.task.id, "episode": episode.name, "node": node,
+            "parent": f"{episode.name}/{call.depth - 1}.0" if call.depth else "", "turn": call.number,
+            "depth": call.depth, "agent": agent, "candidate": 0, "kept": True, "action": f"{node}.0", "probe": False,
+            **columns, "completion": completion.text, "completion_ids": list(completion.ids),
+            "logprobs": list(completion.logprobs), "finish": completion.finish, "valid": True, "team_reward": 0.0,
+            "local_reward": 0.0, "success": False, "done": False, "info": {},
+        })  # fmt: skip
+        text = completion.text
+        for one in stop if completion.finish == "stop" else ():
+            text = text.partition(one)[0]  # OpenAI's answers end before the stop text
+        episode.open.discard(call)
+        call.answer.set_result(answer_to(call.asked, call.depth, len(columns["prompt_ids"]), completion, text))

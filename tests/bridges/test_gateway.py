@@ -1,0 +1,345 @@
+"""Programs behind the gateway: what a row holds, what is refused, and what costs one episode and no other."""
+
+import asyncio
+import http.client
+import json
+import threading
+import time
+import warnings
+from urllib.parse import urlsplit
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from small import AGENTS, LENGTH, WORDS, make_team, score
+
+import mas_lab as lab
+from mas_lab.bridges.program import ProgramWarning
+from mas_lab.cells.steps import RolloutError
+from mas_lab.env import EnvError
+from mas_lab.policy import Sample
+
+TASKS = [{"word": word} for word in WORDS[:4]]
+LIMITS = {"max_tokens": LENGTH, "timeout_s": 20}
+
+
+def relay(task, endpoint):
+    """The task of `small.Relay` as somebody's program."""
+    heard = endpoint("asker", f"asker now {task.data['word']}")
+    return score(endpoint("doer", f"doer now {task.data['word']} {heard}"), task.data["word"])
+
+
+@pytest.fixture(scope="module")
+def team(models):
+    return make_team("unlike", models)
+
+
+@pytest.fixture(scope="module")
+def turns(team):
+    return lab.play(relay, team, TASKS, n=3, seed=1, **LIMITS)
+
+
+def test_the_table_is_a_rollouts(turns, team):
+    assert list(turns.columns) == [name for name in lab.schema()["column"] if name in turns] and len(turns) == 24
+    assert all(tuple(own["agent"]) == AGENTS for _, own in turns.groupby("episode"))
+    assert (turns["policy"] == turns["agent"]).all()
+    assert set(turns.loc[turns["agent"] == "doer", "temperature"]) == {0.8}
+    last = turns["depth"] == 1
+    assert (turns["done"] == last).all() and (turns.loc[~last, "team_reward"] == 0).all()
+    assert (turns.loc[last, "parent"] == turns.loc[~last, "action"].tolist()).all()
+    for row in turns[last].itertuples():
+        word = TASKS[[task.id for task in lab.ProgramEnv(relay, AGENTS, TASKS).train].index(row.task)]["word"]
+        assert row.team_reward == score(row.completion, word) and row.success == (row.team_reward == 1)
+    assert lab.episode_return()(turns).groupby(turns["episode"]).nunique().eq(1).all()
+
+
+def test_a_row_holds_the_tokens_that_were_sampled_with_their_log_probabilities(turns, team):
+    for row in turns.itertuples():
+        policy = team[row.agent]
+        sample = Sample(row.prompt_ids, row.completion_ids, row.logprobs, row.temperature, 0.0, 1.0)
+        with torch.no_grad():
+            assert np.allclose(policy.logprobs([sample]).tolist(), row.logprobs, atol=1e-5)
+        assert policy.encode([{"role": "user", "content": row.prompt.removeprefix("user: ")}]) == row.prompt_ids
+
+
+def test_a_draw_hangs_on_nothing_but_seed_task_episode_agent_and_number(turns, team):
+    """However many run at once, whoever is slow, and whichever other tasks there are."""
+
+    def slow(task, endpoint):
+        time.sleep(0.02 * (hash(threading.current_thread().name) % 3))
+        return relay(task, endpoint)
+
+    again = lab.play(slow, team, TASKS[::-1], n=3, seed=1, at_once=2, **LIMITS)
+    by = ["episode", "depth"]
+    pd.testing.assert_frame_equal(again.sort_values(by, ignore_index=True), turns.sort_values(by, ignore_index=True))
+    other = lab.play(relay, team, TASKS, n=3, seed=2, **LIMITS)
+    assert (other["completion"].to_numpy() != turns["completion"].to_numpy()).any()
+
+
+def test_what_a_program_returns_is_who_earns(team):
+    def own(task, endpoint):
+        relay(task, endpoint)
+        endpoint("asker", "asker then w1")
+        return {"asker": 2.0, "doer": -1}
+
+    turns = lab.play(own, team, TASKS[:1], **LIMITS)
+    assert turns["local_reward"].tolist() == [0.0, -1.0, 2.0] and turns["team_reward"].sum() == 0
+    assert turns["turn"].tolist() == [0, 0, 1]
+
+    def both(task, endpoint):
+        relay(task, endpoint)
+        return lab.Earned(0.25, {"asker": 1.0}, success=True, info={"tests": [1, 2]})
+
+    turns = lab.play(both, team, TASKS[:1], **LIMITS)
+    assert turns["team_reward"].tolist() == [0, 0.25] and turns["local_reward"].tolist() == [1.0, 0.0]
+    assert turns["success"].tolist() == [False, True] and turns["info"].iloc[-1] == {"tests": [1, 2]}
+
+
+async def at_the_same_time(task, endpoint):
+    """A coroutine whose agents are asked at once, in threads of its own."""
+    asked = [asyncio.to_thread(endpoint, agent, f"{agent} now {task.data['word']}") for agent in AGENTS]
+    return score(" ".join(await asyncio.gather(*asked)), task.data["word"], 2 * LENGTH)
+
+
+def test_a_coroutine_may_ask_several_at_once(team):
+    turns = lab.play(at_the_same_time, team, TASKS, n=2, **LIMITS)
+    assert all(set(own["agent"]) == set(AGENTS) for _, own in turns.groupby("episode"))
+    again = lab.play(at_the_same_time, team, TASKS, n=2, **LIMITS)
+    key = ["episode", "agent", "turn"]
+    assert turns.set_index(key)["completion"].to_dict() == again.set_index(key)["completion"].to_dict()
+
+
+def raises(task, endpoint):
+    relay(task, endpoint)
+    raise KeyError("no such tool")
+
+
+def hangs(task, endpoint):
+    relay(task, endpoint)
+    time.sleep(30)
+
+
+def stranger(task, endpoint):
+    relay(task, endpoint)
+    return endpoint("boss", "hello")
+
+
+def hides_a_stranger(task, endpoint):
+    with pytest.raises(Exception, match="no agent is called 'boss'"):
+        stranger(task, endpoint)
+    return 1.0
+
+
+def floods(task, endpoint):
+    while True:
+        relay(task, endpoint)
+
+
+BROKEN = {
+    raises: r"its program raised KeyError: 'no such tool' \(test_gateway.py, line \d+\)",
+    hangs: "took more than timeout_s=2 seconds",
+    stranger: "called agent 'boss', and the agents are asker, doer",
+    hides_a_stranger: "called agent 'boss'",
+    floods: "more than max_calls=6 calls",
+    lambda task, endpoint: 1.0: "it called nobody",
+    lambda task, endpoint: relay(task, endpoint) * float("nan"): "the team's reward is nan",
+    lambda task, endpoint: {"boss": relay(task, endpoint)}: "it pays agent 'boss'",
+    lambda task, endpoint: {"doer": len(endpoint("asker", "now")) + 1}: "it pays agent 'doer', which it never called",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda program: program.__name__)
+def test_a_broken_episode_is_named_and_costs_itself_alone(broken, team, turns):
+    def sometimes(task, endpoint):
+        return broken(task, endpoint) if task.data["word"] == "w1" else relay(task, endpoint)
+
+    with pytest.warns(ProgramWarning, match=BROKEN[broken]) as warned:
+        found = lab.play(sometimes, team, TASKS, n=3, seed=1, **LIMITS | {"timeout_s": 2, "max_calls": 6})
+    assert len(warned) == 3 and all("w1" not in str(one.message) for one in warned)
+    lost = found["task"].unique()
+    kept = turns[turns["task"].isin(lost)].reset_index(drop=True)
+    assert len(lost) == 3 and found["completion"].tolist() == kept["completion"].tolist()
+
+
+def test_a_failed_episode_may_be_paid_and_where_all_fail_nothing_is_returned(team):
+    with pytest.warns(ProgramWarning, match="earns -1.0: "):
+        turns = lab.play(raises, team, TASKS[:1], failed=-1.0, **LIMITS)
+    assert turns["team_reward"].tolist() == [0.0, -1.0] and not turns["success"].any() and turns["done"].iloc[-1]
+    first = "every episode failed; the first, 'task-[0-9a-f]*': its program raised KeyError"
+    with pytest.raises(RolloutError, match=first), warnings.catch_warnings(action="ignore"):
+        lab.play(raises, team, TASKS, **LIMITS)
+
+
+def post(endpoint, body, key=None, path="/v1/chat/completions"):
+    """(status, JSON) of one request by hand."""
+    address = urlsplit(endpoint.base_url)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request("POST", path, data, {"Authorization": f"Bearer {key or endpoint.api_key}"})
+    answer = connection.getresponse()
+    read = answer.read()
+    connection.close()
+    return answer.status, json.loads(read)
+
+
+USER = [{"role": "user", "content": "asker now w1"}]
+REFUSED = [
+    ({"model": "asker", "messages": USER, "temperature": 0}, 400, "temperature=0; give one above 0"),
+    ({"model": "asker", "messages": USER, "top_p": 0.9}, 400, "top_p=0.9 is not supported"),
+    ({"model": "asker", "messages": USER, "n": 2}, 400, "make the call again"),
+    ({"model": "asker", "messages": USER, "tools": [{}]}, 400, "say in the prompt how a tool is called"),
+    ({"model": "asker", "messages": USER, "logit_bias": {"3": 1}}, 400, "logit_bias"),
+    ({"model": "asker", "messages": USER, "max_tokens": 0}, 400, "a number of 1 or more"),
+    ({"model": "asker", "messages": []}, 400, "messages is missing"),
+    ({"model": "asker", "messages": [{"role": "king", "content": "x"}]}, 400, "message 0"),
+    ({"model": "asker", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "no text"),
+    ({"model": "asker", "messages": [{"role": "user", "content": "w1 " * 80}]}, 400, "exceeds the context"),
+    ({"messages": USER}, 400, "model is missing"),
+    ([1], 400, "no JSON object"),
+    (b"{", 400, "the body is no JSON"),
+    (b"[" * 100_000, 400, "the body is no JSON"),
+]  # fmt: skip
+
+
+def test_a_call_that_no_token_would_stand_for_is_refused_and_the_program_goes_on(team):
+    found, later = [], {}
+
+    def asks(task, endpoint):
+        found.extend(post(endpoint, body) for body, *_ in REFUSED)
+        found.append(post(endpoint, REFUSED[0][0], key="another"))
+        found.append(post(endpoint, REFUSED[0][0], path="/v1/embeddings"))
+        later["endpoint"] = endpoint
+        parts = [{"type": "text", "text": "asker now "}, {"type": "text", "text": "w1"}]
+        told = {"model": "asker", "messages": [{"role": "user", "content": parts}], "max_tokens": 2, "user": "me"}
+        later["answer"] = post(endpoint, told)
+        return 1.0
+
+    turns = lab.play(asks, team, TASKS[:1], **LIMITS)
+    for (_, status, sentence), (got, told) in zip(REFUSED, found, strict=False):
+        assert got == status and sentence in told["error"]["message"], told
+    assert [status for status, _ in found[-2:]] == [401, 404]
+    status, answer = later["answer"]
+    [row] = turns.itertuples()
+    assert status == 200 and answer["choices"][0]["message"]["content"] == row.completion
+    assert answer["usage"] == {"prompt_tokens": len(row.prompt_ids), "completion_tokens": len(row.completion_ids),
+                               "total_tokens": len(row.prompt_ids) + len(row.completion_ids)}  # fmt: skip
+    assert row.prompt == "user: asker now w1" and len(row.completion_ids) <= 2
+    with pytest.raises(OSError):  # the gateway has closed with the rollout
+        post(later["endpoint"], {"model": "asker", "messages": USER})
+    with pytest.raises(Exception, match="has ended: it has returned"):
+        later["endpoint"]("asker", "once more")
+
+
+def test_it_listens_on_loopback_alone_and_each_episode_has_a_key(team):
+    seen = []
+
+    def looks(task, endpoint):
+        seen.append((urlsplit(endpoint.base_url).hostname, endpoint.api_key))
+        return relay(task, endpoint)
+
+    lab.play(looks, team, TASKS, n=2, **LIMITS)
+    assert {host for host, _ in seen} == {"127.0.0.1"} and len({key for _, key in seen}) == 8
+    assert all(key not in repr(team) for _, key in seen)
+
+
+def test_an_answer_ends_before_its_stop_text_and_the_row_holds_it(team):
+    said = []
+
+    def stops(task, endpoint):
+        said.append(endpoint("asker", "asker now w1", stop=list(WORDS)))
+        return 1.0
+
+    turns = lab.play(stops, team, TASKS[:1], n=6, **LIMITS)
+    stopped = turns["finish"] == "stop"
+    assert stopped.any() and all(not any(word in text for word in WORDS) for text in said)
+    assert all(any(word in text for word in WORDS) for text in turns.loc[stopped, "completion"])
+
+
+def env_of(program=relay):
+    return lab.ProgramEnv(program, AGENTS, train=TASKS, test=[{"word": word} for word in WORDS[4:]], max_tokens=LENGTH)
+
+
+def test_an_env_made_of_a_program_is_trained_scored_kept_and_resumed(models, tmp_path):
+    settings = {"seed": 3, "tasks": 3, "save_every": 1, "score_every": 1, "score_tasks": 2}
+    recipe = lab.RECIPES["dr_mas"].replace(plan=lab.episodes(3))
+    whole = list(lab.train(env_of(), make_team("shared", models), recipe, 3, run=tmp_path / "whole", **settings))
+    assert all(report.stats["grad_norm"].gt(0).any() and len(report.turns) == 18 for report in whole)
+    for steps in (1, 3):
+        list(lab.train(env_of(), make_team("shared", models), recipe, steps, run=tmp_path / "cut", **settings))
+    runs = [lab.load_run(tmp_path / name) for name in ("whole", "cut")]
+    pd.testing.assert_frame_equal(runs[0].turns, runs[1].turns)
+    scores = lab.evaluate(env_of(), make_team("shared", models), env_of().test, k=2)
+    assert scores["latency"].gt(0).all() and scores["return"].between(0, 1).all()
+    assert "relay" in json.dumps(runs[0].config["env"])
+    with pytest.raises(lab.RunError if hasattr(lab, "RunError") else Exception, match="cannot resume"):
+        other = env_of(at_the_same_time)
+        list(lab.train(other, make_team("shared", models), recipe, 3, run=tmp_path / "cut", **settings))
+
+
+def test_what_a_program_cannot_be_is_refused(team):
+    with pytest.raises(RolloutError, match=r"a program cannot be set back; take episodes\(n\)"):
+        lab.rollout(env_of(), team, env_of().train, lab.tree(2))
+    with pytest.raises(EnvError, match="9 tasks of 'test' were asked for, and it has 4 of 'train' and 4 of 'test'"):
+        env_of().tasks(9, "test", 0)
+    with pytest.raises(EnvError, match="cannot be called"):
+        lab.ProgramEnv("program", AGENTS)
+    with pytest.raises(EnvError, match="max_calls=0"):
+        lab.play(relay, team, TASKS, max_calls=0)
+    with pytest.raises(EnvError, match=r"task 0.* is \{1, 2\}"):
+        lab.play(relay, team, [{"set": {1, 2}}])
+    with pytest.raises(EnvError, match="stands twice"):
+        lab.check_env(lab.ProgramEnv(relay, AGENTS, TASKS, TASKS))
+    with pytest.raises(EnvError, match="plays itself"):
+        env_of().start(env_of().train[0])
+
+
+def test_the_real_openai_client(team, turns):
+    pytest.importorskip("openai", reason="make gateway installs it")
+    import openai
+
+    def asks(task, endpoint):
+        client = endpoint.client()
+        assert {model.id for model in client.models.list()} == set(AGENTS)
+        first = client.chat.completions.create(model="asker", messages=[
+            {"role": "user", "content": f"asker now {task.data['word']}"}])  # fmt: skip
+        heard = first.choices[0].message.content
+        told = [{"role": "user", "content": f"doer now {task.data['word']} {heard}"}]
+        chunks = list(client.chat.completions.create(model="doer", messages=told, stream=True))
+        said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        with pytest.raises(openai.BadRequestError, match=r"top_p=0\.5 is not supported"):
+            client.chat.completions.create(model="doer", messages=told, top_p=0.5)
+        return score(said, task.data["word"])
+
+    found = lab.play(asks, team, TASKS, n=3, seed=1, **LIMITS)
+    pd.testing.assert_frame_equal(found, turns)
+
+
+def test_a_real_langgraph_graph_of_two_agents(team, turns):
+    pytest.importorskip("langgraph", reason="make gateway installs it")
+    from typing import TypedDict
+
+    from langchain_openai import ChatOpenAI
+    from langgraph.graph import END, START, StateGraph
+
+    class Talk(TypedDict):
+        word: str
+        heard: str
+        said: str
+
+    def graph(task, endpoint):
+        models = {agent: ChatOpenAI(model=agent, base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0)
+                  for agent in AGENTS}  # fmt: skip
+
+        def ask(talk):
+            return {"heard": models["asker"].invoke(f"asker now {talk['word']}").content}
+
+        def do(talk):
+            return {"said": models["doer"].invoke(f"doer now {talk['word']} {talk['heard']}").content}
+
+        built = StateGraph(Talk).add_node("asker", ask).add_node("doer", do)
+        built = built.add_edge(START, "asker").add_edge("asker", "doer").add_edge("doer", END).compile()
+        return score(built.invoke({"word": task.data["word"]})["said"], task.data["word"])
+
+    found = lab.play(graph, team, TASKS, n=3, seed=1, **LIMITS)
+    pd.testing.assert_frame_equal(found, turns)
