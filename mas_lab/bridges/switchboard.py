@@ -15,7 +15,7 @@ from mas_lab.cells.driver import draw_seed
 from mas_lab.cells.steps import RolloutError
 from mas_lab.env import transcript
 from mas_lab.locks import playing
-from mas_lab.policy import Completion, Request
+from mas_lab.policy import Completion, PolicyError, Request
 from mas_lab.team import Team
 
 PATIENCE, SLICE = 0.005, 0.2
