@@ -13,7 +13,7 @@ from mas_lab.policy import Policy, PolicyError
 from mas_lab.runs.checkpoint import restore_with
 
 __all__ = ["load_base", "load_policy", "probe_threads", "restore_policies", "restore_policy", "set_threads"]
-BACKENDS = ("torch", "unsloth", "vllm")
+BACKENDS = ("torch", "unsloth", "vllm", "tinker")
 
 
 def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: float | None = None, template=None,
@@ -24,12 +24,15 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     `provenance.json` says, which is what makes it a pocket model, shipped or your own (`lab.make_pocket`): 1e-3, and
     5e-3 with LoRA; to 1e-6, and 2e-5 with LoRA, for any other model; what `policy.save` wrote goes on at the rate that
     it had. `template`: keyword arguments for the chat template, such as `{"enable_thinking": False}`. `options`: see
-    `mas_lab.backends.torch.model.Options` and, for vLLM, `mas_lab.backends.vllm.model.VllmOptions`. The first policy of
+    `mas_lab.backends.torch.model.Options`, for vLLM `mas_lab.backends.vllm.model.VllmOptions`, and for weights behind a
+    Tinker server `mas_lab.backends.tinker.policy.TinkerOptions`. The first policy of
     a process on a CPU settles how many threads torch uses: as many as MAS_LAB_THREADS says or a probe finds, unless
     `set_threads` was called before.
     """
     if lora is not None:
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
+    if backend == "tinker":
+        raise PolicyError("backend 'tinker' trains adapters alone; give lora=, their rank")
     model = _model_of(backend)
     from mas_lab.backends.torch import base as torch_base
 
@@ -42,6 +45,10 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
 
     One engine serves them all in one mixed batch. `adapters`: how many there will be; more is an error.
     """
+    if backend == "tinker":
+        from mas_lab.backends.tinker import policy as tinker_policy
+
+        return tinker_policy.load_base(name, adapters, rank, lr, template, seed, **options)
     model = _model_of(backend)
     from mas_lab.backends.torch import base as torch_base
 
@@ -59,11 +66,18 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
 
     `base`: hub ids that may be loaded. Raises PolicyError where a saved policy names another one.
     """
-    if any(_backend_in(directory) == "unsloth" for directory in directories.values()):
+    kinds = {name: _backend_in(directory) for name, directory in directories.items()}
+    if "unsloth" in kinds.values():
         _model_of("unsloth")  # before transformers, which the next line imports
     from mas_lab.backends.torch import base as torch_base
 
-    return torch_base.restore(directories, _model_of, (base,) if isinstance(base, str) else base)
+    here = {name: directory for name, directory in directories.items() if kinds[name] != "tinker"}
+    found = torch_base.restore(here, _model_of, (base,) if isinstance(base, str) else base)
+    if len(here) < len(directories):
+        from mas_lab.backends.tinker import policy as tinker_policy
+
+        found |= tinker_policy.restore({name: one for name, one in directories.items() if name not in here})
+    return {name: found[name] for name in directories}
 
 
 def _backend_in(directory: str | Path) -> str | None:

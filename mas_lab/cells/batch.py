@@ -69,6 +69,9 @@ class Batch:
 
     def accumulate(self) -> None:
         """Leave the policy's gradient in place, and each agent's norm in `norms`."""
+        if not self.sees_gradients:
+            self._accumulate_out_of_sight()
+            return
         total: list[Tensor] | None = None
         for agent, samples in self.samples.items():
             if not samples:
@@ -83,6 +86,19 @@ class Batch:
         if total is not None:
             self.policy.set_gradients(total)
 
+    @property
+    def sees_gradients(self) -> bool:
+        """Are the policy's gradients here? Those of a server are seen by the norm that it tells when it has stepped."""
+        return getattr(self.policy, "sees_gradients", True)
+
+    def _accumulate_out_of_sight(self) -> None:
+        """Each agent's norm is known after the step, where the policy plays no other."""
+        self.policy.expect(sum(map(len, self.samples.values())))
+        for agent, samples in self.samples.items():
+            self.norms[agent] = np.nan if samples else 0.0
+            if samples:
+                self.tokens[agent] = self.policy.accumulate(samples, self.loss)
+
     def check(self, nonfinite: str) -> None:
         """Find the rows whose loss, or whose agent's gradient, is not finite, and what is reported of the others.
 
@@ -90,7 +106,7 @@ class Batch:
         """
         for agent, tokens in self.tokens.items():
             finite_N = tokens.losses_N.isfinite().cpu().numpy()
-            if finite_N.all() and np.isfinite(self.norms[agent]):
+            if finite_N.all() and (np.isfinite(self.norms[agent]) or not self.sees_gradients):
                 continue
             owner_N = np.repeat(
                 np.arange(len(self.samples[agent])), [len(s.completion_ids) for s in self.samples[agent]]
@@ -171,6 +187,8 @@ class Batch:
         before = after = 0.0
         if self.tokens and not self.broken:
             before, after = self.policy.apply(max_norm, lr_scale)
+            if not self.sees_gradients and len(self.tokens) == 1:
+                self.norms |= dict.fromkeys(self.tokens, before)
         left = after / before if before else 1.0
         return [
             {

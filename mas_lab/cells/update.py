@@ -76,6 +76,9 @@ def update(
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
+    for policy in learners(team):
+        if hasattr(policy, "refuse"):
+            policy.refuse(loss, max_norm)
     with alone(learners(team), changing=True):
         rows = _learnable(team, turns, loss, aggregate)
         for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):

@@ -1,0 +1,54 @@
+"""Our losses as a Tinker server has them, row weights folded into what it multiplies a token's loss by.
+
+A server sums over tokens, so that weight x loss(advantage) is loss(weight x advantage): both of these losses are
+homogeneous in the advantage. Leaves out: sending them (`policy`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mas_lab.cells.advantages import per_token
+from mas_lab.cells.losses import Loss, clipped, reinforce
+from mas_lab.policy import PolicyError, Sample
+
+WHY_NOT = {
+    "kl": "a server has no frozen reference beside the weights that learn",
+    "entropy": "a server gives log-probabilities of the sampled tokens, not the distributions that they came from",
+    "tis": "a server samples and trains with one set of weights, and what differs there it does not tell apart",
+}
+
+
+def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
+    """(loss_fn, loss_fn_config) of a server. Raises PolicyError naming what it has not, and what to take instead."""
+    for name, why in WHY_NOT.items():
+        if getattr(loss, name):
+            raise PolicyError(f"{who}: {name}={getattr(loss, name)} is not to be had: {why}; leave it out")
+    if type(loss) is reinforce:
+        return "cross_entropy", {}
+    if type(loss) is not clipped:
+        raise PolicyError(
+            f"{who}: {type(loss).__name__} is a loss of your own, and a server runs its own losses alone; take "
+            "lab.clipped() or lab.reinforce(), or another back end"
+        )
+    if loss.dual is not None:
+        raise PolicyError(f"{who}: dual={loss.dual} is not to be had: the server's ppo has no dual clip; leave it out")
+    if loss.of_rows:
+        raise PolicyError(
+            f"{who}: ratio={loss.ratio!r} is not to be had: the server's ppo has a ratio per token; take ratio='token'"
+        )
+    high = loss.low if loss.high is None else loss.high
+    return "ppo", {"clip_low_threshold": 1 - loss.low, "clip_high_threshold": 1 + high}
+
+
+def inputs(sample: Sample, name: str, factor: float) -> Mapping[str, Any]:
+    """What the server's loss `name` reads of a row: a number for each position but the last, 0 over the prompt."""
+    tokens = list(map(int, sample.completion_ids))
+    before = [0] * (len(sample.prompt_ids) - 1)
+    counts = np.asarray(per_token(sample.advantage, len(tokens)), float) * sample.weight * factor
+    told = {"target_tokens": before + tokens}
+    if name == "cross_entropy":
+        return told | {"weights": [*map(float, before), *counts.tolist()]}
+    old = [*map(float, before), *map(float, sample.logprobs)]
+    return told | {"logprobs": old, "advantages": [*map(float, before), *counts.tolist()]}

@@ -1,0 +1,87 @@
+"""Talking to a Tinker-compatible server: a connection that is there or is named, and answers with a time limit.
+
+Leaves out: what is asked (`policy`, `engine`).
+"""
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeout
+from importlib.metadata import version
+from typing import Any
+
+import httpx
+
+from mas_lab.policy import PolicyError
+
+SLICE, LOST = 5.0, 20.0
+"""Seconds after which a slow answer makes us look whether the server is there; and of silence after which it is not."""
+LOCAL_KEY = "tml-local"
+"""The SDK wants a key, which a server of one's own does not look at."""
+
+
+class Service:
+    """A server at `url`. Raises PolicyError, with what to do, where none answers or it is of another version."""
+
+    def __init__(self, url: str, api_key: str | None, timeout_s: float):
+        try:
+            import tinker
+        except ImportError as error:
+            raise PolicyError(
+                "backend='tinker' wants the SDK: pip install 'mas-lab[tinker]', whose versions fit SkyRL 0.3"
+            ) from error
+        self.url, self.timeout_s = url, timeout_s
+        self.require("connect")
+        key = api_key or os.environ.get("TINKER_API_KEY") or LOCAL_KEY
+        self.client = self.of("connect", lambda: tinker.ServiceClient(base_url=url, api_key=key))
+
+    def models(self) -> list[str]:
+        """The base models that it has."""
+        told = self.of("tell what it has", self.client.get_server_capabilities)
+        return [model.model_name for model in told.supported_models]
+
+    def answers(self) -> bool:
+        """Is there a server?"""
+        try:
+            return httpx.get(f"{self.url.rstrip('/')}/api/v1/healthz", timeout=SLICE).is_success
+        except httpx.HTTPError:
+            return False
+
+    def require(self, what: str) -> None:
+        if not self.answers():
+            raise PolicyError(
+                f"no Tinker server answers at {self.url} (to {what}); start it, or give its address: "
+                "load_base(..., backend='tinker', url='http://127.0.0.1:8000'). A run goes on from its last checkpoint "
+                "when the server is back"
+            )
+
+    def of(self, what: str, call: Callable[[], Any]) -> Any:
+        """The answer to `call`, or, where that gives a future, to this. An error says `what` was asked."""
+        try:
+            answer = call()
+            return self._waited(what, answer) if hasattr(answer, "result") else answer
+        except PolicyError:
+            raise
+        except Exception as error:
+            self.require(what)
+            raise PolicyError(
+                f"the Tinker server at {self.url} did not {what}: {type(error).__name__}: {error}. If this is about a "
+                f"form that it does not know, its version and the SDK's (tinker {version('tinker')}) do not fit: "
+                "docs/cluster.md has pairs that do"
+            ) from error
+
+    def _waited(self, what: str, future: Any) -> Any:
+        start = silent = time.monotonic()
+        while True:
+            try:
+                return future.result(timeout=SLICE)
+            except (TimeoutError, FutureTimeout):
+                now = time.monotonic()
+                silent = now if self.answers() else silent
+                if now - silent > LOST:
+                    self.require(what)
+                if now - start > self.timeout_s:
+                    raise PolicyError(
+                        f"the Tinker server at {self.url} has taken more than timeout_s={self.timeout_s:g} seconds to "
+                        f"{what}; give it more, or look at its log"
+                    ) from None
