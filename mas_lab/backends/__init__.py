@@ -25,7 +25,7 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     5e-3 with LoRA; to 1e-6, and 2e-5 with LoRA, for any other model; what `policy.save` wrote goes on at the rate that
     it had. `template`: keyword arguments for the chat template, such as `{"enable_thinking": False}`. `options`: see
     `mas_lab.backends.torch.model.Options`, for vLLM `mas_lab.backends.vllm.model.VllmOptions`, and for weights behind a
-    Tinker server `mas_lab.backends.tinker.policy.TinkerOptions`. The first policy of
+    Tinker server `mas_lab.backends.tinker.base.TinkerOptions`. The first policy of
     a process on a CPU settles how many threads torch uses: as many as MAS_LAB_THREADS says or a probe finds, unless
     `set_threads` was called before.
     """
@@ -46,9 +46,9 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
     One engine serves them all in one mixed batch. `adapters`: how many there will be; more is an error.
     """
     if backend == "tinker":
-        from mas_lab.backends.tinker import policy as tinker_policy
+        from mas_lab.backends.tinker import making as tinker_making
 
-        return tinker_policy.load_base(name, adapters, rank, lr, template, seed, **options)
+        return tinker_making.load_base(name, adapters, rank, lr, template, seed, **options)
     model = _model_of(backend)
     from mas_lab.backends.torch import base as torch_base
 
@@ -74,9 +74,9 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
     here = {name: directory for name, directory in directories.items() if kinds[name] != "tinker"}
     found = torch_base.restore(here, _model_of, (base,) if isinstance(base, str) else base)
     if len(here) < len(directories):
-        from mas_lab.backends.tinker import policy as tinker_policy
+        from mas_lab.backends.tinker import making as tinker_making
 
-        found |= tinker_policy.restore({name: one for name, one in directories.items() if name not in here})
+        found |= tinker_making.restore({name: one for name, one in directories.items() if name not in here})
     return {name: found[name] for name in directories}
 
 

@@ -4,7 +4,7 @@ A server sums over tokens, so that weight x loss(advantage) is loss(weight x adv
 homogeneous in the advantage. Leaves out: sending them (`policy`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,22 @@ def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
     return "ppo", {"clip_low_threshold": 1 - loss.low, "clip_high_threshold": 1 + high}
 
 
-def inputs(sample: Sample, name: str, factor: float) -> Mapping[str, Any]:
-    """What the server's loss `name` reads of a row: a number for each position but the last, 0 over the prompt."""
+def data(samples: Sequence[Sample], name: str, factor: float) -> list[Any]:
+    """Rows as the SDK's `Datum`s: prompt and completion without its last token, and what the loss `name` reads at each
+    of these positions. `factor` multiplies every row's weight; 0 for a forward pass alone."""
+    from tinker import types
+
+    return [
+        types.Datum(
+            model_input=types.ModelInput.from_ints([*map(int, one.prompt_ids), *map(int, one.completion_ids)][:-1]),
+            loss_fn_inputs=_inputs(one, name, factor),
+        )
+        for one in samples
+    ]
+
+
+def _inputs(sample: Sample, name: str, factor: float) -> Mapping[str, Any]:
+    """A number for each position, 0 over the prompt."""
     tokens = list(map(int, sample.completion_ids))
     before = [0] * (len(sample.prompt_ids) - 1)
     counts = np.asarray(per_token(sample.advantage, len(tokens)), float) * sample.weight * factor

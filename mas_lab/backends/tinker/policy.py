@@ -1,152 +1,33 @@
 """Policies whose weights live behind a Tinker-compatible server: one training client, one adapter for each.
 
 `accumulate` is forward_backward, `apply` optim_step, `publish` save_weights_and_get_sampling_client. A gradient lies on
-the server and is seen by its norm alone. Leaves out: the connection (`service`) and sampling (`engine`).
+the server and is seen by its norm alone. Leaves out: the base that adapters share (`base`), and making policies
+(`making`).
 """
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer
 
-from mas_lab.backends.tinker.engine import TinkerEngine
-from mas_lab.backends.tinker.losses import inputs, server_loss
-from mas_lab.backends.tinker.service import Service
+from mas_lab.backends.tinker.base import TinkerBase
+from mas_lab.backends.tinker.losses import data, server_loss
 from mas_lab.backends.torch.encoding import encode
-from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.cells.advantages import per_token
 from mas_lab.cells.contract import token_losses
 from mas_lab.cells.losses import Loss
 from mas_lab.env import Message
-from mas_lab.locks import ModelLock, held
+from mas_lab.locks import held
 from mas_lab.policy import Completion, PolicyError, Request, Sample, Tokens
 
 RECORD = "policy.json"
-TOLERANCE = 1e-2
-"""How far a sampled token's log-probability may lie from that of the weights that learn, in nats."""
-
-
-@dataclass(frozen=True)
-class TinkerOptions:
-    """How a server is used."""
-
-    url: str = "http://127.0.0.1:8000"
-    """Its address."""
-    api_key: str | None = None
-    """Of a hosted server; TINKER_API_KEY stands for it. Never written anywhere."""
-    model: str | None = None
-    """What the server calls the base model, where that is not its directory or hub id."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.0
-    clips: bool = False
-    """Does the server clip by AdamParams.grad_clip_norm? The hosted one does; SkyRL 0.3 does not, and says nothing."""
-    tolerance: float = TOLERANCE
-    """Of the proof that fresh weights are sampled from."""
-    timeout_s: float = 900.0
-    """Seconds of one answer, compilation included."""
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "TinkerOptions":
-        unknown = sorted(set(options) - set(cls.__dataclass_fields__))
-        if unknown:
-            known = ", ".join(cls.__dataclass_fields__)
-            raise PolicyError(f"backend 'tinker' has no option {unknown[0]!r}; its options are {known}")
-        return cls(**options | ({"betas": tuple(options["betas"])} if "betas" in options else {}))
-
-    def told(self) -> dict[str, Any]:
-        """What a checkpoint says of it."""
-        return {name: value for name, value in asdict(self).items() if name not in ("api_key", "timeout_s")}
-
-
-class TinkerBase:
-    """A base model on a server, with up to `adapters` adapters of one rank."""
-
-    def __init__(self, source: Source, adapters: int, rank: int, lr: float, seed: int, template: Any, **options: Any):
-        self.source, self.size, self.rank, self.lr, self.seed = source, adapters, rank, lr, seed
-        self.options, self.template, self.lock = TinkerOptions.of(options), dict(template or {}), ModelLock()
-        self.service = Service(self.options.url, self.options.api_key, self.options.timeout_s)
-        here, self.name = source.location(), self.options.model or source.location()
-        known = self.service.models()
-        if self.name not in known:
-            raise PolicyError(
-                f"the Tinker server at {self.options.url} has no model {self.name!r}; it has {', '.join(known)}: say "
-                "which it is by model=, or start it with --base-model"
-            )
-        self.tokenizer = AutoTokenizer.from_pretrained(here, trust_remote_code=False)
-        text = model_config(here).get_text_config()
-        self.context = getattr(text, "max_position_embeddings", None) or 2**20
-        listed = text.eos_token_id if isinstance(text.eos_token_id, list) else [text.eos_token_id]
-        self.eos = frozenset(int(one) for one in (*listed, self.tokenizer.eos_token_id) if one is not None)
-        self.engine = TinkerEngine(self.service, self.tokenizer, self.eos)
-        self.policies: dict[str, TinkerPolicy] = {}
-        self.averages: bool | None = None
-        """Does the server's gradient average over sequences (SkyRL's jax), or sum them (Tinker)? Tried once."""
-
-    def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> "TinkerPolicy":
-        """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken."""
-        if rank not in (None, self.rank):
-            raise PolicyError(f"agent {agent!r} asks for rank {rank}; a server's adapters have one rank, {self.rank}")
-        if agent not in self.policies:
-            if len(self.policies) == self.size:
-                raise PolicyError(
-                    f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, taken by "
-                    f"{', '.join(self.policies)}"
-                )
-            self.policies[agent] = TinkerPolicy(self, agent, len(self.policies))
-        policy = self.policies[agent]
-        policy.lr = policy.lr if lr is None else lr
-        return policy
-
-    def new_client(self, seed: int) -> Any:
-        """A fresh adapter with its optimizer."""
-        made = lambda: self.service.client.create_lora_training_client(self.name, rank=self.rank, seed=seed)  # noqa: E731
-        return self.service.of("make an adapter", made)
-
-    def averages_sequences(self) -> bool:
-        """One sequence once and twice: a sum has twice the norm."""
-        if self.averages is None:
-            client, token = self.new_client(self.seed), min(self.eos)
-            sample = Sample((token, token), (token,), (0.0,), 1.0, 1.0, 1.0)
-            norms = []
-            for copies in (1, 2):
-                self.send(client, [sample] * copies, "cross_entropy", {}, 1.0)
-                norms.append(self.step(client, 0.0, None))
-            if np.isnan(norms).any() or not norms[0]:
-                self.averages = False  # as Tinker's documentation says
-            else:
-                self.averages = norms[1] < 1.5 * norms[0]
-        return self.averages
-
-    def send(self, client: Any, samples: Sequence[Sample], name: str, config: dict, factor: float) -> list[Any]:
-        """forward_backward; what came of each sample."""
-        from tinker import types
-
-        data = [
-            types.Datum(
-                model_input=types.ModelInput.from_ints([*map(int, one.prompt_ids), *map(int, one.completion_ids)][:-1]),
-                loss_fn_inputs=inputs(one, name, factor),
-            )
-            for one in samples
-        ]
-        found = self.service.of("train", lambda: client.forward_backward(data, name, loss_fn_config=config or None))
-        return found.loss_fn_outputs
-
-    def step(self, client: Any, lr: float, max_norm: float | None) -> float:
-        """optim_step; the gradient's norm as the server tells it, NaN where it does not."""
-        from tinker import types
-
-        beta1, beta2 = self.options.betas
-        adam = types.AdamParams(learning_rate=lr, beta1=beta1, beta2=beta2, eps=1e-8,
-                                weight_decay=self.options.weight_decay, grad_clip_norm=max_norm or 0.0)  # fmt: skip
-        told = self.service.of("step", lambda: client.optim_step(adam)).metrics or {}
-        norms = [value for name, value in told.items() if name.rpartition("/")[2].startswith("grad_norm")]
-        return float(norms[0]) if norms else float("nan")
+KEYS = ("source", "lora", "options", "url", "adapters", "state", "lr", "template", "name")
 
 
 class TinkerPolicy:
@@ -222,16 +103,8 @@ class TinkerPolicy:
     @held()
     def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Log-probabilities of the sampled tokens (N,), by the server's forward; without gradient."""
-        from tinker import types
-
-        data = [
-            types.Datum(
-                model_input=types.ModelInput.from_ints([*map(int, one.prompt_ids), *map(int, one.completion_ids)][:-1]),
-                loss_fn_inputs=inputs(one, "cross_entropy", 0.0),
-            )
-            for one in samples
-        ]
-        found = self.base.service.of("compute log-probabilities", lambda: self.client.forward(data, "cross_entropy"))
+        forward = partial(self.client.forward, data(samples, "cross_entropy", 0.0), "cross_entropy")
+        found = self.base.service.of("compute log-probabilities", forward)
         return self._tokens(found.loss_fn_outputs, samples)
 
     def _tokens(self, found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
@@ -347,39 +220,12 @@ class TinkerPolicy:
         self.version, self._whole, self._pending, self._published = self.version + 1, True, False, -1
 
 
-def load_base(name: str | Path, adapters: int, rank: int, lr: float | None, template: Any, seed: int,
-              **options: Any) -> TinkerBase:  # fmt: skip
-    """See `mas_lab.backends.load_base`."""
-    source = Source.find(name)
-    lr = source.default_lr(lora=True) if lr is None else lr
-    return TinkerBase(source, adapters, rank, lr, seed, template, **options)
-
-
-def restore(directories: Mapping[str, str | Path]) -> dict[str, TinkerPolicy]:
-    """Policies that `save` wrote, by their names; adapters of one base share it again."""
-    bases: dict[str, TinkerBase] = {}
-    found = {}
-    for name, directory in directories.items():
-        record = read_record(Path(directory))
-        lora, options = record["lora"], record["options"] | {"url": record["url"]}
-        alike = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
-        if alike not in bases:
-            source = Source(**record["source"])
-            bases[alike] = TinkerBase(
-                source, record["adapters"], lora["rank"], record["lr"], lora["seed"], record["template"], **options
-            )
-        policy = found[name] = bases[alike].adapter(record["name"], lr=record["lr"])
-        policy.load(Path(directory))
-    return found
-
-
 def read_record(directory: Path) -> dict[str, Any]:
     """Raises PolicyError, which names the file, where it is missing or was not written by `save`."""
     path = directory / RECORD
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        needed = ("source", "lora", "options", "url", "adapters", "state", "lr", "template", "name")
-        missing = [name for name in needed if name not in found]
+        missing = [name for name in KEYS if name not in found]
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise PolicyError(f"{path} was not written by a policy of backend 'tinker' ({error})") from None
     if missing:

@@ -1,0 +1,154 @@
+"""The cells with their weights behind SkyRL's server: what is sampled, trained, refused, lost and found again."""
+
+import numpy as np
+import pytest
+import torch
+from small import AGENTS, LENGTH, Relay
+
+import mas_lab as lab
+from mas_lab.policy import PolicyError, Request, Sample
+
+pytestmark = pytest.mark.engines
+SETTINGS = {"seed": 5, "tasks": 2, "save_every": 1, "check": False, "max_norm": None}
+RECIPES = {
+    "grpo": lab.RECIPES["grpo"].replace(plan=lab.episodes(3)),
+    "dr_mas": lab.RECIPES["dr_mas"].replace(plan=lab.episodes(3)),
+    "magrpo": lab.RECIPES["magrpo"].replace(plan=lab.joint(2)),
+}
+
+
+def base_of(server, models, adapters=2, **options):
+    told = {"url": server.url, "rank": 4, "lr": 1e-2, "tolerance": 1e-4} | options
+    return lab.load_base(models / "a", backend="tinker", adapters=adapters, **told)
+
+
+@pytest.fixture(scope="module")
+def base(server, models):
+    return base_of(server, models)
+
+
+@pytest.fixture(scope="module")
+def team(base):
+    return lab.Team.per_agent(base.adapter, AGENTS)
+
+
+def test_what_is_sampled_is_what_is_trained_and_two_adapters_part(team, models):
+    """Before training an adapter says what its base does, to 1e-4; afterwards the two say different things, and the
+    server's sampler and trainer the same."""
+    here = lab.load_policy(models / "a")
+    turns = lab.rollout(Relay(), team, Relay().tasks(2, "train", 0), lab.episodes(3))
+    samples = [Sample(row.prompt_ids, row.completion_ids, row.logprobs, 1.0, 0.0, 1.0) for row in turns.itertuples()]
+    with torch.no_grad():
+        assert np.abs(here.logprobs(samples) - np.concatenate(turns["logprobs"].tolist())).max() < 1e-4
+    assert (turns["completion_ids"].map(len) <= LENGTH + 1).all() and set(turns["finish"]) <= {"eos", "length"}
+    reports = list(lab.train(Relay(), team, RECIPES["dr_mas"], 2, **SETTINGS))
+    stats = reports[-1].stats
+    assert (stats["mismatch"] < 1e-4).all() and stats["grad_norm"].gt(0).all()
+    assert (stats["grad_norm"] == stats["policy_norm"]).all() and (
+        stats["policy_norm_clipped"] == stats["policy_norm"]
+    ).all()
+    one, other = (team[agent].logprobs(samples[:1]) for agent in AGENTS)
+    assert (one - other).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["grpo", "magrpo"])
+def test_other_recipes_train(name, base, team):
+    env = Relay(together=name == "magrpo")
+    playing = lab.Team.shared(team["asker"], AGENTS) if name == "grpo" else team
+    [report] = lab.train(env, playing, RECIPES[name], 1, **SETTINGS)
+    assert (report.stats["mismatch"] < 1e-4).all() and report.stats["policy_norm"].gt(0).all()
+    if name == "grpo":  # two agents in one gradient, which lies elsewhere
+        assert report.stats["grad_norm"].isna().all()
+
+
+def test_the_norm_is_that_of_our_own_gradient(base):
+    """An adapter's B is 0 at first, so that its gradient hangs on its A alone, which is drawn there: what is known is
+    that the loss is homogeneous, and that a sum over rows is a sum."""
+    policy = base_of_one(base)
+    loss, request = (
+        lab.clipped(0.2),
+        Request(tuple(policy.encode([{"role": "user", "content": "asker now w1"}])), 3, 1.0, 7),
+    )
+    said = policy.sample([request])[0]
+    row = Sample(request.prompt_ids, said.ids, said.logprobs, 1.0, 1.0, 0.5)
+    norms = []
+    for rows in ([row], [row, row], [row, Sample(*[*vars(row).values()][:4], 3.0, 0.5)]):
+        policy.expect(len(rows))
+        policy.accumulate(rows, loss)
+        norms.append(base.step(policy.client, 0.0, None))  # at rate 0 no weight moves
+        policy._pending = False
+    assert norms[1] == pytest.approx(2 * norms[0], rel=1e-3) and norms[2] == pytest.approx(4 * norms[0], rel=1e-3)
+
+
+def base_of_one(base):
+    return base.policies[AGENTS[0]]
+
+
+REFUSED = {
+    "kl=0.1": lab.clipped(0.2, kl=0.1),
+    "entropy=0.01": lab.clipped(0.2, entropy=0.01),
+    "tis=2.0": lab.reinforce(tis=2.0),
+    "dual=3": lab.clipped(0.2, dual=3.0),
+    "ratio='sequence'": lab.clipped(0.2, ratio="sequence"),
+}
+
+
+@pytest.mark.parametrize("named", REFUSED)
+def test_what_the_server_has_not_is_refused_with_the_reason_before_anything_is_sent(named, team):
+    turns = lab.rollout(Relay(), team, Relay().tasks(1, "train", 0), lab.episodes(3))
+    turns = RECIPES["dr_mas"].advantages(turns)
+    with pytest.raises(PolicyError, match=f"policy 'asker'.*{named}.*not to be had"):
+        lab.update(team, turns, loss=REFUSED[named], aggregate="turn", max_norm=None)
+    with pytest.raises(PolicyError, match=r"does nothing with it.*max_norm=None"):
+        lab.update(team, turns)
+    lab.update(team, turns, max_norm=None)  # nothing was lost
+
+
+def test_shares_stop_at_the_agent_and_say_so(team):
+    turns = RECIPES["dr_mas"].advantages(lab.rollout(Relay(), team, Relay().tasks(1, "train", 0), lab.episodes(3)))
+    with pytest.raises(PolicyError, match="lies on the Tinker server, which tells its norm alone"):
+        lab.attribute(team, turns)
+
+
+def test_other_temperatures_are_for_scoring_alone(team):
+    warm = team.with_sampling(lab.Sampling(temperature=0.7))
+    turns = RECIPES["dr_mas"].advantages(lab.rollout(Relay(), warm, Relay().tasks(1, "train", 0), lab.episodes(3)))
+    with pytest.raises(PolicyError, match=r"temperature 0\.7"):
+        lab.update(warm, turns, max_norm=None)
+    lab.evaluate(Relay(), team, Relay().tasks(2, "test", 0), sampling=lab.Sampling(temperature=0))
+
+
+def test_bad_addresses_and_names_are_refused(server, models):
+    with pytest.raises(PolicyError, match=r"no Tinker server answers at http://127.0.0.1:9 "):
+        base_of(server, models, url="http://127.0.0.1:9")
+    with pytest.raises(PolicyError, match=r"has no model '.*/b'; it has .*/a"):
+        lab.load_base(models / "b", backend="tinker", url=server.url)
+    with pytest.raises(PolicyError, match="no option 'adress'"):
+        base_of(server, models, adress="x")
+    with pytest.raises(PolicyError, match="give lora="):
+        lab.load_policy(models / "a", backend="tinker", url=server.url)
+
+
+def test_a_killed_server_is_named_and_the_run_goes_on_when_it_is_back(server, models, tmp_path, monkeypatch):
+    monkeypatch.setattr("mas_lab.backends.tinker.service.LOST", 3.0)
+    monkeypatch.setattr("mas_lab.backends.tinker.service.SLICE", 1.0)
+    run, made = tmp_path / "run", {"adapters": 2}
+    team = lab.Team.per_agent(base_of(server, models, **made).adapter, AGENTS)
+    loop = lab.train(Relay(), team, RECIPES["dr_mas"], 3, run=run, **SETTINGS)
+    next(loop)
+    server.stop()
+    with (
+        pytest.raises((PolicyError, RuntimeError), match=r"no Tinker server answers at .*; start it"),
+        warnings.catch_warnings(),
+    ):
+        list(loop)
+    assert lab.load_run(run).steps == 1
+    server.start()
+    team = lab.Team.per_agent(base_of(server, models, **made).adapter, AGENTS)
+    reports = list(lab.train(Relay(), team, RECIPES["dr_mas"], 3, run=run, **SETTINGS))
+    assert [report.step for report in reports] == [1, 2] and (reports[-1].stats["mismatch"] < 1e-4).all()
+    again = lab.load_run(run).team()
+    turns = lab.rollout(Relay(), again, Relay().tasks(1, "train", 0), lab.episodes(2))
+    samples = [Sample(row.prompt_ids, row.completion_ids, row.logprobs, 1.0, 0.0, 1.0)
+               for row in turns[turns["agent"] == "doer"].itertuples()]  # fmt: skip
+    assert (again["doer"].logprobs(samples) - team["doer"].logprobs(samples)).abs().max() < 1e-5
