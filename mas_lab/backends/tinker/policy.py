@@ -87,9 +87,9 @@ class TinkerPolicy:
             return
         said = self.engine.sample(self, [request])[0]
         told = Sample(request.prompt_ids, said.ids, said.logprobs, 1.0, 0.0, 0.0)
-        gap = (
-            (self.logprobs([told]) - torch.tensor(said.logprobs)).abs().max().item() if request.temperature == 1 else 0
-        )
+        if request.temperature != 1:
+            return
+        gap = (self.logprobs([told]) - torch.tensor(said.logprobs)).abs().max().item()
         if not gap <= self.base.options.tolerance:
             self._published = -1
             raise PolicyError(
