@@ -9,6 +9,8 @@
 #   make test-sandbox    programs of a model in CPython in WebAssembly; the same, where a Python 3.12 or later is found
 #   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
 #   make games           adds TextArena and PettingZoo; the same
+#   make clients         adds the OpenAI SDK and LangGraph, whose programs speak to the gateway; the same
+#   make test-tinker     the cells with their weights behind SkyRL's server, where a Python 3.12 is found
 #   make site            the site: notebooks as they run, pages, reference; opens from _build/site/index.html, offline
 #   make course          one zip for a class: notebooks, solutions, pages, the wheel; dist/mas_lab_course.zip
 #   make lab             JupyterLab on a copy of the quickstart
@@ -40,7 +42,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: course demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests gpu-check gpu-figures games lint locks pages pocket site statistics trackers wheel
+.PHONY: course demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests gpu-check gpu-figures games clients lint locks pages pocket site statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -73,7 +75,7 @@ test-floor:
 	@$(MAKE) --no-print-directory statistics $(FLOOR)
 	@$(MAKE) --no-print-directory test $(FLOOR)
 
-trackers games statistics pages: $(READY)
+trackers games clients statistics pages: $(READY)
 	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/$@.txt
 
 # ARGS=--full runs the notebooks at full length, ARGS="--executed FOLDER" takes those that were run before.
@@ -91,10 +93,12 @@ test-vllm test-unsloth: test-%:
 engine: $(READY)
 	$(PYTEST) $(PATIENT) -m engines tests/backends/$(ENGINE) $(ARGS)
 
-# The tier of the sandbox that wants Python 3.12, with what its tests import and no more. pyenv's others are not on PATH.
+# What wants Python 3.12, with what its tests import and no more. pyenv's others are not on PATH.
+NEWER = for python in $(PYTHON) python3.12 python3.13 python3.14 "$$(pyenv root 2> /dev/null)"/versions/3.1[2-4].*/bin/python; do \
+	        if "$$python" -c 'import ensurepip, sys; sys.exit(not (3, 12) <= sys.version_info[:2] <= (3, $(1)))' 2> /dev/null; then
+
 test-sandbox:
-	@for python in $(PYTHON) python3.12 python3.13 python3.14 "$$(pyenv root 2> /dev/null)"/versions/3.1[2-4].*/bin/python; do \
-	    if "$$python" -c 'import ensurepip, sys; sys.exit(not (3, 12) <= sys.version_info[:2] <= (3, 14))' 2> /dev/null; then \
+	@$(call NEWER,14) \
 	        exec $(MAKE) --no-print-directory sandbox-tests PYTHON="$$python" VENV=.venv-sandbox PUZZLES= \
 	            LOCK=requirements/sandbox.txt LOCK_FLAGS="-c requirements/cpu.lock"; \
 	    fi; \
@@ -103,6 +107,21 @@ test-sandbox:
 
 sandbox-tests: $(READY)
 	$(PYTEST) tests/tasks/test_sandbox.py $(ARGS)
+
+# SkyRL's server in an environment of its own, ours with the SDK in another: they want different transformers.
+test-tinker:
+	@$(call NEWER,13) \
+	        test -x .venv-skyrl/bin/python || "$$python" -m venv .venv-skyrl; \
+	        exec $(MAKE) --no-print-directory tinker-tests VENV=.venv-tinker PUZZLES=; \
+	    fi; \
+	done; \
+	echo "Left out: SkyRL's server, which wants Python 3.12 or 3.13, and none was found."
+
+tinker-tests: $(READY)
+	VIRTUAL_ENV="$(abspath .venv-skyrl)" $(subst $(RUN),.venv-skyrl/bin/python,$(PIP)) install --quiet $(INSTALL_FLAGS) -r requirements/skyrl.lock
+	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/tinker.txt
+	PATH="$(abspath $(VENV))/bin:$$PATH" MAS_LAB_TINKER_SERVER="$(abspath .venv-skyrl)" \
+	    $(PYTEST) $(PATIENT) -m engines tests/backends/tinker $(ARGS)
 
 # What only a GPU can show; needs `make env GPU=1`.
 gpu-check:
