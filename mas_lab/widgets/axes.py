@@ -124,6 +124,7 @@ def _span(axis: Axis, traces: Sequence[dict]) -> None:
         axis.low, axis.high = map(float, given)
         return
     values, whole = [], False
+    axis.names = list(axis.layout.get("categoryarray") or ())
     for trace in traces:
         found, is_whole = _values(trace, axis)
         values += found
@@ -151,7 +152,9 @@ def _values(trace: dict, axis: Axis) -> tuple[list, bool]:
         return [-0.5, count - 0.5], True
     held = list(trace.get(axis.letter, ()))
     if any(isinstance(value, str) for value in held):
-        axis.names += [name for name in held if name not in axis.names]
+        axis.names += [name for name in dict.fromkeys(held) if name not in axis.names]
+    if kind == "strip" and axis.letter == "x":
+        return [-0.5, len(axis.names) - 0.5], True
     if kind in ("bar", "histogram"):
         bars = [(bar[:2] if bar[2] == axis.letter else bar[3:]) for bar in bars_of(trace)]
         return [end for bar in bars for end in bar], False

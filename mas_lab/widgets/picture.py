@@ -6,12 +6,16 @@ if it takes away scripts, frames and styles, or does not know plotly's own. Leav
 
 from typing import Any
 
+import pandas as pd
 import plotly.graph_objects as go
 import plotly.io
 from plotly.subplots import make_subplots
 
-from mas_lab.widgets.document import beside, in_a_notebook, live_or_static
-from mas_lab.widgets.svg import picture
+from mas_lab.widgets.document import beside, in_a_notebook, live_or_static, table_html
+from mas_lab.widgets.svg import picture, plain_text
+
+MOST = 24
+"""Rows of a figure's table."""
 
 
 class Figure(go.Figure):
@@ -45,5 +49,28 @@ def show(figure: go.Figure) -> None:
 def _with_picture(figure: go.Figure, bundle: dict[str, Any]) -> dict[str, Any]:
     if not bundle:
         return bundle
-    static, live = beside(picture(figure)), bundle.get("text/html")
+    static, live = beside(picture(figure) + numbers(figure)), bundle.get("text/html")
     return bundle | {"text/html": static if live is None else live_or_static(live, static)}
+
+
+def numbers(figure: go.Figure) -> str:
+    """What a figure's lines, dots and bars come to, as a folded table: a viewer may take images away as well. Empty
+    where nothing of it stands on an axis of numbers."""
+    axes, found = figure.layout.to_plotly_json(), {}
+    for trace in figure.data:
+        lies = getattr(trace, "orientation", None) == "h" or trace.type == "histogram"
+        values = getattr(trace, "x" if lies else "y", None)
+        axis = str(getattr(trace, "xaxis" if lies else "yaxis", None) or ("x" if lies else "y"))
+        title = (axes.get(f"{axis[0]}axis{axis[1:]}", {}).get("title") or {}).get("text") or ""
+        if values is not None:
+            own = pd.to_numeric(pd.Series(list(values), dtype=object), errors="coerce").dropna()
+            found.setdefault((plain_text(trace.name or ""), plain_text(title)), []).append(own)
+    rows = [
+        {"name": name, "of": of, "points": len(held), "lowest": held.min(), "mean": held.mean(), "highest": held.max()}
+        for (name, of), parts in found.items() if len(held := pd.concat(parts).astype(float))
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    more = f" ({len(rows) - MOST} more are left out)" if len(rows) > MOST else ""
+    table = table_html(pd.DataFrame(rows[:MOST]), f"Its points, over all that has one name{more}")
+    return f"<details><summary>The figure in numbers</summary>{table}</details>"

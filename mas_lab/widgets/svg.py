@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mas_lab.widgets.axes import Axis, axes_of
-from mas_lab.widgets.traces import NotDrawnError, draw, marks, path, shade_of, text
+from mas_lab.widgets.traces import NotDrawnError, draw, marks, path, shade_of, strips, text
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -67,7 +67,7 @@ def svg(figure: "Figure") -> str:
 
 def _plain(figure: "Figure") -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Its traces and its layout, with arrays as arrays: the figure's own plain form may encode them."""
-    return [trace.to_plotly_json() for trace in figure.data], figure.layout.to_plotly_json()
+    return strips([trace.to_plotly_json() for trace in figure.data]), figure.layout.to_plotly_json()
 
 
 def told(figure: "Figure") -> str:
@@ -123,7 +123,7 @@ def _axis(axis: Axis) -> Iterator[str]:
     left, top, right, bottom = axis.box
     is_x = axis.letter == "x"
     for place, label in axis.ticks():
-        if axis.layout.get("showgrid") is not False:
+        if axis.layout.get("showgrid") is not False and not axis.names:
             ends = [(place, top), (place, bottom)] if is_x else [(left, place), (right, place)]
             yield path(ends, {"color": GRID, "width": 1})
         for number, line in enumerate(_lines(label) if axis.has_labels else ()):

@@ -12,6 +12,8 @@ import numpy as np
 from mas_lab.widgets.axes import Axis, bars_of
 
 DASHES = {"dash": "7 5", "dot": "2 3", "dashdot": "7 3 2 3"}
+UNSEEN = "rgba(255,255,255,0)"
+GOLDEN = 0.618034
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
@@ -26,6 +28,10 @@ def draw(trace: dict, x: Axis, y: Axis, before: list[tuple[float, float]]) -> It
         yield from _cells(trace, x, y)
     elif kind in ("bar", "histogram"):
         yield from _bars(trace, x, y)
+    elif kind == "strip":
+        beside = x.at(1) - x.at(0)
+        points = [(x.at(one) + beside * by, y.at(other)) for one, other, by in zip(*_of_strip(trace), strict=True)]
+        yield from marks(points, {"color": shade_of(trace)} | trace.get("marker", {}), opacity)
     elif kind == "scatter":
         points = [(x.at(one), y.at(other)) for one, other in zip(trace["x"], trace["y"], strict=True)]
         mode = trace.get("mode", "lines")
@@ -43,6 +49,29 @@ def draw(trace: dict, x: Axis, y: Axis, before: list[tuple[float, float]]) -> It
         before[:] = corners
     else:
         raise NotDrawnError(f"svg: draws no trace of type {kind!r}")
+
+
+def strips(traces: Sequence[dict]) -> list[dict]:
+    """The same traces, where each box that shows its points alone (`plotly.express.strip`) is named a strip, and told
+    which share of a name's room is its own."""
+    told = {"boxpoints": "all", "fillcolor": UNSEEN, "type": "box", "orientation": "v"}
+    alone = [all(one.get(name) == value for name, value in told.items()) for one in traces]
+    groups = [one.get("offsetgroup", one.get("name", "")) for one in traces]
+    apart = list(dict.fromkeys(group for group, is_strip in zip(groups, alone, strict=True) if is_strip))
+    return [
+        one | {"type": "strip", "mode": "markers", "room": (apart.index(group), len(apart))} if is_strip else one
+        for one, group, is_strip in zip(traces, groups, alone, strict=True)
+    ]
+
+
+def _of_strip(trace: dict) -> tuple[Sequence, Sequence, list[float]]:
+    """(names, values, how far each point stands from the middle of its name). Points of one name are spread evenly, so
+    that none hides another, in an order that puts neighbours apart."""
+    place, count = trace["room"]
+    width = 0.7 / count
+    middle = (place - (count - 1) / 2) * width
+    spread = [((number * GOLDEN) % 1 - 0.5) * 0.6 * width for number in range(len(trace["x"]))]
+    return trace["x"], trace["y"], [middle + by for by in spread]
 
 
 def _steps(points: Sequence[tuple]) -> Iterator[tuple]:

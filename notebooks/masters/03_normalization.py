@@ -29,6 +29,7 @@ from mas_lab.study.record import Recorded
 from mas_lab.widgets.figures import LAYOUT, learning_curves, norm_lines
 from mas_lab.widgets.recipe_colors import recipe_colors
 from mas_lab.widgets.rewards import two_baselines
+from mas_lab.widgets.sliders import interact
 
 RECORDS = data_dir() / "results"
 
@@ -249,7 +250,7 @@ def look(pay):
 if front_end() in ("jupyter", "vscode", "kaggle"):
     import ipywidgets
 
-    ipywidgets.interact(look, pay=ipywidgets.SelectionSlider(options=pays, value=0.2, continuous_update=False))
+    interact(look, pay=ipywidgets.SelectionSlider(options=pays, value=0.2, continuous_update=False))
 else:  # no live widgets here: two values instead of the slider
     look(0.2)
     look(1.0)
@@ -284,17 +285,19 @@ numbers(coin_ladder(8), [f"stage_{number + 1}" for number in range(8)]).round(2)
 #
 # With two agents (`coin_ladder(2)`) stage 2 has a gain of 2.4, too. Whether that much is felt in training, the tables cannot say.
 
-# %%
-if front_end() in ("jupyter", "vscode", "kaggle"):
 
-    @ipywidgets.interact(agents=ipywidgets.IntSlider(value=8, min=2, max=8, continuous_update=False))
-    def climb(agents):
-        top = f"stage_{agents}"
-        turns = coin_ladder(agents)
-        print(f"{agents} agents: signal of {top} is {numbers(turns, [top])['signal'].item():.3f}")
-        display(two_baselines(turns, dict.fromkeys(["stage_1", f"stage_{agents // 2 + 1}", top])))
+# %%
+def climb(agents):
+    top = f"stage_{agents}"
+    turns = coin_ladder(agents)
+    print(f"{agents} agents: signal of {top} is {numbers(turns, [top])['signal'].item():.3f}")
+    display(two_baselines(turns, dict.fromkeys(["stage_1", f"stage_{agents // 2 + 1}", top])))
+
+
+if front_end() in ("jupyter", "vscode", "kaggle"):
+    interact(climb, agents=ipywidgets.IntSlider(value=8, min=2, max=8, continuous_update=False))
 else:
-    display(two_baselines(coin_ladder(8), ("stage_1", "stage_5", "stage_8")))
+    climb(8)
 
 # %% [markdown]
 # ## Your turn, before anything is trained

@@ -76,6 +76,8 @@ from small import *
 SHOWN = ["lab.SpikeInspector({run!r})", "lab.RolloutViewer({run!r})", "lab.RewardInspector({run!r})",
          "lab.AblationBoard([{run!r}])",
          "from plotly import express\nexpress.line(x=[1, 2], y=[3, 4])",
+         "express.strip(x=['a', 'a', 'b'], y=[3, 4, 5])",
+         "from mas_lab.widgets.live import LiveCurve\ncurve = LiveCurve()\ncurve.add(0, 0.4)\ncurve.add(9, 0.9)",
          "lab.LiveDashboard(Relay(), make_team('shared', Path({models!r})), RECIPE, 3, foreground=False, "
          "**SETTINGS).wait()"]  # fmt: skip
 

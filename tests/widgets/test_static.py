@@ -3,16 +3,22 @@
 import base64
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
+import ipywidgets
 import numpy as np
 import pandas as pd
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from plotly import express
 
 import mas_lab as lab
-from mas_lab.widgets import axes, baselines, figures, norms, rewards
+from mas_lab.course.forms import masters
+from mas_lab.widgets import axes, baselines, figures, norms, rewards, sliders
 from mas_lab.widgets.document import live_or_static
 from mas_lab.widgets.live import Controls
-from mas_lab.widgets.picture import Figure, subplots
+from mas_lab.widgets.picture import Figure, numbers, subplots
 from mas_lab.widgets.svg import picture, svg, told
 
 TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
@@ -90,6 +96,21 @@ def test_a_figure_carries_its_picture_beside_itself(spiky, monkeypatch):
     [drawn] = drawn_in(Sanitized(bundle["text/html"]).html)
     assert {"asker", "doer", "own baseline", "global mean", "rows", "credit"} <= set(words(drawn))
     assert 'alt="rows over credit, advantage' in bundle["text/html"]
+
+
+def test_a_figure_is_told_in_numbers_too():
+    """For a viewer that takes images away."""
+    figure = subplots(rows=1, cols=2)
+    for seed, ends in enumerate(([0.5, 1.0], [0.1, None])):
+        figure.add_scatter(x=[0, 1], y=ends, name="dr_mas &lt;i&gt;", legendgroup=str(seed), row=1, col=1)
+    figure.add_histogram(x=[2, 4], name="rows", row=1, col=2).update_yaxes(title="success", col=1)
+    held = re.findall("<td[^>]*>([^<]*)</td>", numbers(figure))
+    assert held == ["dr_mas &lt;i&gt;", "success", "3", "0.100", "0.533", "1.000",
+                    "rows", "", "2", "2.000", "3.000", "4.000"]  # fmt: skip
+    many = Figure(data=[{"type": "scatter", "x": [1], "y": [one], "name": str(one)} for one in range(30)])
+    assert numbers(many).count("<tr>") == 1 + 24 and "(6 more are left out)" in numbers(many)
+    for nothing in ({"type": "pie", "values": [1]}, {"type": "scatter", "x": ["a"], "y": ["b"]}):
+        assert numbers(Figure(data=[nothing])) == ""
 
 
 def test_a_figure_that_is_html_hides_its_picture(monkeypatch):
@@ -186,6 +207,50 @@ def test_squares_stay_squares():
     assert len(cells) == 18 and all(abs(float(one.get("width")) - float(one.get("height"))) < 0.2 for one in cells)
 
 
+def test_a_strip_of_dots_is_drawn():
+    """As notebook 03 has it: by name on one axis, side by side by recipe."""
+    table = pd.DataFrame({"setting": ["a", "a", "b", "b"] * 2, "success": np.linspace(0.1, 0.8, 8)})
+    figure = express.strip(table.assign(recipe=["x"] * 4 + ["y"] * 4), "setting", "success", "recipe",
+                           color_discrete_sequence=["#111111", "#222222"])  # fmt: skip
+    drawn = ElementTree.fromstring(svg(figure.update_layout(yaxis_range=[0, 1], margin={"l": 60, "r": 20})))
+    dots = {}
+    for path in drawn.iter("{http://www.w3.org/2000/svg}path"):
+        found = re.findall(r"M([\d.]+) ([\d.]+)h0", path.get("d"))
+        if len(found) == 4:  # not of the key
+            dots[path.get("stroke")] = [(float(x), float(y)) for x, y in found]
+    left, right = ([x for x, _ in dots[shade]] for shade in ("#111111", "#222222"))
+    assert max(left[:2]) < min(right[:2]) < max(right[:2]) < 400 < min(left[2:]) <= max(left[2:]) < min(right[2:])
+    assert len({*left, *right}) == 8, "a dot hides another"
+    heights = [y for shade in dots for _, y in dots[shade]]
+    assert np.allclose(np.diff(heights), np.diff(heights)[0], atol=0.2) and heights[0] > heights[-1]
+    assert words(drawn).count("a") == words(drawn).count("b") == 1
+
+
+def test_a_slider_leaves_what_it_showed_at_first(monkeypatch):
+    monkeypatch.setattr("plotly.io.renderers.default", "plotly_mimetype")
+    asked = []
+
+    def look(pay):
+        asked.append(pay)
+        print("pay <", pay)
+        Figure(data=[{"type": "scatter", "x": [1, 2], "y": [3, 4]}])._ipython_display_()
+
+    pays = ipywidgets.SelectionSlider(options=(0.1, 0.2), value=0.2)
+    InteractiveShell.instance()
+    try:
+        with capture_output() as held:
+            sliders.interact(look, pay=pays)
+    finally:
+        InteractiveShell.clear_instance()
+    bundle = held.outputs[-1].data
+    left = Sanitized(bundle["text/html"]).html
+    assert "pay &lt; 0.2" in left and "Here at pay = 0.2;" in left and len(drawn_in(left)) == 1
+    assert "application/vnd.jupyter.widget-view+json" in bundle and set(asked) == {0.2}
+    with capture_output():
+        pays.value = 0.1
+    assert asked[-1] == 0.1
+
+
 def test_names_are_text_in_a_picture():
     bar = {"type": "bar", "x": ["</text><script>x</script>"], "y": [1], "name": "&lt;i&gt;", "showlegend": True}
     figure = Figure(data=[bar])
@@ -227,3 +292,14 @@ def test_each_instrument_is_there_in_a_stored_notebook(stored):
         assert any(drawn_in(one) for one in left) or "RolloutViewer" in cell.source
         assert not any("widget" in kind for output in outputs for kind in output.data)
         assert not any(output.output_type == "stream" and output.name == "stderr" for output in cell.outputs)
+
+
+def test_no_widget_is_shown_without_its_static_form():
+    """Whatever makes a widget shows it through `with_fallback`, and notebooks take their sliders from here."""
+    package = Path(lab.__file__).parent
+    for file in package.rglob("*.py"):
+        source = file.read_text(encoding="utf-8")
+        if re.search(r"^ *(import|from) (ipywidgets|anywidget)", source, re.MULTILINE):
+            assert "with_fallback(" in source or "text/html" in source, file
+    for file in masters():
+        assert "ipywidgets.interact" not in file.read_text(encoding="utf-8"), file
