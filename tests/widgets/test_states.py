@@ -247,3 +247,12 @@ def test_a_live_training_tells_its_env_and_seed(models):
     live = lab.LiveDashboard(Drawn(), make_team("shared", models), RECIPE, 2, seed=4, tasks=2, check=False).wait()
     viewer = lab.RolloutViewer(live)
     assert all("state" in node for one in viewer.data()["episodes"] for node in one["nodes"])
+
+
+@pytest.mark.browser
+def test_pictures_are_shown_and_told(run, open_page, tmp_path):
+    page = open_page(lab.RolloutViewer(run).to_html(tmp_path / "page.html"))
+    pictures = page.locator("img.state")
+    shown = pictures.evaluate_all("all => all.map((one) => [one.complete, one.naturalWidth, one.alt])")
+    assert shown and all(complete and width == 154 for complete, width, _ in shown)  # five cells of 26 and their edge
+    assert "environment step 0. A maze. The team stands at" in shown[0][2]

@@ -18,8 +18,9 @@
 
   function state(node) {
     if (!node.state) return null;
+    const told = new DOMParser().parseFromString(node.state, "image/svg+xml").documentElement.getAttribute("aria-label");
     return element("img", { class: "state", src: picture(node.state),
-      alt: `The state that ${node.agent} saw at turn ${node.turn}, environment step ${node.depth}` });
+      alt: `The state before ${node.agent}'s turn ${node.turn}, environment step ${node.depth}. ${told || ""}`.trim() });
   }
 
   function tokens(shown, made, shade, most) {
