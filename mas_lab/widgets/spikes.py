@@ -1,23 +1,26 @@
 """SpikeInspector: gradient norms over training, and a spike opened to agent, group, sample and token.
 
-The page is client-side: a chart whose spikes are buttons, and the anatomy of the one chosen. Leaves out: the rule and
-the shares themselves (`spike_rule`, `diagnostics`), and the static figures (`norms`).
+The page is client-side: a chart whose spikes are buttons, the anatomy of the one chosen, and below it the episodes of
+the largest samples. Leaves out: the rule and the shares (`spike_rule`, `diagnostics`), and static figures (`norms`).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pandas as pd
 
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
+from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.anatomy import SAMPLE, anatomy
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.norms import PROXY, clipped_norms, named, norm_curves, places, share_bars, short, without_repeats
 from mas_lab.widgets.peaks import unmarked_peaks
 from mas_lab.widgets.source import Source
+from mas_lab.widgets.spike_episodes import episodes_of
 from mas_lab.widgets.svg import picture
 from mas_lab.widgets.text import visible
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
-SCRIPTS = tuple(f"spikes{part}.js" for part in ("_parts", "_chart", "_reading", "_anatomy", "_baselines", ""))
+PARTS = ("_parts", "_chart", "_reading", "_anatomy", "_baselines", "_episodes", "")
+SCRIPTS = (*rollout_page.SCRIPTS, *(f"spikes{part}.js" for part in PARTS))
 
 
 class SpikeInspector:
@@ -75,8 +79,8 @@ class SpikeInspector:
         spike = self.spikes[number]
         return share_bars(spike, self.source.turns(spike["step"]), self.source.agents)
 
-    def data(self) -> dict[str, Any]:
-        """What the page shows, as plain data."""
+    def data(self, rollouts: str = "") -> dict[str, Any]:
+        """What the page shows, as plain data; without episodes where these are on the page `rollouts`."""
         agents = {visible(agent): color for agent, color in colors(self.source.agents).items()}
         peaks = unmarked_peaks(self.scores, self.rule)
         by_line = self.scores.assign(place=places(self.scores)).groupby(["policy", "agent"], sort=False)
@@ -85,6 +89,7 @@ class SpikeInspector:
         return {
             "agents": agents, "lines": lines, "clipped": clipped_norms(self.stats), "threshold": self.rule.threshold,
             "warmup": self.rule.warmup, "spikes": opened, "closed": self._why_closed(),
+            "page": rollouts, "rollouts": None if rollouts else episodes_of(self.spikes, self.source),
         }  # fmt: skip
 
     def _why_closed(self) -> str:
@@ -123,21 +128,35 @@ class SpikeInspector:
             parts.append(table_html(shown, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
         return "".join([*parts, f"<p><small>{escape(self._told())}</small></p>"])
 
-    def page(self) -> str:
+    def page(self, rollouts: str = "") -> str:
         table = self._table()
         body = (
             f'<p class="quiet">{escape(self._told())}</p>'
             f'<div id="spikes">{table}</div>'  # where no script replaces it
             f"<details><summary>The numbers of the spikes</summary>{table}</details>"
         )
-        return document("Gradient spikes", body, self.data(), scripts=SCRIPTS, styles=("spikes.css",))
+        data = self.data(rollouts)
+        return document("Gradient spikes", body, data, scripts=SCRIPTS, styles=("spikes.css", *rollout_page.STYLES))
 
-    def to_html(self, path: str | Path) -> Path:
-        """One standalone file that works offline."""
-        return write(path, self.page())
+    def to_html(self, path: str | Path, rollouts: str | None = None) -> Path:
+        """One standalone file that works offline. `rollouts`: the file name of a RolloutViewer's page, or its relative
+        address, in which the episodes open; without it they do on this page, as far as there is room."""
+        return write(path, self.page(relative(rollouts) if rollouts is not None else ""))
 
     def _repr_html_(self) -> str:
         return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))
+
+
+def relative(address: str) -> str:
+    """A relative address, quoted. Raises ValueError where it names another place than a file beside or below or above
+    the page."""
+    parts = urlsplit(address)
+    if not parts.path or parts.scheme or parts.netloc or parts.query or parts.fragment or address[0] in "/\\":
+        raise ValueError(
+            f"SpikeInspector: rollouts={address!r} is no relative address of a page; pass a file name such as "
+            "'rollouts.html', or a path with / from the page of spikes"
+        )
+    return "./" + quote(address, safe="/")
 
 
 FEW = 5

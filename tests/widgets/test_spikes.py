@@ -1,6 +1,7 @@
 """SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded."""
 
 import json
+from urllib.parse import unquote
 
 import pandas as pd
 import pytest
@@ -164,3 +165,69 @@ def test_a_table_that_lacks_rows_of_the_spike_is_refused(spiky):
     inspector = lab.SpikeInspector([run.stats, run.turns.groupby("step").head(3)], watch=watch)
     with pytest.raises(TableError, match="the table has 3 rows of it; give it all rows"):
         inspector.page()
+
+
+def test_the_largest_samples_episodes_are_on_the_page_with_the_shares_of_their_tokens(spiky):
+    """The largest sample of each spike first; each sample's address names a row of them."""
+    data = held(lab.SpikeInspector(spiky).page())
+    episodes = {(one["step"], one["name"]): one for one in data["rollouts"]["episodes"]}
+    assert data["rollouts"]["shades"][0] == "share" and len(data["rollouts"]["index"]["step"]) == len(episodes)
+    assert data["rollouts"]["total"] == len(episodes) + data["rollouts"]["left_out"]
+    shown = 0
+    for spike in data["spikes"]:
+        samples = [(agent["agent"], sample) for agent in spike["anatomy"] for group in agent["groups"]
+                   for sample in group["samples"] if "tokens" in sample]  # fmt: skip
+        for agent, sample in samples:
+            at = sample["at"]
+            [node] = [one for one in episodes[spike["step"], at["episode"]]["nodes"]
+                      if (one["node"], one["agent"]) == (at["node"], agent)]  # fmt: skip
+            [candidate] = [one for one in node["candidates"] if str(one["index"]) == at["candidate"]]
+            assert candidate["said"] == sample["said"] and candidate["tokens"] == sample["tokens"]
+            assert len(candidate["shades"]["share"]) == len(sample["shares"]) and candidate["tell"]
+            groups = data["rollouts"]["groups"][f"0|{spike['step']}|{candidate['group']}"]
+            assert (at["episode"], at["node"]) in {(one["episode"], one["node"]) for one in groups}
+            shown += candidate["shades"]["share"] == pytest.approx(sample["shares"], abs=1e-4)
+    assert shown > 0
+
+
+def test_what_the_page_takes_of_episodes_is_bounded(spiky, monkeypatch):
+    inspector = lab.SpikeInspector(spiky)
+    every = inspector.data()["rollouts"]["episodes"]
+    size = len(json.dumps(every[0])) + 20_000
+    monkeypatch.setattr("mas_lab.widgets.spike_episodes.LIMIT", size)
+    some = inspector.data()["rollouts"]
+    assert 1 <= len(some["episodes"]) < len(every) and len(json.dumps(some["episodes"])) < size * 1.2
+    largest = max(inspector.spikes[0]["rows"], key=lambda row: abs(inspector.spikes[0]["rows"][row]))
+    step = inspector.spikes[0]["step"]
+    first = lab.load_run(spiky).step_turns(step)["episode"].iloc[int(largest)]
+    assert (step, first) in {(one["step"], one["name"]) for one in some["episodes"]}
+
+
+def test_a_proxy_shades_no_token_of_an_episode(spiky):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    state = run.watched()
+    watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
+    assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]
+
+
+@pytest.mark.parametrize("name", ["rollouts.html", "../pages/who said what.html", 'a"><b>.html'])
+def test_links_may_lead_to_another_page(spiky, tmp_path, name):
+    page = lab.SpikeInspector(spiky).to_html(tmp_path / "page.html", rollouts=name).read_text(encoding="utf-8")
+    data = held(page)
+    assert data["rollouts"] is None and unquote(data["page"]) == f"./{name}"
+    assert not set(data["page"]) & set(' "<>?#:') and "<b>" not in page
+
+
+@pytest.mark.parametrize("name", ["https://a.b/c.html", "javascript:alert(1)", "//a.b/c", "/etc/passwd", "a.html#b", "",
+                                  "data:text/html,x", "\\\\host\\a", "C:/a.html"])  # fmt: skip
+def test_another_page_is_named_by_a_relative_address(spiky, tmp_path, name):
+    with pytest.raises(ValueError, match="is no relative address of a page; pass a file name such as"):
+        lab.SpikeInspector(spiky).to_html(tmp_path / "page.html", rollouts=name)
+
+
+def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
+    rows = [{"step": step, "optimizer_step": 0, "policy": policy, "agent": policy, "grad_norm": norm, "skipped": False,
+             "policy_norm": norm, "policy_norm_clipped": min(norm, 1.0)}
+            for step in range(3) for policy, norm in (("calm", 0.5), ("wild", 0.5 + step))]  # fmt: skip
+    data = lab.SpikeInspector(pd.DataFrame(rows)).data()
+    assert data["clipped"] == [{"policy": "wild", "at": [0, 1, 2], "norms": [0.5, 1.0, 1.0]}]

@@ -1,5 +1,7 @@
 """The page of spikes in headless Chromium: what a click opens, and what it says of a norm."""
 
+from urllib.parse import parse_qsl
+
 import pandas as pd
 import pytest
 from browsing import press
@@ -173,6 +175,74 @@ def test_norms_after_clipping_are_dotted(shown):
     assert page.locator("path.clipped").count() == 0
     press(page.get_by_role("button", name="after clipping"))
     assert page.locator("path.clipped").count() == 1
+
+
+def in_view(page, selector):
+    """Is the top of it on the screen?"""
+    return page.evaluate(
+        """selector => { const { top } = document.querySelector(selector).getBoundingClientRect();
+        return top > -2 && top < innerHeight - 40; }""", selector)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_sample_opens_in_its_episode_below(shown, width):
+    page, inspector = shown
+    page.set_viewport_size({"width": width, "height": 720})
+    press(page.get_by_role("group", name="Spikes, highest first").get_by_role("button").first)
+    link = page.locator("#anatomy .into a").first
+    said = page.locator("#anatomy pre.said").nth(1).inner_text()
+    press(link)
+    where = dict(parse_qsl(link.get_attribute("href").removeprefix("#")))
+    page.wait_for_selector("#episodes .candidate.now .token")
+    assert where["step"] == str(inspector.spikes[0]["step"]) and in_view(page, "#episodes .candidate.now")
+    tokens = page.locator("#episodes .candidate.now .token")
+    assert "".join(tokens.all_inner_texts()).replace(" ", "").startswith(said.replace(" ", "")[:10])
+    assert "share" in tokens.first.get_attribute("title")
+    assert (
+        max(
+            float(part) for part in tokens.evaluate_all("all => all.map((one) => one.style.getPropertyValue('--part'))")
+        )
+        == 1
+    )
+    press(page.get_by_role("button", name="back to the sample"))
+    assert page.evaluate("document.activeElement.textContent") == link.text_content() and in_view(
+        page, "#anatomy .into a"
+    )
+    assert page.url.endswith(link.get_attribute("href"))
+    page.set_viewport_size({"width": 1280, "height": 720})
+
+
+def test_an_address_opens_its_episode_and_is_kept_on_reload(shown):
+    page, _ = shown
+    link = page.locator("#anatomy .into a").first.get_attribute("href")
+    page.goto(page.url.partition("#")[0] + link)
+    page.reload()
+    page.wait_for_selector("#episodes .candidate.now .token")
+    assert in_view(page, "#episodes .candidate.now")
+    page.goto(page.url.partition("#")[0])
+
+
+def test_a_link_leads_to_the_row_in_the_page_of_a_rollout_viewer(open_page, spiky, tmp_path):
+    lab.RolloutViewer(spiky).to_html(tmp_path / "who said what.html")
+    path = lab.SpikeInspector(spiky).to_html(tmp_path / "spikes.html", rollouts="who said what.html")
+    page = open_page(path)
+    link = page.locator("#anatomy .into a").first
+    where = dict(parse_qsl(link.get_attribute("href").partition("#")[2]))
+    press(link)
+    page.wait_for_selector(".viewer .candidate.now")
+    assert "/who%20said%20what.html#" in page.url
+    shown = dict(parse_qsl(page.url.partition("#")[2]))
+    assert {name: shown[name] for name in ("step", "episode", "node")}.items() <= where.items()
+
+
+def test_in_a_notebooks_frame_the_episode_opens_within_it(open_page, spiky, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><p>before</p>{lab.SpikeInspector(spiky)._repr_html_()}", encoding="utf-8")
+    page = open_page(path)
+    inside = page.frame_locator("iframe")
+    press(inside.locator("#anatomy .into a").first)
+    inside.locator("#episodes .candidate.now .token").first.wait_for()
+    assert page.url == path.as_uri() and page.locator("iframe").count() == 1
 
 
 def test_an_agent_with_weights_of_its_own_is_named_once(open_page, models, tmp_path):

@@ -1,8 +1,8 @@
 "use strict";
-// The norms of #data as a chart whose spikes are buttons, the anatomy of the spike chosen.
+// The norms of #data as a chart whose spikes are buttons, the anatomy of the spike chosen, and its samples' episodes.
 // All text is textContent.
 ((spikes) => {
-  const { element, button, table, folded, swatch, namesOf, chartOf, readingOf, judged } = spikes;
+  const { element, button, table, folded, swatch, namesOf, chartOf, readingOf, judged, episodesOf } = spikes;
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.getElementById("spikes");
   const names = namesOf(data), remembered = { judge: "trained" };
@@ -78,15 +78,17 @@
     panel.replaceChildren(
       element("div", { class: "heading" }, heading, button("↑ back to the chart", back)),
       element("p", { class: "quiet" }, `Spiked as it was trained: ${all}; ${spike.score.toFixed(1)} robust standard deviations.`),
-      ...judged(spike, names, remembered));
+      ...judged(spike, names, episodes.linkTo, remembered));
     if (asked) bring(heading);
   }
 
+  const episodes = episodesOf(data, bring);
   root.replaceChildren(...[legend(), chart.region, unmarked(), numbers(),
-    element("div", { class: "bar", role: "group", "aria-label": "Spikes, highest first" }, ...list), panel].filter(Boolean));
+    element("div", { class: "bar", role: "group", "aria-label": "Spikes, highest first" }, ...list), panel, episodes.section].filter(Boolean));
   readingOf(data, names, chart, (place) => show(place, true));
   chart.draw();
   if (data.spikes.length) show(0, false);
   else panel.append(element("h2", { id: "opened" }, "No spike was opened"),
     element("p", {}, "Train with watch=SpikeWatch() to record what spikes are made of."));
+  episodes.start();
 })(MasLabSpikes);

@@ -40,7 +40,7 @@
     }));
   }
 
-  function anatomyOf(spike, names) {
+  function anatomyOf(spike, names, linkTo) {
     const scales = scalesOf(spike.anatomy);
 
     function fold(level, label, share, agent, fill, open) {
@@ -59,7 +59,8 @@
       return fold(2, `sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
         element("div", { class: "quiet" }, facts), ...(one.tokens ? [strip(one, spike.exact),
           text("what it heard", one.heard), text("what it said", one.said || "(nothing)")]
-          : [element("p", { class: "quiet" }, "Only the largest samples of a spike are kept with their tokens.")])], open);
+          : [element("p", { class: "quiet" }, "Only the largest samples of a spike are kept with their tokens.")]),
+        linkTo(spike, one, agent)].filter(Boolean), open);
     }
 
     function group(one, agent, open) {

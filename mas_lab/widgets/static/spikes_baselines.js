@@ -28,7 +28,7 @@
     return table("The samples that had the largest shares as it was trained", heads, cells, { id: "judged" });
   }
 
-  function judgement(spike, judge, names) {
+  function judgement(spike, judge, names, linkTo) {
     const norms = normTable(spike, judge, names);
     if (judge !== "trained") {
       const note = `Shares of groups, samples and tokens are known of the gradient as it was trained; under the ${JUDGES[judge]} they would be others.`;
@@ -38,18 +38,18 @@
       `Without sample ${row}, the ${names.alone(spike.policy) ? "norm" : "whole policy's norm"} would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
     const told = element("p", { class: "quiet" }, spike.exact ? "Shares are exact and sum to 100 %."
       : "Proxy, not shares of the gradient: parts of the summed |advantage| × weight × (1 − p); directions are not known.");
-    return [norms, ...without, told, ...anatomyOf(spike, names)];
+    return [norms, ...without, told, ...anatomyOf(spike, names, linkTo)];
   }
 
   // The switch and what it switches; `remembered.judge` stays from spike to spike.
-  function judged(spike, names, remembered) {
+  function judged(spike, names, linkTo, remembered) {
     if (!(remembered.judge in spike.baselines)) remembered.judge = "trained";
-    const shown = element("div", { id: "judgement" }, ...judgement(spike, remembered.judge, names));
+    const shown = element("div", { id: "judgement" }, ...judgement(spike, remembered.judge, names, linkTo));
     const known = Object.keys(JUDGES).filter((name) => name === "trained" || name in spike.baselines);
     const choices = known.map((name) => button(JUDGES[name], () => {
       remembered.judge = name;
       press();
-      shown.replaceChildren(...judgement(spike, name, names));
+      shown.replaceChildren(...judgement(spike, name, names, linkTo));
     }));
     const press = () => choices.forEach((choice, place) => choice.setAttribute("aria-pressed", String(known[place] === remembered.judge)));
     press();

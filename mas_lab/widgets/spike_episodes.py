@@ -1,0 +1,80 @@
+"""The episodes of the largest samples of a run's spikes, as the data of a RolloutViewer on the same page.
+
+Leaves out: which spikes (`spikes`), and an episode's form (`episodes`).
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.explain.index import RULE, TOLD
+from mas_lab.widgets.choice import Room
+from mas_lab.widgets.episodes import SHADES
+from mas_lab.widgets.figures import colors
+from mas_lab.widgets.index import index_of, plain
+from mas_lab.widgets.reading import Reading
+from mas_lab.widgets.shares import Shares
+from mas_lab.widgets.source import Source
+from mas_lab.widgets.states import States
+from mas_lab.widgets.text import visible
+
+LIMIT = 1_500_000
+"""Bytes of episodes on the page of spikes."""
+MOST = 64
+"""Episodes there."""
+MEMBERS = 32
+"""Members of a comparison group that are listed; more where an episode on the page has more."""
+PATIENCE = 0.5
+"""Seconds that drawing the tasks of a step again, for pictures of its states, may take in all."""
+NEEDED = {"episode", "agent", "completion"}
+
+Spikes = Sequence[Mapping[str, Any]]
+
+
+def episodes_of(spikes: Spikes, source: Source) -> dict[str, Any] | None:
+    """What `MasLabRollouts.mount` reads, with each spike's largest sample first, then each one's second, ..., as far as
+    there is room; None where the turns name no episodes."""
+    steps = {spike["step"]: source.turns(spike["step"]) for spike in spikes}
+    if not steps or any(not set(turns.columns) >= NEEDED for turns in steps.values()):
+        return None
+    held = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
+    index = index_of(held)
+    reading = Reading(source, states=States(source, patience=PATIENCE), shares=_shares(spikes))
+    names = list(zip(index["step"], index["episode"], strict=True))
+    room = Room(lambda place: reading.with_groups(*names[place], MEMBERS))
+    wanted = [names.index(named) for named in _wanted(spikes, steps)[:MOST]]
+    room.take_all(wanted[:1], float("inf"))
+    room.take_all(wanted, LIMIT)
+    places = sorted(room.episodes)
+    return {
+        "agents": {visible(agent): color for agent, color in colors(source.agents).items()}, "runs": [held.title],
+        "index": plain(index.iloc[places]), "told": TOLD, "rule": RULE, "total": len(index),
+        "left_out": len(index) - len(places), "episodes": [room.episodes[place] for place in places],
+        "groups": room.groups, "at": "", "shades": _known(room.episodes.values()),
+    }  # fmt: skip
+
+
+def _shares(spikes: Spikes) -> Shares:
+    """Of a row of several spikes, those of the highest. A proxy is no share."""
+    exact = [spike for spike in spikes if spike.get("exact", True)]
+    return {(spike["step"], int(row)): own for spike in exact[::-1] for row, own in spike["tokens"].items()}
+
+
+def _wanted(spikes: Spikes, steps: Mapping[int, pd.DataFrame]) -> list[tuple[int, str]]:
+    """(step, episode) of the samples with tokens, each once: every spike's largest, then every one's second, ..."""
+    columns = []
+    for spike in spikes:
+        names = steps[spike["step"]]["episode"]
+        largest = sorted(map(int, spike["tokens"]), key=lambda row: -abs(spike["rows"][str(row)]))
+        columns.append([(spike["step"], names.iloc[row]) for row in largest])
+    return list(dict.fromkeys(named for rank in zip_longest(*columns) for named in rank if named is not None))
+
+
+def _known(episodes: Any) -> list[str]:
+    """What tokens may be shaded by, the share of the gradient first."""
+    known = {
+        name for one in episodes for node in one["nodes"] for said in node["candidates"] for name in said["shades"]
+    }
+    return [name for name in ("share", *(name for name in SHADES if name != "share")) if name in known]
