@@ -3,10 +3,10 @@
 ((viewer) => {
   const { element, button } = viewer;
   const MOVES = [
-    { name: "path", says: "along the path", keys: ["←", "→"] },
-    { name: "agent", says: "this agent's turns", keys: ["T", "t"] },
-    { name: "candidate", says: "candidates", keys: ["C", "c"] },
-    { name: "group", says: "comparison group", keys: ["G", "g"] },
+    { name: "path", short: "path", says: "along the path", keys: ["←", "→"] },
+    { name: "agent", short: "agent's turns", says: "this agent's turns", keys: ["T", "t"] },
+    { name: "candidate", short: "candidates", says: "candidates of the node", keys: ["C", "c"] },
+    { name: "group", short: "group", says: "members of the comparison group", keys: ["G", "g"] },
   ];
   const KEYS = [
     ["/", "filter"], ["j  k", "next, previous episode of the index"], ["f", "next failure"], ["→  ←", "along the path, and back"],
@@ -16,12 +16,12 @@
   ];
 
   function movesOf(move) { // {part, set(name, now, count, before, after)}
-    const parts = new Map(MOVES.map(({ name, says, keys }) => {
+    const parts = new Map(MOVES.map(({ name, short, says, keys }) => {
       const where = element("span", { class: "where" }, "");
       const back = button("‹", () => move(name, -1), { "aria-label": `previous: ${says} (key ${keys[0]})`, title: `key ${keys[0]}` });
       const on = button("›", () => move(name, 1), { "aria-label": `next: ${says} (key ${keys[1]})`, title: `key ${keys[1]}` });
-      const part = element("div", { class: "move", role: "group", "aria-label": says }, back,
-        element("span", { class: "what" }, element("span", { class: "quiet" }, says), where), on);
+      const part = element("div", { class: "move", role: "group", "aria-label": says, title: says }, back,
+        element("span", { class: "what" }, element("span", { class: "quiet" }, short), where), on);
       return [name, { part, where, back, on }];
     }));
     function set(name, { now, count }, before, after) {

@@ -7,7 +7,7 @@
     { name: "success", head: "", says: "outcome", width: 32 },
     { name: "run", head: "run", width: 42 },
     { name: "step", head: "step", width: 46 },
-    { name: "task", head: "task", width: 132, text: true },
+    { name: "task", head: "task", width: 150, text: true },
     { name: "return", head: "return", width: 58 },
     { name: "advantage", head: "advantage", width: 106 },
     { name: "surprise", head: "surprise", width: 66 },
@@ -109,7 +109,7 @@
       if (name === "task") {
         const now = keyOf(row) === current;
         return element("td", { class: "text" }, element("a", { href: context.address(row), title: row.task, tabindex: now ? "0" : "-1",
-          "data-place": place, onclick: (event) => context.follow(event, row) }, nameOf(row), copyOf(row)));
+          "data-place": place, onclick: (event) => context.follow(event, row) }, element("span", { class: "name" }, nameOf(row)), copyOf(row)));
       }
       return element("td", { class: text ? "text" : null }, CELLS[name] ? CELLS[name](row) : known(row[name]) ? whole(row[name]) : "");
     }

@@ -1,12 +1,12 @@
 "use strict";
 // One episode as a column: its outcome and name, its overview, its nodes. Two of them stand side by side.
 ((viewer) => {
-  const { element, button, swatch, signed, decimal, whole, known, outcome, tick, counted, overview, nodeOf, advantageOf, scrollable,
-    showSpot, markSpot, cardOf } = viewer;
+  const { element, decimal, known, outcome, tick, counted, overview, nodeOf, advantageOf, scrollable, showSpot, markSpot, cardOf } = viewer;
 
   function headOf(context, episode, row, extra) {
     const runs = context.data.runs || [];
-    const facts = [runs.length > 1 ? runs[episode.run || 0] : "", `step ${episode.step}`,
+    const run = episode.run || 0, told = new Set(runs).size < runs.length ? `${run}: ${runs[run]}` : runs[run];
+    const facts = [runs.length > 1 ? told : "", `step ${episode.step}`,
       row && known(row.return) ? `return ${decimal(row.return, 2)}` : "", row ? counted(row.rows, "row") : "",
       row ? counted(row.tokens, "token") : "", episode.name === episode.task ? "" : `episode ${episode.name}`].filter(Boolean);
     return element("div", { class: "named" },

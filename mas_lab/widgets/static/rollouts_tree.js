@@ -4,7 +4,7 @@
   const { drawn, element, cardsOf, follows, signed, counted } = viewer;
   const SIZE = { dot: 8, row: 21, head: 17, gap: 12, edge: 12 };
 
-  const READS = "A circle is a candidate, a number in it how many are alike; thick: kept; orange: advantage above 0, blue: below.";
+  const READS = "Circle: a candidate, its number how many are alike; thick: kept; orange: advantage above 0, blue: below.";
 
   function advantageOf(candidate) {
     const own = candidate.numbers.advantage;

@@ -38,7 +38,7 @@
       this.both = button("side by side", () => this.sideBySide(), { "aria-pressed": "false", title: "key s" });
       this.saving = button("export marks", () => this.marks.save());
       const does = element("div", { class: "does" }, button("next failure", () => this.failure(), { title: "key f" }), this.both,
-        button("copy link", () => this.copyLink()), this.star, this.note, this.saving,
+        button("link", () => this.copyLink(), { title: "copy a link to this spot" }), this.star, this.note, this.saving,
         button("?", () => this.dialog.showModal(), { "aria-label": "Keys", title: "Keys" }));
       this.head = element("div", { class: "head" }, does, this.moves.part, this.live);
       this.columns = element("div", { class: "beside" });
