@@ -196,6 +196,28 @@ def test_nodes_show_what_was_heard_said_and_kept(opened):
     assert page.locator(".legend").inner_text().split("\n")[:2] == ["−1.50", "+1.50"]
 
 
+MOUNTED_TWICE = """() => {
+  const root = document.body.appendChild(document.createElement("div"));
+  const data = JSON.parse(document.getElementById("data").textContent);
+  root.id = "elsewhere";
+  MasLabRollouts.mount(root, data);
+  MasLabRollouts.mount(root, data);
+}"""
+
+
+def test_it_stands_anywhere_on_a_page(opened):
+    """Mounted again, it hears each key once, and leaves the page's address alone."""
+    page = opened("#step=0&episode=maze-a%231")
+    before = shown(page)
+    page.evaluate(MOUNTED_TWICE)
+    within = page.locator("#elsewhere")
+    assert within.locator(".live").inner_text().startswith("episode 1 of 12")
+    within.locator(".rows a").nth(1).evaluate("one => { one.focus({ preventScroll: true }); one.click(); }")
+    within.locator(".rows").press("j")
+    within.locator(".live", has_text="episode 3 of 12").wait_for()
+    assert shown(page) == before
+
+
 def test_marks_and_notes_are_kept_and_exported(opened):
     page = opened("#step=0&episode=maze-a%231")
     assert page.get_by_role("button", name="export").is_disabled()

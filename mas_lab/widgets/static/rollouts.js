@@ -15,7 +15,7 @@
 
   function pressed(made, event) {
     const { key, target } = event, typing = target.closest("input, textarea, select, [contenteditable]");
-    if (event.ctrlKey || event.metaKey || event.altKey || made.dialog.open || !made.part) return;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || made.dialog.open || !made.part) return;
     if (typing) return key === "Escape" && typing.blur();
     const rows = target.closest(".rows") && { ArrowDown: () => made.step(1), ArrowUp: () => made.step(-1) }[key];
     const act = rows || keysOf(made)[key];
