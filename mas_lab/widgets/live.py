@@ -84,6 +84,7 @@ class LiveCurve:
 def with_fallback(widget: Any, static: str) -> dict[str, Any]:
     """A core widget, with HTML for where it does not live: a stored notebook that is not trusted, a viewer."""
     shown = widget._repr_mimebundle_() if hasattr(widget, "_repr_mimebundle_") else _of_ipywidgets_7(widget)
+    shown = shown[0] if isinstance(shown, tuple) else shown  # anywidget's comes with metadata
     return {**shown, "text/html": static}
 
 

@@ -1,0 +1,169 @@
+"""The index of a run's episodes, and which of them a page holds: against plain loops over rows, and by hand."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mas_lab as lab
+from mas_lab.cells.advantages import per_token
+from mas_lab.explain.index import TOLD, telling
+from mas_lab.widgets.choice import Choice, filled, spread_out
+from mas_lab.widgets.index import index_of, plain, ranks
+from mas_lab.widgets.source import Source
+
+
+def by_loop(turns):
+    """{(step, episode): row of the index}, a row of the table at a time."""
+    sizes = {}
+    for row in turns.to_dict("records"):
+        if not row["probe"]:
+            sizes[row["step"], row["group"]] = sizes.get((row["step"], row["group"]), 0) + 1
+    found = {}
+    for (step, episode), own in turns[~turns["probe"]].groupby(["step", "episode"]):
+        rows = own.sort_values(["depth", "agent"], kind="stable").to_dict("records")
+        kept = {}
+        for row in rows:
+            if row["kept"]:
+                kept.setdefault(row["depth"], []).append(row)
+        branches = any(len({row["agent"] for row in at}) < len(at) for at in kept.values())
+        unlike = any(len({row["team_reward"] for row in at}) > 1 for at in kept.values())
+        advantages = [one for row in rows for one in per_token(row["advantage"], max(1, len(row["completion_ids"])))]
+        largest = max(map(abs, advantages))
+        means = [-sum(row["logprobs"]) / len(row["logprobs"]) for row in rows if len(row["logprobs"])]
+        found[step, episode] = {
+            "task": rows[0]["task"], "agents": ", ".join(dict.fromkeys(row["agent"] for row in rows)),
+            "return": math.nan if branches or unlike else sum(at[0]["team_reward"] for at in kept.values()),
+            "success": any(row["success"] for row in rows if row["kept"]),
+            "advantage": largest if largest in advantages else -largest,
+            "surprise": max(means, default=math.nan), "tokens": sum(len(row["completion_ids"]) for row in rows),
+            "rows": len(rows), "truncated": sum(row["finish"] == "length" for row in rows),
+            "invalid": sum(not row["valid"] for row in rows),
+            "lone": sum(sizes[step, row["group"]] == 1 for row in rows),
+        }  # fmt: skip
+    return found
+
+
+def compare(index, turns):
+    found = by_loop(turns)
+    assert {(row["step"], row["episode"]) for row in index.to_dict("records")} == set(found)
+    for row in index.to_dict("records"):
+        told = found[row["step"], row["episode"]]
+        assert {name: row[name] for name in told} == pytest.approx(told, nan_ok=True), row["episode"]
+
+
+def test_every_number_of_a_runs_index_is_that_of_a_plain_loop(spiky, tmp_path):
+    run = lab.load_run(spiky)
+    index = lab.RolloutViewer(spiky).index
+    compare(index, run.turns)
+    assert list(index.columns) == list(TOLD) and index["telling"].is_monotonic_decreasing
+    zipped = lab.RolloutViewer(lab.export(run, tmp_path / "handed_in.zip")).index
+    pd.testing.assert_frame_equal(zipped, index)
+    pd.testing.assert_frame_equal(lab.RolloutViewer(run.turns, agents=("asker", "doer")).index, index)
+
+
+@st.composite
+def tables(draw):
+    """Rows of a few episodes in two steps, some cut off, some without a token, with advantages of both kinds."""
+    rows = []
+    for step in range(2):
+        for episode in range(draw(st.integers(1, 3))):
+            for depth in range(draw(st.integers(1, 3))):
+                for candidate in range(draw(st.integers(1, 2))):
+                    n, both = draw(st.integers(0, 3)), st.sampled_from([-1.0, 1.0])
+                    numbers = st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.5, 2.0]), min_size=n, max_size=n)
+                    rows.append({
+                        "step": step, "task": f"t{episode % 2}", "episode": f"e{episode}",
+                        "node": f"e{episode}/{depth}", "depth": depth, "agent": draw(st.sampled_from(["a", "b"])),
+                        "candidate": candidate,
+                        "kept": draw(st.booleans()), "probe": draw(st.sampled_from([False, False, False, True])),
+                        "valid": draw(st.booleans()), "finish": draw(st.sampled_from(["eos", "length"])),
+                        "team_reward": draw(st.sampled_from([0.0, 0.25, 1.0])), "success": draw(st.booleans()),
+                        "group": f"g{draw(st.integers(0, 2))}", "completion": "x", "completion_ids": [1] * n,
+                        "logprobs": [-abs(one) for one in draw(numbers)],
+                        "advantage": draw(numbers) if n and draw(st.booleans()) else draw(both),
+                    })  # fmt: skip
+    return pd.DataFrame(rows).assign(advantage=pd.Series([row["advantage"] for row in rows], dtype=object))
+
+
+@settings(max_examples=20, deadline=None)
+@given(tables(), st.randoms(use_true_random=False))
+def test_random_tables_have_the_index_of_a_plain_loop_however_their_rows_are_shuffled(turns, random):
+    if turns["probe"].all():
+        return
+    index = index_of(Source(turns.assign(parent="", action="")))
+    compare(index, turns)
+    order = list(range(len(turns)))
+    random.shuffle(order)
+    shuffled = turns.iloc[order].assign(parent="", action="")
+    pd.testing.assert_frame_equal(index_of(Source(shuffled)), index)
+
+
+def made(**columns):
+    """An index with a few of its columns, the others at rest."""
+    n = len(next(iter(columns.values())))
+    rest = {"run": 0, "step": range(n), "task": "t", "episode": [f"e{place}" for place in range(n)], "agents": "a",
+            "return": 0.0, "success": True, "advantage": 0.0, "surprise": 0.0, "tokens": 1, "rows": 1, "truncated": 0,
+            "invalid": 0, "lone": 0, "telling": 0.0}  # fmt: skip
+    return pd.DataFrame({**rest, **columns}).astype({"success": "boolean"})
+
+
+def test_what_tells_much_by_hand():
+    index = made(
+        success=[True, False, None, False, False],
+        advantage=[-2.5, 0.5, np.nan, -7.0, 3.0],
+        surprise=[0.25, np.nan, 4.0, 4.0, 1.0],
+        lone=[0, 0, 2, 1, 0], truncated=[0, 0, 1, 5, 0], invalid=[0, 0, 0, 1, 0],
+    )  # fmt: skip
+    assert telling(index).tolist() == [2.75, 2.5, 3.0, 9.0, 6.0]
+
+
+def test_steps_are_visited_from_afar_and_companions_are_near():
+    assert spread_out(8) == [0, 4, 2, 6, 1, 5, 3, 7] and spread_out(1) == [0]
+    index = made(step=[0, 1, 2, 3] * 5, task=["t", "u"] * 10)
+    order = list(Choice(index).in_rounds())
+    assert sorted(order[:10]) == list(range(10)) and sorted(order) == list(range(20))  # the most telling come first
+    assert index["step"].iloc[order[10:]].tolist() == [2, 3, 0, 2, 1, 3, 0, 2, 1, 3]  # third ones, fourth ones, fifth
+    failed = made(success=[False, True, True, False], step=[5, 1, 4, 4], task=["t", "t", "t", "t"])
+    assert Choice(failed).companions(0) == [2] and Choice(failed).companions(3) == [1]
+    assert Choice(failed).companions(1) == []
+    two = made(run=[0, 1, 1, 1], step=[5, 2, 6, 6], task=["t", "t", "t", "u"])
+    assert Choice(two).companions(0) == [2] and Choice(two).companions(3) == []
+
+
+def test_a_page_is_filled_to_its_limit_with_each_steps_most_telling_first():
+    index = made(step=[step for step in range(20) for _ in range(10)])
+    sizes = []
+
+    def make(place):
+        return {"name": "x" * 100}, {"g": [{"node": "n", "agent": "a", "candidate": place}]}
+
+    for limit in (9_000, 20_000, 40_000):
+        room = filled(index, make, limit)
+        sizes.append(len(room.episodes))
+        assert room.used <= limit < room.used + 1_000
+        held = index.loc[sorted(room.episodes), "step"]
+        assert set(range(10)) <= set(room.episodes)
+        assert set(held) == set(range(20)) or len(room.episodes) < 30
+    assert sizes == sorted(sizes) and len(filled(index, make, 1e9).episodes) == len(index)
+    assert list(filled(index, make, 1, first=[7]).episodes) == [7] and list(filled(index, make, 1).episodes) == [0]
+    groups = filled(index, make, 40_000).groups["g"]
+    assert len(groups) == len({one["candidate"] for one in groups}) == sizes[-1]
+
+
+def test_a_failure_brings_the_episode_that_solved_its_task():
+    index = made(success=[False] + [True] * 199, task=["t0"] + [f"t{place % 50}" for place in range(1, 200)],
+                 step=range(200))  # fmt: skip
+    room = filled(index, lambda place: ({"name": "x" * 100}, {}), 40_000)
+    assert 50 in room.episodes and len(room.episodes) < 120
+
+
+def test_an_index_is_sorted_by_size_by_words_and_by_the_numbers_in_them():
+    index = made(advantage=[-3.0, 1.0, np.nan], task=["maze 10", "Maze 9", "a"], success=[None, True, False])
+    assert ranks(index, "advantage").tolist()[:2] == [3.0, 1.0] and math.isnan(ranks(index, "advantage")[2])
+    assert ranks(index, "task").tolist() == [2, 1, 0]
+    assert ranks(index, "success").tolist()[1:] == [1.0, 0.0] and math.isnan(ranks(index, "success")[0])
+    assert plain(index)["success"] == [None, True, False] and plain(index)["advantage"] == [-3.0, 1.0, None]
