@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from filter_cases import CASES, EPISODES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from widgets.filter_cases import CASES, EPISODES
 
 import mas_lab as lab
 from mas_lab.widgets import bridge, texts
