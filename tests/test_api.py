@@ -58,6 +58,8 @@ SIGNATURES = {
     "RolloutViewer": "x",
     "AblationBoard": "x",
     "LiveDashboard": "env team recipe steps seed=0 run=None",
+    "LiveDashboard.fork": "self run=None lr=None team=None",
+    "LiveDashboard.look": "self step=None",
     "track": "reports to='tensorboard'",
 }
 # What may stand between the promised ones: they are passed by name.

@@ -23,7 +23,6 @@ SCORING = tuple(name for name in KEEPING if name.startswith("score_"))
 """Settings that change no training, and are told of a fork all the same."""
 OF_THE_TEAM = ("sampling", "frozen")
 """What of a team may be another in a fork, beside the learning rates of its policies."""
-TRIES = 20
 
 
 class Fork(Recorder):
@@ -91,25 +90,20 @@ class Fork(Recorder):
 
     def _take_over(self, source: Run, team: Team) -> tuple[dict[str, Any], dict[str, Any]]:
         """Set the team to the newest checkpoint, at its own rates; returns how the team is described, and what else the
-        checkpoint holds. A training may delete it while it is read: then there is a newer one."""
+        checkpoint holds."""
         asked, rates = describe_team(team), {name: policy.lr for name, policy in team.policies.items()}
-        for _ in range(TRIES):
-            checkpoint = Checkpoint(source.checkpoint_folder())
-            try:
-                checkpoint.verify()
-                state = checkpoint.state
-                if different := differences(_make(state["team"]), _make(asked)):
-                    raise RunError(
-                        f"{self.folder}: cannot fork {source.folder}, which was made by another team: {different}; "
-                        "load_run(...).team() of that run is such a team"
-                    )
-                checkpoint.give(team)
-                break
-            except Exception:
-                if checkpoint.folder.is_dir():
-                    raise
-        else:
-            raise RunError(f"{source.folder}: its checkpoints come and go too fast to be read; stop its training first")
+
+        def take(checkpoint: Checkpoint) -> dict[str, Any]:
+            state = checkpoint.state
+            if different := differences(_make(state["team"]), _make(asked)):
+                raise RunError(
+                    f"{self.folder}: cannot fork {source.folder}, which was made by another team: {different}; "
+                    "load_run(...).team() of that run is such a team"
+                )
+            checkpoint.give(team)
+            return state
+
+        state = source.with_checkpoint(take)
         for name, policy in team.policies.items():
             policy.lr = rates[name]
         return asked, state

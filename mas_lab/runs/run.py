@@ -10,9 +10,9 @@ Leaves out: how it is written (`recorder`), and what it scored (`scores`).
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -34,6 +34,8 @@ KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "sco
 TABLES = ("turns", "stats")
 SCORES = "scores"
 """The folder of held-out scores beside those of `TABLES`, see `scores.keep_scores`."""
+TRIES = 20
+Result = TypeVar("Result")
 WATCH, TOKENS = "watch.json", "tokens.json"
 """What an exported zip holds in the place of checkpoints, for those who read it."""
 
@@ -171,12 +173,24 @@ class Run:
 
     def checkpoint(self) -> "Checkpoint":
         """The newest checkpoint, checked against its hashes."""
-        checkpoint = Checkpoint(self.checkpoint_folder())
+        checkpoint = Checkpoint(self._newest())
         checkpoint.verify()
         return checkpoint
 
-    def checkpoint_folder(self) -> Path:
-        """Of the newest checkpoint."""
+    def with_checkpoint(self, use: "Callable[[Checkpoint], Result]") -> Result:
+        """What `use` makes of the newest checkpoint. A training may delete that meanwhile: then of a newer one."""
+        for _ in range(TRIES):
+            checkpoint = Checkpoint(self._newest())
+            try:
+                checkpoint.verify()
+                return use(checkpoint)
+            except Exception:
+                if checkpoint.folder.is_dir():
+                    raise
+        raise RunError(f"{self.folder}: its checkpoints come and go too fast to be read; stop its training first")
+
+    def _newest(self) -> Path:
+        """The folder of the newest checkpoint."""
         if isinstance(self.folder, Zipped):
             raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
         folders = self._checkpoints()
@@ -192,7 +206,7 @@ class Run:
         """The team of the newest checkpoint, rebuilt from the folder alone. `base`: the hub ids of models that its
         adapters stand on; a run may come from anybody, so none is loaded unasked (PolicyError says which to ask for).
         """
-        return self.checkpoint().team(base)
+        return self.with_checkpoint(lambda checkpoint: checkpoint.team(base))
 
 
 def load_run(path: str | Path) -> Run:

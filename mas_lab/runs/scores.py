@@ -58,6 +58,16 @@ def run_curve(run: Run) -> pd.DataFrame:
     return curve.assign(tokens=curve["tokens"].cumsum())[CURVE]
 
 
+def grown(curve: pd.DataFrame, run: Run) -> pd.DataFrame:
+    """The curve of a run of which some steps were known before, reading the others alone."""
+    new = [read_note(run.part(step), KEPT) for step in range(len(curve), run.steps)]
+    if not len(curve) or None in new:
+        return run_curve(run) if new else curve
+    added = pd.DataFrame(new, columns=CURVE[1:]).assign(step=range(len(curve), len(curve) + len(new)))
+    added["tokens"] = curve["tokens"].iloc[-1] + added["tokens"].cumsum()
+    return pd.concat([curve, added[CURVE]], ignore_index=True) if new else curve
+
+
 def episode_success(turns: pd.DataFrame) -> pd.Series:
     """The share of each episode's leaves that succeeded, of those that were played to train (not to value a candidate).
 

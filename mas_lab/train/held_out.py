@@ -4,6 +4,10 @@ They have a random stream of their own, so that the training is the same, bit fo
 out: how a team is scored (`evaluate`) and the files of scores (`runs.scores`).
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import pandas as pd
 
 from mas_lab.env import Env
@@ -16,6 +20,25 @@ from mas_lab.train.settings import Settings
 from mas_lab.train.spent import Spent
 
 SPLIT = "test"
+Hears = Callable[[int, pd.DataFrame | None], None]
+"""Called with the steps that were made, when their score begins (None); and with its table, where no report is about to
+bring it: before a training's first step, and after its last."""
+_hears: ContextVar[Hears | None] = ContextVar("who hears of scores as they are made", default=None)
+
+
+@contextmanager
+def heard_by(hears: Hears) -> Iterator[None]:
+    """Trainings that are driven within tell of their scores at once: their reports come a step later."""
+    token = _hears.set(hears)
+    try:
+        yield
+    finally:
+        _hears.reset(token)
+
+
+def tell(done: int, scores: pd.DataFrame | None = None) -> None:
+    if hears := _hears.get():
+        hears(done, scores)
 
 
 class HeldOut:
@@ -34,6 +57,7 @@ class HeldOut:
         """The table of `evaluate` after `done` steps, with the column `step`; None where none is due, or it is kept."""
         if done in self._scored or not self._is_due(done, last):
             return None
+        tell(done)
         tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
         scores = evaluate(
             self.env, self.team, tasks, k=self.chosen.score_episodes, seed=self.seed, workers=self.chosen.workers,
@@ -43,6 +67,13 @@ class HeldOut:
         if self.recorder:
             keep_scores(self.recorder, done, scores)
         return scores.assign(step=done)
+
+    def now(self, done: int, last: bool = False) -> pd.DataFrame | None:
+        """The same where no report is about to bring it."""
+        scores = self.after(done, last)
+        if scores is not None:
+            tell(done, scores)
+        return scores
 
     def _is_due(self, done: int, last: bool) -> bool:
         every, counts = self.chosen.score_every, self.chosen.score_at

@@ -70,7 +70,7 @@ class Training:
             while not self._ended(steps):
                 if self.recorder and self.recorder.is_superseded():
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
-                scores = [held_out.after(self.done)]
+                scores = [held_out.now(self.done)]
                 report = self._seen(self.done)
                 self._keep(report)
                 scores.append(held_out.after(self.done, last=self._ended(steps)))
@@ -78,7 +78,7 @@ class Training:
                     self._save()
                 yield _with_scores(report, scores)
             if self._ended(steps):  # also where a training ended before its last scores were made
-                held_out.after(self.done, last=True)
+                held_out.now(self.done, last=True)
         except GeneratorExit:
             self._save()
         except BaseException as error:

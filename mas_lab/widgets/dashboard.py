@@ -5,25 +5,33 @@ Leaves out: what a step is (`train`), what it has shown so far and its figure (`
 """
 
 import contextvars
+import copy
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
 
 import pandas as pd
 
 from mas_lab.env import Env
 from mas_lab.explain.spike_rule import spike_scores
-from mas_lab.progress import front_end
+from mas_lab.progress import front_end, no_bars
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
 from mas_lab.train import Report, train
+from mas_lab.train.held_out import heard_by
 from mas_lab.widgets.document import write
+from mas_lab.widgets.index import in_order, index_of
 from mas_lab.widgets.live import Shown
+from mas_lab.widgets.origin import Origin, own_team
+from mas_lab.widgets.rollouts import RolloutViewer
+from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import visible
 from mas_lab.widgets.training import Training, training_figure, training_page, whose_success
 
@@ -51,6 +59,9 @@ class LiveDashboard:
 
     The curve of training says whose success it is: under `tree()` that of the best of K candidates, which may fall
     while the team gets better. `score_every=10` adds what counts, success on held-out tasks.
+
+    `.fork(run=..., ...)` changes one thing and goes on beside it, as a second line. `.look()`, or a button, opens the
+    most telling episode of the newest step.
     """
 
     _running: ClassVar[set["LiveDashboard"]] = set()
@@ -68,6 +79,7 @@ class LiveDashboard:
     ):
         self._refuse_a_team_in_training(team)
         self.env, self.seed = env, seed
+        self._asked = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
         self.agents, self.steps, self.watch = tuple(env.agents), steps, settings.get("watch")
         self.whose = whose_success(find(recipe).plan)
         """Whose success and return the training curve shows."""
@@ -76,11 +88,13 @@ class LiveDashboard:
         self.error: BaseException | None = None
         """What ended the training, if it was not its last step or a stop."""
         self._folder = run_folder(run) if run is not None else None
-        self._team, self._training = team, train(env, team, recipe, steps, seed=seed, run=run, **settings)
+        with no_bars():  # there is one, its own
+            self._team, self._training = team, train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._so_far, self._spikes = Training(), []
+        self._begun, self._scoring, self._origin = False, None, None
         self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
         self._foreground = front_end() not in LIVE if foreground is None else foreground
-        self._shown = Shown(self.steps, self.stop, self._foreground)
+        self._shown = Shown(self.steps, self.stop, self._look_html, self._foreground)
         self._tell()
         self._running.add(self)
         # The copied context sends what the thread prints and draws to this cell.
@@ -123,10 +137,11 @@ class LiveDashboard:
 
     def _work(self) -> None:
         try:
-            for report in self._training:
-                self._take(report)
-                if self._asked_to_stop.is_set():
-                    break
+            with heard_by(self._hear):
+                for report in self._training:
+                    self._take(report)
+                    if self._asked_to_stop.is_set():
+                        break
         except BaseException as error:  # whatever it is, `wait` raises it
             self.error = error
         self._end()
@@ -134,29 +149,45 @@ class LiveDashboard:
     def _end(self) -> None:
         try:
             self._training.close()  # leaves a checkpoint
-            if not self._so_far.steps:
-                self._so_far.begin(self.run, None)
+            self._begin(None)
         except BaseException as error:
             self.error = self.error or error
         self._running.discard(self)
         self._outcome = "ended" if self.error is None else "failed"
         try:
+            self._scoring = None
             self._tell()
-            if self._so_far.steps:
+            if self._so_far.steps or len(self.held_out):
                 self._shown.draw(self.figure)
             if self.error is not None and not self._foreground:
                 traceback.print_exception(self.error, file=sys.stderr)
         finally:
             self._ended.set()
 
+    def _begin(self, step: int | None) -> None:
+        """Before anything is shown: take up what a run that goes on, or a fork, has shown before `step`."""
+        if not self._begun:
+            self._begun = True
+            self._so_far.begin(self.run, step)
+            self._origin = Origin.of(self.run)
+
+    def _hear(self, done: int, scores: pd.DataFrame | None) -> None:
+        """Held-out tasks are being scored after `done` steps, or just were, and no report is about to say so."""
+        self._scoring = done if scores is None else None
+        if scores is not None:
+            self._begin(done)
+            self._so_far.score(scores)
+            self._shown.draw_if_due(self.figure, patient=False)
+        self._tell()
+
     def _take(self, report: Report) -> None:
-        if not self._so_far.steps:
-            self._so_far.begin(self.run, report.step)
+        self._begin(report.step)
         self._so_far.take(report)
+        self._scoring = None
         self._spikes = list(getattr(self.watch, "spikes", ()))
         self.reports = [report] if self._folder else [*self.reports, report]
         self._tell()
-        self._shown.draw_if_due(self.figure)
+        self._shown.draw_if_due(self.figure, patient=report.held_out is None)
 
     def _refuse_a_team_in_training(self, team: Team) -> None:
         models = {id(policy.model) for policy in team.policies.values()}
@@ -171,13 +202,16 @@ class LiveDashboard:
 
     def _line(self) -> str:
         done = self._so_far.steps
-        line = f"step {done} of {self.steps}{self._so_far.line(self.whose)}"
+        forked = f", {self._origin}" if self._origin else ""
+        line = f"step {done} of {self.steps}{self._so_far.line(self.whose)}{visible(forked)}"
         if self._state == "failed":
             return f"{line}: ended by {type(self.error).__name__}: {visible(str(self.error))}"
         if self._state == "ended":
             return f"{line}: {'stopped' if done < self.steps else 'done'}"
         if self._state == "stopping":
             return f"{line}: stopping after this step"
+        if self._scoring is not None:
+            line += f", scoring held-out tasks after {self._scoring}"
         return f"{line} ({INTERRUPT})" if self._foreground else line
 
     @property
@@ -189,6 +223,43 @@ class LiveDashboard:
 
     def _ipython_display_(self) -> None:
         self._shown.repeat()
+
+    # Another way from here, and a look inside
+
+    def fork(
+        self,
+        run: str | Path | None = None,
+        lr: float | Mapping[str, float] | None = None,
+        team: Team | None = None,
+        **changes: Any,
+    ) -> "LiveDashboard":
+        """A second training in the folder `run`, which begins as this one after its newest checkpoint and goes on
+        beside it, with whatever of this one's arguments is given anew: `recipe`, `steps`, `seed`, any setting. `lr`: of
+        all policies, or {agent: rate}. It has a team of its own, rebuilt from the checkpoint, or `team`, made alike.
+
+        It plays the same held-out tasks under another seed too. See `fork` of `lab.train`.
+        """
+        if run is None or self._folder is None:
+            lacks = "this training keeps none to begin from; start it with run=" if run else "give it run=, a folder"
+            raise TypeError(f"fork: a fork begins as a run that is kept, and is one: {lacks}")
+        asked = {**self._asked, "foreground": self._foreground, "fork": self._folder}
+        if self._asked.get("score_seed") is None and "seed" in changes:
+            asked["score_seed"] = self._asked["seed"]
+        if hasattr(self.watch, "load_state"):
+            asked["watch"] = copy.deepcopy(self.watch)  # set to what the checkpoint remembers
+        with no_bars():
+            own = own_team(load_run(self._folder), self._team, lr, team)
+        return LiveDashboard(**{**asked, **changes, "team": own, "run": run})
+
+    def look(self, step: int | None = None) -> RolloutViewer:
+        """The rollouts so far, open at the most telling episode of a step, the newest if none is named."""
+        source = Source(self.recorded)
+        step = source.steps[-1] if step is None and source.steps else step or 0
+        told = in_order(index_of(Source(source.turns(step)))).iloc[0]
+        return RolloutViewer(self, at="#" + urlencode({"step": step, "episode": told["episode"]}), limit_mb=1.0)
+
+    def _look_html(self) -> str:
+        return self.look()._repr_html_()
 
     # What was trained
 
@@ -225,7 +296,8 @@ class LiveDashboard:
         """Success, return, and the norms of each agent's gradient with their spikes marked."""
         stats = self.stats
         scored = spike_scores(stats, **self._rule()) if len(stats) else None
-        return training_figure(self.curve, scored, self.agents, self.held_out, self.whose)
+        origin = self._origin and self._origin.refresh()
+        return training_figure(self.curve, scored, self.agents, self.held_out, self.whose, origin)
 
     def _rule(self) -> dict[str, Any]:
         watched = self.watched()

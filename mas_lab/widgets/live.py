@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mas_lab.progress import front_end
+from mas_lab.progress import front_end, progress_bar
 from mas_lab.runs.scores import mean_scores
 from mas_lab.widgets.document import beside, escape, in_a_notebook
 from mas_lab.widgets.figures import learning_curves
@@ -46,6 +46,10 @@ class Redrawn:
             height = what.layout.height or 450
             self._handle.update({"text/html": f'<div style="height: {height}px"></div>'}, raw=True)
         self._handle.update(self._bundle, raw=True)
+
+    def make_room(self) -> None:
+        """Take its place in the cell before there is anything to show."""
+        self.show("")
 
     def repeat(self) -> None:
         """The same output, once more in the cell that runs now; both follow what is shown next."""
@@ -94,18 +98,23 @@ def _of_ipywidgets_7(widget: Any) -> dict[str, Any]:
 
 
 class Controls:
-    """A bar, a stop button and a line of text, of core widgets alone (ipywidgets 7.7.1 and later)."""
+    """A bar, a stop button, one to look at an episode, and a line of text, of core widgets alone (ipywidgets 7.7.1 and
+    later). What is looked at (`look` gives it as HTML) is an output of its own, which stays when these go."""
 
-    def __init__(self, steps: int, stop: Any):
+    def __init__(self, steps: int, stop: Callable[[], None], look: Callable[[], str]):
         import ipywidgets
 
         self._bar = ipywidgets.IntProgress(min=0, max=max(1, steps), layout={"width": "30%"})
         told = "End training after this step, with a checkpoint where the run is kept"
         self._button = ipywidgets.Button(description="Stop", icon="stop", tooltip=told)
         self._button.on_click(lambda _: stop())
+        told = "Open the most telling episode of the newest step below; training goes on"
+        self._look = ipywidgets.Button(description="Look", icon="search", tooltip=told)
+        self._look.on_click(lambda _: self._open(look))
         self._line = ipywidgets.HTML()  # not Label, which reads $…$ as LaTeX
-        self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._bar]), self._line])
+        self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._look, self._bar]), self._line])
         self._handle, self._told, self._has_ended = None, "", False
+        self._opened, self._looked_at = None, {"text/plain": "", "text/html": "<div></div>"}
 
     def show(self) -> None:
         from IPython.display import display
@@ -117,6 +126,26 @@ class Controls:
             self._handle.display(bundle, raw=True)
 
     repeat = show
+
+    def make_room(self) -> None:
+        """For what is looked at, below all that is shown until now."""
+        from IPython.display import display
+
+        if self._opened is None:
+            self._opened = display(self._looked_at, raw=True, display_id=True)
+        else:
+            self._opened.display(self._looked_at, raw=True)
+
+    def _open(self, look: Callable[[], str]) -> None:
+        self._look.disabled = True
+        try:
+            self._looked_at = {"text/plain": "an episode", "text/html": look()}
+        except Exception as error:  # a click has nobody to raise it to
+            told = f"{type(error).__name__}: {error}"
+            self._looked_at = {"text/plain": told, "text/html": beside(escape(told))}
+        self._look.disabled = False
+        if self._opened is not None:
+            self._opened.update(self._looked_at, raw=True)
 
     def tell(self, done: int, line: str, state: str) -> None:
         """`state`: "running", "stopping", "ended" or "failed". At the end the line alone is left, as text."""
@@ -140,37 +169,44 @@ class Line(Redrawn):
 
 
 class Bar:
-    """What `Controls` tell, in a terminal."""
+    """What `Controls` tell, in a terminal: a bar, and the line in the end. Nothing where nobody watches."""
 
     def __init__(self, steps: int):
-        from mas_lab.progress import progress_bar
-
         self._bar = progress_bar(steps, "training", "step", even=True)
+        self._bar.bar_format = "|{bar:20}| {elapsed}<{remaining} {desc}"
 
     def repeat(self) -> None:
         """A terminal shows nothing twice."""
 
     def tell(self, done: int, line: str, state: str) -> None:
+        if self._bar.disable:
+            return
         self._bar.n = done
-        self._bar.set_postfix_str(line)
+        self._bar.set_description_str(line)
         if state in ("ended", "failed"):
             self._bar.close()
+            print(line, file=sys.stderr)
+            self._bar.disable = True
 
 
 class Shown:
     """Where a training in a thread shows how far it is: controls, and a figure that is drawn again in its place.
 
-    `stop`: what the button calls. `foreground`: the cell returns only when training has ended. A terminal gets a bar.
+    `stop`, `look`: what the buttons call. `foreground`: the cell returns only when training has ended. A terminal gets
+    a bar.
     """
 
-    def __init__(self, steps: int, stop: Callable[[], None], foreground: bool):
-        self._telling, self._next_drawing, self._cell = threading.Lock(), 0.0, _cell()
+    def __init__(self, steps: int, stop: Callable[[], None], look: Callable[[], str], foreground: bool):
+        self._telling, self._cell = threading.Lock(), _cell()
+        self._drawn = self._next_drawing = 0.0
         if front_end() == "terminal":
             self._controls, self._drawing = Bar(steps), None
             return
-        self._controls, self._drawing = (Line() if foreground else Controls(steps, stop)), Redrawn()
+        self._controls, self._drawing = (Line() if foreground else Controls(steps, stop, look)), Redrawn()
         if not foreground:
             self._controls.show()
+            self._drawing.make_room()
+            self._controls.make_room()
 
     def tell(self, news: Callable[[], tuple[int, str, str]]) -> None:
         """(steps done, a line, the state), asked for when it can be told: two threads tell, and the last to do so must
@@ -182,14 +218,16 @@ class Shown:
         if self._drawing is not None:
             self._drawing.show(figure())
 
-    def draw_if_due(self, figure: "Callable[[], Figure]") -> None:
-        """Drawing takes at most a share `DRAWING` of the time."""
-        if time.monotonic() < self._next_drawing:
+    def draw_if_due(self, figure: "Callable[[], Figure]", patient: bool = True) -> None:
+        """Drawing takes at most a share `DRAWING` of the time. What comes seldom is not `patient`: it waits for no more
+        than the least pause, since what would draw it later may come in an hour."""
+        if time.monotonic() < (self._next_drawing if patient else self._drawn + PAUSES[0]):
             return
         start, first = time.monotonic(), self._next_drawing == 0.0  # the first imports plotly
         self.draw(figure)
         pause = 0.0 if first else (time.monotonic() - start) * (1 / DRAWING - 1)
-        self._next_drawing = time.monotonic() + min(max(pause, PAUSES[0]), PAUSES[1])
+        self._drawn = time.monotonic()
+        self._next_drawing = self._drawn + min(max(pause, PAUSES[0]), PAUSES[1])
 
     def repeat(self) -> None:
         """The same once more, in the cell that runs now; in the cell in which it was made it has just been shown."""
@@ -198,6 +236,8 @@ class Shown:
         self._controls.repeat()
         if self._drawing is not None:
             self._drawing.repeat()
+        if isinstance(self._controls, Controls):
+            self._controls.make_room()
 
 
 def _cell() -> int | None:

@@ -15,6 +15,8 @@ from mas_lab.train import Report
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html
 from mas_lab.widgets.figures import LAYOUT, PALETTE
 from mas_lab.widgets.norms import WHOLE, norm_curves
+from mas_lab.widgets.origin import Origin
+from mas_lab.widgets.text import for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -70,20 +72,24 @@ class Training:
         self._curve.append(report.scored | {"step": report.step, "tokens": tokens + report.scored["tokens"]})
         self._stats.append(report.stats)
         if report.held_out is not None:
-            known = {score["step"] for score in self._held_out}
-            for score in mean_scores(report.held_out).to_dict("records"):
-                if score["step"] not in known:
-                    self._held_out.append(score | {"tokens": self._sampled_until(int(score["step"]))})
+            self.score(report.held_out)
+
+    def score(self, scores: pd.DataFrame) -> None:
+        """Scores of held-out tasks, where they are not known yet."""
+        known = {score["step"] for score in self._held_out}
+        for score in mean_scores(scores).to_dict("records"):
+            if score["step"] not in known:
+                self._held_out.append(score | {"tokens": self._sampled_until(int(score["step"]))})
 
     def _sampled_until(self, step: int) -> int:
         return self._curve[step - 1]["tokens"] if step else 0
 
     def line(self, whose: str) -> str:
         """The newest numbers, for a line of text."""
-        if not self._curve:
-            return ""
-        last = self._curve[-1]
-        told = f", success {last['success']:.2f}, return {last['return']:.2f} ({whose})"
+        told = ""
+        if self._curve:
+            last = self._curve[-1]
+            told = f", success {last['success']:.2f}, return {last['return']:.2f} ({whose})"
         if self._held_out:
             newest = self._held_out[-1]
             told += f", held out {newest['success']:.2f} after {int(newest['step'])}"
@@ -96,9 +102,10 @@ def training_figure(
     agents: Sequence[str],
     held_out: pd.DataFrame | None = None,
     whose: str = "training episodes",
+    origin: "Origin | None" = None,
 ) -> "Figure":
     """Success and return over steps, of the training episodes and of held-out tasks, and gradient norms with their
-    spikes.
+    spikes. Of a fork, those of the run that it was forked from stand behind, thin.
 
     `curve`: `scores.training_curve`. `scored`: `spike_scores` of the statistics, or None where there are none yet.
     `held_out`: `scores.kept_scores`; a score after s steps stands at s, where the episodes of that team begin.
@@ -107,6 +114,10 @@ def training_figure(
 
     figure = subplots(rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]], vertical_spacing=0.2)
     for place, name in enumerate(("success", "return"), start=1):
+        if origin:
+            _origin(figure, origin, name, place)
+            known = [one for one in (origin.curve, origin.held_out, curve, held_out) if one is not None]
+            _mark(figure, origin.step, pd.concat([one[name].astype(float) for one in known]), place)
         _line(figure, curve, name, place, whose, {"color": WHOLE, "width": 2}, 4)
         if held_out is not None and len(held_out):
             _line(figure, held_out, name, place, HELD_OUT, {"color": PALETTE[0], "width": 3}, 8)
@@ -128,10 +139,30 @@ KEYS = {"legend": 0.42, "legend2": 1.01}
 """The key of the norms stands between the rows, that of the curves above both."""
 
 
-def _line(figure: "Figure", points: pd.DataFrame, name: str, place: int, whose: str, line: dict, size: int) -> None:
+def _line(
+    figure: "Figure", points: pd.DataFrame, name: str, place: int, whose: str, line: dict, size: int, opacity: float = 1
+) -> None:
     figure.add_scatter(
         x=points["step"].tolist(), y=points[name].astype(float).tolist(), mode="lines+markers", line=line,
-        marker={"size": size}, name=whose, legend="legend2", legendgroup=whose, showlegend=place == 1, cliponaxis=False,
+        marker={"size": size}, opacity=opacity, name=whose, legend="legend2", legendgroup=whose,
+        showlegend=place == 1, cliponaxis=False, row=1, col=place,
+    )  # fmt: skip
+
+
+def _origin(figure: "Figure", origin: Origin, name: str, place: int) -> None:
+    """The run that it was forked from, up to its present end."""
+    called, whose = for_plotly(origin.name), whose_success(origin.plan)
+    for points, kind, color in ((origin.curve, whose, WHOLE), (origin.held_out, HELD_OUT, PALETTE[0])):
+        if len(points):
+            _line(figure, points, name, place, f"{called}: {kind}", {"color": color, "width": 1}, 3, opacity=0.6)
+
+
+def _mark(figure: "Figure", step: int, values: pd.Series, place: int) -> None:
+    """Where the fork began; over the height of all `values`."""
+    ends = [0.0, 1.0] if place == 1 or not len(values) else [float(values.min()), float(values.max())]
+    figure.add_scatter(
+        x=[step, step], y=ends, mode="lines", hoverinfo="name", line={"color": WHOLE, "width": 1, "dash": "dot"},
+        name=f"forked after {step} steps", legend="legend2", legendgroup="forked", showlegend=place == 1,
         row=1, col=place,
     )  # fmt: skip
 

@@ -1,6 +1,8 @@
 """LiveDashboard: the run it makes is the one that `train` makes; stops, interrupts, errors, and what it shows."""
 
+import io
 import signal
+import sys
 import threading
 import time
 
@@ -12,7 +14,7 @@ from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.live import LiveCurve
+from mas_lab.widgets.live import Controls, LiveCurve, Shown
 from mas_lab.widgets.training import training_figure, whose_success
 
 MANY = 10_000
@@ -148,6 +150,130 @@ def test_held_out_success_stands_beside_what_training_shows_of_it(models, tmp_pa
     assert "Scores on held-out tasks" in page and "(training episodes, best of 3 candidates)" in page
 
 
+class Shots:
+    """What a dashboard drew and told, in the place of a cell."""
+
+    def __init__(self, monkeypatch):
+        self.figures, self.lines = [], []
+        monkeypatch.setattr(Shown, "draw", lambda _, figure: self.figures.append(figure()))
+        monkeypatch.setattr(Shown, "tell", lambda _, news: self.lines.append(news()[1]))
+
+    @property
+    def held_out(self):
+        """The steps of the scores in each figure."""
+        return [
+            next((list(one.x) for one in figure.data if one.name == "held-out tasks"), []) for figure in self.figures
+        ]
+
+
+def test_a_score_is_shown_when_it_is_made(models, tmp_path, monkeypatch):
+    """Before the first step, when a run goes on, and in the end: no report brings these, or one a step later."""
+    monkeypatch.setattr("mas_lab.widgets.live.PAUSES", (0.0, 0.0))
+    shots, scored = Shots(monkeypatch), {"score_tasks": 2, "score_episodes": 1}
+    dashboard(models, 3, tmp_path / "run", score_every=2, **scored).wait()
+    assert shots.held_out[:4] == [[0], [0], [0, 2], [0, 2, 3]] and shots.figures[0].data[0].x == ()
+    begun = shots.lines.index("step 0 of 3, scoring held-out tasks after 0")
+    assert shots.lines[begun + 1].startswith("step 0 of 3, held out 0.") and shots.lines[begun + 1].endswith(" after 0")
+    assert any(line.endswith("scoring held-out tasks after 2") for line in shots.lines)
+    shots = Shots(monkeypatch)
+    list(start("shared", models, tmp_path / "plain", 3))
+    board = dashboard(models, 3, tmp_path / "plain", watch=None, score_every=2, **scored).wait()
+    assert board.held_out["step"].tolist() == [3] and shots.held_out[-1] == [3]
+    board = dashboard(models, 5, tmp_path / "plain", watch=None, score_every=3, **scored).wait()
+    assert board.held_out["step"].tolist() == [3, 5] and board.curve["step"].tolist() == list(range(5))
+
+
+def test_a_terminal_has_one_bar_and_in_the_end_one_line(models, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    make_team("shared", models)  # says how many threads torch uses
+    for module in ("mas_lab.cell_bars", "mas_lab.progress"):
+        monkeypatch.setattr(f"{module}.DELAY", 0.0)
+    monkeypatch.setattr("sys.stderr", Terminal())
+    dashboard(models, 3, foreground=True, score_every=1, score_tasks=2, score_episodes=1)
+    seen = sys.stderr.getvalue()
+    assert "\x1b[A" not in seen and "rollout" not in seen, "a second bar stands below the first"
+    [*drawn, left] = seen.rstrip("\n").split("\r")
+    assert seen.count("\n") == 1 and left.startswith("step 3 of 3, ") and left.endswith(": done")
+    assert any("step 2 of 3" in one and "held out" in one and one.startswith("|") for one in drawn)
+
+
+def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
+    first = after_a_step(dashboard(models, MANY, tmp_path / "a", watch=lab.SpikeWatch(warmup=2, threshold=0.01)))
+    second = first.fork(run=tmp_path / "b", lr=1e-3, max_norm=0.5, steps=MANY)
+    assert after_a_step(second).running and first.running
+    for board in (first, second):
+        board.stop()
+        board.wait()
+    forked = second.run.config["forked"]
+    at, told = (
+        forked["step"],
+        f"forked from a after {forked['step']} steps: max_norm: 1.0 -> 0.5; lr of shared: 0.01 -> ",
+    )
+    assert at >= 1 and told in repr(second)
+    assert second.curve.iloc[:at].to_numpy().tolist() == first.curve.iloc[:at].to_numpy().tolist()
+    assert len(second.curve) > at and second.watch is not first.watch
+    assert second.run.team()["asker"].lr == 1e-3 and first.run.team()["asker"].lr == 1e-2
+    lines = {trace.name: trace for trace in second.figure().data if trace.xaxis in (None, "x")}
+    behind, own = lines["a: training episodes, best of 3 candidates"], lines["training episodes, best of 3 candidates"]
+    assert list(behind.y) == first.curve["success"].tolist() and list(own.y) == second.curve["success"].tolist()
+    assert behind.line.width < own.line.width and set(lines[f"forked after {at} steps"].x) == {at}
+    page = second.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "forked from a after" in page and "a: training episodes" in page
+    assert all("forked" not in trace.name for trace in first.figure().data)
+    with pytest.raises(TypeError, match="give it run=, a folder"):
+        first.fork()
+    with pytest.raises(TypeError, match="keeps none to begin from"):
+        dashboard(models, 1).wait().fork(run=tmp_path / "c")
+    with pytest.raises(ValueError, match="lr names agent 'third'"):
+        first.fork(run=tmp_path / "c", lr={"third": 1e-3})
+    again = first.fork(run=tmp_path / "d", steps=len(first.curve) + 1, seed=6, lr={"doer": 1e-3}, foreground=True)
+    assert again.run.config["forked"]["changed"] == ["seed: 5 -> 6", "score_seed: None -> 5",
+                                                     "lr of shared: 0.01 -> 0.001"]  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_look_at_the_most_telling_episode_while_it_trains(models, tmp_path, kept):
+    board = after_a_step(dashboard(models, MANY, tmp_path / "run" if kept else None))
+    while len(board.curve) < 3:
+        time.sleep(0.01)
+    viewer = board.look()
+    assert board.running
+    board.stop()
+    board.wait()
+    first = viewer.index.iloc[viewer._first[0]]
+    own = viewer.index[viewer.index["step"] == first["step"]]
+    assert first["step"] >= 2 and first["telling"] == own["telling"].max()
+    assert "step=1&episode=train-" in board.look(1).data()["at"]
+    with pytest.raises((lab.RunError, ValueError, IndexError)):
+        board.look(MANY)
+    with pytest.raises((lab.RunError, lab.TableError)):
+        dashboard(models, 0, tmp_path / "none" if kept else None).wait().look()
+
+
+def test_the_button_opens_a_look_below_and_says_what_failed(monkeypatch):
+    shown = []
+
+    class Handle:
+        def __init__(self, bundle):
+            shown.append(bundle)
+
+        def update(self, bundle, raw):
+            shown.append(bundle)
+
+    monkeypatch.setattr("IPython.display.display", lambda bundle, **_: Handle(bundle))
+    controls = Controls(3, lambda: None, lambda: "<b>an episode</b>")
+    controls.make_room()
+    controls._look.click()
+    assert shown[-1]["text/html"] == "<b>an episode</b>" and not controls._look.disabled
+    broken = Controls(3, lambda: None, lambda: 1 / 0)
+    broken.make_room()
+    broken._look.click()
+    assert "ZeroDivisionError: division by zero" in shown[-1]["text/html"]
+
+
 def test_whose_success_a_training_curve_shows():
     plans = (lab.tree(8), lab.episodes(4), lab.joint(3))
     assert [whose_success(plan) for plan in plans] == [
@@ -169,18 +295,32 @@ import sys; sys.path.insert(0, {tests!r})
 from pathlib import Path
 from small import *
 options = SETTINGS | dict(env=Relay(), team=make_team("shared", Path({models!r})), recipe=RECIPE, steps=3)
+from mas_lab import cell_bars
+cell_bars.DELAY = 0.0
+options |= dict(score_every=1, score_tasks=2, score_episodes=1)
 lab.LiveDashboard(**options)
 """
+IN_A_THREAD = "lab.LiveDashboard(**options, foreground=False).wait()"
 
 
-def test_a_notebook_without_widgets_trains_in_the_foreground_and_keeps_a_figure(models):
+def test_a_notebook_has_one_bar_and_keeps_one_line_and_a_figure(models):
+    """In the foreground, where no widget lives, and in a thread."""
     from pathlib import Path
 
     source = CELL.format(tests=str(Path(__file__).parents[1]), models=str(models))
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
-    outputs = [output.data for output in notebook.cells[0].outputs if output.output_type == "display_data"]
-    [told] = [data["text/plain"] for data in outputs if data.get("text/plain", "").startswith("step")]
-    assert told.startswith("step 3 of 3") and told.endswith("done")
-    [drawn] = [data["application/vnd.plotly.v1+json"] for data in outputs if "application/vnd.plotly.v1+json" in data]
-    assert len(drawn["data"][0]["y"]) == 3
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, (source, IN_A_THREAD))))
+    client, seen = NotebookClient(notebook, timeout=300, kernel_name="python3"), []
+    take = client.process_message
+    client.process_message = lambda message, *rest: [seen.append(message), take(message, *rest)][1]
+    client.execute()
+    for number, cell in enumerate(notebook.cells):
+        printed = [output.text for output in cell.outputs if output.output_type == "stream"]
+        assert all(text.startswith("mas_lab: torch uses") for text in printed)
+        told, drawn, *room = [output.data for output in cell.outputs if output.output_type != "stream"]
+        assert told["text/plain"].startswith("step 3 of 3") and told["text/plain"].endswith("done")
+        assert "held out" in told["text/plain"] and "vnd.jupyter.widget-view" not in str(told)
+        assert len(drawn["application/vnd.plotly.v1+json"]["data"][0]["y"]) == 3
+        assert [one["text/html"] for one in room] == ["<div></div>"] * number  # where a look would open
+    begun = [message["content"]["data"]["state"] for message in seen if message["msg_type"] == "comm_open"]
+    assert [state["_model_name"] for state in begun].count("IntProgressModel") == 1
+    assert not any("<progress" in str(message["content"].get("data")) for message in seen)

@@ -144,7 +144,11 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
     page.frame_locator("iframe[title^=RolloutViewer]").locator(".node").first.wait_for()
     page.get_by_text("Who earned what").wait_for()
-    click_until(page.get_by_text(": stopped"), page.locator("button.jupyter-button"))
+    walks = page.locator("iframe[title^=RolloutViewer]")
+    click_until(walks.nth(1), page.locator("button.jupyter-button", has_text="Look"))
+    walks.first.content_frame.locator(".node").first.wait_for()
+    click_until(page.get_by_text(": stopped"), page.locator("button.jupyter-button", has_text="Stop"))
+    assert walks.count() == 2, "what was opened is gone with the buttons"
     assert page.locator("button.jupyter-button").count() == 0, "a button that does nothing any more is left"
     kept = lab.load_run(run)
     assert kept.checkpoint().step == kept.steps >= 5
