@@ -27,7 +27,7 @@ from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.train.held_out import heard_by
 from mas_lab.widgets.document import write
-from mas_lab.widgets.index import in_order, index_of
+from mas_lab.widgets.index import index_of
 from mas_lab.widgets.live import Shown
 from mas_lab.widgets.origin import Origin, own_team
 from mas_lab.widgets.rollouts import RolloutViewer
@@ -255,8 +255,8 @@ class LiveDashboard:
         """The rollouts so far, open at the most telling episode of a step, the newest if none is named."""
         source = Source(self.recorded)
         step = source.steps[-1] if step is None and source.steps else step or 0
-        told = in_order(index_of(Source(source.turns(step)))).iloc[0]
-        return RolloutViewer(self, at="#" + urlencode({"step": step, "episode": told["episode"]}), limit_mb=1.0)
+        first = visible(index_of(Source(source.turns(step)))["episode"].iloc[0])
+        return RolloutViewer(self, at="#" + urlencode({"step": step, "episode": first}), limit_mb=1.0)
 
     def _look_html(self) -> str:
         return self.look()._repr_html_()

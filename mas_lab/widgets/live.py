@@ -29,15 +29,16 @@ class Redrawn:
     """One output of a cell that is replaced by the next: `show(figure)`, or `show(text)`."""
 
     def __init__(self):
-        self._handle, self._bundle = None, None
+        self._handle, self._bundle, self._of_figures = None, None, False
 
     def show(self, what: "Figure | str") -> None:
         from IPython.display import display
 
         # A figure shows itself in a way that takes no display id, so its bundle is shown in its stead.
+        self._of_figures = self._of_figures or not isinstance(what, str)
         self._bundle = {"text/plain": what} if isinstance(what, str) else what._repr_mimebundle_()
         if self._handle is None:
-            if not isinstance(what, str):
+            if self._of_figures:
                 display({"text/html": in_a_notebook()}, raw=True)
             self._handle = display(self._bundle, raw=True, display_id=True)
             return
@@ -48,7 +49,8 @@ class Redrawn:
         self._handle.update(self._bundle, raw=True)
 
     def make_room(self) -> None:
-        """Take its place in the cell before there is anything to show."""
+        """Take its place in the cell, for a figure, before there is one."""
+        self._of_figures = True
         self.show("")
 
     def repeat(self) -> None:

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from urllib.parse import parse_qsl
 
 import nbformat
 import pandas as pd
@@ -243,9 +244,9 @@ def test_a_look_at_the_most_telling_episode_while_it_trains(models, tmp_path, ke
     assert board.running
     board.stop()
     board.wait()
-    first = viewer.index.iloc[viewer._first[0]]
-    own = viewer.index[viewer.index["step"] == first["step"]]
-    assert first["step"] >= 2 and first["telling"] == own["telling"].max()
+    told = dict(parse_qsl(viewer.data()["at"].removeprefix("#")))
+    own = viewer.index[viewer.index["step"] == int(told["step"])].set_index("episode")["telling"]
+    assert int(told["step"]) >= 2 and own[told["episode"]] == own.max() and viewer.episodes
     assert "step=1&episode=train-" in board.look(1).data()["at"]
     with pytest.raises((lab.RunError, ValueError, IndexError)):
         board.look(MANY)
@@ -316,7 +317,8 @@ def test_a_notebook_has_one_bar_and_keeps_one_line_and_a_figure(models):
     for number, cell in enumerate(notebook.cells):
         printed = [output.text for output in cell.outputs if output.output_type == "stream"]
         assert all(text.startswith("mas_lab: torch uses") for text in printed)
-        told, drawn, *room = [output.data for output in cell.outputs if output.output_type != "stream"]
+        told, style, drawn, *room = [output.data for output in cell.outputs if output.output_type != "stream"]
+        assert style["text/html"].startswith("<style>")
         assert told["text/plain"].startswith("step 3 of 3") and told["text/plain"].endswith("done")
         assert "held out" in told["text/plain"] and "vnd.jupyter.widget-view" not in str(told)
         assert len(drawn["application/vnd.plotly.v1+json"]["data"][0]["y"]) == 3

@@ -121,7 +121,7 @@ def test_a_plain_name_stays_as_it_is():
 
 
 def test_the_line_of_a_live_training_is_text():
-    controls = Controls(1, stop=print)
+    controls = Controls(1, stop=print, look=str)
     controls.tell(0, f"ended by {EVIL}", "failed")
     [line] = [one for one in controls._box.children if hasattr(one, "value")]
     assert type(line).__name__ == "HTML", "a Label reads LaTeX"

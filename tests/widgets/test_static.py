@@ -272,7 +272,7 @@ def test_the_controls_of_a_training_leave_its_line(monkeypatch):
         return Handle()
 
     monkeypatch.setattr("IPython.display.display", display)
-    controls = Controls(2, stop=print)
+    controls = Controls(2, stop=print, look=str)
     controls.tell(1, "step 1 of 2", "running")
     controls.show()
     controls.tell(2, "step 2 of 2: done", "ended")
