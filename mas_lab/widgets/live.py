@@ -116,7 +116,7 @@ class Controls:
         self._line = ipywidgets.HTML()  # not Label, which reads $…$ as LaTeX
         self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._look, self._bar]), self._line])
         self._handle, self._told, self._has_ended = None, "", False
-        self._opened, self._looked_at = None, {"text/plain": "", "text/html": "<div></div>"}
+        self._opened, self._looked_at = None, {"text/plain": "", "text/html": ""}
 
     def show(self) -> None:
         from IPython.display import display
