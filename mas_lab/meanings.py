@@ -55,6 +55,7 @@ MEANINGS: dict[str, dict[str, str]] = {
     },
     "advise": {
         "agent": WHERE["agent"],
+        "turn": "turns this agent had before, from 0: each is taken for an agent of its own",
         "own": "would its own baseline pay, by policy_gain",
         "spoke": "share of the episodes in which it spoke",
         "rows": "its calls",

@@ -21,7 +21,7 @@ Leaves out: the scale (a division by sigma_k weighs tasks otherwise), gradients 
 in training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,7 @@ UNKNOWN = "cannot be told"
 RATIO = "its gradient's squared signal-to-noise ratio"
 
 
-def advise(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
+def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = ("agent",)) -> pd.DataFrame:
     """Would its own mean serve an agent better than a global one? A row per agent, `agents` first.
 
     `turns` has the columns task, episode, agent, credit; `step`, `policy` and `node` are used where they are there. It
@@ -53,26 +53,64 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
     an agent with fewer than `FEW` rows or whose credits do not vary. `why`: the same in words. An advice holds for the
     policies that played `turns`, and a gain in signal shows in training only as far as there was too little of it.
 
+    `by`: ("agent",); with "step" too, a row for each step, by its rows alone; with "turn", each turn of an agent is
+    taken for an agent of its own, which asks for a mean over (task, agent, turn). Turns of an agent share its weights:
+    `gain` is of one turn's part of the gradient, `policy_gain` and so `own` of all that its weights learn from.
+
     Raises `TableError` where a column is missing or holds no number, or no row is left to judge by.
     """
-    rows = _rows(turns)
+    rows = _rows(turns, by)
+    of = _speakers(rows, agents, by)
+    codes = pd.Index(of.index, name="agent")
+    rows = _coded(rows, of, by)
     found, weights = _parts(rows)
-    table = _pooled(found, weights)
-    by = [name for name in ("step", "task", "episode") if name in rows.columns]
-    episode = rows.groupby(by, sort=False, observed=True).ngroup()
-    spoke = episode.groupby(rows["agent"], sort=False, observed=True).nunique() / episode.nunique()
-    everybody = pd.Index(dict.fromkeys([*agents, *table["agent"]]), name="agent")
-    table = table.set_index("agent").reindex(everybody)
-    peers = _peers(rows, everybody)
-    table["spoke"], table["rows"] = spoke.reindex(everybody).fillna(0.0), table["rows"].fillna(0).astype(int)
-    table["shared"] = [bool(peers[agent]) for agent in everybody]
-    table["policy_gain"] = [
-        _together(found, weights, [agent, *peers[agent]]) if peers[agent] else table.loc[agent, "gain"]
-        for agent in everybody
-    ]
+    table = _pooled(found, weights).set_index("agent").reindex(codes)
+    table["name"] = [_name(row) for row in of.itertuples()]
+    peers = _peers(rows, of)
+    table["spoke"] = _spoke(rows, of).reindex(codes).fillna(0.0)
+    table["rows"] = table["rows"].fillna(0).astype(int)
+    table["shared"] = [bool(peers[code]) for code in codes]
+    groups = {code: frozenset([code, *peers[code]]) for code in codes if peers[code]}
+    gains = _together(found, weights, set(groups.values()))
+    table["policy_gain"] = [gains[groups[code]] if code in groups else gain for code, gain in table["gain"].items()]
     table["own"] = [_verdict(row) for row in table.itertuples()]
-    table["why"] = [" ".join(_words(row, peers[row.Index])) for row in table.itertuples()]
-    return keyed(table.reset_index()[["agent", "own", "spoke", *NUMBERS, "shared", "policy_gain", "why"]], "advise")
+    names = table["name"]
+    table["why"] = [" ".join(_words(row, [names[peer] for peer in peers[row.Index]])) for row in table.itertuples()]
+    told = of.join(table)
+    return keyed(told[[*by, "own", "spoke", *NUMBERS, "shared", "policy_gain", "why"]].reset_index(drop=True), "advise")
+
+
+def _speakers(rows: pd.DataFrame, agents: Sequence[str], by: Sequence[str]) -> pd.DataFrame:
+    """A row for each that is judged, numbered: `agents` first, whether they spoke or not, but for turns not taken."""
+    of = rows[list(by)].drop_duplicates()
+    if "turn" not in by:
+        steps = of[["step"]].drop_duplicates() if "step" in by else pd.DataFrame(index=[0])
+        of = steps.merge(pd.DataFrame({"agent": list(dict.fromkeys([*agents, *of["agent"]]))}), how="cross")[list(by)]
+    first = {agent: place for place, agent in enumerate(dict.fromkeys([*agents, *of["agent"]]))}
+    order = of.assign(agent=of["agent"].map(first)).sort_values([name for name in ("step", "agent", "turn")
+                                                                 if name in by]).index  # fmt: skip
+    return of.loc[order].reset_index(drop=True)
+
+
+def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The rows with the number of who is judged in the place of the agent; where weights are not told, its own."""
+    policy = rows["policy"] if "policy" in rows.columns else rows["agent"]
+    codes = rows[list(by)].merge(of.reset_index(names="code"), on=list(by), how="left")["code"]
+    return rows.assign(policy=policy, agent=codes.to_numpy())
+
+
+def _spoke(rows: pd.DataFrame, of: pd.DataFrame) -> pd.Series:
+    """In which share of the episodes, or of its step's, each did."""
+    named = [name for name in ("step", "task", "episode") if name in rows.columns]
+    episode = rows.groupby(named, sort=False, observed=True).ngroup()
+    of_step = rows["step"] if "step" in of.columns else pd.Series(0, rows.index)
+    all_of = episode.groupby(of_step).nunique()
+    own = episode.groupby(rows["agent"], sort=False, observed=True).nunique()
+    return own / own.index.map(of["step"] if "step" in of.columns else pd.Series(0, of.index)).map(all_of)
+
+
+def _name(row) -> str:
+    return f"{row.agent} at turn {row.turn}" if hasattr(row, "turn") else str(row.agent)
 
 
 def predicted(turns: pd.DataFrame) -> pd.DataFrame:
@@ -93,8 +131,10 @@ def predicted(turns: pd.DataFrame) -> pd.DataFrame:
     return _pooled(*_parts(_rows(turns)))
 
 
-def _rows(turns: pd.DataFrame) -> pd.DataFrame:
-    require(turns, ["task", "episode", "agent", "credit"], "advise", optional=["step", "policy", "node"])
+def _rows(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
+    if "agent" not in by or set(by) - {"step", "agent", "turn"}:
+        raise ValueError(f"advise: by={by!r}; it is 'agent', and maybe 'step' and 'turn'")
+    require(turns, ["task", "episode", "agent", "credit", *by], "advise", optional=["step", "policy", "node"])
     rows = turns[trained(turns)]
     if not len(rows):
         raise TableError("advise: the table has no row to judge by; pass the turns of a rollout, with their credits")
@@ -134,21 +174,29 @@ def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()[["agent", *NUMBERS]]
 
 
-def _peers(rows: pd.DataFrame, agents: Sequence[str]) -> dict[str, list[str]]:
-    """Of each agent the others that speak with its weights."""
-    if "policy" not in rows.columns:
-        return {agent: [] for agent in agents}
-    of = rows.groupby("agent", sort=False, observed=True)["policy"].agg(set).to_dict()
+def _peers(rows: pd.DataFrame, of: pd.DataFrame) -> dict[int, list[int]]:
+    """Of each the others, of the same step, that speak with its weights."""
+    spoken = rows.groupby("agent", sort=False, observed=True)["policy"].agg(set).to_dict()
+    step = of["step"] if "step" in of.columns else pd.Series(0, of.index)
     return {
-        agent: [other for other in agents if other != agent and of.get(agent, set()) & of.get(other, set())]
-        for agent in agents
-    }
+        one: [other for other in step.index[step == step[one]]
+              if other != one and spoken.get(one, set()) & spoken.get(other, set())]
+        for one in of.index
+    }  # fmt: skip
 
 
-def _together(found: pd.DataFrame, weights: pd.DataFrame, agents: list[str]) -> float:
-    """The gain of the one gradient to which these agents' rows add."""
-    parts = (part[part["agent"].isin(agents)].assign(agent="all of them") for part in (found, weights))
-    return float(_pooled(*parts)["gain"].iloc[0])
+def _together(
+    found: pd.DataFrame, weights: pd.DataFrame, groups: Collection[frozenset[int]]
+) -> dict[frozenset[int], float]:
+    """The gain of the one gradient to which the agents of each group add."""
+    gains = {}
+    apart = sum(map(len, groups)) == len(frozenset().union(*groups))
+    for batch in [list(groups)] if apart else [[group] for group in groups]:
+        of = {code: place for place, group in enumerate(batch) for code in group}
+        parts = (part[part["agent"].isin(of)].assign(agent=part["agent"].map(of)) for part in (found, weights))
+        pooled = _pooled(*parts).set_index("agent")["gain"] if of else {}
+        gains |= {group: float(pooled[place]) for place, group in enumerate(batch)}
+    return gains
 
 
 def _verdict(row) -> str:
@@ -160,8 +208,9 @@ def _verdict(row) -> str:
 def _words(row, peers: Sequence[str]) -> list[str]:
     """The verdict on an agent, in sentences."""
     if not row.rows:
-        return [f"{row.Index} never spoke."]
-    said = f"{row.Index} spoke in {_percent(row.spoke)} of the episodes, with {row.n_k:.1f} rows to compare in a task"
+        return [f"{row.name} never spoke."]
+    compared = f"{round(row.n_k, 9):.1f} rows to compare in a task"
+    said = f"{row.name} spoke in {_percent(row.spoke)} of the episodes, with {compared}"
     if row.N == 1:
         return [f"{said}. Its tasks hold a single episode each, so that nothing is compared: sample more of them."]
     if row.n_k == 1:

@@ -57,8 +57,9 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
     return keyed(table[[*task, "agent", *statistics]], "inflation")
 
 
-def pooled_inflation(found: pd.DataFrame) -> pd.DataFrame:
-    """A row per agent of `inflation`'s table: `n` rows in all, and over them `b`, `v`, `F` and `signal`.
+def pooled_inflation(found: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
+    """A row per agent of `inflation`'s table: `n` rows in all, and over them `b`, `v`, `F` and `signal`. `by`: columns
+    of that table, with "step" a row for each step.
 
     b, v and F are the means of b_k, v_k and F_k over rows; the rows of a flat task count as 0 (see the top of this
     file). `signal` is that of the pooled sigma_k^2 and (mu_k - mu)^2, in the units of the credit, to which a flat task
@@ -68,7 +69,7 @@ def pooled_inflation(found: pd.DataFrame) -> pd.DataFrame:
     found = pd.DataFrame(found)
     squares = {"within": found["sigma_k"] ** 2, "offset": _offset(found) ** 2}
     parts = found[["b_k", "v_k", "F_k"]].fillna(0.0).assign(**squares).mul(found["n_k"], axis=0)
-    summed = parts.assign(n=found["n_k"]).groupby(found["agent"], sort=False, observed=True).sum()
+    summed = parts.assign(n=found["n_k"]).groupby([found[name] for name in by], sort=False, observed=True).sum()
     means = summed[["b_k", "v_k", "F_k"]].div(summed["n"], axis=0).set_axis(["b", "v", "F"], axis=1)
     signal = _signal(summed["within"], summed["offset"])
     return means.assign(signal=signal).reset_index().assign(n=summed["n"].to_numpy())

@@ -174,7 +174,8 @@ def bars_of(trace: dict) -> Iterator[tuple[float, float, str, float, float]]:
     names, heights = (trace["y"], trace["x"]) if flat else (trace["x"], trace["y"])
     for place, (name, height) in enumerate(zip(names, heights, strict=True)):
         middle = place if isinstance(name, str) else name
-        yield middle - 0.4, middle + 0.4, "y" if flat else "x", 0.0, height
+        half = 0.5 * (trace.get("width") or 0.8)
+        yield middle - half, middle + half, "y" if flat else "x", 0.0, height
 
 
 def _square(axis: Axis, other: Axis) -> None:

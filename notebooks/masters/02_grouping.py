@@ -255,7 +255,7 @@ each.agg(
 stats[stats["agent"] == "fixer"][["group", "size", "mean", "std", "lone", "flat"]].round(2)
 
 # %% [markdown]
-# *Explain.* The solver speaks exactly once in an episode: 8 rows. The verifier judges again after each fix, so an episode in which it spoke three times counts three times in its mean (`once_per="episode"` in `normalize` would count it once). The fixer is called in 13 of the turns, on five of the six problems: twice alone, once in a group that always failed. Two groups with 7 rows are left to teach it something. `RewardInspector` shows the same of any table, run or report: credits, and what share of an agent's rows stand in lone and flat groups. (b, v, F, signal and the advice below them belong to notebooks 03 and 05.)
+# *Explain.* The solver speaks exactly once in an episode: 8 rows. The verifier judges again after each fix, so an episode in which it spoke three times counts three times in its mean (`once_per="episode"` in `normalize` would count it once). The fixer is called in 13 of the turns, on five of the six problems: twice alone, once in a group that always failed. Two groups with 7 rows are left to teach it something. `RewardInspector` shows the same of any table, run or report: credits, and what share of an agent's rows stand in lone and flat groups. (F, signal and the advice belong to notebooks 03 and 05.)
 
 # %%
 lab.RewardInspector(grouped["dr_mas"])

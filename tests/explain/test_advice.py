@@ -286,3 +286,44 @@ def test_what_cannot_be_judged_is_refused():
         lab.advise(rows.assign(probe=True))
     with pytest.raises(TableError, match="advise: wants a table of turns"):
         lab.advise("a path")
+
+
+# By step and by turn
+
+
+def two_steps():
+    """The helper speaks twice where the solver earned little; two steps, the second with another level."""
+    once = pd.concat([team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8), f"t{i}").assign(turn=0) for i in range(4)])
+    again = once[once["agent"] == "helper"].assign(turn=1, credit=lambda rows: rows["credit"] * 2)
+    step = pd.concat([once, again], ignore_index=True).assign(policy=lambda rows: rows["agent"])
+    return pd.concat([step.assign(step=0), step.assign(step=1, credit=1 - step["credit"] ** 2)], ignore_index=True)
+
+
+def test_by_step_each_is_told_by_its_own_rows():
+    turns = two_steps()
+    both = lab.advise(turns, ("solver", "helper", "critic"), by=("step", "agent"))
+    for step, own in turns.groupby("step"):
+        alone = lab.advise(own, ("solver", "helper", "critic"))
+        found = both[both["step"] == step].drop(columns="step").reset_index(drop=True)
+        pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(alone))
+
+
+def test_by_turn_each_turn_is_an_agent_of_its_own():
+    turns = two_steps().query("step == 0").drop(columns="step")
+    found = lab.advise(turns, by=("agent", "turn"))
+    assert found[["agent", "turn"]].to_numpy().tolist() == [["solver", 0], ["helper", 0], ["helper", 1]]
+    named = lab.advise(turns.assign(agent=turns["agent"] + " at turn " + turns["turn"].astype(str)))
+    pd.testing.assert_frame_equal(pd.DataFrame(found.drop(columns=["agent", "turn"])),
+                                  pd.DataFrame(named.drop(columns="agent")))  # fmt: skip
+    helper = found[found["agent"] == "helper"]
+    assert helper["shared"].all() and helper["policy_gain"].nunique() == 1 and helper["gain"].nunique() == 2
+    assert "helper at turn 1 spoke in 50 %" in helper["why"].iloc[1]
+    untold = lab.advise(turns.drop(columns="policy"), by=("agent", "turn"))
+    assert untold["policy_gain"].tolist() == pytest.approx(found["policy_gain"].tolist()), "its turns share its weights"
+
+
+def test_what_it_is_not_told_by():
+    with pytest.raises(ValueError, match="it is 'agent', and maybe 'step' and 'turn'"):
+        lab.advise(two_steps(), by=("turn",))
+    with pytest.raises(TableError, match="column 'turn' is missing"):
+        lab.advise(two_steps().drop(columns="turn"), by=("agent", "turn"))

@@ -1,8 +1,11 @@
 """RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page."""
 
+import json
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from urllib.parse import quote
 
 import pandas as pd
 import pytest
@@ -43,10 +46,69 @@ def test_the_advice_is_that_of_the_table(turns, tmp_path):
     inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
     pd.testing.assert_frame_equal(inspector.advice, lab.advise(turns, ("solver", "fixer", "critic")))
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert "<h2>Would its own baseline pay?</h2>" in page
+    assert "Who earned what, and would a baseline of its own pay?</caption>" in page
     for row in inspector.advice.itertuples():
-        assert f"<li><b>{row.agent}: {row.own}.</b> {escape(row.why)}</li>" in page
-    assert "critic never spoke." in page and "<summary>The numbers behind this advice</summary>" in page
+        assert escape(row.why) in page and f"<b>{row.own}</b>" in page
+    assert "critic never spoke." in page and "<summary>All numbers, and those behind the advice</summary>" in page
+    assert "Training step <button" not in page, "there is one step, and nothing to choose"
+
+
+def test_turns_are_taken_for_agents_of_their_own(spiky):
+    inspector = lab.RewardInspector(spiky)
+    of_turn = inspector.turn_advice.set_index(["agent", "turn"])
+    table = inspector.turn_table.set_index(["agent", "turn"])
+    assert of_turn.index.tolist() == [("asker", 0), ("asker", 1), ("doer", 0), ("doer", 1)]
+    turns = inspector.turns
+    apart = turns.assign(agent=turns["agent"] + " at turn " + turns["turn"].astype(str))
+    named = lab.advise(apart).set_index("agent")
+    for (agent, turn), row in of_turn.iterrows():
+        other = named.loc[f"{agent} at turn {turn}"]
+        for name in ("rows", "n_k", "signal", "offset", "gain", "policy_gain"):
+            assert row[name] == pytest.approx(other[name], nan_ok=True)
+        own = turns[(turns["agent"] == agent) & (turns["turn"] == turn)]
+        assert table.loc[(agent, turn), ["rows", "mean"]].tolist() == pytest.approx([len(own), own["credit"].mean()])
+
+
+def test_each_of_a_dozen_steps_can_be_chosen(spiky, tmp_path):
+    """What is told of a step on the page is what is told of its rows alone, and its bars hold them all."""
+    page = lab.RewardInspector(spiky, step=1).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    held = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["steps"]
+    assert list(held) == list("01234") and page.count("<button") == 5
+    assert re.findall(r'<section data-step="(\d)">', page) == ["1", "1"], "another step than the asked one is shown"
+    for step in range(5):
+        alone = lab.RewardInspector(spiky, step=step)
+        assert all(escape(why) in page for why in alone.advice["why"])
+        counts, rows = held[str(step)]["counts"], alone.table.set_index("agent")["rows"]
+        assert [sum(bars) for bars in counts] == [rows["asker"]] * 3 + [rows["doer"]] * 3
+        credits = alone.turns.groupby("agent")["credit"].mean()
+        assert held[str(step)]["means"][::2] == pytest.approx([credits["asker"], credits["doer"]])
+
+
+def test_links_lead_to_the_lowest_and_the_highest_row_of_an_agent(spiky, tmp_path):
+    inspector = lab.RewardInspector(spiky, step=2)
+    page = inspector.to_html(tmp_path / "rewards.html", rollouts="its rollouts.html").read_text(encoding="utf-8")
+    elements = Elements()
+    elements.feed(page)
+    own = inspector.turns[inspector.turns["agent"] == "asker"]
+    for at in (own["credit"].idxmin(), own["credit"].idxmax()):
+        row = own.loc[at]
+        address = (
+            f"its rollouts.html#step=2&episode={quote(row['episode'], safe='')}&node={quote(row['node'], safe='')}"
+        )
+        assert address in elements.fetched
+    assert len(elements.fetched) == 5 * 2 * 2, "two for each agent at each step"
+    with pytest.raises(ValueError, match="give the address of a page"):
+        inspector.to_html(tmp_path / "rewards.html", rollouts="javascript:alert(1)")
+
+
+def test_an_agent_keeps_its_colour_in_tables_and_figures(spiky, tmp_path):
+    inspector = lab.RewardInspector(spiky)
+    page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    for agent, shade in colors(("asker", "doer")).items():
+        swatch = rf'background: {shade}"></span> {agent}</span></th>'
+        assert len(re.findall(swatch, page)) == 5 * (1 + 2), "a row per agent, and one for each of its two turns"
+        drawn = [trace for trace in inspector.figure().data if trace.name == agent]
+        assert [trace.marker.color for trace in drawn] == [shade]
 
 
 def test_groups_and_episodes_of_two_steps_are_not_one(turns):
@@ -62,9 +124,10 @@ def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
     figure = two_baselines(turns, agents)
     credits = [trace for trace in figure.data if trace.name in agents]
     assert {trace.name: trace.marker.color for trace in credits} == colors(agents)
-    assert [len(trace.x) for trace in credits] == [6, 3, 6]
+    assert [sum(trace.y) for trace in credits] == [6, 3, 6]
     under_global = [trace for trace in figure.data if trace.name == "global baseline"]
-    assert sorted(under_global[1].x) == pytest.approx([-1, -1, 0], abs=1e-5)
+    fixers = {round(x): y for x, y in zip(under_global[1].x, under_global[1].y, strict=True) if y}
+    assert fixers == {-1: 2, 0: 1}, "rows in a bin"
     assert {trace.yaxis for trace in credits} == {"y", "y2", "y3"}
     assert {trace.yaxis for trace in under_global} == {"y4", "y5", "y6"}, "the advantages do not stand below"
     lines = {(shape.line.dash, round(shape.x0, 9)) for shape in figure.layout.shapes}
@@ -138,7 +201,7 @@ def test_the_page_works_offline(spiky, tmp_path):
     elements = Elements()
     elements.feed(page)
     assert elements.fetched == []
-    expected = {"* plotly.js (cartesian": 1, "<figure ": 3, "The numbers behind this figure": 3}
+    expected = {"* plotly.js (cartesian": 1, "<figure ": 3, "The numbers behind this figure": 5 + 2}
     assert {text: page.count(text) for text in expected} == expected
     assert page.count('"sendChartToCloud","sendDataToCloud"') == 3, "a figure offers to send the data away"
     assert len(page) < 8e6
@@ -159,8 +222,10 @@ def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     lab.RewardInspector(spiky)._ipython_display_()
-    assert type(shown[0]).__name__ == "Figure" and ">asker</td>" in shown[1].data
-    assert "Would its own baseline pay?" in shown[1].data and "<b>asker: " in shown[1].data
+    assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "Figure", "Figure", "HTML"]
+    assert "> asker</span></th>" in shown[0].data and "would a baseline of its own pay?" in shown[0].data
+    titles = [figure.layout.yaxis.title.text for figure in shown[1:4]]
+    assert titles == ["rows", "credit (line: mean; band: quartiles)", "calls in an episode"]
     assert "asker, doer" in repr(lab.RewardInspector(spiky))
 
 

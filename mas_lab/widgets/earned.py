@@ -1,0 +1,154 @@
+"""What each agent earned in a step, beside the advice about it: as HTML that can be read without styles too.
+
+Leaves out: the figures, and the page around them (`rewards`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pandas as pd
+
+from mas_lab.table import trained
+from mas_lab.widgets.document import escape, table_html
+
+HEADS = ("agent", "earned", "spoke", "calls", "lone, flat", "signal", "F, own", "its own baseline")
+KEY = (
+    "Earned: mean ± standard deviation of its credits. Spoke: in which share of the episodes; calls: turns an episode, "
+    "and rows in all. Lone, flat: the share of its rows that are compared with nothing, and those compared with equals "
+    "alone. Signal: how much of its squared advantages under the global baseline is information. F, own: the mean of "
+    "its squared advantages under the global baseline, and under its own. Below, the advice of lab.advise."
+)
+TURN_KEY = (
+    "Each turn taken for an agent of its own. Gain: what a mean over (task, agent, turn) in the place of the global "
+    "one would make of the squared signal-to-noise ratio of that turn's part of the gradient; all turns: of all that "
+    "the same weights learn from, by which the advice goes."
+)
+SCHEMES = ("", "http", "https", "file")
+
+
+def agents_html(
+    table: pd.DataFrame, advice: pd.DataFrame, calls: Mapping[str, float], shades: Mapping[str, str],
+    links: Mapping[str, str],
+) -> str:  # fmt: skip
+    """A row per agent and, below it, what is advised and why. `table`: of `reward_table`; `advice`: of `advise`;
+    `calls`: of an episode; `links`: HTML beside an agent."""
+    rows = {row["agent"]: row for row in table.to_dict("records")}
+    lines = []
+    for told in advice.to_dict("records"):
+        agent = told["agent"]
+        cells = _numbers(rows[agent], told, calls.get(agent), shades[agent]) if agent in rows else ["–"] * 6
+        verdict = f"<b>{escape(told['own'])}</b>{_gain(told['policy_gain'])}"
+        held = "".join(map(_cell, [*cells, verdict]))
+        why = f"{escape(told['why'])}{links.get(agent, '')}"
+        lines.append(
+            f'<tr><th scope="row">{_named(agent, shades)}</th>{held}</tr>'
+            f'<tr><td colspan="{len(HEADS)}"><div style="position: sticky; left: 0; max-width: min(64rem, 80vw); '
+            f'text-align: left; white-space: normal">{why}</div></td></tr>'
+        )
+    return _table(HEADS, lines, "Who earned what, and would a baseline of its own pay?", KEY)
+
+
+def _numbers(row: Mapping[str, Any], told: Mapping[str, Any], calls: float | None, shade: str) -> list[str]:
+    own = 1 - told["lone"] - told["flat"]
+    often = f"{calls:.2f} ({row['rows']})" if calls is not None else str(row["rows"])
+    return [
+        f"{row['mean']:.3f} ± {row['std']:.3f}", _percent(row["spoke"]), often,
+        f"{_percent(row['lone'])}, {_percent(row['flat'])}", _bar(row["signal"], shade),
+        f"{row['F']:.2f}, {own:.2f}",
+    ]  # fmt: skip
+
+
+TURN_HEADS = ("agent", "turn", "rows", "spoke", "earned", "signal", "gain", "all turns", "a mean for each turn")
+
+
+def turns_html(table: pd.DataFrame, advice: pd.DataFrame, shades: Mapping[str, str]) -> str:
+    """A row per agent and turn. `table`: of `reward_table` by these; `advice`: of `advise` by these."""
+    rows = {(row["agent"], row["turn"]): row for row in table.to_dict("records")}
+    lines = []
+    for told in advice.to_dict("records"):
+        row = rows[told["agent"], told["turn"]]
+        cells = [
+            escape(row["turn"]), str(row["rows"]), _percent(row["spoke"]), f"{row['mean']:.3f} ± {row['std']:.3f}",
+            _bar(told["signal"], shades[told["agent"]]), _times(told["gain"]), _times(told["policy_gain"]),
+            escape(told["own"]),
+        ]  # fmt: skip
+        held = "".join(map(_cell, cells))
+        lines.append(f'<tr><th scope="row">{_named(told["agent"], shades)}</th>{held}</tr>')
+    return _table(TURN_HEADS, lines, "The same per agent and turn", TURN_KEY)
+
+
+def _cell(told: str) -> str:
+    return f'<td style="white-space: nowrap">{told}</td>'
+
+
+def _table(heads: tuple[str, ...], lines: list[str], caption: str, key: str) -> str:
+    named = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    return (
+        f'<div class="table" tabindex="0" role="group" aria-label="{escape(caption)}" style="max-height: none"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{named}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f"<p><small>{escape(key)}</small></p>"
+    )
+
+
+def _named(agent: str, shades: Mapping[str, str]) -> str:
+    box = f"display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: {shades[agent]}"
+    return f'<span style="white-space: nowrap"><span aria-hidden="true" style="{box}"></span> {escape(agent)}</span>'
+
+
+def _bar(share: float, shade: str) -> str:
+    """A share as a number, and as a bar of its agent's colour."""
+    if share != share:
+        return "unknown"
+    fill = f"linear-gradient(90deg, {shade} {100 * share:.0f}%, #8883 0)"
+    box = f"display: inline-block; width: 4em; height: .6em; background: {fill}"
+    return f'<span aria-hidden="true" style="{box}"></span> {_percent(share)}'
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.095 or share == 0 else f"{100 * share:.1g} %"
+
+
+def _times(gain: float) -> str:
+    return "unknown" if gain != gain else f"× {gain:.2g}" if gain < 10 else f"× {gain:.0f}"
+
+
+def _gain(gain: float) -> str:
+    return f" ({_times(gain)})" if gain == gain else ""
+
+
+def numbers_html(table: pd.DataFrame, advice: pd.DataFrame, step: int) -> str:
+    """All numbers of a step, folded."""
+    behind = advice.drop(columns=["own", "why"])
+    return (
+        f"<details><summary>All numbers, and those behind the advice</summary>"
+        f"{table_html(table, f'Per agent, step {step}')}{table_html(behind, f'Behind the advice, step {step}')}"
+        f"</details>"
+    )
+
+
+def counts_html(counts: pd.DataFrame, step: int) -> str:
+    """What the bars of a step count, folded."""
+    held = table_html(counts, f"Rows by agent and credit, step {step}")
+    return f"<details><summary>The numbers behind this figure</summary>{held}</details>"
+
+
+def links_to(turns: pd.DataFrame, rollouts: str | None, step: int) -> dict[str, str]:
+    """For each agent HTML with links to its lowest and its highest row in the page of a RolloutViewer."""
+    if rollouts is None:
+        return {}
+    if urlsplit(str(rollouts)).scheme not in SCHEMES:
+        raise ValueError(f"RewardInspector: rollouts={str(rollouts)!r:.80}; give the address of a page, such as "
+                         "'rollouts.html' beside this one")  # fmt: skip
+    rows, links = turns[trained(turns)], {}
+    for agent, own in rows.groupby("agent", sort=False):
+        ends = {f"{name} row, {own.loc[at, 'credit']:.3g}": own.loc[at] for name, at in
+                (("lowest", own["credit"].idxmin()), ("highest", own["credit"].idxmax()))}  # fmt: skip
+        told = " · ".join(f'<a href="{escape(_address(rollouts, step, row))}">{name}</a>' for name, row in ends.items())
+        links[agent] = f"<br>Read its {told}."
+    return links
+
+
+def _address(rollouts: str, step: int, row: pd.Series) -> str:
+    node = f"&node={quote(str(row['node']), safe='')}" if "node" in row.index else ""
+    return f"{rollouts}#step={step}&episode={quote(str(row['episode']), safe='')}{node}"
