@@ -22,6 +22,8 @@ Row = Mapping[str, Any]
 
 MOST_TASKS = 512
 """Tasks of a step that are drawn again: a run's description may come from anybody."""
+LOST = 8
+"""Steps whose tasks were drawn again and were others, after which no more are drawn if none was right."""
 LONGEST = 20_000
 """Characters of an action that is played again from a zip."""
 
@@ -132,6 +134,7 @@ class States:
         self._config = source.run.config if source.run else {}
         self._given = {task.id: task for task in tasks}
         self._drawn: dict[int, dict[str, Task]] = {}
+        self._lost: set[int] = set()
         self.spent, self.patience = 0.0, patience
         """Seconds that drawing tasks again has taken, and after which no further steps' are: a page opens soon."""
         try:
@@ -179,10 +182,13 @@ class States:
         if step not in self._drawn:
             if self.spent > self.patience:
                 raise NoStates("drawing the tasks of more steps again would keep this page from opening")
+            if len(self._lost) == len(self._drawn) >= LOST:
+                raise NoStates(f"the tasks of {LOST} steps are not those that the env draws again; pass tasks=")
             start = time.perf_counter()
             self._drawn[step] = self._tasks(step)
             self.spent += time.perf_counter() - start
         if name not in self._drawn[step]:
+            self._lost.add(step)
             raise NoStates(f"task {name!r} is not among those that the env draws again for step {step}; pass tasks=")
         return self._drawn[step][name]
 
