@@ -212,6 +212,19 @@ def test_a_sample_opens_in_its_episode_below(shown, width):
     page.set_viewport_size({"width": 1280, "height": 720})
 
 
+def test_a_long_text_makes_no_page_wider_than_a_phone(open_page, spiky, tmp_path):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    watch.load_state(run.watched())
+    turns = run.turns.assign(prompt="word " * 100 + "x" * 400)
+    page = open_page(lab.SpikeInspector([turns, run.stats], watch=watch).to_html(tmp_path / "page.html"))
+    page.set_viewport_size({"width": 390, "height": 720})
+    page.locator("svg.chart").hover()
+    assert page.locator("#anatomy pre.said").count() >= 2 and page.locator(".reading").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    box = page.locator(".reading").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+
 def test_an_address_opens_its_episode_and_is_kept_on_reload(shown):
     page, _ = shown
     link = page.locator("#anatomy .into a").first.get_attribute("href")

@@ -68,7 +68,11 @@
       if (found < 0) return made;
       made.style.fill = shade;
       for (const [name, value] of [["role", "button"], ["tabindex", "0"], ["aria-label", label]]) made.setAttribute(name, value);
-      made.addEventListener("click", (event) => { event.stopPropagation(); act(found); });
+      made.addEventListener("click", (event) => { // of several above one another, the mouse means the nearest
+        if (event.detail) return;
+        event.stopPropagation();
+        act(found);
+      });
       made.addEventListener("keydown", (event) => {
         if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(found); }
       });

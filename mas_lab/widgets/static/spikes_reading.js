@@ -67,13 +67,19 @@
       cursor.append(drawn("line", { x1: across, x2: across, y1: frame.top, y2: frame.height - frame.bottom }), ...(dot ? [dot] : []));
       const lines = tell(point);
       box.replaceChildren(element("strong", {}, swatch(names.color(line.agent)), line.name), ...lines.map((one) => element("div", {}, one)));
-      const isRight = across > frame.width / 2;
-      box.style.left = isRight ? "auto" : `${across + 12}px`;
-      box.style.right = isRight ? `${frame.width - across + 12}px` : "auto";
-      box.style.maxWidth = `${Math.max(across, frame.width - across) - 16}px`;
-      box.style.top = `${norm > 0 && y(norm) > frame.height / 2 ? frame.top : frame.height / 2 - 10}px`;
+      settle(across, norm > 0 ? y(norm) : frame.height / 2, frame);
       for (const [name, value] of [["min", 0], ["max", line.at.length - 1], ["now", place], ["text", [line.name, ...lines].join("; ")]])
         reader.setAttribute(`aria-value${name}`, value);
+    }
+
+    function settle(across, up, frame) { // the box: beside the point if there is room, else above or below it
+      box.style.maxWidth = `${Math.min(frame.width - 8, 480)}px`;
+      box.style.left = box.style.top = "0";
+      const { offsetWidth: wide, offsetHeight: high } = box, isBeside = Math.max(across, frame.width - across) >= wide + 16;
+      const left = isBeside ? (frame.width - across >= wide + 16 ? across + 12 : across - 12 - wide) : across - wide / 2;
+      const top = isBeside ? up - high / 2 : up > frame.height / 2 ? up - 14 - high : up + 14;
+      box.style.left = `${Math.max(4, Math.min(frame.width - wide - 4, left))}px`;
+      box.style.top = `${isBeside ? Math.max(4, Math.min(frame.height - high - 4, top)) : top}px`;
     }
 
     function rest() { // what stands where no key was pressed yet
