@@ -34,8 +34,8 @@ from mas_lab.widgets.text import for_plotly, visible
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tree", "tokens", "episode", "index",
-         "pane", "bar", "viewer")  # fmt: skip
+PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tree", "tokens", "candidate", "episode",
+         "cells", "index", "pane", "bar", "acts", "viewer")  # fmt: skip
 SCRIPTS = (*(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
 """The page's scripts; without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
 STYLES = ("rollouts.css",)

@@ -7,8 +7,10 @@
 
   function term(found) {
     const [, minus, name, quoted, plain] = found;
-    const value = quoted ?? plain, negated = minus === "-";
-    const lower = value.toLowerCase(), field = name && name.toLowerCase();
+    const value = quoted ?? plain,
+      negated = minus === "-";
+    const lower = value.toLowerCase(),
+      field = name && name.toLowerCase();
     if (!name && quoted === undefined && FLAGS.includes(lower)) return { kind: lower, negated };
     if (field === "agent" || field === "task") return { kind: field, value: lower, negated };
     const range = RANGE.exec(value);

@@ -5,13 +5,18 @@
 
   function kernelOf(greeted, signal) {
     const waiting = new Map();
-    let number = 0, live = false;
+    let number = 0,
+      live = false;
 
-    function ask(question) { // a promise of the answer
+    function ask(question) {
+      // a promise of the answer
       number += 1;
       const id = number;
       return new Promise((done, failed) => {
-        const late = setTimeout(() => { waiting.delete(id); failed(new Error("the kernel gave no answer")); }, PATIENCE);
+        const late = setTimeout(() => {
+          waiting.delete(id);
+          failed(new Error("the kernel gave no answer"));
+        }, PATIENCE);
         waiting.set(id, { done, failed, late });
         parent.postMessage({ id, ...question }, "*");
       });
@@ -35,7 +40,15 @@
       addEventListener("message", heard, { signal });
       parent.postMessage({ ask: "hello" }, "*");
     }
-    return { ask, tell: (said) => { if (live) parent.postMessage(said, "*"); }, get live() { return live; } };
+    return {
+      ask,
+      tell: (said) => {
+        if (live) parent.postMessage(said, "*");
+      },
+      get live() {
+        return live;
+      },
+    };
   }
 
   Object.assign(viewer, { kernelOf });

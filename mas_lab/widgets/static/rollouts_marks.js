@@ -4,16 +4,27 @@
   const { keyOf } = viewer;
   const COLUMNS = ["step", "episode", "task", "node", "note"];
 
-  function kept(name) { // a sandboxed frame has no storage, and says so by throwing
-    try { return JSON.parse(localStorage.getItem(name)) || []; } catch { return []; }
+  function kept(name) {
+    // a sandboxed frame has no storage, and says so by throwing
+    try {
+      return JSON.parse(localStorage.getItem(name)) || [];
+    } catch {
+      return [];
+    }
   }
 
   function keep(name, all) {
-    try { localStorage.setItem(name, JSON.stringify(all)); } catch { /* then they last as long as the page */ }
+    try {
+      localStorage.setItem(name, JSON.stringify(all));
+    } catch {
+      /* then they last as long as the page */
+    }
   }
 
-  function cell(value) { // a spreadsheet runs what begins like a formula
-    const text = String(value ?? ""), safe = /^[=+\-@\t\r]/.test(text) && !/^-?\d+(\.\d+)?$/.test(text) ? `'${text}` : text;
+  function cell(value) {
+    // a spreadsheet runs what begins like a formula
+    const text = String(value ?? ""),
+      safe = /^[=+\-@\t\r]/.test(text) && !/^-?\d+(\.\d+)?$/.test(text) ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   }
 
@@ -37,16 +48,21 @@
     const dropped = new Map(); // a mark taken away by mistake comes back with its note
     const told = () => [...all.values()];
     return {
-      get count() { return all.size; },
+      get count() {
+        return all.size;
+      },
       has: (key) => all.has(key),
       note: (key) => all.get(key)?.note || "",
-      set(shown, note) { // a note marks, too
-        const key = keyOf(shown), { run = 0, step, episode, task } = shown;
+      set(shown, note) {
+        // a note marks, too
+        const key = keyOf(shown),
+          { run = 0, step, episode, task } = shown;
         all.set(key, { run, step, episode, task, node: shown.node, note });
         return this.tell();
       },
       toggle(shown) {
-        const key = keyOf(shown), before = all.get(key);
+        const key = keyOf(shown),
+          before = all.get(key);
         if (!before) return this.set(shown, dropped.get(key) || "");
         dropped.set(key, before.note);
         all.delete(key);
@@ -58,7 +74,9 @@
       },
       all: told,
       csv: () => csv(told(), (data.runs || []).length),
-      save() { save("marks.csv", this.csv()); },
+      save() {
+        save("marks.csv", this.csv());
+      },
     };
   }
 

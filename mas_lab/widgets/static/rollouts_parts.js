@@ -15,7 +15,8 @@ globalThis.MasLabRollouts = (() => {
 
   const element = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
   const drawn = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
-  const button = (label, onclick, attributes = {}) => element("button", { type: "button", onclick, ...attributes }, label);
+  const button = (label, onclick, attributes = {}) =>
+    element("button", { type: "button", onclick, ...attributes }, label);
 
   function swatch(color) {
     const made = element("span", { class: "swatch", "aria-hidden": "true" });
@@ -34,7 +35,8 @@ globalThis.MasLabRollouts = (() => {
   const tick = (success) => (known(success) ? (success ? "✓" : "✗") : "·");
   const keyOf = ({ run, step, episode }) => [run || 0, step, episode].join("|");
 
-  function bar(value, most) { // to the right above 0, to the left below
+  function bar(value, most) {
+    // to the right above 0, to the left below
     const made = element("span", { class: "lean", "aria-hidden": "true" }, element("span", {}));
     const part = most ? Math.min(1, Math.abs(value || 0) / most) * 50 : 0;
     made.firstChild.style.left = value < 0 ? `${50 - part}%` : "50%";

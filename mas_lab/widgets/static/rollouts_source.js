@@ -2,11 +2,15 @@
 // Where the page reads from: the episodes that it holds, and, once a kernel has answered, the whole run in windows.
 ((viewer) => {
   const { keyOf, known, parse, matches, kernelOf } = viewer;
-  const WINDOW = 100, READ_AHEAD = 40, PATIENCE = 400;
+  const WINDOW = 100,
+    READ_AHEAD = 40,
+    PATIENCE = 400;
 
   // The page's own index: columns, one entry per episode.
   function ownIndex(data, marks) {
-    const columns = data.index, names = Object.keys(columns), texts = new Map();
+    const columns = data.index,
+      names = Object.keys(columns),
+      texts = new Map();
     const count = data.episodes.length;
     const row = (place) => Object.fromEntries(names.map((name) => [name, columns[name][place]]));
     const places = new Map();
@@ -22,12 +26,16 @@
     }
 
     function order({ sort, descending, filter }) {
-      const terms = parse(filter), values = columns[sort] || columns.telling;
-      const has = (place) => matches(terms, {
-        row: row(place), text: () => text(place), marked: () => marks.has(keyOf(row(place))) });
+      const terms = parse(filter),
+        values = columns[sort] || columns.telling;
+      const has = (place) =>
+        matches(terms, { row: row(place), text: () => text(place), marked: () => marks.has(keyOf(row(place))) });
       const found = [];
       for (let place = 0; place < count; place += 1) if (!terms.length || has(place)) found.push(place);
-      const read = sort === "advantage" ? (place) => (known(values[place]) ? Math.abs(values[place]) : null) : (place) => values[place];
+      const read =
+        sort === "advantage"
+          ? (place) => (known(values[place]) ? Math.abs(values[place]) : null)
+          : (place) => values[place];
       const way = descending ? -1 : 1;
       return found.sort((one, other) => {
         const [a, b] = [read(one), read(other)];
@@ -42,19 +50,29 @@
 
   function sourceOf(data, marks, changed, signal) {
     const own = ownIndex(data, marks);
-    const episodes = new Map(), groups = new Map(Object.entries(data.groups || {}));
-    let query = { sort: "telling", descending: true, filter: "" }, order = own.order(query), view = null, note = "";
+    const episodes = new Map(),
+      groups = new Map(Object.entries(data.groups || {}));
+    let query = { sort: "telling", descending: true, filter: "" },
+      order = own.order(query),
+      view = null,
+      note = "";
     let total = data.total ?? own.count;
 
-    const kernel = kernelOf((hello) => { total = hello.total ?? total; request(true); }, signal);
+    const kernel = kernelOf((hello) => {
+      total = hello.total ?? total;
+      request(true);
+    }, signal);
 
     // The kernel's view replaces the page's own when its first window is here. Until then, and while a cell runs, the
     // page's own stands there.
     async function request(greeted = false) {
       const asked = { query, found: null, windows: new Map() };
-      const late = setTimeout(() => {
-        if (asked.query === query) fallBack("the kernel is busy");
-      }, greeted ? PATIENCE * 20 : PATIENCE);
+      const late = setTimeout(
+        () => {
+          if (asked.query === query) fallBack("the kernel is busy");
+        },
+        greeted ? PATIENCE * 20 : PATIENCE,
+      );
       try {
         await read(asked, 0);
         if (asked.query !== query) return;
@@ -74,14 +92,18 @@
       changed(true);
     }
 
-    async function read(asked, place) { // the window of rows around a place
+    async function read(asked, place) {
+      // the window of rows around a place
       const from = Math.floor(place / WINDOW) * WINDOW;
       if (asked.windows.has(from)) return asked.windows.get(from);
       const answer = kernel.ask({ ask: "index", ...asked.query, from, count: WINDOW }).then((told) => {
-        const names = Object.keys(told.rows), count = names.length ? told.rows[names[0]].length : 0;
+        const names = Object.keys(told.rows),
+          count = names.length ? told.rows[names[0]].length : 0;
         asked.found = told.found;
         total = told.total ?? total;
-        const rows = Array.from({ length: count }, (_, at) => Object.fromEntries(names.map((name) => [name, told.rows[name][at]])));
+        const rows = Array.from({ length: count }, (_, at) =>
+          Object.fromEntries(names.map((name) => [name, told.rows[name][at]])),
+        );
         asked.windows.set(from, rows);
         return rows;
       });
@@ -90,15 +112,22 @@
       return answer;
     }
 
-    function row(place) { // null: not read yet; it will be, and `changed` is called
+    function row(place) {
+      // null: not read yet; it will be, and `changed` is called
       if (!view) return place < order.length ? own.row(order[place]) : null;
-      const from = Math.floor(place / WINDOW) * WINDOW, rows = view.windows.get(from);
+      const from = Math.floor(place / WINDOW) * WINDOW,
+        rows = view.windows.get(from);
       if (Array.isArray(rows)) return rows[place - from] || null;
-      if (!rows) read(view, place).then(() => changed(false), () => {});
+      if (!rows)
+        read(view, place).then(
+          () => changed(false),
+          () => {},
+        );
       return null;
     }
 
-    function find(key) { // its place in the view, or -1
+    function find(key) {
+      // its place in the view, or -1
       if (!view) return own.places.has(key) ? order.indexOf(own.places.get(key)) : -1;
       for (const [from, rows] of view.windows) {
         const at = Array.isArray(rows) ? rows.findIndex((one) => keyOf(one) === key) : -1;
@@ -107,10 +136,13 @@
       return -1;
     }
 
-    async function nextFailure(place) { // the first failure after a place, and from the start again; null: there is no other
-      const all = found(), many = Math.min(place < 0 ? all : all - 1, READ_AHEAD * WINDOW);
+    async function nextFailure(place) {
+      // the first failure after a place, and from the start again; null: there is no other
+      const all = found(),
+        many = Math.min(place < 0 ? all : all - 1, READ_AHEAD * WINDOW);
       for (let step = 1; step <= many; step += 1) {
-        const at = (place + step) % all, one = row(at) || (view && (await read(view, at))[at % WINDOW]);
+        const at = (place + step) % all,
+          one = row(at) || (view && (await read(view, at))[at % WINDOW]);
         if (one && one.success === false) return one;
       }
       return null;
@@ -126,7 +158,8 @@
       else changed(true);
     }
 
-    async function open(wanted) { // the episode's data, or null where nobody has it
+    async function open(wanted) {
+      // the episode's data, or null where nobody has it
       const key = keyOf(wanted);
       if (own.places.has(key)) return data.episodes[own.places.get(key)];
       if (episodes.has(key)) return episodes.get(key);
@@ -154,21 +187,53 @@
       return groups.get(name) || [];
     }
 
-    async function sameTask(shown) { // rows of the same task, elsewhere
+    async function sameTask(shown) {
+      // rows of the same task, elsewhere
       const other = (one) => one.task === shown.task && keyOf(one) !== keyOf(shown);
       const here = [...own.places.values()].map(own.row).filter(other);
       if (!kernel.live) return here;
-      const asked = { ask: "index", sort: "step", descending: false, filter: `task:"${shown.task}"`, from: 0, count: WINDOW };
+      const asked = {
+        ask: "index",
+        sort: "step",
+        descending: false,
+        filter: `task:"${shown.task}"`,
+        from: 0,
+        count: WINDOW,
+      };
       const { rows } = await kernel.ask(asked);
       const names = Object.keys(rows);
       return rows.task.map((_, at) => Object.fromEntries(names.map((name) => [name, rows[name][at]]))).filter(other);
     }
 
     return {
-      row, rowOf, find, has, isHere, ask, open, members, groupSize, sameTask, nextFailure, found,
+      row,
+      rowOf,
+      find,
+      has,
+      isHere,
+      ask,
+      open,
+      members,
+      groupSize,
+      sameTask,
+      nextFailure,
+      found,
       first: () => own.row(0),
-      get query() { return query; }, get total() { return total; }, get note() { return note; },
-      get onPage() { return own.count; }, get whole() { return view !== null; },
+      get query() {
+        return query;
+      },
+      get total() {
+        return total;
+      },
+      get note() {
+        return note;
+      },
+      get onPage() {
+        return own.count;
+      },
+      get whole() {
+        return view !== null;
+      },
       tellMarks: (all) => kernel.tell({ ask: "marks", marks: all }),
     };
   }

@@ -1,22 +1,51 @@
 "use strict";
-// What is shown of the episodes, and how one moves: the state of one viewer. `rollouts.js` puts it on a page.
+// What is shown, and where one is in it: the state of one viewer. `rollouts.js` puts it on a page.
 ((viewer) => {
-  const { element, button, keyOf, marksOf, sourceOf, indexOf, paneOf, reveal, movesOf, shadesOf, keysDialog, copy, mostOf, legend,
-    reshade, MOVES, groupMove, spotOf, cardOf, cardsOf, firstOf, outcome, tick, signed, addressOf, address, counted } = viewer;
-  const nameOf = (episode) => ({ run: episode.run || 0, step: episode.step, episode: episode.name });
+  const {
+    MOVES,
+    address,
+    addressOf,
+    button,
+    cardOf,
+    cardsOf,
+    element,
+    groupMove,
+    indexOf,
+    keyOf,
+    keysDialog,
+    legend,
+    marksOf,
+    mostOf,
+    movesOf,
+    nameOf,
+    outcome,
+    paneOf,
+    reveal,
+    shadesOf,
+    sourceOf,
+    spotOf,
+  } = viewer;
 
-  class Viewer {
+  class Viewer extends viewer.Acts {
     constructor(root, data, alone, signal) {
+      super();
       Object.assign(this, { root, data, alone, parts: [], turn: null });
       this.shade = (data.shades || [])[0] || "surprise";
       this.marks = marksOf(data, () => this.markChanged());
       this.source = sourceOf(data, this.marks, (top) => this.index && this.index.changed(top), signal);
       this.context = {
-        data, source: this.source, marks: this.marks, colors: data.agents, address,
-        shade: () => this.shade, most: () => this.most, has: (where) => this.source.has(where),
+        data,
+        source: this.source,
+        marks: this.marks,
+        colors: data.agents,
+        address,
+        shade: () => this.shade,
+        most: () => this.most,
+        has: (where) => this.source.has(where),
         members: (episode, group) => this.source.members(episode.run || 0, episode.step, group),
         groupSize: (episode, group) => this.source.groupSize(episode.run || 0, episode.step, group),
-        show: (where) => this.open(where, {}, true), follow: (event, where) => this.follow(event, where),
+        show: (where) => this.open(where, {}, true),
+        follow: (event, where) => this.follow(event, where),
         gotoIn: (part, ...spot) => this.goto(part, ...spot),
       };
       this.build();
@@ -29,17 +58,37 @@
       this.index = indexOf(this.context);
       this.moves = movesOf((name, by) => this.move(name, by));
       this.legend = element("span", { class: "legend" });
-      this.shading = (this.data.shades || []).length ? shadesOf(this.data.shades, this.shade, (name) => this.setShade(name), this.legend) : "";
+      this.shading = (this.data.shades || []).length
+        ? shadesOf(this.data.shades, this.shade, (name) => this.setShade(name), this.legend)
+        : "";
       this.live = element("p", { class: "live quiet", role: "status" });
       this.dialog = keysDialog();
-      this.note = element("input", { type: "text", class: "note", placeholder: "Note on this episode", "aria-label": "Note on this episode",
-        onchange: () => this.marks.set(this.shown(), this.note.value) });
-      this.star = button("☆", () => this.marks.toggle(this.shown()), { "aria-pressed": "false", title: "key m", "aria-label": "Mark", class: "marks" });
+      this.note = element("input", {
+        type: "text",
+        class: "note",
+        placeholder: "Note on this episode",
+        "aria-label": "Note on this episode",
+        onchange: () => this.marks.set(this.shown(), this.note.value),
+      });
+      this.star = button("☆", () => this.marks.toggle(this.shown()), {
+        "aria-pressed": "false",
+        title: "key m",
+        "aria-label": "Mark",
+        class: "marks",
+      });
       this.both = button("side by side", () => this.sideBySide(), { "aria-pressed": "false", title: "key s" });
       this.saving = button("export marks", () => this.marks.save());
-      const does = element("div", { class: "does" }, button("next failure", () => this.failure(), { title: "key f" }), this.both,
-        button("link", () => this.copyLink(), { title: "copy a link to this spot" }), this.star, this.note, this.saving,
-        button("?", () => this.dialog.showModal(), { "aria-label": "Keys", title: "Keys" }));
+      const does = element(
+        "div",
+        { class: "does" },
+        button("next failure", () => this.failure(), { title: "key f" }),
+        this.both,
+        button("link", () => this.copyLink(), { title: "copy a link to this spot" }),
+        this.star,
+        this.note,
+        this.saving,
+        button("?", () => this.dialog.showModal(), { "aria-label": "Keys", title: "Keys" }),
+      );
       this.head = element("div", { class: "head" }, does, this.moves.part, this.live);
       this.columns = element("div", { class: "beside" });
       this.pane = element("section", { class: "pane", "aria-label": "Episode" }, this.head, this.shading, this.columns);
@@ -49,7 +98,8 @@
 
     async open(wanted, spot = {}, brought = false) {
       const turn = (this.turn = {});
-      let episode = null, other = null;
+      let episode = null,
+        other = null;
       if (!this.source.isHere(wanted)) this.say(`Reading ${wanted.episode} …`);
       try {
         episode = await this.source.open(wanted);
@@ -70,7 +120,9 @@
     render(episode, spot, other) {
       const all = [episode, other].filter(Boolean);
       this.most = mostOf(all, this.shade);
-      this.parts = all.map((one, at) => paneOf(this.context, one, this.source.rowOf(keyOf(nameOf(one))), at ? this.picker(one) : ""));
+      this.parts = all.map((one, at) =>
+        paneOf(this.context, one, this.source.rowOf(keyOf(nameOf(one))), at ? this.picker(one) : ""),
+      );
       this.part = this.parts[0];
       this.columns.replaceChildren(...this.parts.map(({ part }) => part));
       this.root.classList.toggle("two", all.length > 1);
@@ -94,18 +146,29 @@
     }
 
     reveal(article, card, part = this.part) {
-      const [node, shown] = article ? [article, card] : part.mark(part.spot), cards = cardsOf(part.episode.nodes[part.spot.place]);
+      const [node, shown] = article ? [article, card] : part.mark(part.spot),
+        cards = cardsOf(part.episode.nodes[part.spot.place]);
       const tall = shown.getBoundingClientRect().bottom - node.getBoundingClientRect().top > part.part.clientHeight;
       const first = cardOf(part.episode.nodes[part.spot.place], part.spot.candidate) === cards[0];
-      const moves = this.moves.part, under = getComputedStyle(moves).position === "sticky" ? moves.offsetHeight + 8 : 0;
+      const moves = this.moves.part,
+        under = getComputedStyle(moves).position === "sticky" ? moves.offsetHeight + 8 : 0;
       reveal(part.part, tall && !first ? shown : node, under, shown);
     }
 
-    shown() { // what is shown, as an address names it
-      const { episode, spot } = this.part, node = episode.nodes[spot.place];
+    shown() {
+      // what is shown, as an address names it
+      const { episode, spot } = this.part,
+        node = episode.nodes[spot.place];
       const several = episode.nodes.filter((one) => one.node === node.node).length > 1;
       const beside = this.parts[1] ? address(nameOf(this.parts[1].episode)).slice(1) : undefined;
-      return { ...nameOf(episode), task: episode.task, node: node.node, agent: several ? node.agent : undefined, candidate: spot.candidate, beside };
+      return {
+        ...nameOf(episode),
+        task: episode.task,
+        node: node.node,
+        agent: several ? node.agent : undefined,
+        candidate: spot.candidate,
+        beside,
+      };
     }
 
     follow(event, where) {
@@ -117,21 +180,37 @@
     // Where one is: counts of the moves, the line that is read out, the address.
 
     told() {
-      const { episode, spot } = this.part, node = episode.nodes[spot.place], counts = {};
+      const { episode, spot } = this.part,
+        node = episode.nodes[spot.place],
+        counts = {};
       for (const [name, move] of Object.entries(MOVES)) {
         const on = move(episode, spot, 1);
         this.moves.set(name, on, move(episode, spot, -1).to !== undefined, on.to !== undefined);
         counts[name] = on;
       }
       const { now, count } = counts.candidate;
-      this.say([this.index.told(), outcome(episode.success), `${node.agent}, turn ${node.turn}`,
-        count > 1 ? `candidate ${now} of ${count}` : ""].filter(Boolean).join(" · "));
-      if (this.alone) try { history.replaceState(null, "", address(this.shown())); } catch { /* a sandboxed frame has no address */ }
+      this.say(
+        [
+          this.index.told(),
+          outcome(episode.success),
+          `${node.agent}, turn ${node.turn}`,
+          count > 1 ? `candidate ${now} of ${count}` : "",
+        ]
+          .filter(Boolean)
+          .join(" · "),
+      );
+      if (this.alone)
+        try {
+          history.replaceState(null, "", address(this.shown()));
+        } catch {
+          /* a sandboxed frame has no address */
+        }
       this.toldGroup();
     }
 
     async toldGroup() {
-      const { part } = this, { episode, spot } = part;
+      const { part } = this,
+        { episode, spot } = part;
       const members = await this.members();
       if (part !== this.part || spot !== part.spot) return;
       const on = groupMove(episode, spot, members, 1);
@@ -141,104 +220,15 @@
     async members() {
       const { episode, spot } = this.part;
       const found = cardOf(episode.nodes[spot.place], spot.candidate).all.find((one) => one.index === spot.candidate);
-      try { return await this.source.members(episode.run || 0, episode.step, found.group); } catch { return []; }
-    }
-
-    say(text) { this.live.textContent = text; }
-
-    async copyLink() {
-      const fragment = address(this.shown()), frame = location.protocol === "about:";
-      const link = this.alone && !frame ? location.href.split("#")[0] + fragment : fragment;
-      this.say((await copy(link)) ? "The link is copied." : link);
-    }
-
-    // Moves.
-
-    async move(name, by) {
-      const { episode, spot } = this.part;
-      if (name === "group") return this.moveInGroup(by);
-      const { to } = MOVES[name](episode, spot, by);
-      if (to === undefined) return;
-      if (name === "candidate") this.goto(this.part, spot.place, to.all[0].index, true);
-      else this.goto(this.part, to, firstOf(episode.nodes[to]), true);
-    }
-
-    async moveInGroup(by) {
-      const { episode, spot } = this.part, { to } = groupMove(episode, spot, await this.members(), by);
-      if (!to) return;
-      const where = { ...nameOf(episode), ...to };
-      if (to.episode === episode.name) {
-        const { place, candidate } = spotOf(episode, to);
-        this.goto(this.part, place, candidate, true);
-      } else if (this.source.has(where)) this.open(where, where);
-      else this.say(`The next member is not on this page: ${to.episode}, candidate ${to.candidate}, advantage ${typeof to.advantage === "number" ? signed(to.advantage) : to.advantage ?? "unknown"}: ${to.said}`);
-    }
-
-    step(by) { // the next episode of the index
-      const place = this.index.place(), row = this.source.row(Math.max(0, place + by));
-      if (row) this.open(row);
-    }
-
-    async failure() {
-      const row = await this.source.nextFailure(this.index.place());
-      if (row) this.open(row);
-      else this.say("No other failure in this list.");
-    }
-
-    setShade(name) {
-      this.shade = name;
-      this.most = mostOf(this.parts.map(({ episode }) => episode), name);
-      reshade(this.columns, name, this.most);
-      this.legend.replaceChildren(...legend(name, this.most));
-    }
-
-    // Side by side.
-
-    async sideBySide(row = null) {
-      if (this.parts.length > 1 && !row) return this.render(this.part.episode, this.part.spot, null);
-      const { episode } = this.part, own = nameOf(episode);
-      const far = (one) => [one.success === episode.success, one.step === own.step && one.run === own.run, Math.abs(one.step - own.step)];
       try {
-        const rows = row ? [row] : await this.source.sameTask({ ...own, task: episode.task });
-        rows.sort((one, other) => far(one).map((value, at) => value - far(other)[at]).find((value) => value !== 0) || 0);
-        if (!rows.length) return this.say("Nothing else of this task is on this page.");
-        this.render(episode, this.part.spot, await this.source.open(rows[0]));
-      } catch (trouble) {
-        this.say(trouble.message);
+        return await this.source.members(episode.run || 0, episode.step, found.group);
+      } catch {
+        return [];
       }
     }
 
-    picker(other) { // which one stands beside
-      const own = nameOf(this.parts[0] ? this.parts[0].episode : other), runs = this.data.runs || [];
-      const select = element("select", { "aria-label": "Beside it" });
-      const told = (row) => `${tick(row.success)} step ${row.step}${runs.length > 1 ? `, ${runs[row.run]}` : ""}${row.episode === row.task ? "" : `, ${row.episode}`}`;
-      const here = keyOf(nameOf(other));
-      this.source.sameTask({ ...own, task: other.task }).then((rows) => {
-        const all = new Map(rows.map((row) => [keyOf(row), row]));
-        select.append(...rows.map((row) => element("option", { value: keyOf(row), selected: keyOf(row) === here }, told(row))));
-        select.addEventListener("change", () => this.sideBySide(all.get(select.value)));
-      }, () => {});
-      return element("div", { class: "picker" }, select, button("close", () => this.sideBySide(), { class: "plain" }));
-    }
-
-    // Marks.
-
-    markChanged() {
-      const { count } = this.marks;
-      this.saving.textContent = count ? `export ${counted(count, "mark")}` : "export marks";
-      this.saving.title = "as a table, CSV";
-      this.saving.disabled = !count;
-      this.source.tellMarks(this.marks.all());
-      this.index.redraw();
-      this.showMark();
-    }
-
-    showMark() {
-      if (!this.part) return;
-      const key = keyOf(nameOf(this.part.episode)), has = this.marks.has(key);
-      this.star.setAttribute("aria-pressed", String(has));
-      this.star.textContent = has ? "★" : "☆";
-      if (document.activeElement !== this.note) this.note.value = this.marks.note(key);
+    say(text) {
+      this.live.textContent = text;
     }
   }
 
