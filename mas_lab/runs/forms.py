@@ -35,7 +35,7 @@ WATCHED = {
 """What a `SpikeWatch` remembers, as far as it is shown."""
 TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
 COUNTS = {"step", "turn", "depth", "candidate", "optimizer_step"}
-IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs"}
+IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs", "entropies"}
 NUMBERS = {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"}
 HELD = {
     "turns": ["step", "task", "episode", "agent", "turn", "policy", "prompt", "completion", "prompt_ids",

@@ -10,6 +10,7 @@ import torch
 from small import AGENTS, KINDS, Relay, make_team
 
 import mas_lab as lab
+from mas_lab.runs.forms import check_table
 
 RELAY = Relay()
 COLD = {"doer": lab.Sampling(temperature=0.7)}
@@ -71,3 +72,11 @@ def test_a_stranger_is_named(models):
         lab.entropies(team, played(team).assign(policy="who"))
     with pytest.raises(lab.TableError, match="column 'temperature' is missing"):
         lab.entropies(team, played(team).drop(columns="temperature"))
+
+
+def test_entropies_in_a_table_of_anybodys_are_lists_of_numbers(models):
+    team = make_team("shared", models)
+    turns = lab.RECIPES["at_grpo"].advantages(lab.entropies(team, played(team)))
+    check_table(turns, "turns", "handed_in")
+    with pytest.raises(lab.RunError, match="column 'entropies' holds 'high' in row 0, not a list of numbers"):
+        check_table(turns.assign(entropies="high"), "turns", "handed_in")
