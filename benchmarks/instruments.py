@@ -9,8 +9,10 @@ class. Every measurement is a process of its own that has imported mas_lab; the 
 Opening is making an instrument and writing its page (wall seconds, and processor seconds of its own), and then, where
 playwright and chromium are installed, the browser's loading: up to its first text, and up to the second frame with
 everything drawn. A click lasts from the press of the mouse to the second frame after the last change that it made.
-Limits: 3 s to open, 300 ms a click, 8 MB for a page of the quickstart. `--runs` keeps the runs in a folder and takes
-them from there the next time. Leaves out notebooks, which show the same figures.
+Limits: 3 s to open, 300 ms a click or an answer, 8 MB for a page of the quickstart. An answer is what the viewer's page
+asks a live kernel for, timed in the kernel, each for the first time: the index, its orders, filters and an episode; the
+first search reads all texts of the run. `--runs` keeps the runs in a folder and takes them from there the next time.
+Leaves out notebooks, which show the same figures.
 """
 
 import argparse
@@ -21,8 +23,10 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 REAL, CLASS = 10, 20
 CLICKS = {
@@ -133,14 +137,45 @@ def browsed(page_file: Path, selector: str) -> dict[str, float]:
     return {"first": first, "loaded": loaded, "click": took}
 
 
+def answered(runs: Path) -> dict[str, float]:
+    """Seconds until the viewer has its index, and milliseconds of the kernel's answers to its page."""
+    import mas_lab as lab
+
+    start = time.perf_counter()
+    viewer = lab.RolloutViewer(runs)
+    found, last = {"index, s": time.perf_counter() - start}, viewer.index.iloc[-1]
+    window = {"ask": "index", "sort": "telling", "descending": True, "filter": "", "from": 0, "count": 100}
+    questions = {
+        "a window, ms": window,
+        "sorted": window | {"sort": "surprise"},
+        "filtered": window | {"filter": "failed step:10-900"},
+        "first search": window | {"filter": "walls"},
+        "next search": window | {"filter": "hint -failed"},
+        "an episode": {"ask": "episode", "run": 0, "step": int(last["step"]), "episode": last["episode"]},
+    }
+    for name, question in questions.items():
+        start = time.perf_counter()
+        answer = viewer._answers.answer(question)
+        found[name] = 1000 * (time.perf_counter() - start)
+        assert "error" not in answer, answer
+    return found
+
+
+def in_a_process(measure: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+    """Of its own, which has imported mas_lab."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        pool.submit(_imported).result()
+        return pool.submit(measure, *arguments).result()
+
+
+def medians(found: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+
+
 def measured(instrument: str, runs: Path, page: Path, rounds: int) -> dict[str, float]:
     """Medians over rounds."""
-    found = []
-    for _ in range(rounds):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            pool.submit(_imported).result()
-            found.append(pool.submit(written, instrument, runs, page).result() | browsed(page, CLICKS[instrument]))
-    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+    rest = page, CLICKS[instrument]
+    return medians([in_a_process(written, instrument, runs, page) | browsed(*rest) for _ in range(rounds)])
 
 
 def _imported() -> None:
@@ -184,6 +219,9 @@ def main() -> None:
         for instrument, name in [*todo, ("AblationBoard", "folders"), ("AblationBoard", "zips")]:
             found = measured(instrument, kept / name, Path(scratch) / f"{instrument}.html", asked.rounds)
             print(line(instrument, name, found), flush=True)
+        for name in ("long", "quickstart"):
+            told = medians([in_a_process(answered, kept / name) for _ in range(asked.rounds)])
+            print(f"answers, {name}: " + ", ".join(f"{what} {took:.2g}" for what, took in told.items()))
 
 
 if __name__ == "__main__":
