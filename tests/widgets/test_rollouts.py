@@ -123,3 +123,73 @@ def test_the_figure_marks_what_was_kept(spiky):
         assert sorted(trace.y) == pytest.approx(sorted(own["credit"]))
         assert sum(sign == "circle" for sign in trace.marker.symbol) == own["kept"].sum()
     assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
+
+
+def keys_of(data):
+    return [(one["run"], one["step"], one["name"]) for one in data["episodes"]]
+
+
+def test_a_page_says_what_it_left_out_and_keeps_each_steps_most_telling(spiky):
+    whole = lab.RolloutViewer(spiky)
+    assert whole.data()["left_out"] == 0 and whole.episodes == whole.index["episode"].tolist()
+    size = len(json.dumps(whole.data()["episodes"])) + len(json.dumps(whole.data()["groups"]))
+    viewer = lab.RolloutViewer(spiky, limit_mb=0.7 * size / 1e6)
+    data = held(viewer.page())
+    assert data["total"] == 10 and 5 <= len(data["episodes"]) == 10 - data["left_out"] < 10
+    assert len(json.dumps([data["episodes"], data["groups"]])) < 0.7 * size
+    firsts = whole.index.drop_duplicates("step")[["step", "episode"]]
+    assert {(step, name) for _, step, name in keys_of(data)} >= set(firsts.itertuples(index=False, name=None))
+    assert keys_of(data) == list(zip(*(data["index"][name] for name in ("run", "step", "episode")), strict=True))
+    turns = lab.load_run(spiky).turns
+    for name, members in data["groups"].items():
+        _, step, group = name.split("|", 2)
+        own = turns[(turns["step"] == int(step)) & (turns["group"] == group) & ~turns["probe"]]
+        assert {(one["node"], one["candidate"]) for one in members} == set(
+            zip(own["node"], own["candidate"], strict=True)
+        )
+
+
+def test_a_link_opens_what_it_names_though_it_tells_little(spiky):
+    last = lab.RolloutViewer(spiky).index.iloc[-1]
+    viewer = lab.RolloutViewer(spiky, limit_mb=0.001)
+    link = viewer.link(last["step"], last["episode"], node=f"{last['episode']}/0", run=0)
+    assert link.startswith(f"#run=0&step={last['step']}&episode=train-")
+    opened = lab.RolloutViewer(spiky, at=link, limit_mb=0.001)
+    assert opened.data()["at"] == link and opened.episodes == [last["episode"]]
+    assert f"Episode {last['episode']} of step {last['step']}" in opened.static()
+    with pytest.raises(TableError, match="no episode 'nobody' at step 3"):
+        lab.RolloutViewer(spiky, at="#step=3&episode=nobody")
+    for wrong in ("", "#episode=e", "#step=x&episode=e", "javascript:alert(1)"):
+        with pytest.raises(ValueError, match="is no address of an episode"):
+            lab.RolloutViewer(spiky, at=wrong)
+
+
+def test_two_runs_side_by_side_are_one_index(spiky, tmp_path):
+    run = lab.load_run(spiky)
+    zipped = lab.export(run, tmp_path / "other.zip")
+    viewer = lab.RolloutViewer(run, beside=zipped)
+    data = viewer.data()
+    assert data["runs"] == ["run spiky, at_grpo", "run other.zip, at_grpo"] and data["total"] == 20
+    assert sorted(data["index"]["run"]) == [0] * 10 + [1] * 10
+    first, second = ([one for one in data["episodes"] if one["run"] == run] for run in (0, 1))
+    assert [{**one, "run": 1} for one in first] == second
+    assert "run" in viewer.static() and viewer.title == "run spiky, at_grpo beside run other.zip, at_grpo"
+    few = lab.RolloutViewer(run, beside=zipped, limit_mb=0.02).data()  # an episode comes with the other run's
+    assert few["left_out"] > 0 and {one["task"] for one in few["episodes"] if one["run"] == 0} & {
+        one["task"] for one in few["episodes"] if one["run"] == 1
+    }
+
+
+def test_a_group_is_listed_up_to_a_bound_with_the_largest_and_ones_own():
+    rows = [{"episode": f"e{place}", "agent": "a", "task": "t", "completion": "x", "group": "g", "credit": 0.0,
+             "advantage": float(place)} for place in range(80)]  # fmt: skip
+    viewer = lab.RolloutViewer(pd.DataFrame(rows), episode="e3")
+    [members] = viewer.data()["groups"].values()
+    assert [one["episode"] for one in members] == ["e3", *(f"e{place}" for place in range(49, 80))]
+    told = viewer._answers.answer({"ask": "group", "run": 0, "step": 0, "group": "g"})
+    assert [one["advantage"] for one in told["members"]] == list(range(80))
+
+
+def test_nothing_done_yet_is_said(models):
+    with pytest.raises(TableError, match="no step is done"):
+        lab.RolloutViewer([])
