@@ -154,7 +154,7 @@ def _origin(figure: "Figure", origin: Origin, name: str, place: int) -> None:
     called, whose = for_plotly(origin.name), whose_success(origin.plan)
     for points, kind, color in ((origin.curve, whose, WHOLE), (origin.held_out, HELD_OUT, PALETTE[0])):
         if len(points):
-            _line(figure, points, name, place, f"{called}: {kind}", {"color": color, "width": 1}, 3, opacity=0.6)
+            _line(figure, points, name, place, f"{called}: {kind}", {"color": color, "width": 1}, 3, opacity=0.8)
 
 
 def _mark(figure: "Figure", step: int, values: pd.Series, place: int) -> None:

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from mas_lab.widgets.baselines import controlled_curves, paired_norms, ratio_dot
 from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines
 from mas_lab.widgets.live import Controls
+from mas_lab.widgets.origin import Origin
 from mas_lab.widgets.rewards import Spread, calls_over_steps, rewards_over_steps, spread_figure
 from mas_lab.widgets.text import for_plotly, visible
 
@@ -43,7 +45,10 @@ def maze(*_):
 
 def training(_, models):
     team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), EvilRelay.agents)
-    return lab.LiveDashboard(EvilRelay(), team, RECIPE, 2, foreground=True, **SETTINGS).figure()
+    board = lab.LiveDashboard(EvilRelay(), team, RECIPE, 2, foreground=True, **SETTINGS)
+    board._origin = Origin({"from": "first", "step": 1, "changed": []}, Path("nowhere"))
+    board._origin.name, board._origin.curve = EVIL, board.curve
+    return board.figure()
 
 
 def over_steps(run, _):
