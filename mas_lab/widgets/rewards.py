@@ -277,12 +277,10 @@ class RewardInspector:
         parts += self._sections(turns, rollouts)
         figure = spread_figure(spread, agents, self.step)
         described = f"Credits and advantages of {', '.join(agents)} under two baselines, at the step that is chosen"
+        counts = pd.concat([credit_counts(own).assign(step=step) for step, own in turns.groupby("step")])
+        counts = counts[["step", "agent", "credit", "rows"]]
         parts += [
-            f'<div id="spread">{figure_html(figure, described, least=60 + 180 * len(agents))}</div>',
-            *(
-                f"{self._section(step)}{counts_html(credit_counts(own), int(step))}</section>"
-                for step, own in turns.groupby("step", sort=True)
-            ),
+            f'<div id="spread">{figure_html(figure, described, counts, 60 + 180 * len(agents))}</div>',
             *self._over_training(),
             f"<details><summary>What the columns mean</summary>{key_html('rewards', self.table.columns)}"
             f"{key_html('advise', self.advice.columns)}</details>",
