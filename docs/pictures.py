@@ -240,7 +240,7 @@ def spike() -> None:
     watch.load_state(remembered | {"spikes": fixers[:1]})
     tables = [pd.read_parquet(folder / f"spike_{name}.parquet") for name in ("turns", "stats")]
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
-    instrument(lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team), "spike.png", 790)
+    instrument(lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team), "spike.png", 830)
 
 
 def instrument(made, name: str, height: int) -> None:
