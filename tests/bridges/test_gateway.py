@@ -295,7 +295,7 @@ def test_what_a_program_cannot_be_is_refused(team):
 
 
 def test_the_real_openai_client(team, turns):
-    pytest.importorskip("openai", reason="make gateway installs it")
+    pytest.importorskip("openai", reason="make clients installs it")
     import openai
 
     def asks(task, endpoint):
@@ -316,7 +316,7 @@ def test_the_real_openai_client(team, turns):
 
 
 def test_a_real_langgraph_graph_of_two_agents(team, turns):
-    pytest.importorskip("langgraph", reason="make gateway installs it")
+    pytest.importorskip("langgraph", reason="make clients installs it")
     from typing import TypedDict
 
     from langchain_openai import ChatOpenAI

@@ -15,7 +15,7 @@ from mas_lab.backends.tinker.service import Service
 
 START = 240
 """Seconds until a server answers, at most."""
-BACKEND = {"max_lora_adapters": 4, "max_lora_rank": 4, "loss_chunk_size": 0, "train_micro_batch_size": 8,
+BACKEND = {"max_lora_adapters": 12, "max_lora_rank": 4, "loss_chunk_size": 0, "train_micro_batch_size": 8,
            "sample_max_num_sequences": 8}  # fmt: skip
 """Batches of one shape, which JAX compiles once."""
 
