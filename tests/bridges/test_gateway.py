@@ -294,6 +294,7 @@ def test_what_a_program_cannot_be_is_refused(team):
         env_of().start(env_of().train[0])
 
 
+@pytest.mark.slow
 def test_the_real_openai_client(team, turns):
     pytest.importorskip("openai", reason="make clients installs it")
     import openai
@@ -315,6 +316,7 @@ def test_the_real_openai_client(team, turns):
     pd.testing.assert_frame_equal(found, turns)
 
 
+@pytest.mark.slow
 def test_a_real_langgraph_graph_of_two_agents(team, turns):
     pytest.importorskip("langgraph", reason="make clients installs it")
     from typing import TypedDict

@@ -64,7 +64,7 @@ def test_other_recipes_train(name, base, team):
 def test_the_norm_is_that_of_our_own_gradient(base):
     """An adapter's B is 0 at first, so that its gradient hangs on its A alone, which is drawn there: what is known is
     that the loss is homogeneous, and that a sum over rows is a sum."""
-    policy = base_of_one(base)
+    policy = base.adapter(AGENTS[0])
     loss, request = (
         lab.clipped(0.2),
         Request(tuple(policy.encode([{"role": "user", "content": "asker now w1"}])), 3, 1.0, 7),
@@ -78,10 +78,6 @@ def test_the_norm_is_that_of_our_own_gradient(base):
         norms.append(base.step(policy.client, 0.0, None))  # at rate 0 no weight moves
         policy._pending = False
     assert norms[1] == pytest.approx(2 * norms[0], rel=1e-3) and norms[2] == pytest.approx(4 * norms[0], rel=1e-3)
-
-
-def base_of_one(base):
-    return base.policies[AGENTS[0]]
 
 
 REFUSED = {
