@@ -86,6 +86,18 @@ def test_what_is_pressed_is_large_enough(opened, width):
     assert small == []
 
 
+GLARING = """() => [...document.querySelectorAll("main *")].filter((one) => {
+  const { backgroundColor, fill, fillOpacity } = getComputedStyle(one), white = "rgb(255, 255, 255)";
+  const filled = one instanceof SVGElement && fill === white && fillOpacity !== "0" && one.matches("rect:not(svg svg *)");
+  return one.getClientRects().length && (backgroundColor === white || filled);
+}).map((one) => one.outerHTML.slice(0, 120))"""
+
+
+def test_nothing_is_white_in_the_dark(opened):
+    sized(opened, WIDTHS["desktop"], "dark")
+    assert opened.evaluate(GLARING) == []
+
+
 UNTOLD = """() => [...document.querySelectorAll("figure")].filter((figure) =>
   !figure.querySelector("details table td")).map((figure) => figure.textContent.slice(-80))"""
 
