@@ -88,7 +88,7 @@ def test_what_is_pressed_is_large_enough(opened, width):
 
 GLARING = """() => [...document.querySelectorAll("main *")].filter((one) => {
   const { backgroundColor, fill, fillOpacity } = getComputedStyle(one), white = "rgb(255, 255, 255)";
-  const filled = one instanceof SVGElement && fill === white && fillOpacity !== "0" && one.matches("rect:not(svg svg *)");
+  const filled = one instanceof SVGRectElement && fill === white && fillOpacity !== "0" && !one.matches("svg svg *");
   return one.getClientRects().length && (backgroundColor === white || filled);
 }).map((one) => one.outerHTML.slice(0, 120))"""
 

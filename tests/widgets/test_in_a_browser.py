@@ -39,8 +39,9 @@ def test_without_scripts_the_numbers_and_the_dialogue_stand_there(browser, spiky
     page.goto(viewer.to_html(tmp_path / "rollouts.html").as_uri())
     turns = lab.load_run(spiky).turns
     said = turns.loc[(turns["episode"] == viewer.episodes[0]) & turns["kept"], "completion"]
-    assert page.locator("#rollouts tbody tr:visible").count() == len(said)
-    assert all(text in page.locator("#rollouts").inner_text() for text in said)
+    played = page.get_by_role("group", name="as it was played")
+    assert played.locator("tbody tr:visible").count() == len(said)
+    assert all(text in played.inner_text() for text in said)
     page.context.close()
 
 

@@ -6,7 +6,7 @@ import pytest
 from plotly import graph_objects as go
 
 import mas_lab as lab
-from mas_lab.widgets.document import FIGURES, STATIC, in_a_notebook
+from mas_lab.widgets.document import FIGURES, STATIC, document, frame, in_a_notebook, live_or_static
 from mas_lab.widgets.figures import LAYOUT
 from mas_lab.widgets.text import for_script
 
@@ -41,6 +41,18 @@ def test_a_frame_is_dark_in_a_dark_notebook_and_follows_it(open_page, spiky, tmp
     page.evaluate(turns_light)
     for paper in papers(page):
         playwright.expect(paper).to_have_css("background-color", LIGHT)
+
+
+def test_a_frame_within_a_frame_follows_too(open_page, tmp_path):
+    inner = document("Inner", frame(document("Innermost", ""), "innermost", 100))
+    path = tmp_path / "notebook.html"
+    shown = live_or_static(frame(inner, "inner", 300), "")
+    path.write_text(f"<!doctype html><meta charset=utf-8><body data-jp-theme-light=false>{shown}", encoding="utf-8")
+    page = open_page(path)
+    paper = page.frame_locator("iframe").frame_locator("iframe").locator("body")
+    playwright.expect(paper).to_have_css("background-color", DARK)
+    page.evaluate(SAID["JupyterLab"][1])
+    playwright.expect(paper).to_have_css("background-color", LIGHT)
 
 
 def test_a_frame_follows_the_system_where_no_notebook_says_anything(open_page, spiky, tmp_path):
