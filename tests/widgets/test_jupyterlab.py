@@ -276,6 +276,8 @@ def test_a_viewers_index_reaches_the_whole_run_and_its_kernel_hears_marks(run_al
         time.sleep(0.2)
     outputs = [output for cell in nbformat.read(stored, 4).cells for output in cell.outputs]
     assert not any("widget" in kind for output in outputs for kind in output.get("data", {})), "a widget is left behind"
+    page.reload()
+    viewer.locator(".count", has_text="10 episodes").wait_for()  # what relayed is there again
     page.close()
 
 
