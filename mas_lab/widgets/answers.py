@@ -111,7 +111,7 @@ class Answers:
         run, step, group = self._where(told, "group")
         if step not in self._readings[run].source.steps:
             raise Unanswerable(f"there is no step {step} in this run")
-        return {"members": self._readings[run].groups(step, [group], MOST).get(group, [])}
+        return {"members": self._readings[run].group(step, group, MOST)}
 
     def _mark(self, told: dict) -> dict[str, Any]:
         marks = told.get("marks")

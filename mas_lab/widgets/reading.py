@@ -28,7 +28,7 @@ States = Callable[[int, Sequence[Row]], dict[str, str]]
 
 
 class Reading:
-    """`.episode(step, name)` and `.groups(step, names)` of a source, which stands for run number `run`."""
+    """`.with_groups(step, name)` and `.group(step, name)` of a source, which stands for run number `run`."""
 
     def __init__(
         self,
@@ -55,29 +55,38 @@ class Reading:
 
     def with_groups(self, step: int, name: str, most: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         """An episode, and the groups of its rows under the names `run|step|group`, with at most so many members each;
-        more where the episode itself has more."""
+        more where the episode itself has more. A candidate's `compared` is how many its group has in all."""
         episode = self.episode(step, name)
-        named = {said["group"] for node in episode["nodes"] for said in node["candidates"]} - {""}
-        groups = self.groups(step, named, most, name)
-        return episode, {f"{self.run}|{step}|{group}": members for group, members in groups.items()}
+        said = [one for node in episode["nodes"] for one in node["candidates"]]
+        found = self._members(step, {one["group"] for one in said} - {""})
+        for one in said:
+            one["compared"] = len(found.get(one["group"], ()))
+        return episode, {
+            f"{self.run}|{step}|{group}": list(map(member, _largest(rows, most, name))) for group, rows in found.items()
+        }
 
-    def groups(self, step: int, names: Iterable[str], most: int, own: str = "") -> dict[str, list[dict[str, Any]]]:
-        """Members of comparison groups by the groups' names, as a page shows these: those of the episode `own`, and of
-        the others those with the largest |advantage|, up to `most` in all."""
+    def group(self, step: int, name: str, most: int) -> list[dict[str, Any]]:
+        """Members of a comparison group by its name as a page shows it, at most so many."""
+        return [member(row) for rows in self._members(step, {name}).values() for row in _largest(rows, most)]
+
+    def _members(self, step: int, names: Iterable[str]) -> dict[str, list[Row]]:
+        """Their rows, by the groups' names as a page shows these."""
         found: dict[str, list[Row]] = {}
         table = self._step(step)
         for row in table.where("group", table.named("group", names), LISTED):
             found.setdefault(visible(row["group"]), []).append(row)
-        return {name: [member(row) for row in _largest(rows, most, own)] for name, rows in found.items()}
+        return found
 
 
-def _largest(rows: list[Row], most: int, own: str) -> list[Row]:
-    """In their order."""
+def _largest(rows: list[Row], most: int, own: str = "") -> list[Row]:
+    """In their order: those of the episode `own`, and of the others those with the largest |advantage|, up to `most` in
+    all."""
     if len(rows) <= most:
         return rows
     sizes = [size(row.get("advantage")) for row in rows]
     order = sorted(range(len(rows)), key=lambda place: (rows[place]["episode"] != own, -sizes[place], place))
-    return [rows[place] for place in sorted(order[:most])]
+    least = sum(row["episode"] == own for row in rows)
+    return [rows[place] for place in sorted(order[: max(most, least)])]
 
 
 class _Step:

@@ -231,9 +231,10 @@ def test_the_quickstart_is_read_to_its_end(run_all):
     answered(page, "not yet")
     assert page.get_by_role("cell", name="executor", exact=True).count() > 0  # the inspector's table
     walked = page.frame_locator("iframe[title^=RolloutViewer]")
-    episode = walked.locator("h2")
+    episode = walked.locator(".named")
     before = episode.inner_text()
-    click_until(walked.locator("h2", has_not_text=before), walked.locator(".rows a").nth(1))
+    click_until(walked.locator("tr[aria-current] a[data-place='1']"), walked.locator("a[data-place='1']"))
+    assert episode.inner_text() != before
     for figures in (".barlayer path", ".scatterlayer path", ".heatmaplayer image"):
         assert page.locator(f".js-plotly-plot {figures}").count() > 0, figures
     page.close()

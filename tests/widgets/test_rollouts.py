@@ -185,6 +185,7 @@ def test_a_group_is_listed_up_to_a_bound_with_the_largest_and_ones_own():
              "advantage": float(place)} for place in range(80)]  # fmt: skip
     viewer = lab.RolloutViewer(pd.DataFrame(rows), episode="e3")
     [members] = viewer.data()["groups"].values()
+    assert viewer.data()["episodes"][0]["nodes"][0]["candidates"][0]["compared"] == 80
     assert [one["episode"] for one in members] == ["e3", *(f"e{place}" for place in range(49, 80))]
     told = viewer._answers.answer({"ask": "group", "run": 0, "step": 0, "group": "g"})
     assert [one["advantage"] for one in told["members"]] == list(range(80))

@@ -43,7 +43,8 @@
   function members(context, episode, node, shown) {
     // who was compared with it, folded
     if (!shown.group) return null;
-    const others = context.groupSize(episode, shown.group) - 1;
+    const size = shown.compared ?? context.groupSize(episode, shown.group),
+      others = size - 1;
     const who = others > 0 ? counted(others, "other") : others === 0 ? "nobody" : "its group";
     const made = element(
       "details",
@@ -57,12 +58,15 @@
       if (!all.length) return made.append(element("p", { class: "quiet" }, "Its members are not on this page."));
       const most = Math.max(0, ...all.map(({ advantage }) => Math.abs(advantage) || 0));
       made.append(
-        element("p", { class: "quiet" }, `Group ${shown.group}, the advantage of each:`),
+        element("p", { class: "quiet" }, `Group ${shown.group}, ${told(all.length, size)}:`),
         element("ul", { class: "members" }, ...all.map((one) => member(context, episode, node, shown, one, most))),
       );
     });
     return made;
   }
+
+  const told = (listed, size) =>
+    listed < size ? `of its ${size} rows the ${listed} with the largest advantages` : "the advantage of each";
 
   function member(context, episode, node, shown, one, most) {
     const here = isMember(one, episode, node, shown.index),
