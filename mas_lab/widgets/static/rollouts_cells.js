@@ -3,10 +3,10 @@
 ((viewer) => {
   const { bar, decimal, element, keyOf, known, outcome, signed, swatch, tick, whole } = viewer;
   const COLUMNS = [
-    { name: "success", head: "", says: "outcome", width: 32 },
+    { name: "success", head: "", says: "outcome", width: 40 },
     { name: "run", head: "run", width: 42 },
     { name: "step", head: "step", width: 46 },
-    { name: "task", head: "task", width: 150, text: true },
+    { name: "task", head: "task", width: 142, text: true },
     { name: "return", head: "return", width: 58 },
     { name: "advantage", head: "advantage", width: 106 },
     { name: "surprise", head: "surprise", width: 66 },
