@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow
 from pyarrow import compute
 
-from mas_lab.runs.disk import INFO, read_arrow, read_info
+from mas_lab.runs.disk import INFO, RunError, read_arrow, read_info
+from mas_lab.runs.forms import TEXTS
 from mas_lab.table import SCHEMA, trained
 from mas_lab.widgets.episodes import Row, episode_data, member, size
 from mas_lab.widgets.source import ALWAYS, Source, completed
@@ -95,7 +96,11 @@ class _Step:
     def __init__(self, source: Source, step: int):
         table = None
         if source.run is not None:
-            [table] = read_arrow([source.run.part(step)], SHOWN)
+            part = source.run.part(step)
+            [table] = read_arrow([part], SHOWN)
+            for name in sorted(TEXTS & set(table.column_names)):
+                if pyarrow.types.is_primitive(held := table.schema.field(name).type):
+                    raise RunError(f"{part}: column '{name}' holds {held}, not text; it was not written by train()")
             table = table if set(ALWAYS) <= set(table.column_names) else None
         if table is None:
             turns = completed(source.turns(step))
