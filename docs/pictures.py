@@ -243,19 +243,19 @@ def spike() -> None:
     instrument(lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team), "spike.png", 830)
 
 
-def instrument(made, name: str, height: int) -> None:
-    """The page of an instrument as the browser shows it, without its heading."""
-    small = "<style>h1, main > .quiet, caption { display: none } main { zoom: 0.85 }</style>"
+def instrument(made, name: str, height: int, width: int = WIDTH, hide: str = "") -> None:
+    """The page of an instrument as the browser shows it, without its heading, tool bars and what `hide` selects."""
+    small = f"<style>h1, main > .quiet, caption, .modebar{hide} {{ display: none !important }}</style>"
     with tempfile.TemporaryDirectory() as scratch:
         page = made.to_html(Path(scratch) / "page.html").read_text(encoding="utf-8")
-    photograph(page.replace("</head>", f"{small}</head>"), name, height)
+    photograph(page.replace("</head>", f"{small}</head>"), name, height, width)
 
 
 def rewards() -> None:
     """Who earned what in the step of that spike."""
     turns = pd.read_parquet(RESULTS / "gradient_spikes" / "spike_turns.parquet")
     step = turns[turns["step"] == turns["step"].iloc[0]]
-    instrument(lab.RewardInspector(step, agents=lab.make_env("math", fixer=True).agents), "rewards.png", 575)
+    instrument(lab.RewardInspector(step, agents=lab.make_env("math", fixer=True).agents), "rewards.png", 560, width=800)
 
 
 def walk() -> None:
@@ -263,7 +263,8 @@ def walk() -> None:
     env = lab.make_env(demo.ENV)
     team = demo.make_team(env)
     reports = list(lab.train(env, team, demo.METHOD, 8, seed=SEED, **demo.SETTINGS))
-    instrument(lab.RolloutViewer(reports[-1]), "walk.png", 580)
+    viewer = lab.RolloutViewer(reports[-1], env=env)
+    instrument(viewer, "walk.png", 680, width=660, hide=", .viewer .index, .viewer .head")
 
 
 def training() -> None:
@@ -271,7 +272,7 @@ def training() -> None:
     env = lab.make_env(demo.ENV)
     watched = {"watch": lab.SpikeWatch(), "foreground": True, "score_every": 5, **demo.SETTINGS}
     trained = lab.LiveDashboard(env, demo.make_team(env), "grpo", demo.STEPS, seed=SEED, **watched)
-    instrument(trained, "training.png", 544)
+    draw(trained.figure(), "training.png", 500)
 
 
 def board() -> None:
