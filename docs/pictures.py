@@ -240,7 +240,7 @@ def spike() -> None:
     watch.load_state(remembered | {"spikes": fixers[:1]})
     tables = [pd.read_parquet(folder / f"spike_{name}.parquet") for name in ("turns", "stats")]
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
-    instrument(lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team), "spike.png", 830)
+    instrument(lab.SpikeInspector(tables, watch=watch, agents=env.agents, team=team), "spike.png", 1060)
 
 
 def instrument(made, name: str, height: int, width: int = WIDTH, hide: str = "") -> None:
@@ -255,7 +255,7 @@ def rewards() -> None:
     """Who earned what in the step of that spike."""
     turns = pd.read_parquet(RESULTS / "gradient_spikes" / "spike_turns.parquet")
     step = turns[turns["step"] == turns["step"].iloc[0]]
-    instrument(lab.RewardInspector(step, agents=lab.make_env("math", fixer=True).agents), "rewards.png", 560, width=800)
+    instrument(lab.RewardInspector(step, agents=lab.make_env("math", fixer=True).agents), "rewards.png", 480, width=900)
 
 
 def walk() -> None:
@@ -272,7 +272,7 @@ def training() -> None:
     env = lab.make_env(demo.ENV)
     watched = {"watch": lab.SpikeWatch(), "foreground": True, "score_every": 5, **demo.SETTINGS}
     trained = lab.LiveDashboard(env, demo.make_team(env), "grpo", demo.STEPS, seed=SEED, **watched)
-    draw(trained.figure(), "training.png", 500)
+    instrument(trained, "training.png", 585, width=760, hide=", .described, details")
 
 
 def board() -> None:
@@ -280,7 +280,7 @@ def board() -> None:
     mazes, math = (pd.read_csv(RESULTS / name) for name in ("quickstart/curves.csv", "gradient_spikes/scores.csv"))
     named = {"fixer": "math with a fixer", "pair": "math without a fixer"}
     curves = [mazes.assign(env="plan_path"), math.assign(env=math["form"].map(named))]
-    draw(lab.AblationBoard(pd.concat(curves, ignore_index=True), baseline="grpo").figure(), "board.png", 680)
+    draw(lab.AblationBoard(pd.concat(curves, ignore_index=True), baseline="grpo").figure(), "board.png", 820)
 
 
 def talk(env, turns: pd.DataFrame) -> str:
