@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Your own team
 #
-# *Level: you have done 00 to 04; 06 to 08 help. Reading: 35 minutes. Compute: about 2 minutes on two CPU cores.*
+# *Level: you have done 00 to 04; 06 to 08 help. Reading: 40 minutes. Compute: about 2 minutes on two CPU cores.*
 #
 # A task that nobody has written before: its rules, its roles and prompts, its rewards; a model made for it in a minute; a team trained on it; and then a plan, a credit and a loss that are not in the kit either. Everything stays in this notebook, and nothing is registered anywhere.
 #
@@ -575,6 +575,48 @@ before = success(players)
 *_, report = lab.train(env, players, mine, steps=2 if SMOKE else 10, seed=0, tasks=4 if SMOKE else 32)
 print(f"success {before:.2f} before, {success(players):.2f} after")
 report.stats[["policy", "agent", "turns", "tokens", "entropy", "grad_norm"]].round(2)
+
+# %% [markdown]
+# ## The same game as a program
+#
+# Perhaps you have a team already that is no environment: functions that call a model, a graph, a script around a client. `lab.play` runs such a program as it is. It gets a task and an endpoint at which the agents answer, and returns the reward; every call becomes a row of the table. Here is the meeting once more, as a loop. `endpoint(agent, text)` asks without a client; with `endpoint.base_url` and `endpoint.api_key` any client of OpenAI's chat completions asks the same agents (`docs/programs.md` has LangGraph, AutoGen and the OpenAI SDK).
+
+
+# %%
+def meet(task, endpoint):
+    said = []
+    for number in range(2 * env.max_turns):
+        agent = env.agents[number % 2]
+        free, heard = " ".join(map(str, task.data[agent])), " ".join(map(str, said)) or "nothing"
+        text = endpoint(agent, f"free {free} said {heard} {agent}")
+        said.append(int(text) if text in map(str, HOURS) else 0)
+        if said[-1] and said[-2:-1] == said[-1:]:
+            good = all(said[-1] in free for free in task.data.values())
+            return lab.Earned((1.0 - 0.1 * (len(said) - 2)) * good, success=good)
+    return 0.0
+
+
+turns = lab.play(meet, untrained, held_out[:4], n=8, seed=0, max_tokens=env.max_tokens)
+turns[["episode", "agent", "turn", "prompt", "completion", "team_reward", "success"]].head(6)
+
+# %% [markdown]
+# *Predict:* `lab.ProgramEnv` makes it an environment to train on. Which plans can it be trained with: whole episodes, a tree, the `openings` from above? And after ten steps of `grpo`, will it have learned less than the environment had?
+
+# %%
+program = lab.ProgramEnv(meet, env.agents, train=env.tasks(3000, "train", seed=0), max_tokens=env.max_tokens)
+players = lab.Team.shared(lab.load_policy(folder, lr=1e-3), env.agents)
+before = success(players)
+for _ in lab.train(program, players, "grpo", steps=2 if SMOKE else 10, seed=0, tasks=4 if SMOKE else 32):
+    pass
+print(f"success {before:.2f} before, {success(players):.2f} after")
+for plan in (lab.tree(4), openings(4)):
+    try:
+        lab.rollout(program, players, held_out[:2], plan)
+    except lab.RolloutError as error:
+        print(error)
+
+# %% [markdown]
+# *Explain:* the rows are the same, with the tokens that were sampled and their log-probabilities, and so is what can be learned from them; where ten steps of the two end apart, their draws did. What a program lacks is a state to go back to: a tree, or eight openings of one task, would have to try something else in the middle of it. That is what the five functions are for, and with them a run goes on bit for bit. A program's resumes with the same words if it makes the same calls.
 
 # %% [markdown]
 # ## Sit in for Ben

@@ -345,3 +345,29 @@ def test_a_real_langgraph_graph_of_two_agents(team, turns):
 
     found = lab.play(graph, team, TASKS, n=3, seed=1, **LIMITS)
     pd.testing.assert_frame_equal(found, turns)
+
+
+@pytest.mark.slow
+def test_real_autogen_agents(team, turns):
+    pytest.importorskip("autogen_agentchat", reason="make clients installs it")
+    from autogen_agentchat.agents import AssistantAgent
+    from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+    about = {"vision": False, "function_calling": False, "json_output": False, "structured_output": False,
+             "family": "unknown"}  # fmt: skip
+
+    async def talks(task, endpoint):
+        async def ask(agent, text):
+            client = OpenAIChatCompletionClient(
+                model=agent, base_url=endpoint.base_url, api_key=endpoint.api_key, model_info=about,
+                include_name_in_message=False, max_retries=0,
+            )  # fmt: skip
+            result = await AssistantAgent(agent, client, system_message=None).run(task=text)
+            await client.close()
+            return result.messages[-1].content
+
+        heard = await ask("asker", f"asker now {task.data['word']}")
+        return score(await ask("doer", f"doer now {task.data['word']} {heard}"), task.data["word"])
+
+    found = lab.play(talks, team, TASKS, n=3, seed=1, **LIMITS)
+    pd.testing.assert_frame_equal(found, turns)
