@@ -5,6 +5,7 @@ from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.backends.placement import Placement, PlacementError
 from mas_lab.backends.wish import Wish
 from mas_lab.bridges.episode import Earned
+from mas_lab.bridges.hand_over import export
 from mas_lab.bridges.program import ProgramEnv, play
 from mas_lab.cells.centers import running_mean
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return, return_to_go
@@ -29,7 +30,6 @@ from mas_lab.explain.spike_rule import SpikeWatch, spike_scores, spikes
 from mas_lab.pocket.own import make_pocket
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES, Recipe
-from mas_lab.runs.export import export
 from mas_lab.runs.run import RunError, load_run, runs_dir
 from mas_lab.runs.scores import keep_scores
 from mas_lab.study.runner import Study, study

@@ -1,0 +1,192 @@
+"""A run handed over to another trainer, slime or verl: a folder with its recipe, its env, its tasks, a bridge file that
+imports this kit, a configuration, and a recorded step whose advantages the trainer must reproduce.
+
+What could not be the same training there is refused, with the reason. Leaves out: the trainer's settings (`trainers`),
+and how the folder is used there (`handed`).
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.bridges import hand_over_texts as texts
+from mas_lab.bridges.handed import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
+from mas_lab.bridges.trainers import WORDS, Asked, commented, flags, refusals
+from mas_lab.cells.driver import max_tokens
+from mas_lab.cells.rollout import with_max_turns
+from mas_lab.env import Env, Task, spec
+from mas_lab.runs.disk import dumps, write_bytes, write_json, write_table
+from mas_lab.runs.export import export as export_file
+from mas_lab.runs.run import Run, load_run
+from mas_lab.table import ROLLOUT
+from mas_lab.tasks import make_env
+from mas_lab.train.drawing import drawn, step_seed, tasks_of
+from mas_lab.train.held_out import SPLIT
+from mas_lab.train.settings import Settings
+
+CONFIGS = {"slime": "flags.sh", "verl": "verl.yaml"}
+OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+"""How an env of one's own may be called in a bridge file, which is Python."""
+
+
+def export(
+    run: Run | str | Path, path: str | Path, traces: int | None = None, to: str | None = None, env: Env | None = None
+) -> Path:
+    """One zip with the run's tables and description, without weights: what a student hands in.
+
+    It also holds what a `SpikeWatch` recorded and the text of every token that was said, for the instruments.
+
+    A path that ends in `.eval` becomes a log of Inspect instead, which `inspect view` opens: a sample for each episode,
+    a model event for each call. `traces`: only so many episodes of each step, those that tell most; without it, all.
+
+    `to="slime"` or `to="verl"` writes a folder instead, with which that trainer goes on by the same recipe: see its
+    README.md. `env` is then the run's env, where it is one of your own. Raises HandOverError where the trainer cannot
+    do what the run does, with every reason.
+    """
+    if to is None:
+        if env is not None:
+            raise ValueError("export: env= is for to='slime' or to='verl'; a zip holds no env")
+        return export_file(run, path, traces)
+    if to not in CONFIGS:
+        raise ValueError(f"export: to={to!r}; known are {', '.join(CONFIGS)}, or leave it out for a zip or a log")
+    if traces is not None:
+        raise ValueError("export: traces= is for a log, whose name ends in .eval")
+    return hand_over(run if isinstance(run, Run) else load_run(run), Path(path), to, env)
+
+
+def hand_over(run: Run, folder: Path, to: str, env: Env | None = None) -> Path:
+    """Write the folder. Nothing is written where the run is refused, or over files that are there."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise HandOverError(f"export: {folder} is there already; name a new folder")
+    config = run.config
+    env = _env_of(config, env)
+    turns = run.step_turns(run.steps - 1) if run.steps else None
+    if turns is None:
+        raise HandOverError(f"export: {run.folder} has made no step yet, so that there is none to compare with")
+    asked = _asked(run, config, env, turns)
+    if reasons := [*_refused_here(config, env), *refusals(asked, to)]:
+        lines = "".join(f"\n- {reason}" for reason in reasons)
+        raise HandOverError(f"export: {run.folder} cannot be handed over to {to}:{lines}")
+    staged = folder.with_name(folder.name + ".tmp")
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(parents=True)
+    try:
+        _write(staged, config, asked, env, turns, run.steps, to)
+        if folder.is_dir():
+            folder.rmdir()
+        staged.rename(folder)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    return folder
+
+
+def _write(
+    folder: Path, config: Mapping[str, Any], asked: Asked, env: Env, turns: pd.DataFrame, steps: int, to: str
+) -> None:
+    _write_data(folder, config, asked, turns)
+    _write_tasks(folder, config, env, steps, to)
+    own = ":" in config["env"]["name"]
+    handed = Handed(folder, env if own else None)
+    handed.compare(handed.advantages(recorded_rows(handed.batch()))["advantage"].tolist())
+    settings = WORDS[to](asked)
+    files = {
+        f"{BRIDGE}.py": texts.bridge(to, config["env"] if own else None),
+        "check.py": texts.CHECK,
+        CONFIGS[to]: texts.HEADS[to] + (flags(settings) if to == "slime" else commented(settings)),
+        "README.md": texts.readme(to, asked, len(turns), steps),
+    }
+    for name, text in files.items():
+        write_bytes(folder / name, text.encode())
+
+
+def _env_of(config: Mapping[str, Any], env: Env | None) -> Env:
+    said = config["env"]
+    if env is None and ":" in said.get("name", ":"):
+        raise HandOverError(f"export: the run's env, {said.get('name')!r}, is your own: give it, as env=")
+    env = make_env(**said) if env is None else env
+    if spec(env) != said:
+        raise HandOverError(f"export: the run was made on {said}, and this env is {spec(env)}")
+    return with_max_turns(env, Settings.of(config["settings"]).max_turns)
+
+
+def _asked(run: Run, config: Mapping[str, Any], env: Env, turns: pd.DataFrame) -> Asked:
+    try:
+        team, chosen = config["team"], Settings.of(config["settings"])
+        answers = [team["sampling"][agent]["max_tokens"] or max_tokens(env, agent) for agent in env.agents]
+        return Asked(
+            run.recipe, asdict(chosen), team["policies"], {agent: team["sampling"][agent] for agent in env.agents},
+            prompt=2 * int(turns["prompt_ids"].map(len).max()), answer=max(answers),
+        )  # fmt: skip
+    except (KeyError, TypeError, AttributeError) as error:
+        raise HandOverError(f"export: {run.folder}: run.json does not say what its team was ({error!r})") from error
+
+
+def _refused_here(config: Mapping[str, Any], env: Env) -> list[str]:
+    reasons = []
+    if hasattr(env, "played"):
+        reasons.append("its env is a program, which plays itself; the trainer would have to run it")
+    if config.get("curriculum") is not None:
+        reasons.append("its tasks are drawn by a curriculum, and a folder holds them drawn")
+    name, options = config["env"]["name"], {key: one for key, one in config["env"].items() if key != "name"}
+    if ":" in name and not OWN.fullmatch(name):
+        reasons.append(f"its env, {name!r}, has no name that a file can import; let it stand in a module")
+    elif ":" in name and (strange := [key for key, one in options.items() if not _is_plain(env, key, one)]):
+        reasons.append(f"its env's {strange[0]!r} is no plain data, so that a file cannot hold it")
+    return reasons
+
+
+def _is_plain(env: Env, name: str, value: Any) -> bool:
+    """Is an option of the env the very thing that its description says?"""
+    try:
+        return json.loads(json.dumps(getattr(env, name))) == value
+    except (AttributeError, TypeError, ValueError):
+        return False
+
+
+def _write_data(folder: Path, config: Mapping[str, Any], asked: Asked, turns: pd.DataFrame) -> None:
+    said = {
+        "env": config["env"], "recipe": config["recipe"], "sampling": asked.sampling, "seed": config["seed"],
+        "frozen": config["team"]["frozen"], "template": asked.policy.get("template", {}),
+        "max_turns": asked.settings.get("max_turns"), "minibatches": asked.settings.get("minibatches", 1),
+        "made_by": config.get("versions", {}).get("mas-lab"),
+    }  # fmt: skip
+    write_json(folder / FILE, said)
+    columns = [name for name in ROLLOUT if name in turns.columns]
+    kept = turns[columns].assign(advantage=turns["advantage"])
+    learns = ~kept["agent"].isin(said["frozen"]) & ~kept["probe"].astype(bool)
+    if "selected" in turns.columns:
+        learns &= turns["selected"].astype(bool)
+    write_table(folder / BATCH, kept.assign(advantage=kept["advantage"].where(learns, 0.0)))
+
+
+def _write_tasks(folder: Path, config: Mapping[str, Any], env: Env, steps: int, to: str) -> None:
+    """The tasks of the run's own steps, in their order, and those it is scored on."""
+    chosen, seed = Settings.of(config["settings"]), config["seed"]
+    trained = [
+        task
+        for step in range(steps)
+        for task in drawn(env, None, chosen.tasks, chosen.split, step_seed(seed, step))
+    ]  # fmt: skip
+    held = tasks_of(env, chosen.score_tasks, SPLIT, seed if chosen.score_seed is None else chosen.score_seed)
+    for name, tasks in (("train", trained), ("test", held)):
+        rows = [_task_row(env, task, number, to) for number, task in enumerate(tasks)]
+        write_table(folder / f"{name}.parquet", pd.DataFrame(rows))
+
+
+def _task_row(env: Env, task: Task, number: int, to: str) -> dict[str, Any]:
+    state = env.start(task)
+    heard = env.observe(state, env.acting(state)[0])
+    prompt = [{"role": one["role"], "content": one["content"] or ""} for one in heard]
+    written = dumps({"id": task.id, "data": task.data}, Path(f"task {task.id!r}"))
+    if to == "slime":
+        return {"prompt": prompt, "metadata": {"task": written}}
+    truth = {"style": "rule", "ground_truth": ""}  # verl wants the column; the env judges
+    return {"data_source": getattr(env, "name", type(env).__name__), "prompt": prompt, "reward_model": truth,
+            "extra_info": {"index": number, "task": written}}  # fmt: skip

@@ -1,0 +1,45 @@
+"""verl's three seams, all called "mas_lab": an agent loop that plays an env of ours, an advantage estimator that is a
+recipe of ours, and the trainer that lays the rows beside the batch, in which verl's own code runs as it is.
+
+Wants verl (written against 0.9.1). Leaves out: its settings (`trainers`).
+"""
+
+from pathlib import Path
+
+import torch
+from verl import DataProto
+from verl.trainer.ppo.ray_trainer import compute_advantage
+
+from mas_lab.bridges.handed import Handed, HandOverError, recorded_rows
+from mas_lab.bridges.verl_rows import NAME, beside, handed, take_up
+from mas_lab.bridges.verl_trainer import Loop, Trainer
+from mas_lab.env import Env
+
+__all__ = ["Loop", "Trainer", "check", "connect"]
+
+
+def connect(folder: str | Path, env: Env | None = None) -> Handed:
+    """Take up a folder in this process. `env`: the env, where it is one of your own."""
+    take_up(Handed(folder, env))
+    return handed()
+
+
+def check() -> str:
+    """verl's own `compute_advantage` on the recorded batch of the connected folder, with a row of padding.
+
+    Raises HandOverError where an advantage is another than the recorded one."""
+    rows: list[dict | None] = recorded_rows(handed().batch())
+    lengths = torch.tensor([len(row["completion_ids"]) for row in rows] + [0])
+    mask = (torch.arange(int(lengths.max()))[None] < lengths[:, None]).long()
+    last = mask.float() * 0
+    last[:, 0] = handed().earned(rows)
+    batch = DataProto.from_dict(
+        tensors={"token_level_rewards": last, "response_mask": mask},
+        non_tensors={"uid": [str(row["task"]) for row in rows] + ["padding"]},
+    )
+    with beside([*rows, None]):
+        batch = compute_advantage(batch, adv_estimator=NAME, config={"use_kl_in_reward": False})
+    found = batch.batch["advantages"]
+    if (found != found[:, :1] * mask).any() or found[-1].any():
+        raise HandOverError("verl has put advantages where no token of the row stands")
+    return handed().compare(found[:-1, 0].tolist())

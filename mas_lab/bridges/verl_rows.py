@@ -1,0 +1,120 @@
+"""Rows of ours within verl: an episode whose tokens verl's server samples, and the estimator that judges a batch.
+
+verl calls an estimator with rewards and masks alone, and not with whose rows they are. The rows are therefore laid
+`beside` the batch, in its order. Rewards do not travel by verl's columns: an agent loop of several rows has its last
+row's reward written over all of them. Padding rows are left out of the recipe and get 0.
+Leaves out: who lays them there (`verl_trainer`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from uuid import uuid4
+
+import torch
+from verl.trainer.ppo.core_algos import register_adv_est
+
+from mas_lab.bridges.elsewhere import completion
+from mas_lab.bridges.handed import Handed, HandOverError, told
+from mas_lab.policy import Completion, Request
+
+NAME = ROW = "mas_lab"
+"""What the three are registered as, and where a row's extra fields hold it, as JSON."""
+_handed: list[Handed] = []
+_rows: ContextVar[Sequence[Mapping[str, Any] | None] | None] = ContextVar("the batch's rows, None for padding")
+
+
+def take_up(folder: Handed) -> None:
+    """From now on, rows of this process are this folder's."""
+    _handed[:] = [folder]
+
+
+def handed() -> Handed:
+    """The folder that was taken up. Raises HandOverError where none was."""
+    if not _handed:
+        raise HandOverError("no folder is connected in this process: set VERL_USE_EXTERNAL_MODULES=mas_lab_bridge for "
+                            "every worker, with the folder on PYTHONPATH")  # fmt: skip
+    return _handed[0]
+
+
+@contextmanager
+def beside(rows: Sequence[Mapping[str, Any] | None]) -> Iterator[None]:
+    """Within, the estimator reads `rows`, one for each row of verl's batch, None for padding."""
+    token = _rows.set(rows)
+    try:
+        yield
+    finally:
+        _rows.reset(token)
+
+
+@register_adv_est(NAME)
+def estimate(
+    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **_: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The recipe's advantages at each row's own tokens, (bs, T) twice: as advantages and as returns.
+
+    Raises HandOverError where the rows are not those of the batch, or a KL penalty was put into the rewards.
+    """
+    rows = _rows.get(None)
+    if rows is None:
+        raise HandOverError("the estimator has no rows: only trainer.v1.trainer_mode=mas_lab hands them on")
+    if len(rows) != len(response_mask):
+        raise HandOverError(f"the batch has {len(response_mask)} rows, and {len(rows)} were told of")
+    if config is not None and config.get("use_kl_in_reward", False):
+        raise HandOverError("algorithm.use_kl_in_reward changes rewards that the recipe does not read: use_kl_loss")
+    real = [number for number, row in enumerate(rows) if row is not None]
+    found = handed().advantages([rows[number] for number in real])["advantage"].tolist()
+    advantages = torch.zeros(len(rows), 1, dtype=torch.float32, device=response_mask.device)
+    advantages[real, 0] = torch.as_tensor(found, dtype=torch.float32, device=response_mask.device)
+    spread = advantages * response_mask
+    return spread, spread
+
+
+def rows_of(extra_fields: Sequence[Mapping[str, Any]], tags: Sequence[Mapping[str, Any]]) -> list[dict | None]:
+    """The rows that agent loops put beside their outputs, in the batch's order; None for padding."""
+    found: list[dict | None] = []
+    for number, (fields, tag) in enumerate(zip(extra_fields, tags, strict=True)):
+        if not tag.get("is_padding", False) and ROW not in fields:
+            raise HandOverError(
+                f"row {number} of the batch has no row of mas_lab; was it played by another agent loop?"
+            )
+        found.append(None if tag.get("is_padding", False) else json.loads(fields[ROW]))
+    return found
+
+
+async def played(
+    sampling_params: Mapping[str, Any], fields: Mapping[str, Any], server: Any, tokenizer: Any, engine: str = "vllm"
+) -> list[dict[str, Any]]:
+    """What an `AgentLoopOutput` is made of, for each row of one more instance of the task in `fields`; verl's `server`
+    samples."""
+    folder = handed()
+    ends = {"vllm": "include_stop_str_in_output", "sglang": "no_stop_trim"}.get(engine)
+
+    versions: list[int | None] = []
+
+    async def speak(request: Request) -> Completion:
+        stops = {"stop": list(request.stop), ends: True} if request.stop else {}
+        asked = {**sampling_params, "max_tokens": request.max_tokens, **stops}
+        said = await server.generate(request_id=uuid4().hex, prompt_ids=list(request.prompt_ids), sampling_params=asked)
+        if said.log_probs is None:
+            raise HandOverError("verl's server gave no log-probabilities: set rollout.calculate_log_probs=true")
+        versions.extend(said.extra_fields.get(f"{end}_global_steps") for end in ("min", "max"))
+        return completion(said.token_ids, said.log_probs, request, tokenizer)
+
+    occasion = str(fields["uid"])
+    number = f"{fields.get('session_id', 0)}@{occasion}"
+    rows = await folder.play(fields["extra_info"]["task"], number, speak, tokenizer, occasion=occasion)
+    earned = folder.earned(rows)
+    known = [one for one in versions if one is not None]
+    span = {"min_global_steps": min(known), "max_global_steps": max(known)} if known else {}
+    return [
+        {
+            "prompt_ids": row["prompt_ids"], "response_ids": row["completion_ids"],
+            "response_mask": [int(folder.learns(row))] * len(row["completion_ids"]),
+            "response_logprobs": row["logprobs"], "reward_score": earned, "num_turns": 2, "metrics": {},
+            "extra_fields": {ROW: json.dumps(told(row, without=("logprobs",))), "reward_extra_info": {}, **span},
+        }
+        for row in rows
+    ]  # fmt: skip
