@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tree", "tokens", "candidate", "episode",
          "cells", "index", "pane", "bar", "acts", "viewer")  # fmt: skip
-SCRIPTS = (*(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
+SCRIPTS = ("parts.js", *(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
 """The page's scripts; without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
 STYLES = ("rollouts.css",)
 MEMBERS = 32

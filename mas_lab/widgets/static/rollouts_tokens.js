@@ -1,7 +1,7 @@
 "use strict";
 // Tokens shaded by a number that each one has: by how much a shade is full, what it means, and the numbers themselves.
 ((viewer) => {
-  const { element, known, decimal, signed, percent } = viewer;
+  const { element, known, decimal, signed } = viewer;
   const plain = (value) => decimal(value, 2);
   const SHADES = {
     surprise: { says: "−log p of each when it was sampled", unit: "nats", tell: plain },
@@ -10,7 +10,7 @@
     share: {
       says: "of the gradient, along it: orange, against it: blue",
       unit: "",
-      tell: (value) => percent(value, 2),
+      tell: (value) => `${signed(100 * value, 2)} %`,
       both: true,
     },
   };

@@ -1,20 +1,7 @@
 "use strict";
-// What the files of the SpikeInspector share: elements, whose text is always textContent, numbers in words, and names.
-globalThis.MasLabSpikes = (() => {
-  const SVG = "http://www.w3.org/2000/svg";
-
-  function filled(made, attributes, children) {
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-      else if (value !== null && value !== undefined) made.setAttribute(name, value);
-    }
-    made.append(...children.filter((child) => child !== null && child !== undefined));
-    return made;
-  }
-
-  const element = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
-  const drawn = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
-  const button = (label, onclick, attributes = {}) => element("button", { type: "button", onclick, ...attributes }, label);
+// What the files of the SpikeInspector share besides: tables, what unfolds, shares in words, and names.
+globalThis.MasLabSpikes = ((parts) => {
+  const { element, minus } = parts;
 
   function table(caption, heads, rows, attributes = {}) { // rows: lists of cells, texts or elements
     const told = (cell) => (cell instanceof Node ? cell : String(cell ?? "–"));
@@ -31,15 +18,7 @@ globalThis.MasLabSpikes = (() => {
     return made;
   }
 
-  function swatch(color) {
-    const made = element("span", { class: "swatch", "aria-hidden": "true" });
-    made.style.setProperty("--agent", color);
-    return made;
-  }
-
-  const minus = (text) => text.replace("-", "−");
   const percent = (share) => minus((100 * share).toFixed(1).replace(/^-(0\.0)$/, "$1")) + " %";
-  const signed = (value) => (value >= 0 ? "+" : "") + minus(value.toFixed(1));
 
   function namesOf(data) { // colours, and the names of policies and agents
     const color = (agent) => data.agents[agent] || "var(--quiet)";
@@ -53,5 +32,5 @@ globalThis.MasLabSpikes = (() => {
     return { color, alone, whose, opened };
   }
 
-  return { element, drawn, button, table, folded, swatch, percent, signed, namesOf };
-})();
+  return { ...parts, table, folded, percent, namesOf };
+})(MasLabParts);

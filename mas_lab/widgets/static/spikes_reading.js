@@ -29,7 +29,7 @@
       const [norm, usual, score] = [line.norms[place], line.usual[place], line.scores[place]];
       if (!(norm > 0)) return "no norm: 0, or the optimizer step was skipped";
       if (score === null) return `no score yet: the rule waits for ${data.warmup} norms`;
-      return `usual norm ${usual}, score ${signed(score)}`;
+      return `usual norm ${usual}, score ${signed(score, 1)}`;
     }
 
     function mark(line, place) {
