@@ -10,7 +10,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from math import isfinite
@@ -68,6 +69,14 @@ class Call:
     number: int
     depth: int
     answer: Future = field(default_factory=Future)
+
+    def settle(self, answer: dict[str, Any] | Refused) -> None:
+        """Once: an episode may end in its own thread while its call is being answered in another."""
+        with suppress(InvalidStateError):
+            if isinstance(answer, Refused):
+                self.answer.set_exception(answer)
+            else:
+                self.answer.set_result(answer)
 
 
 @dataclass(eq=False)
@@ -152,7 +161,9 @@ class Episode:
                 self.why = self._unpaid(earned)
             self.earned = None if self.why else earned
         for call in list(self.open):
-            call.answer.set_exception(Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why}"))
+            call.settle(
+                Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
+            )
         self.tell(self, None)
 
     def _unpaid(self, earned: Earned) -> str:
@@ -160,9 +171,13 @@ class Episode:
         return f"it pays agent {silent[0]!r}, which it never called" if silent else ""
 
     def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
-        """Its calls in the order in which they were made: the team's reward at the last, each agent's own at that
-        agent's last."""
-        rows = sorted(self.rows, key=lambda row: row["depth"])
+        """Its calls that were answered, in the order in which they were made, as one path: the team's reward at the
+        last, each agent's own at that agent's last."""
+        rows, turns = sorted(self.rows, key=lambda row: row["depth"]), Counter()
+        for depth, row in enumerate(rows):
+            node, before = f"{self.name}/{depth}", f"{self.name}/{depth - 1}.0" if depth else ""
+            row |= {"depth": depth, "node": node, "parent": before, "action": f"{node}.0", "turn": turns[row["agent"]]}
+            turns[row["agent"]] += 1
         last = {row["agent"]: row for row in rows}
         for agent, reward in self.earned.agents.items():
             if agent in last:

@@ -48,7 +48,8 @@ def play(
     `ProgramWarning` that names it. Only whole episodes: a program cannot be set back, so that there is no tree.
 
     A draw hangs on (seed, task, episode, agent, number of that agent's call) alone: the same program on the same
-    weights gives the same table, if it makes the same calls. Raises RolloutError where no episode is left.
+    weights gives the same table, if it makes the same calls, to the last digit where it is quicker than `patience_s`
+    between two of them. Raises RolloutError where no episode is left.
     """
     env = ProgramEnv(program, tuple(team), train=as_tasks(tasks), **options)
     return rollout(env, team, env.train, plan=episodes(n), seed=seed)
@@ -74,7 +75,7 @@ class ProgramEnv:
     """An env that is somebody's program, for `train` and `evaluate`: `ProgramEnv(program, agents, train, test)`.
 
     It is played whole, by `episodes(n)`. Resuming a run of it is as exact as the program is: our draws come again, and
-    what the program does besides (time, chance, the network) is its own.
+    what the program does besides (time, chance, the network, several calls at once) is its own.
     """
 
     program: Program
@@ -91,6 +92,9 @@ class ProgramEnv:
     """Of an episode."""
     at_once: int = 32
     """Episodes that run at the same time, each in a thread."""
+    patience_s: float = 1.0
+    """Seconds without news after which those who wait are answered without those who do not. While all are quicker, the
+    same calls are computed together each time, and a run comes out the same to the last digit."""
     failed: float | None = None
     """The team's reward of an episode that fails; None leaves it out, which favours programs that fail where they would
     earn little: have the program catch what an answer may cause."""
@@ -105,7 +109,7 @@ class ProgramEnv:
         object.__setattr__(self, "test", as_tasks(self.test))
         if not callable(self.program):
             raise EnvError(f"ProgramEnv: program={self.program!r:.80} cannot be called; give program(task, endpoint)")
-        for limit in ("max_tokens", "max_calls", "at_once", "timeout_s"):
+        for limit in ("max_tokens", "max_calls", "at_once", "timeout_s", "patience_s"):
             if not getattr(self, limit) > 0:
                 raise EnvError(f"ProgramEnv: {limit}={getattr(self, limit)!r}; give a number above 0")
 
@@ -128,7 +132,7 @@ class ProgramEnv:
                 f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
             )
         with progress_bar(len(tasks) * plan.instances, "rollout", "episode") as bar:
-            board = Switchboard(team, seed, step, self.max_tokens, bar)
+            board = Switchboard(team, seed, step, self.max_tokens, self.patience_s, bar)
             found = [
                 Episode(self.program, task, f"{task.id}#{number}" if plan.instances > 1 else task.id, self.agents,
                         self.max_calls, self.timeout_s, board.tell)

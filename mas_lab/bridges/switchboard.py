@@ -3,6 +3,7 @@
 Leaves out: the programs (`episode`) and how their calls arrive (`gateway`).
 """
 
+import time
 from collections import deque
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
@@ -18,16 +19,18 @@ from mas_lab.locks import playing
 from mas_lab.policy import Completion, PolicyError, Request
 from mas_lab.team import Team
 
-PATIENCE, SLICE = 0.005, 0.2
-"""Seconds that a wave waits for one more call; and after which it is seen whether an episode is late."""
+SLICE = 0.05
+"""Seconds after which it is seen whether an episode is late, or a wave has waited long enough."""
 
 
 class Switchboard:
     """Plays episodes, at most `at_once` live at a time. What a call draws hangs on (seed, step, episode, agent, number
-    of that agent's call) alone."""
+    of that agent's call) alone. An engine that answers in waves is asked when all live episodes wait, so that the same
+    calls are computed together each time; after `patience_s` seconds without news it is asked all the same."""
 
-    def __init__(self, team: Team, seed: int, step: int, max_tokens: int, bar: Any):
+    def __init__(self, team: Team, seed: int, step: int, max_tokens: int, patience_s: float, bar: Any):
         self.team, self.seed, self.step, self.max_tokens, self.bar = team, seed, step, max_tokens, bar
+        self.patience_s, self._news_at = patience_s, time.monotonic()
         self.engines = list({id(policy.engine): policy.engine for policy in team.policies.values()}.values())
         self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
         self.asked: list[Call] = []
@@ -55,9 +58,9 @@ class Switchboard:
                 engine.cancel([ticket for key, ticket in self.speaking if key == id(engine)])
 
     def _turn(self, gateway: Gateway, live: set[Episode]) -> None:
-        """Hear, then ask the engines: those that answer in waves when all live episodes wait, or no more calls come."""
+        """Hear, then ask the engines."""
         streams = all(engine.streams for engine in self.engines)
-        ended, heard = self._hear(0.0 if self.speaking else PATIENCE if self.asked else SLICE)
+        ended = self._hear(0.0 if self.speaking else SLICE)
         for episode in live:
             if episode.is_late:
                 episode.end(None, f"it took more than timeout_s={episode.timeout_s:g} seconds")
@@ -66,23 +69,24 @@ class Switchboard:
             gateway.episodes.pop(episode.key, None)
             self.bar.update()
         waiting = {call.episode for call in self.asked}
-        if self.asked and (streams or not heard or waiting >= live):
-            calls, self.asked = self.asked, []
-            for agent in dict.fromkeys(call.asked.agent for call in calls):
+        silent = time.monotonic() - self._news_at > self.patience_s
+        if self.asked and (streams or silent or waiting >= live):
+            calls, self.asked = sorted(self.asked, key=lambda call: (call.episode.name, call.depth)), []
+            for agent in sorted({call.asked.agent for call in calls}):
                 self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
         if self.speaking:
             self._collect()
 
-    def _hear(self, patience: float) -> tuple[list[Episode], bool]:
-        """Episodes that have ended, and whether there was any news."""
-        ended, heard = [], False
+    def _hear(self, seconds: float) -> list[Episode]:
+        """Takes calls in, waiting so long for the first; gives the episodes that have ended."""
+        ended = []
         try:
             while True:
-                episode, call = self.news.get(timeout=patience) if patience and not heard else self.news.get_nowait()
-                heard = True
+                episode, call = self.news.get(timeout=seconds) if seconds else self.news.get_nowait()
+                seconds, self._news_at = 0.0, time.monotonic()
                 self.asked.append(call) if call is not None else ended.append(episode)
         except Empty:
-            return ended, heard
+            return ended
 
     def _submit(self, agent: str, calls: Sequence[Call]) -> None:
         policy, sampling = self.team[agent], self.team.sampling[agent]
@@ -117,7 +121,7 @@ class Switchboard:
 
     def _refuse(self, call: Call, status: int, code: str, sentence: str) -> None:
         call.episode.open.discard(call)
-        call.answer.set_exception(Refused(status, code, sentence))
+        call.settle(Refused(status, code, sentence))
 
     def _collect(self) -> None:
         for engine in self.engines:
@@ -127,12 +131,10 @@ class Switchboard:
                     self._answer(call, columns, stop, completion)
 
     def _answer(self, call: Call, columns: dict[str, Any], stop: Sequence[str], completion: Completion) -> None:
-        episode, agent = call.episode, call.asked.agent
-        node = f"{episode.name}/{call.depth}"
+        episode = call.episode
         episode.rows.append({
-            "task": episode.task.id, "episode": episode.name, "node": node,
-            "parent": f"{episode.name}/{call.depth - 1}.0" if call.depth else "", "turn": call.number,
-            "depth": call.depth, "agent": agent, "candidate": 0, "kept": True, "action": f"{node}.0", "probe": False,
+            "task": episode.task.id, "episode": episode.name, "node": "", "parent": "", "turn": call.number,
+            "depth": call.depth, "agent": call.asked.agent, "candidate": 0, "kept": True, "action": "", "probe": False,
             **columns, "completion": completion.text, "completion_ids": list(completion.ids),
             "logprobs": list(completion.logprobs), "finish": completion.finish, "valid": True, "team_reward": 0.0,
             "local_reward": 0.0, "success": False, "done": False, "info": {},
@@ -141,4 +143,4 @@ class Switchboard:
         for one in stop if completion.finish == "stop" else ():
             text = text.partition(one)[0]  # OpenAI's answers end before the stop text
         episode.open.discard(call)
-        call.answer.set_result(answer_to(call.asked, call.depth, len(columns["prompt_ids"]), completion, text))
+        call.settle(answer_to(call.asked, call.depth, len(columns["prompt_ids"]), completion, text))
