@@ -10,9 +10,10 @@ import pandas as pd
 from mas_lab.demo.trials import ENV, HELD_OUT, REPEATS, STAGES, Trained
 from mas_lab.keyed import key_html
 from mas_lab.tasks import make_env
+from mas_lab.widgets.credit_figures import two_baselines
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, frame, table_html, write
 from mas_lab.widgets.figures import dialogue, learning_curves, mazes, norm_lines
-from mas_lab.widgets.rewards import credit_counts, reward_table, two_baselines
+from mas_lab.widgets.rewards import credit_counts, reward_table
 from mas_lab.widgets.spikes import SpikeInspector
 
 ABOUT = {

@@ -1,4 +1,4 @@
-"""Which episodes of an index a page holds, where it has not room for all.
+"""Which episodes of an index a page holds, where it has not room for all, and what it says of them.
 
 Leaves out: what tells much (`index`), and how an episode is read (`reading`).
 """
@@ -10,6 +10,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from mas_lab.explain.index import RULE, TOLD
+from mas_lab.widgets.episodes import SHADES
+from mas_lab.widgets.index import plain
 
 BEST = 10
 """The most telling of all, which a page takes before any other."""
@@ -83,6 +87,19 @@ class Room:
         for name, members in new.items():
             self.groups.setdefault(name, []).extend(members)
         return True
+
+    def data(self, index: pd.DataFrame) -> Data:
+        """What a page says of its episodes, the most telling first, and of those of the index that it leaves out."""
+        places = sorted(self.episodes)
+        episodes = [self.episodes[place] for place in places]
+        known = {
+            name for one in episodes for node in one["nodes"] for said in node["candidates"] for name in said["shades"]
+        }
+        return {
+            "index": plain(index.iloc[places]), "told": TOLD, "rule": RULE, "total": len(index),
+            "left_out": len(index) - len(places), "episodes": episodes, "groups": self.groups,
+            "shades": [name for name in SHADES if name in known],
+        }  # fmt: skip
 
     def take_all(self, places: Iterable[int], limit: float) -> None:
         """Those that fit, until too many did not."""

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlencode
 
 import pandas as pd
 
@@ -26,6 +25,7 @@ from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.train.held_out import heard_by
+from mas_lab.widgets.address import address
 from mas_lab.widgets.document import write
 from mas_lab.widgets.index import index_of
 from mas_lab.widgets.live import Shown
@@ -255,8 +255,8 @@ class LiveDashboard:
         """The rollouts so far, open at the most telling episode of a step, the newest if none is named."""
         source = Source(self.recorded)
         step = source.steps[-1] if step is None and source.steps else step or 0
-        first = visible(index_of(Source(source.turns(step)))["episode"].iloc[0])
-        return RolloutViewer(self, at="#" + urlencode({"step": step, "episode": first}), limit_mb=1.0)
+        first = index_of(Source(source.turns(step)))["episode"].iloc[0]
+        return RolloutViewer(self, at=address(step=step, episode=first), limit_mb=1.0)
 
     def _look_html(self) -> str:
         return self.look()._repr_html_()

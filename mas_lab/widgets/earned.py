@@ -5,11 +5,11 @@ Leaves out: the figures, and the page around them (`rewards`).
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 import pandas as pd
 
 from mas_lab.table import trained
+from mas_lab.widgets.address import address, page_address
 from mas_lab.widgets.document import escape, table_html
 
 HEADS = ("agent", "earned", "spoke", "calls", "lone, flat", "signal", "F, own", "its own baseline")
@@ -24,7 +24,6 @@ TURN_KEY = (
     "one would make of the squared signal-to-noise ratio of that turn's part of the gradient; all turns: of all that "
     "the same weights learn from, by which the advice goes."
 )
-SCHEMES = ("", "http", "https", "file")
 
 
 def agents_html(
@@ -137,18 +136,13 @@ def links_to(turns: pd.DataFrame, rollouts: str | None, step: int) -> dict[str, 
     """For each agent HTML with links to its lowest and its highest row in the page of a RolloutViewer."""
     if rollouts is None:
         return {}
-    if urlsplit(str(rollouts)).scheme not in SCHEMES:
-        raise ValueError(f"RewardInspector: rollouts={str(rollouts)!r:.80}; give the address of a page, such as "
-                         "'rollouts.html' beside this one")  # fmt: skip
+    page = page_address(rollouts, "RewardInspector")
     rows, links = turns[trained(turns)], {}
     for agent, own in rows.groupby("agent", sort=False):
-        ends = {f"{name} row, {own.loc[at, 'credit']:.3g}": own.loc[at] for name, at in
-                (("lowest", own["credit"].idxmin()), ("highest", own["credit"].idxmax()))}  # fmt: skip
-        told = " · ".join(f'<a href="{escape(_address(rollouts, step, row))}">{name}</a>' for name, row in ends.items())
+        ends = {"lowest": own.loc[own["credit"].idxmin()], "highest": own.loc[own["credit"].idxmax()]}
+        to = {name: address(step=step, episode=row["episode"], node=row.get("node")) for name, row in ends.items()}
+        told = " · ".join(
+            f'<a href="{escape(page + to[name])}">{name} row, {row["credit"]:.3g}</a>' for name, row in ends.items()
+        )
         links[agent] = f"<br>Read its {told}."
     return links
-
-
-def _address(rollouts: str, step: int, row: pd.Series) -> str:
-    node = f"&node={quote(str(row['node']), safe='')}" if "node" in row.index else ""
-    return f"{rollouts}#step={step}&episode={quote(str(row['episode']), safe='')}{node}"

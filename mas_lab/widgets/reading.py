@@ -21,6 +21,8 @@ from mas_lab.widgets.text import visible
 SHOWN = [name for name in SCHEMA if name != "prompt_ids"]
 LISTED = ["episode", "node", "agent", "candidate", "credit", "advantage", "completion", "group"]
 """What is read of a row for a page, and for a list of its group."""
+MEMBERS = 32
+"""Of a comparison group, that a page lists."""
 HELD = 4
 """Steps kept in memory."""
 

@@ -8,27 +8,27 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode
 
 import pandas as pd
 
 from mas_lab.cells.advantages import in_words
 from mas_lab.env import Env, Task
-from mas_lab.explain.index import RULE, TOLD, in_order
+from mas_lab.explain.index import RULE, in_order
 from mas_lab.progress import front_end
 from mas_lab.table import TableError, column, require
+from mas_lab.widgets.address import address, fields
 from mas_lab.widgets.answers import Answers
 from mas_lab.widgets.bridge import connect, new_name
 from mas_lab.widgets.choice import Room, filled
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
-from mas_lab.widgets.episodes import NUMBERS, SHADES
+from mas_lab.widgets.episodes import NUMBERS
 from mas_lab.widgets.figures import LAYOUT, colors
-from mas_lab.widgets.index import index_of, plain
-from mas_lab.widgets.reading import Reading
+from mas_lab.widgets.index import index_of
+from mas_lab.widgets.reading import MEMBERS, Reading
 from mas_lab.widgets.shares import token_shares
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.states import States
+from mas_lab.widgets.states import PATIENCE, States
 from mas_lab.widgets.text import for_plotly, visible
 
 if TYPE_CHECKING:
@@ -39,15 +39,10 @@ PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tre
 SCRIPTS = ("parts.js", *(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
 """The page's scripts; without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
 STYLES = ("rollouts.css",)
-MEMBERS = 32
-"""Members of a comparison group that a page lists."""
-ADDRESS = ("run", "step", "episode", "node", "candidate")
 HEIGHT = 760
 """Of its frame in a notebook, in pixels."""
 LIVE = ("jupyter", "vscode")
 """Front ends in which a page reaches the kernel."""
-PATIENCE = 0.5
-"""Seconds that a page spends on drawing tasks again, for pictures of states."""
 TEN = 10
 """Rows of the index that are shown where no script runs."""
 
@@ -124,7 +119,7 @@ class RolloutViewer:
 
     def _place(self, at: str) -> int:
         """The row of the index that an address names; `_at` is the address anew."""
-        told = dict(parse_qsl(at.removeprefix("#")))
+        told = fields(at)
         step, run, episode = told.get("step", ""), told.get("run", "0"), told.get("episode")
         if not (step.isdecimal() and run.isdecimal() and episode):
             raise ValueError(f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one")
@@ -134,13 +129,12 @@ class RolloutViewer:
             raise TableError(
                 f"RolloutViewer: no episode {episode!r} at step {step} in {self.title}; `.index` names them"
             )
-        self._at = "#" + urlencode({name: told[name] for name in ADDRESS if name in told})
+        self._at = address(**told)
         return int(found[0])
 
     def link(self, step: int, episode: str, node: str | None = None, run: int | None = None) -> str:
         """The part of an address that opens an episode on the page, or a node of it: `#step=3&episode=...`."""
-        told = {"run": run, "step": step, "episode": episode, "node": node}
-        return "#" + urlencode({name: visible(str(value)) for name, value in told.items() if value is not None})
+        return address(run=run, step=step, episode=episode, node=node)
 
     @cached_property
     def _room(self) -> Room:
@@ -163,11 +157,7 @@ class RolloutViewer:
     @property
     def episodes(self) -> list[str]:
         """The names of the episodes on the page, the most telling first."""
-        return self.index["episode"].iloc[self._places].tolist()
-
-    @property
-    def _places(self) -> list[int]:
-        return sorted(self._room.episodes)
+        return self.index["episode"].iloc[sorted(self._room.episodes)].tolist()
 
     def __repr__(self) -> str:
         return f"RolloutViewer({self.title}: {len(self.index)} episodes)"
@@ -186,17 +176,10 @@ class RolloutViewer:
     def data(self) -> dict[str, Any]:
         """What the page shows, as plain data."""
         agents = dict.fromkeys(agent for reading in self._readings for agent in reading.source.agents)
-        episodes = [self._room.episodes[place] for place in self._places]
-        known = {
-            name for one in episodes for node in one["nodes"] for said in node["candidates"] for name in said["shades"]
-        }
         return {
             "agents": {visible(agent): color for agent, color in colors(list(agents)).items()},
             "runs": [visible(reading.source.title) for reading in self._readings],
-            "index": plain(self.index.iloc[self._places]),
-            "told": TOLD, "rule": RULE, "total": len(self.index), "left_out": len(self.index) - len(episodes),
-            "episodes": episodes, "groups": self._room.groups, "at": self._at,
-            "shades": [name for name in SHADES if name in known],
+            "at": self._at, **self._room.data(self.index),
         }  # fmt: skip
 
     def page(self) -> str:

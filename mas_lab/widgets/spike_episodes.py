@@ -9,25 +9,19 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.explain.index import RULE, TOLD
 from mas_lab.widgets.choice import Room
-from mas_lab.widgets.episodes import SHADES
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.index import index_of, plain
-from mas_lab.widgets.reading import Reading
+from mas_lab.widgets.index import index_of
+from mas_lab.widgets.reading import MEMBERS, Reading
 from mas_lab.widgets.shares import Shares
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.states import States
+from mas_lab.widgets.states import PATIENCE, States
 from mas_lab.widgets.text import visible
 
 LIMIT = 1_500_000
 """Bytes of episodes on the page of spikes."""
 MOST = 64
 """Episodes there."""
-MEMBERS = 32
-"""Members of a comparison group that are listed; more where an episode on the page has more."""
-PATIENCE = 0.5
-"""Seconds that drawing the tasks of a step again, for pictures of its states, may take in all."""
 NEEDED = {"episode", "agent", "completion"}
 
 Spikes = Sequence[Mapping[str, Any]]
@@ -47,13 +41,10 @@ def episodes_of(spikes: Spikes, source: Source) -> dict[str, Any] | None:
     wanted = [names.index(named) for named in _wanted(spikes, steps)[:MOST]]
     room.take_all(wanted[:1], float("inf"))
     room.take_all(wanted, LIMIT)
-    places = sorted(room.episodes)
-    return {
-        "agents": {visible(agent): color for agent, color in colors(source.agents).items()}, "runs": [held.title],
-        "index": plain(index.iloc[places]), "told": TOLD, "rule": RULE, "total": len(index),
-        "left_out": len(index) - len(places), "episodes": [room.episodes[place] for place in places],
-        "groups": room.groups, "at": "", "shades": _known(room.episodes.values()),
-    }  # fmt: skip
+    told = room.data(index)
+    told["shades"].sort(key=lambda name: name != "share")  # which comes first here
+    agents = {visible(agent): color for agent, color in colors(source.agents).items()}
+    return {**told, "agents": agents, "runs": [held.title], "at": ""}
 
 
 def _shares(spikes: Spikes) -> Shares:
@@ -70,11 +61,3 @@ def _wanted(spikes: Spikes, steps: Mapping[int, pd.DataFrame]) -> list[tuple[int
         largest = sorted(map(int, spike["tokens"]), key=lambda row: -abs(spike["rows"][str(row)]))
         columns.append([(spike["step"], names.iloc[row]) for row in largest])
     return list(dict.fromkeys(named for rank in zip_longest(*columns) for named in rank if named is not None))
-
-
-def _known(episodes: Any) -> list[str]:
-    """What tokens may be shaded by, the share of the gradient first."""
-    known = {
-        name for one in episodes for node in one["nodes"] for said in node["candidates"] for name in said["shades"]
-    }
-    return [name for name in ("share", *(name for name in SHADES if name != "share")) if name in known]

@@ -7,13 +7,13 @@ the largest samples. Leaves out: the rule and the shares (`spike_rule`, `diagnos
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pandas as pd
 
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
+from mas_lab.widgets.address import relative
 from mas_lab.widgets.anatomy import SAMPLE, anatomy
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.figures import colors
@@ -141,22 +141,10 @@ class SpikeInspector:
     def to_html(self, path: str | Path, rollouts: str | None = None) -> Path:
         """One standalone file that works offline. `rollouts`: the file name of a RolloutViewer's page, or its relative
         address, in which the episodes open; without it they do on this page, as far as there is room."""
-        return write(path, self.page(relative(rollouts) if rollouts is not None else ""))
+        return write(path, self.page(relative(rollouts, "SpikeInspector") if rollouts is not None else ""))
 
     def _repr_html_(self) -> str:
         return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))
-
-
-def relative(address: str) -> str:
-    """A relative address, quoted. Raises ValueError where it names another place than a file beside or below or above
-    the page."""
-    parts = urlsplit(address)
-    if not parts.path or parts.scheme or parts.netloc or parts.query or parts.fragment or address[0] in "/\\":
-        raise ValueError(
-            f"SpikeInspector: rollouts={address!r} is no relative address of a page; pass a file name such as "
-            "'rollouts.html', or a path with / from the page of spikes"
-        )
-    return "./" + quote(address, safe="/")
 
 
 FEW = 5

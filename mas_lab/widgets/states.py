@@ -20,6 +20,8 @@ from mas_lab.widgets.source import Source
 
 Row = Mapping[str, Any]
 
+PATIENCE = 0.5
+"""Seconds that a page spends on drawing tasks again."""
 MOST_TASKS = 512
 """Tasks of a step that are drawn again: a run's description may come from anybody."""
 LOST = 8

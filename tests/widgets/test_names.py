@@ -18,11 +18,11 @@ from small import RECIPE, SETTINGS
 import mas_lab as lab
 from mas_lab import widgets
 from mas_lab.widgets.baselines import controlled_curves, paired_norms, ratio_dots, theory_against_measurement
+from mas_lab.widgets.credit_figures import Spread, calls_over_steps, rewards_over_steps, spread_figure
 from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.origin import Origin
-from mas_lab.widgets.rewards import Spread, calls_over_steps, rewards_over_steps, spread_figure
 from mas_lab.widgets.text import for_plotly, visible
 
 AGENTS = (evil("solver"), evil("fixer"))

@@ -12,9 +12,10 @@ import pytest
 
 import mas_lab as lab
 from mas_lab.table import TableError
+from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.rewards import call_table, calls_over_steps, reward_table, rewards_over_steps, two_baselines
+from mas_lab.widgets.rewards import call_table, reward_table
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from plotly import express
 
 import mas_lab as lab
 from mas_lab.course.forms import masters
-from mas_lab.widgets import axes, baselines, figures, norms, rewards, sliders
+from mas_lab.widgets import axes, baselines, credit_figures, figures, norms, sliders
 from mas_lab.widgets.document import live_or_static
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.picture import Figure, numbers, subplots
@@ -152,8 +152,8 @@ def every_figure(spiky):
     yield inspector.shares()
     yield lab.RolloutViewer(spiky).figure()
     one = lab.RewardInspector(spiky)
-    yield from (one.figure(), rewards.rewards_over_steps(one.curve(), ("asker", "doer")))
-    yield rewards.calls_over_steps(one.calls())
+    yield from (one.figure(), credit_figures.rewards_over_steps(one.curve(), ("asker", "doer")))
+    yield credit_figures.calls_over_steps(one.calls())
     yield lab.AblationBoard([spiky]).figure()
     yield norms.norm_curves(inspector.scores, ("asker", "doer"))
     scores = pd.DataFrame({"recipe": "a", "seed": [0, 0, 1, 1], "tokens": [0, 10, 0, 9], "success": [0, 1, 0.5, 1.0]})
