@@ -11,6 +11,7 @@
 #   make games           adds TextArena and PettingZoo; the same
 #   make clients         adds the OpenAI SDK, LangGraph and AutoGen, whose programs speak to the gateway; the same
 #   make test-tinker     the cells with their weights behind SkyRL's server, where a Python 3.12 is found
+#   make test-verl       a run handed over to verl, judged by verl's own code on a CPU; wants a Python below 3.13
 #   make site            the site: notebooks as they run, pages, reference; opens from _build/site/index.html, offline
 #   make course          one zip for a class: notebooks, solutions, pages, the wheel; dist/mas_lab_course.zip
 #   make lab             JupyterLab on a copy of the quickstart
@@ -42,7 +43,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: course demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests gpu-check gpu-figures games clients lint locks pages pocket site statistics trackers wheel
+.PHONY: course demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures games clients lint locks pages pocket site statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -122,6 +123,17 @@ tinker-tests: $(READY)
 	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/tinker.txt
 	PATH="$(abspath $(VENV))/bin:$$PATH" MAS_LAB_TINKER_SERVER="$(abspath .venv-skyrl)" \
 	    $(PYTEST) $(PATIENT) -m engines tests/backends/tinker $(ARGS)
+
+# verl's own requirements bring CUDA, so that it is installed without them, in an environment of its own.
+test-verl:
+	@if $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] > (3, 12))'; then \
+	    exec $(MAKE) --no-print-directory verl-tests VENV=.venv-verl PUZZLES=; \
+	fi; \
+	echo "Left out: verl, which wants a Python below 3.13, and $(PYTHON) is a later one."
+
+verl-tests: $(READY)
+	$(PIP) install --quiet --no-deps -r requirements/verl.txt
+	$(PYTEST) -m engines tests/bridges $(ARGS)
 
 # What only a GPU can show; needs `make env GPU=1`.
 gpu-check:

@@ -67,10 +67,17 @@ class Handed:
         return not row["probe"] and row["agent"] not in self.frozen
 
     def earned(self, rows: Sequence[Mapping[str, Any]]) -> float:
-        """The mean return of the team over the paths that an instance took, for the trainer's charts."""
-        kept = [row for row in rows if row["kept"] and not row["probe"]]
-        actions = {(row["node"], row["action"]): row["team_reward"] for row in kept}
-        return float(sum(actions.values()) / max(1, sum(bool(row["done"]) for row in rows_once(kept))))
+        """The mean return of the team over the paths that an instance took, for the trainer's charts; in
+        `joint(mode="cross")` over its actions."""
+        kept = {row["action"]: row for row in rows if row["kept"] and not row["probe"]}
+        leaves = kept.keys() - {row["parent"] for row in kept.values()}
+        returns = []
+        for action in leaves:
+            returns.append(0.0)
+            while action in kept:
+                returns[-1] += kept[action]["team_reward"]
+                action = kept[action]["parent"]
+        return float(np.mean(returns))
 
     def advantages(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         """All rows of one batch through the recipe: the table with `credit`, `advantage` and `selected`; 0 for a row
@@ -100,11 +107,6 @@ class Handed:
                 f"{row['advantage']!r}, and here it is {found[worst]!r}; do not train: the recipe would be another one"
             )
         return f"{len(recorded)} advantages are those that were recorded; the largest difference is {missed[worst]:.1e}"
-
-
-def rows_once(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """One row for each joint action."""
-    return list({(row["node"], row["action"]): row for row in rows}.values())
 
 
 def told(row: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:

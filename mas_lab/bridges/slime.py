@@ -122,6 +122,8 @@ def sglang(args: Any, sample: Any, sampling_params: dict[str, Any]) -> tuple[Any
         if state.aborted:
             raise Aborted
         asked = sampling_params | {"max_new_tokens": request.max_tokens, "stop": list(request.stop) or None}
+        if "sampling_seed" in asked:  # slime's is one for all calls, under which a node's candidates would be one
+            asked["sampling_seed"] = request.seed % 2**31
         body = {"input_ids": list(request.prompt_ids), "sampling_params": asked, "return_logprob": True}
         about = (await post(address, body))["meta_info"]
         if about["finish_reason"]["type"] == "abort":

@@ -4,6 +4,7 @@ A setting is (its name, its value, what it is), in the order in which it is writ
 (`hand_over`).
 """
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.recipes import Recipe
 
 Setting = tuple[str, Any, str]
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 NEVER = 1e9
 """A dual clip that never acts; verl has no word for none."""
 AGGREGATES = {"token": "token-mean", "turn": "seq-mean-token-mean", "sum": "seq-mean-token-sum"}
@@ -45,7 +47,7 @@ class Asked:
     def model(self) -> str:
         """The hub id of the weights; empty where they are a directory of somebody's machine."""
         source = self.policy["source"]
-        return source["name"] if source["kind"] == "hub" else ""
+        return source["name"] if source["kind"] == "hub" and HUB_ID.fullmatch(source["name"]) else ""
 
 
 def refusals(asked: Asked, to: str) -> list[str]:

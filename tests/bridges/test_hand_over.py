@@ -225,6 +225,17 @@ def test_the_command_writes_either(run, tmp_path, capsys):
     assert "your own" in capsys.readouterr().err
 
 
+def test_what_an_instance_earned_is_the_mean_over_its_paths(folders):
+    handed, row = Handed(folders["slime"], Relay()), {"kept": True, "probe": False}
+    path = [{**row, "action": "e/0.0", "parent": "", "team_reward": 0.25}]
+    path += [{**row, "action": "e/1.0-0", "parent": "e/0.0", "team_reward": 0.5}] * 2  # two agents at once
+    left_out = [{**row, "kept": False, "action": "e/0.1", "parent": "", "team_reward": 9.0}]
+    valued = [{**row, "probe": True, "action": "e/1+0.0", "parent": "e/1.0-0", "team_reward": 9.0}]
+    assert handed.earned(path + left_out + valued) == 0.75
+    branch = [{**row, "action": "e/1.1-1", "parent": "e/0.0", "team_reward": 0.0}]
+    assert handed.earned(path + branch) == 0.5
+
+
 def test_a_frozen_agents_rows_are_compared_and_not_trained_on(models, tmp_path):
     policy = lab.load_policy(models / "a", lr=1e-2)
     team = lab.Team.shared(policy, AGENTS, frozen=("asker",))

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import sys
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -162,6 +163,85 @@ def source():
     if not (Path(place) / "slime" / "utils" / "types.py").is_file() or not place:
         pytest.skip("slime's source is not here; set MAS_LAB_SLIME to a checkout of it")
     return lambda name: (Path(place) / "slime" / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def slimes(source, handed, models, monkeypatch):
+    """slime's own rollout, where it can be imported, with a policy of ours behind its router: (flags, its rollout)."""
+    place = pytest.importorskip("slime.rollout.sglang_rollout", reason="slime cannot be imported here")
+    from slime.utils import http_utils
+
+    bridge, policy = handed["at_grpo"]
+    asked = []
+
+    async def post(address, body):
+        asked.append((address, body))
+        limit, seed = body["sampling_params"]["max_new_tokens"], len(asked)
+        [said] = policy.sample([lab.policy.Request(tuple(body["input_ids"]), limit, 1.0, seed)])
+        tokens = [[value, token, None] for value, token in zip(said.logprobs, said.ids, strict=True)]
+        reason = {"type": "length" if said.finish == "length" else "stop"}
+        return {"text": "not read", "meta_info": {"output_token_logprobs": tokens, "finish_reason": reason}}
+
+    monkeypatch.setattr(http_utils, "post", post)
+    hooks = Bridge(bridge.folder, Relay())
+    monkeypatch.setitem(sys.modules, "mas_lab_bridge", SimpleNamespace(generate=hooks.generate, rewards=hooks.rewards))
+    args = SimpleNamespace(
+        **vars(ARGS), hf_checkpoint=str(models / "a"), sglang_server_concurrency=8, rollout_num_engines=1,
+        rollout_temperature=1.0, rollout_top_p=1.0, rollout_top_k=-1, rollout_max_response_len=3, rollout_stop=None,
+        rollout_stop_token_ids=None, rollout_skip_special_tokens=True, sglang_dp_size=None, partial_rollout=False,
+        mask_offpolicy_in_partial_rollout=False, group_rm=False, sglang_router_ip="127.0.0.1", sglang_router_port=1,
+        custom_generate_function_path="mas_lab_bridge.generate", rollout_sample_hook_path=[], reward_key=None,
+        custom_rm_path=None,
+    )  # fmt: skip
+    return args, place, hooks, asked
+
+
+def test_slimes_own_rollout_and_its_own_batch(slimes, source):
+    """Its group of samples goes through its functions; what it then trains on are our rows, with our advantages."""
+    args, rollout, hooks, asked = slimes
+    from slime.observability.rollout_data_utils import validate_rollout_id_annotated
+    from slime.utils.data import read_file
+    from slime.utils.types import Sample as Theirs
+
+    held = list(read_file(str(hooks.handed.folder / "train.parquet")))
+    groups = [[Theirs(group_index=number, index=number, metadata=one["metadata"])] for number, one in enumerate(held)]
+
+    async def play():
+        state = rollout.GenerateState(args)
+        return [await rollout.generate_and_rm_group(args, group, dict(state.sampling_params)) for group in groups]
+
+    data = asyncio.run(play())
+    validate_rollout_id_annotated(data)
+    samples = [one for group in data for rows in group for one in rows]
+    assert len(samples) == len(asked) and all(address.endswith(":1/generate") for address, _ in asked)
+    manager = SimpleNamespace(
+        args=args, custom_reward_post_process_func=hooks.rewards, custom_convert_samples_to_train_data_func=None
+    )
+    theirs = methods(source("ray/rollout.py"), "_post_process_rewards", "_convert_samples_to_train_data")
+    manager._post_process_rewards = lambda found: theirs["_post_process_rewards"](manager, found)
+    batch = theirs["_convert_samples_to_train_data"](manager, samples)
+    turns = pd.DataFrame([row_of(one) for one in samples]).assign(step=0).drop(columns="occasion")
+    expected = RECIPES["at_grpo"].advantages(turns)
+    assert batch["rewards"] == pytest.approx(expected["advantage"].tolist(), abs=1e-6) and any(batch["rewards"])
+    assert batch["rollout_log_probs"] == turns["logprobs"].tolist()
+    assert [tokens[-n:] for tokens, n in zip(batch["tokens"], batch["response_lengths"], strict=True)] == (
+        turns["completion_ids"].tolist()
+    )
+    assert len(set(batch["rollout_ids"])) == len(groups)
+
+
+def methods(text, *names):
+    """Methods of slime's own source, which cannot be imported without its engine."""
+    import itertools
+
+    import torch
+    from slime.utils.data import get_source
+    from slime.utils.types import Sample as Theirs
+
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name in names]
+    within = {"torch": torch, "itertools": itertools, "Sample": Theirs, "get_source": get_source}
+    exec(compile(ast.Module(found, []), "slime", "exec"), within)
+    return within
 
 
 def test_slimes_sample_has_these_fields(source):
