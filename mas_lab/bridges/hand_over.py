@@ -17,7 +17,8 @@ import pandas as pd
 
 from mas_lab.bridges import hand_over_texts as texts
 from mas_lab.bridges.handed import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
-from mas_lab.bridges.trainers import WORDS, Asked, commented, flags, refusals
+from mas_lab.bridges.program import ProgramEnv
+from mas_lab.bridges.trainers import WORDS, Asked, refusals
 from mas_lab.cells.driver import max_tokens
 from mas_lab.cells.rollout import with_max_turns
 from mas_lab.env import Env, Task, spec
@@ -25,7 +26,7 @@ from mas_lab.runs.disk import dumps, write_bytes, write_json, write_table
 from mas_lab.runs.export import export as export_file
 from mas_lab.runs.run import Run, load_run
 from mas_lab.table import ROLLOUT
-from mas_lab.tasks import make_env
+from mas_lab.tasks import ENVS, make_env
 from mas_lab.train.drawing import drawn, step_seed, tasks_of
 from mas_lab.train.held_out import SPLIT
 from mas_lab.train.settings import Settings
@@ -99,7 +100,7 @@ def _write(
     files = {
         f"{BRIDGE}.py": texts.bridge(to, config["env"] if own else None),
         "check.py": texts.CHECK,
-        CONFIGS[to]: texts.HEADS[to] + (flags(settings) if to == "slime" else commented(settings)),
+        CONFIGS[to]: texts.HEADS[to] + (texts.flags(settings) if to == "slime" else texts.commented(settings)),
         "README.md": texts.readme(to, asked, len(turns), steps),
     }
     for name, text in files.items():
@@ -108,8 +109,13 @@ def _write(
 
 def _env_of(config: Mapping[str, Any], env: Env | None) -> Env:
     said = config["env"]
-    if env is None and ":" in said.get("name", ":"):
-        raise HandOverError(f"export: the run's env, {said.get('name')!r}, is your own: give it, as env=")
+    name = said.get("name", "")
+    if name == ProgramEnv.name or hasattr(env, "played"):
+        raise HandOverError("export: the run's env is a program, which plays itself; the trainer would have to run it")
+    if ":" not in name and name not in ENVS:
+        raise HandOverError(f"export: the run's env, {name!r}, is none that a bridge file can make: give it a class")
+    if env is None and ":" in name:
+        raise HandOverError(f"export: the run's env, {name!r}, is your own: give it, as env=")
     env = make_env(**said) if env is None else env
     if spec(env) != said:
         raise HandOverError(f"export: the run was made on {said}, and this env is {spec(env)}")
@@ -130,8 +136,6 @@ def _asked(run: Run, config: Mapping[str, Any], env: Env, turns: pd.DataFrame) -
 
 def _refused_here(config: Mapping[str, Any], env: Env) -> list[str]:
     reasons = []
-    if hasattr(env, "played"):
-        reasons.append("its env is a program, which plays itself; the trainer would have to run it")
     if config.get("curriculum") is not None:
         reasons.append("its tasks are drawn by a curriculum, and a folder holds them drawn")
     name, options = config["env"]["name"], {key: one for key, one in config["env"].items() if key != "name"}

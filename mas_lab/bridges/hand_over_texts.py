@@ -1,14 +1,17 @@
-"""The texts of a folder that is handed over: the bridge file, the check, the heads of configurations, the README.
+"""The texts of a folder that is handed over: the bridge file, the check, the configuration, the README.
 
 Leaves out: what is true of a run (`trainers`).
 """
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from pprint import pformat
 from typing import Any
 
+import yaml
+
 from mas_lab.bridges.handed import BATCH, BRIDGE, CLOSE, FILE
-from mas_lab.bridges.trainers import Asked
+from mas_lab.bridges.trainers import Asked, Setting
 
 NAMES = {"slime": "slime 0.3.1", "verl": "verl 0.9.1"}
 """What the bridges are written against."""
@@ -25,6 +28,49 @@ HEADS = {
     "verl": "# The recipe in verl's words, on top of verl's own defaults.\nhydra:\n  searchpath: [pkg://verl.trainer.config]\n"
     "defaults: [ppo_trainer, _self_]\n\n",
 }  # fmt: skip
+
+
+def flags(settings: Sequence[Setting]) -> str:
+    """A bash array with a comment for each line."""
+    lines = [f"  {name}{'' if value is True else ' ' + _quoted(value)}  # {what}" for name, value, what in settings]
+    return "MAS_LAB_ARGS=(\n" + "\n".join(lines) + "\n)\n"
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    return f'"{text}"' if text.startswith("$MAS_LAB_FOLDER/") else shlex.quote(text)
+
+
+def nested(settings: Sequence[Setting]) -> dict[str, Any]:
+    """Dotted names as the mapping of mappings that they stand for."""
+    tree: dict[str, Any] = {}
+    for name, value, _ in settings:
+        *path, last = name.split(".")
+        inner = tree
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return tree
+
+
+def commented(settings: Sequence[Setting]) -> str:
+    """The same as YAML, each value with its comment."""
+    what = {name: comment for name, _, comment in settings}
+
+    def lines(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+        for key, value in tree.items():
+            indent = "  " * len(path)
+            if isinstance(value, dict):
+                yield f"{indent}{key}:"
+                yield from lines(value, (*path, key))
+            else:
+                yield f"{indent}{_scalar(key, value)}  # {what['.'.join((*path, key))]}"
+
+    return "\n".join(lines(nested(settings))) + "\n"
+
+
+def _scalar(key: str, value: Any) -> str:
+    return yaml.safe_dump({key: value}, allow_unicode=True, width=10**6).strip()
 
 
 def bridge(to: str, own: Mapping[str, Any] | None) -> str:

@@ -5,12 +5,9 @@ A setting is (its name, its value, what it is), in the order in which it is writ
 """
 
 import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import yaml
 
 from mas_lab.bridges.handed import BRIDGE
 from mas_lab.cells.losses import Loss, clipped, reinforce
@@ -208,49 +205,6 @@ def _verl_correction(loss: Loss) -> Iterator[Setting]:
     if loss.tis is not None:
         yield "algorithm.rollout_correction.rollout_is", "token", "tis"
         yield "algorithm.rollout_correction.rollout_is_threshold", loss.tis, "its bound"
-
-
-def flags(settings: Sequence[Setting]) -> str:
-    """A bash array with a comment for each line."""
-    lines = [f"  {name}{'' if value is True else ' ' + _quoted(value)}  # {what}" for name, value, what in settings]
-    return "MAS_LAB_ARGS=(\n" + "\n".join(lines) + "\n)\n"
-
-
-def _quoted(value: Any) -> str:
-    text = str(value)
-    return f'"{text}"' if text.startswith("$MAS_LAB_FOLDER/") else shlex.quote(text)
-
-
-def nested(settings: Sequence[Setting]) -> dict[str, Any]:
-    """Dotted names as the mapping of mappings that they stand for."""
-    tree: dict[str, Any] = {}
-    for name, value, _ in settings:
-        *path, last = name.split(".")
-        inner = tree
-        for part in path:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-    return tree
-
-
-def commented(settings: Sequence[Setting]) -> str:
-    """The same as YAML, each value with its comment."""
-    what = {name: comment for name, _, comment in settings}
-
-    def lines(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
-        for key, value in tree.items():
-            indent = "  " * len(path)
-            if isinstance(value, dict):
-                yield f"{indent}{key}:"
-                yield from lines(value, (*path, key))
-            else:
-                yield f"{indent}{_scalar(key, value)}  # {what['.'.join((*path, key))]}"
-
-    return "\n".join(lines(nested(settings))) + "\n"
-
-
-def _scalar(key: str, value: Any) -> str:
-    return yaml.safe_dump({key: value}, allow_unicode=True, width=10**6).strip()
 
 
 WORDS: Mapping[str, Callable[[Asked], list[Setting]]] = {"slime": slime_settings, "verl": verl_settings}

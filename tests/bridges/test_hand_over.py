@@ -2,8 +2,11 @@
 
 import ast
 import asyncio
+import importlib.util
 import json
 import re
+import shutil
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,7 +20,7 @@ from mas_lab import __main__ as cli
 from mas_lab.bridges.elsewhere import Speaker, completion, play
 from mas_lab.bridges.hand_over import CONFIGS
 from mas_lab.bridges.handed import Handed, HandOverError, recorded_rows
-from mas_lab.bridges.trainers import AGGREGATES
+from mas_lab.bridges.trainers import AGGREGATES, WORDS, Asked, refusals
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import to_data
 
@@ -155,8 +158,6 @@ def test_tokens_without_log_probabilities_are_refused(models):
 
 def changed(run, tmp_path, **recipe):
     """The run, as if it had been asked for with another recipe."""
-    import shutil
-
     copy = shutil.copytree(run, tmp_path / "copy")
     recorded(copy, recipe=to_data(RECIPE.replace(**recipe)))
     return copy
@@ -191,6 +192,91 @@ def test_another_recipe_than_the_recorded_one_is_no_hand_over(run, tmp_path):
     with pytest.raises(HandOverError, match="do not train"):
         lab.export(changed(run, tmp_path, scale="none"), tmp_path / "out", to="verl", env=Relay())
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
+POLICY = {"lr": 1e-5, "lora": None, "source": {"kind": "hub", "name": "a/b"}, "options": {"alpha": 2.0}}
+
+
+def asked(to, recipe=None, policy=None, **settings):
+    """(why it is refused, its settings)."""
+    told = {"tasks": 4, **settings}
+    sampling = {"doer": {"temperature": 0.8}}
+    one = Asked(RECIPE.replace(**(recipe or {})), told, {"shared": {**POLICY, **(policy or {})}}, sampling, 20, 5)
+    return refusals(one, to), {name: value for name, value, _ in WORDS[to](one)}
+
+
+def test_what_the_settings_ask_for_is_refused_or_said():
+    assert asked("slime")[0] == asked("verl")[0] == []
+    assert asked("slime")[1]["--rollout-temperature"] == 0.8
+    assert asked("verl")[1]["actor_rollout_ref.model.path"] == "a/b"
+    hostile = {"source": {"kind": "hub", "name": "${oc.env:HOME}"}}
+    assert asked("verl", policy=hostile)[1]["actor_rollout_ref.model.path"] == "${oc.env:MAS_LAB_MODEL}"
+    for to in WORDS:
+        [why] = asked(to, rounds=3)[0]
+        assert "rounds=3 draws more tasks" in why
+    [why] = asked("slime", epochs=2)[0]
+    assert "slime passes over a batch once" in why
+    assert asked("verl", epochs=2)[1]["actor_rollout_ref.actor.ppo_epochs"] == 2
+    [why] = asked("slime", {"loss": lab.reinforce()}, minibatches=2)[0]
+    assert "which is 1 in the first step alone" in why
+    assert asked("verl", {"loss": lab.reinforce()})[1]["actor_rollout_ref.actor.policy_loss.loss_mode"] == "gpg"
+    [why] = asked("slime", policy={"lora": {"rank": 8}})[0]
+    assert "slime trains all weights" in why
+    refused, said = asked("verl", policy={"lora": {"rank": 8}})
+    assert not refused and said["actor_rollout_ref.model.lora_rank"] == 8
+    assert said["actor_rollout_ref.model.lora_alpha"] == 16
+    [why] = asked("slime", {"loss": lab.clipped(ratio="sequence")})[0]
+    assert "mean over rows" in why
+    assert asked("slime", {"loss": lab.clipped(tis=2.0, entropy=0.1)})[1]["--tis-clip"] == 2.0
+
+
+@dataclass(frozen=True)
+class Own(lab.Loss):
+    """A loss of somebody's own."""
+
+
+def test_a_loss_of_ones_own_is_refused():
+    for to in WORDS:
+        one = Asked(RECIPE.replace(loss=Own()), {"tasks": 4}, {"shared": POLICY}, {"doer": {"temperature": 1.0}}, 9, 5)
+        assert "its loss, Own, is none that the trainer has" in refusals(one, to)[0]
+
+
+def imported(folder, name):
+    """The bridge file, as the trainer imports it."""
+    made = importlib.util.spec_from_file_location(name, folder / "mas_lab_bridge.py")
+    module = importlib.util.module_from_spec(made)
+    made.loader.exec_module(module)
+    return module
+
+
+def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
+    """And the bridge file works as it is written."""
+    env = lab.make_env("plan_path", size=3)
+    team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
+    recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(2))
+    list(lab.train(env, team, recipe, 1, run=tmp_path / "run", tasks=2, check=False, max_turns=2))
+    bridge = imported(lab.export(tmp_path / "run", tmp_path / "out", to="slime"), "bridge_of_the_kits")
+    assert "advantages are those that were recorded" in bridge.check()
+    assert bridge.generate.__self__.handed.env == lab.make_env("plan_path", size=3, max_turns=2)
+    assert "max_turns" in json.loads((tmp_path / "out" / "hand_over.json").read_text(encoding="utf-8"))
+
+
+def test_so_is_ones_own_by_its_module(folders):
+    assert "advantages are those that were recorded" in imported(folders["slime"], "bridge_of_ones_own").check()
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ({"name": "program", "agents": []}, "is a program, which plays itself"),
+        ({"name": "textarena"}, "is none that a bridge file can make"),
+    ],
+)
+def test_an_env_that_no_file_can_make_is_refused(run, tmp_path, env, sentence):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    recorded(copy, env=env)
+    with pytest.raises(HandOverError, match=sentence):
+        lab.export(copy, tmp_path / "out", to="slime")
 
 
 @pytest.mark.parametrize(
