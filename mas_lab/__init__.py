@@ -5,8 +5,10 @@ from mas_lab.backends import load_base, load_policy, probe_threads, set_threads
 from mas_lab.backends.placement import Placement, PlacementError
 from mas_lab.backends.wish import Wish
 from mas_lab.bridges.episode import Earned
+from mas_lab.bridges.giving import save_team
 from mas_lab.bridges.hand_over import export
 from mas_lab.bridges.program import ProgramEnv, play
+from mas_lab.bridges.taking import load_team
 from mas_lab.cells.centers import running_mean
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.game import Act, Said, Say, Score
@@ -109,6 +111,7 @@ __all__ = [
     "load_base",
     "load_policy",
     "load_run",
+    "load_team",
     "make_env",
     "make_pocket",
     "mixed",
@@ -128,6 +131,7 @@ __all__ = [
     "running_mean",
     "runs_dir",
     "sandbox",
+    "save_team",
     "schema",
     "select",
     "set_threads",

@@ -24,7 +24,7 @@ PAGES = (
     ("explain", "What a baseline did", ("explain",)),
     ("study", "Studies", ("study",)),
     ("runs", "Runs", ("runs",)),
-    ("bridges", "Programs of your own", ("bridges",)),
+    ("bridges", "Programs and teams, in and out", ("bridges",)),
     ("around", "Around them", ("doctor", "course")),
 )
 """File, title, rooms."""

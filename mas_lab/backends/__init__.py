@@ -7,12 +7,24 @@ Heavy libraries are imported when a policy is made, not before. Leaves out: who 
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mas_lab.backends.torch.threads import probe_threads, set_threads
 from mas_lab.policy import Policy, PolicyError
 from mas_lab.runs.checkpoint import restore_with
 
-__all__ = ["load_base", "load_policy", "probe_threads", "restore_policies", "restore_policy", "set_threads"]
+if TYPE_CHECKING:
+    from mas_lab.backends.torch.base import Given
+
+__all__ = [
+    "load_base",
+    "load_policy",
+    "open_given",
+    "probe_threads",
+    "restore_policies",
+    "restore_policy",
+    "set_threads",
+]
 BACKENDS = ("torch", "unsloth", "vllm", "tinker")
 
 
@@ -78,6 +90,16 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
 
         found |= tinker_making.restore({name: one for name, one in directories.items() if name not in here})
     return {name: found[name] for name in directories}
+
+
+def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> dict[str, Policy]:
+    """Policies from weights that were handed out (`mas_lab.backends.torch.base.Given`), by their names."""
+    if backend == "tinker":
+        raise PolicyError("backend 'tinker' takes no weights from here; load the team with backend='torch' or 'vllm'")
+    model = _model_of(backend)
+    from mas_lab.backends.torch import base as torch_base
+
+    return torch_base.open_given(model, given, options)
 
 
 def _backend_in(directory: str | Path) -> str | None:

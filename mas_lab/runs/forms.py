@@ -139,4 +139,4 @@ def _named(form: Any) -> str:
     named = {str: "text", int: "a whole number", NUMBER: "a number", bool: "true or false", DIGITS: "digits"}
     if isinstance(form, list | dict):
         return "a list" if isinstance(form, list) else "an object"
-    return named[form]
+    return named.get(form) or f"of the form {form.pattern}"

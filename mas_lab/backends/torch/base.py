@@ -5,14 +5,16 @@ Leaves out: what a policy does (`policy`) and how it is written (`state`).
 
 import json
 from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
-from mas_lab.backends.torch.source import Source
+from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.backends.torch.state import RECORD, read_record
 from mas_lab.locks import Only, alone, held
 from mas_lab.policy import PolicyError
@@ -124,6 +126,49 @@ def restore(
         policy.load(Path(directory))
         policies[name] = policy
     return policies
+
+
+@dataclass(frozen=True)
+class Given:
+    """Weights that somebody handed out: a folder in Hugging Face form (`lora` is None) or, over `source`, PEFT form."""
+
+    folder: Path
+    lr: float
+    template: dict[str, Any]
+    lora: dict[str, int] | None = None
+    source: Source | None = None
+
+
+def open_given(make: type[TorchModel], given: dict[str, Given], options: dict[str, Any]) -> dict[str, TorchPolicy]:
+    """Policies with these weights and fresh optimizers; adapters that shared a base share it again."""
+    bases: dict[str, list[TorchBase]] = {}
+    policies = {}
+    for name, one in given.items():
+        if one.lora is None:
+            _refuse_more_than_held(one.folder)
+            policy = load_full(make, one.folder, lr=one.lr, template=one.template, **options)
+            policy.name = name
+        else:
+            record = {"backend": make.backend, "name": name, "source": asdict(one.source), "lora": one.lora,
+                      "lr": one.lr, "template": one.template, "options": options}  # fmt: skip
+            policy = _restore_adapter(make, record, bases)
+            policy.load_weights(one.folder)
+            policy.lr = one.lr
+        policies[name] = policy
+    return policies
+
+
+def _refuse_more_than_held(folder: Path) -> None:
+    """A config may ask for more than the files hold, and transformers would fill the rest with chance."""
+    try:
+        with torch.device("meta"):
+            net = AutoModelForCausalLM.from_config(model_config(folder), trust_remote_code=False)
+    except Exception as error:
+        raise PolicyError(f"{folder / 'config.json'} is of no model that transformers makes: {error}") from error
+    asked = sum(parameter.numel() for parameter in net.parameters())
+    held = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    if asked > 2 * held:  # four bits for each
+        raise PolicyError(f"{folder}: config.json asks for {asked} weights, and its files hold {held} bytes of them")
 
 
 def _refuse_unasked(record: dict[str, Any], directory: Path, asked: Collection[str]) -> None:

@@ -270,6 +270,12 @@ class TorchPolicy:
         torch_state.save(self, Path(directory))
 
     @held(changing=True)
+    def load_weights(self, directory: Path) -> None:
+        """Weights alone, in Hugging Face or PEFT form. The policy must be of the same make."""
+        torch_state.load_weights(self, Path(directory))
+        self.version += 1
+
+    @held(changing=True)
     def load(self, directory: Path) -> None:
         """Weights and optimizer's state from `save`, bit for bit. The policy must be of the same make."""
         torch_state.load(self, Path(directory))

@@ -117,8 +117,9 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
     (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n", encoding="utf-8")
 
 
-def load(policy: "TorchPolicy", directory: Path) -> None:
-    shared, lr = policy.shared, read_record(directory)["lr"]
+def load_weights(policy: "TorchPolicy", directory: Path) -> None:
+    """The weights that `save_weights` wrote, bit for bit; the optimizer starts anew."""
+    shared = policy.shared
     if policy.adapter is None:
         net = shared.read(str(directory), shared.net.dtype)
         require_finite(dict(net.named_parameters()), policy.name, f"in {directory}")
@@ -132,6 +133,11 @@ def load(policy: "TorchPolicy", directory: Path) -> None:
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
     policy.clear_gradients()
     policy.optimizer.state.clear()
+
+
+def load(policy: "TorchPolicy", directory: Path) -> None:
+    lr = read_record(directory)["lr"]
+    load_weights(policy, directory)
     for key, value in load_file(directory / OPTIMIZER).items():
         name, field = key.split("|")
         if name not in policy.parameters:

@@ -1,0 +1,83 @@
+"""A run's team as a folder to hand out: weights in plain Hugging Face and PEFT form, `team.json` and a model card.
+
+Files are copied from the newest checkpoint as they are, without optimizers and without what tells of the machine.
+Leaves out: the folder's form (`team_folder`), the card's text (`card`).
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from mas_lab.bridges.card import card
+from mas_lab.bridges.team_folder import CARD, FILE, FORMAT, TEAM
+from mas_lab.runs.checkpoint import Checkpoint
+from mas_lab.runs.disk import RunError, Unwritten, dumps, hashes, patiently, read_json, writing
+from mas_lab.runs.run import Run, load_run
+
+
+def save_team(run: Run | str | Path, folder: str | Path) -> Path:
+    """Write the team of a run's newest checkpoint as a folder that can be handed out, or uploaded as it is.
+
+    Every policy has a folder of its own, which transformers (full weights) or PEFT (an adapter) load by themselves;
+    `team.json` says who plays with which; `README.md` is a model card in the hub's form, with numbers from the run
+    alone. `lab.load_team(folder)` opens it. Base models of adapters are named, not copied. `folder` must be new or
+    empty. Raises RunError for a run without weights, such as a zip.
+    """
+    run, target = run if isinstance(run, Run) else load_run(run), Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunError(f"{target} is there already; name a folder that is new or empty")
+    staged = target.with_name(target.name + ".tmp")
+    try:
+        with writing(target):
+            run.with_checkpoint(lambda checkpoint: _write(run, checkpoint, staged))
+            if target.exists():
+                target.rmdir()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            patiently(lambda: staged.rename(target))
+    except Unwritten as error:
+        raise RunError(f"{error}; the run is as it was: free space, or choose another place") from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return target
+
+
+def _write(run: Run, checkpoint: Checkpoint, staged: Path) -> None:
+    shutil.rmtree(staged, ignore_errors=True)
+    team = checkpoint.state["team"]
+    policies = {}
+    for number, name in enumerate(team["policies"]):
+        source = checkpoint.folder / "policies" / str(number)
+        slug = f"-{name}" if re.fullmatch(r"[A-Za-z0-9_]{1,40}", name) else ""
+        policies[name] = _copy(name, source, staged, f"policies/{number}{slug}")
+    data = {"format": FORMAT, "step": checkpoint.step, **{key: team[key] for key in ("agents", "sampling", "frozen")},
+            "policies": policies}  # fmt: skip
+    (staged / TEAM).write_text(dumps(data, staged / TEAM), encoding="utf-8")
+    (staged / CARD).write_text(card(run, data), encoding="utf-8")
+
+
+def _copy(name: str, source: Path, staged: Path, called: str) -> dict[str, Any]:
+    """One policy's files, and what `team.json` says of it."""
+    record, folder = read_json(source / "policy.json"), staged / called
+    if record.get("backend") == "tinker":
+        raise RunError(
+            f"policy {name!r} lives behind a Tinker server, and the run holds no weights of it; download them"
+        )
+    folder.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.is_file() and FILE.fullmatch(path.name):
+            shutil.copyfile(path, folder / path.name)
+    base = {key: value for key, value in record["source"].items() if value is not None}
+    if base["kind"] == "directory":
+        del base["name"]  # a place on somebody's machine
+    adapted = folder / "adapter_config.json"
+    if adapted.is_file():
+        config = json.loads(adapted.read_text(encoding="utf-8"))
+        config["base_model_name_or_path"] = base.get("name")
+        adapted.write_text(dumps(config, adapted), encoding="utf-8")
+    told = {"folder": called, "kind": "adapter" if record["lora"] else "full", "base": base, "lr": record["lr"],
+            "template": record["template"], "files": hashes(folder)}  # fmt: skip
+    if record["lora"]:
+        told["lora"] = {**record["lora"], "alpha": record["options"].get("alpha", 2.0)}
+    return told

@@ -1,0 +1,353 @@
+"""Teams handed out and taken in: bit for bit, looked at first, and a card that says what the run holds and no more."""
+
+import json
+import re
+import shutil
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard, constants
+from huggingface_hub.utils import filter_repo_objects
+from small import AGENTS, Relay, make_model, make_team, start
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import mas_lab as lab
+from mas_lab.bridges import card as cards
+from mas_lab.policy import PolicyError
+from mas_lab.runs.disk import hashes, write_json
+
+SCORES = {"score_every": 2, "score_tasks": 2, "score_episodes": 2}
+
+
+@pytest.fixture(scope="module", params=["shared", "lora", "unlike"])
+def given(request, models, tmp_path_factory):
+    """(kind, run folder, folder that was handed out)."""
+    root = tmp_path_factory.mktemp(request.param)
+    list(start(request.param, models, root / "run", 2, **SCORES))
+    return request.param, root / "run", lab.save_team(root / "run", root / "team")
+
+
+@pytest.fixture(scope="module")
+def handed(models, tmp_path_factory):
+    root = tmp_path_factory.mktemp("handed")
+    list(start("shared", models, root / "run", 1))
+    return root / "run", lab.save_team(root / "run", root / "team")
+
+
+@pytest.fixture
+def folder(handed, tmp_path):
+    """A copy to spoil."""
+    return shutil.copytree(handed[1], tmp_path / "team")
+
+
+def edit(folder, change):
+    data = json.loads((folder / "team.json").read_text(encoding="utf-8"))
+    change(data)
+    write_json(folder / "team.json", data)
+
+
+def weights(policy):
+    return {name: value.detach().clone() for name, value in policy.parameters.items()}
+
+
+def test_a_team_comes_back_bit_for_bit(given, models):
+    kind, run, folder = given
+    theirs, own = lab.load_team(folder, base=models / "a" if kind == "lora" else ()), lab.load_run(run).team()
+    assert theirs.sampling == own.sampling and list(theirs) == list(own) and list(theirs.policies) == list(own.policies)
+    for name, policy in own.policies.items():
+        got, kept = weights(theirs.policies[name]), weights(policy)
+        assert list(got) == list(kept) and all(torch.equal(got[key], kept[key]) for key in kept)
+        assert theirs.policies[name].lr == policy.lr and theirs.policies[name].shared.template == policy.shared.template
+    env = Relay()
+    played = [lab.rollout(env, team, env.tasks(3, "test", 0), lab.episodes(2), seed=4) for team in (own, theirs)]
+    assert played[0]["completion"].tolist() == played[1]["completion"].tolist()
+    if kind == "lora":
+        assert theirs["asker"].shared is theirs["doer"].shared
+
+
+def test_the_weights_are_those_that_others_load(given, models):
+    kind, run, folder = given
+    data = json.loads((folder / "team.json").read_text(encoding="utf-8"))
+    own = lab.load_run(run).team()
+    for name, one in data["policies"].items():
+        place = folder / one["folder"]
+        if kind == "lora":
+            from peft import PeftModel
+
+            net = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(models / "a"), place)
+            key = next(key for key in own.policies[name].parameters if "lora_A" in key)
+            found = [value for named, value in net.named_parameters() if "lora_A" in named]
+            assert any(torch.equal(value, own.policies[name].parameters[key]) for value in found)
+        else:
+            net = AutoModelForCausalLM.from_pretrained(place)
+            assert AutoTokenizer.from_pretrained(place).chat_template
+            assert all(torch.equal(value, own.policies[name].parameters[key]) for key, value in net.named_parameters())
+
+
+def test_nothing_tells_of_the_machine_and_no_optimizer_goes_along(given, models):
+    _, run, folder = given
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    assert not [name for name in names if "optimizer" in name or "policy.json" in name]
+    held = b"".join((folder / name).read_bytes() for name in names)
+    assert str(models).encode() not in held and str(run.parent).encode() not in held
+
+
+def test_the_card_says_what_the_run_says(given):
+    kind, run, folder = given
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    header, kept = ModelCard(text).data.to_dict(), lab.load_run(run)
+    assert header["library_name"] == "mas_lab" and "license" not in header and "base_model" not in header
+    assert ("peft" in header["tags"]) == (kind == "lora")
+    tokens = int(kept.turns["completion_ids"].map(len).sum())
+    assert f"2 training steps, seed `5`, {tokens:,} sampled tokens" in text
+    from mas_lab.runs.scores import kept_scores
+
+    for row, when in zip(kept_scores(kept).to_dict("records"), ("before training", "after step 2"), strict=True):
+        assert f"| {when} | 2 | {row['success']:.3f} | {row['return']:.3f} |" in text
+    for agent in AGENTS:
+        first, last = (kept.step_turns(step).groupby("agent")[["local_reward", "credit"]].mean() for step in (0, 1))
+        told = [f"{one.loc[agent, name]:.3f}" for one in (first, last) for name in ("local_reward", "credit")]
+        assert f"| `{agent}` | {' | '.join(told)} |" in text
+    for said in (kept.config["code"], kept.config["versions"]["torch"], "at_grpo", "`2` episodes each"):
+        assert said in text
+    assert json.dumps(kept.config["recipe"], indent=1) in text
+
+
+def test_what_the_run_does_not_hold_is_said_to_be_unknown(handed):
+    text = (handed[1] / "README.md").read_text(encoding="utf-8")
+    assert "Held-out scores: unknown; none were kept with the run." in text
+
+
+EVIL = (
+    "](http://evil.example)<script>alert(1)</script>`` ``` |x|\n---\nlicense: mit\n# Hi ![](http://evil.example/a.png)"
+)
+
+
+def test_no_name_of_a_run_becomes_a_link_html_or_yaml(handed):
+    run, _ = handed
+    kept = lab.load_run(run)
+    config = kept.config
+    config["recipe"] |= {"name": EVIL, "by": [EVIL], "credit": {"is": EVIL, EVIL: EVIL}}
+    config |= {"env": {"name": EVIL, EVIL: EVIL, "data": EVIL}, "versions": {EVIL: EVIL}, "untold": [EVIL]}
+
+    class Evil(type(kept)):
+        config = property(lambda self: config)
+        recipe_name = EVIL
+
+    one = {"folder": "policies/0", "kind": "adapter", "lr": 0.1, "template": {}, "lora": {"rank": 2},
+           "base": {"kind": "hub", "name": EVIL, "digest": EVIL}}  # fmt: skip
+    team = {
+        "step": 1,
+        "agents": {EVIL: EVIL},
+        "sampling": {EVIL: {"stop": [EVIL]}},
+        "frozen": [],
+        "policies": {EVIL: one},
+    }
+    text = cards.card(Evil(kept.folder), team)
+    header = yaml.safe_load(text.split("---\n")[1])
+    assert "license" not in header and "base_model" not in header and "datasets" not in header
+    from markdown_it import MarkdownIt
+
+    tokens = MarkdownIt("commonmark").enable("table").parse(text.split("---\n", 2)[2])
+    inline = [child for token in tokens for child in token.children or ()]
+    assert not [one for one in (*tokens, *inline) if one.type in ("link_open", "image", "html_block", "html_inline")]
+    assert not [one for one in inline if one.type == "text" and "evil" in one.content]
+    assert any(one.type == "code_inline" and "evil" in one.content for one in inline)
+    assert len([one for one in tokens if one.type == "heading_open" and one.tag == "h1"]) == 1
+
+
+def first(data):
+    return next(iter(data["policies"].values()))
+
+
+EDITED = {
+    r"policies\..*folder is '\.\./\.\./etc'": lambda data: first(data).update(folder="../../etc"),
+    r"files has the key 'model\.bin'": lambda data: first(data)["files"].update({"model.bin": "0" * 64}),
+    r"files has the key '\.\./x\.json'": lambda data: first(data)["files"].update({"../x.json": "0" * 64}),
+    "agents, policies, sampling and frozen do not name": lambda data: data["agents"].update(asker="other"),
+    "the learning rate": lambda data: first(data).update(lr=1e9),
+    "no plain value": lambda data: first(data).update(template={"tools": ["x"]}),
+    "lists no tokenizer.json": lambda data: first(data)["files"].pop("tokenizer.json"),
+    "format 99; this version": lambda data: data.update(format=99) or data,
+    "temperature is 'hot'": lambda data: data["sampling"]["asker"].update(temperature="hot"),
+    "unexpected keyword argument 'device'": lambda data: data["sampling"]["asker"].update(device="x"),
+    "lora is None|lora is missing|not an object": lambda data: first(data).update(kind="adapter", files={
+        "adapter_config.json": "0" * 64, "adapter_model.safetensors": "0" * 64}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", EDITED, ids=list(range(len(EDITED))))
+def test_an_edited_team_json_is_refused_by_name(folder, told):
+    edit(folder, EDITED[told])
+    with pytest.raises(lab.RunError, match=told):
+        lab.load_team(folder)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "modeling.py", "sub/x.json"])
+def test_a_file_that_is_not_listed_is_refused(folder, name):
+    path = folder / "policies" / "0-shared" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"import os")
+    with pytest.raises(lab.RunError, match=f"{name} is not listed in team.json"):
+        lab.load_team(folder)
+
+
+def relist(folder):
+    edit(folder, lambda data: first(data).update(files=hashes(folder / "policies" / "0-shared")))
+
+
+def test_a_changed_file_an_oversized_model_and_a_link_are_refused(folder, tmp_path, monkeypatch):
+    path = folder / "policies" / "0-shared" / "config.json"
+    original = path.read_text(encoding="utf-8")
+    config = json.loads(original)
+    path.write_text(json.dumps(config | {"vocab_size": 10}), encoding="utf-8")
+    with pytest.raises(lab.RunError, match=r"config\.json is not what team\.json says"):
+        lab.load_team(folder)
+    path.write_text(json.dumps(config | {"num_hidden_layers": 10**9}), encoding="utf-8")
+    relist(folder)
+    with pytest.raises(lab.RunError, match="no model that could be loaded"):
+        lab.load_team(folder)
+    path.write_text(json.dumps(config | {"intermediate_size": 2**20}), encoding="utf-8")
+    relist(folder)
+    with pytest.raises(PolicyError, match=r"config.json asks for \d+ weights, and its files hold \d+ bytes"):
+        lab.load_team(folder)
+    path.write_text(original, encoding="utf-8")
+    relist(folder)
+    monkeypatch.setenv("MAS_LAB_TEAM_GIB", "1e-6")
+    with pytest.raises(lab.RunError, match="set MAS_LAB_TEAM_GIB if you trust them"):
+        lab.load_team(folder)
+    monkeypatch.delenv("MAS_LAB_TEAM_GIB")
+    assert len(lab.load_team(folder)) == 2
+    (tmp_path / "elsewhere.json").write_text(original, encoding="utf-8")
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(lab.RunError, match="a link that leads elsewhere"):
+        lab.load_team(folder)
+
+
+def test_a_base_is_loaded_only_if_it_was_asked_for(models, tmp_path):
+    list(start("lora", models, tmp_path / "run", 1))
+    folder = lab.save_team(tmp_path / "run", tmp_path / "team")
+    with pytest.raises(PolicyError, match="get that model, and load_team"):
+        lab.load_team(folder)
+    with pytest.raises(PolicyError, match="get that model"):
+        lab.load_team(folder, base=make_model(tmp_path / "other", seed=9))
+    with pytest.raises(PolicyError, match=r"trained with alpha=2\.0; all are "):
+        lab.load_team(folder, base=models / "a", alpha=8)
+
+    def of_the_hub(data):
+        for one in data["policies"].values():
+            one["base"] = {"kind": "hub", "name": "somebody/model", "digest": "0" * 40}
+
+    edit(folder, of_the_hub)
+    with pytest.raises(PolicyError, match="'somebody/model' of the hub, which is not loaded unasked"):
+        lab.load_team(folder, base="somebody/other")
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def hub(handed, tmp_path, monkeypatch):
+    """A cache as the hub's own client lays it out, and no network: refs, blobs, and a snapshot of links to them."""
+    home = tmp_path / "hub" / "models--owner--name"
+    for name in ("refs", "blobs"):
+        (home / name).mkdir(parents=True)
+    (home / "refs" / "v1").write_text(COMMIT, encoding="utf-8")
+    for path in (one for one in handed[1].rglob("*") if one.is_file()):
+        name = path.relative_to(handed[1]).as_posix()
+        blob, link = home / "blobs" / name.replace("/", "_"), home / "snapshots" / COMMIT / name
+        shutil.copyfile(path, blob)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(blob)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return home / "snapshots" / COMMIT
+
+
+def test_a_team_of_the_hub_is_one_line_with_a_revision(hub, handed):
+    own = lab.load_run(handed[0]).team()
+    for revision in (COMMIT, "v1"):
+        theirs = lab.load_team("owner/name", revision=revision)
+        got, kept = weights(theirs["asker"]), weights(own["asker"])
+        assert all(torch.equal(got[key], kept[key]) for key in kept)
+    with pytest.raises(lab.RunError, match="say which revision"):
+        lab.load_team("owner/name")
+    with pytest.raises(lab.RunError, match="owner/name at v2 cannot be fetched"):
+        lab.load_team("owner/name", revision="v2")
+    with pytest.raises(lab.RunError, match="owner/other at v1 cannot be fetched"):
+        lab.load_team("owner/other", revision="v1")
+    (hub / "team.json").unlink()
+    with pytest.raises(lab.RunError, match=r"holds no team\.json"):
+        lab.load_team("owner/name", revision="v1")
+    with pytest.raises(lab.RunError, match=r"give a folder that lab\.save_team wrote"):
+        lab.load_team(hub)
+
+
+def test_only_what_team_json_lists_is_fetched(hub, monkeypatch):
+    """What the hub's client is told to fetch, of a repository that holds more."""
+    import huggingface_hub
+
+    real, asked = huggingface_hub.snapshot_download, []
+
+    def spied(where, **options):
+        asked.append(options["allow_patterns"])
+        return real(where, **options)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", spied)
+    lab.load_team("owner/name", revision=COMMIT)
+    held = [path.relative_to(hub).as_posix() for path in hub.rglob("*") if not path.is_dir()]
+    more = ["pytorch_model.bin", "policies/0-shared/pytorch_model.bin", "policies/0-shared/modeling.py", "README.md",
+            "policies/0-shared/sub/config.json", "policies/1/config.json"]  # fmt: skip
+    for patterns in asked:
+        assert set(filter_repo_objects([*held, *more], allow_patterns=patterns)) <= set(held) - {"README.md"}
+        assert all(re.fullmatch(r"[\w./-]+", one) for one in patterns)  # none is a glob
+
+
+def test_a_hub_that_lists_too_much_is_refused_before_it_is_fetched(hub, monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.file_download import DryRunFileInfo
+
+    fetched = []
+
+    def listing(where, dry_run=False, allow_patterns=(), **_):
+        if dry_run:
+            return [DryRunFileInfo(COMMIT, 2**40, name, name, False, True) for name in allow_patterns]
+        fetched.append(allow_patterns)
+        return str(hub)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", listing)
+    with pytest.raises(lab.RunError, match="at most"):
+        lab.load_team("owner/name", revision=COMMIT)
+    assert not fetched
+
+
+def test_where_a_team_cannot_be_written(handed, tmp_path):
+    run, _ = handed
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("x", encoding="utf-8")
+    with pytest.raises(lab.RunError, match="name a folder that is new or empty"):
+        lab.save_team(run, tmp_path / "full")
+    with pytest.raises(lab.RunError, match="tables, not weights"):
+        lab.save_team(lab.export(run, tmp_path / "run.zip"), tmp_path / "new")
+    assert not (tmp_path / "new").exists() and not (tmp_path / "new.tmp").exists()
+    (tmp_path / "empty").mkdir()
+    assert len(lab.load_team(lab.save_team(run, tmp_path / "empty"))) == 2
+
+
+def test_odd_names_of_policies_are_no_places(models, tmp_path):
+    """A policy's name is an agent's, and may be anything."""
+    from mas_lab.runs.checkpoint import Checkpoint
+    from mas_lab.runs.run import Run
+
+    policy = make_team("shared", models)["asker"]
+    team = lab.Team({"../../x": policy})
+    list(start("shared", models, tmp_path / "run", 1))
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    shutil.rmtree(newest)
+    Checkpoint.write(newest, team)
+    folder = lab.save_team(Run(tmp_path / "run"), tmp_path / "out" / "team")
+    assert (folder / "policies" / "0" / "model.safetensors").is_file()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["team"]
+    assert list(lab.load_team(folder)) == ["../../x"]
