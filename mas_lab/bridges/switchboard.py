@@ -68,6 +68,8 @@ class Switchboard:
             live.discard(episode)
             gateway.episodes.pop(episode.key, None)
             self.bar.update()
+        if ended:
+            return  # whoever comes in their place is waited for, too
         waiting = {call.episode for call in self.asked}
         silent = time.monotonic() - self._news_at > self.patience_s
         if self.asked and (streams or silent or waiting >= live):

@@ -616,7 +616,7 @@ for plan in (lab.tree(4), openings(4)):
         print(error)
 
 # %% [markdown]
-# *Explain:* the rows are the same, with the tokens that were sampled and their log-probabilities, and so is what can be learned from them; where ten steps of the two end apart, their draws did. What a program lacks is a state to go back to: a tree, or eight openings of one task, would have to try something else in the middle of it. That is what the five functions are for, and with them a run goes on bit for bit. A program's resumes with the same words if it makes the same calls.
+# *Explain:* the rows are the same, with the tokens that were sampled and their log-probabilities, and so is what can be learned from them; where ten steps of the two end apart, their draws did. What a program lacks is a state to go back to: a tree, or eight openings of one task, would have to try something else in the middle of it. That is what the five functions are for. They also promise that a run goes on bit for bit; of a program this holds as long as it does nothing by time, chance or the network.
 
 # %% [markdown]
 # ## Sit in for Ben

@@ -80,6 +80,30 @@ def test_a_draw_hangs_on_nothing_but_seed_task_episode_agent_and_number(turns, t
     assert (other["completion"].to_numpy() != turns["completion"].to_numpy()).any()
 
 
+def test_the_same_calls_are_computed_together_whoever_is_slow(team, monkeypatch):
+    """Also where new episodes begin in the place of those that have ended."""
+    waves = []
+    engine = team["asker"].engine
+    real = engine.submit
+
+    def spied(policy, requests):
+        waves.append([request.seed for request in requests])
+        return real(policy, requests)
+
+    monkeypatch.setattr(engine, "submit", spied)
+    played = []
+    for pause in (0.0, 0.03):
+
+        def uneven(task, endpoint, pause=pause):
+            time.sleep(pause * (hash(threading.current_thread().name) % 4))
+            return relay(task, endpoint)
+
+        played.append((lab.play(uneven, team, TASKS, n=3, seed=1, at_once=5, patience_s=30, **LIMITS), waves[:]))
+        waves.clear()
+    assert played[0][1] == played[1][1] and len(played[0][1]) > 2
+    pd.testing.assert_frame_equal(played[0][0], played[1][0], check_exact=True)
+
+
 def test_what_a_program_returns_is_who_earns(team):
     def own(task, endpoint):
         relay(task, endpoint)
