@@ -117,9 +117,9 @@ class Policy(Protocol):
     """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens; `version` rises
     whenever the weights change; policies on different devices are trained at the same time. `lock` is that of its
     model: calls wait for those of other threads (`mas_lab.locks`). One that has `encode_all(chats)` beside `encode`
-    puts many chats into tokens at once. One that has `refuse(loss, max_norm)` is asked before anything is sent. One
-    with `sees_gradients = False` keeps its gradient out of sight, and is told by `expect` how many sequences make a
-    step."""
+    puts many chats into tokens at once. One that has `refuse(loss, max_norm, watch)` is asked before
+    anything is sent. One with `sees_gradients = False` keeps its gradient out of sight, and is told by `expect` how
+    many sequences make a step."""
 
     name: str
     model: Any

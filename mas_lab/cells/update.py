@@ -76,9 +76,7 @@ def update(
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
-    for policy in learners(team):
-        if hasattr(policy, "refuse"):
-            policy.refuse(loss, max_norm)
+    refuse_what_policies_cannot(team, loss, max_norm, watch)
     with alone(learners(team), changing=True):
         rows = _learnable(team, turns, loss, aggregate)
         for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
@@ -99,6 +97,13 @@ def _backward(batches: Sequence[Batch], nonfinite: str, watch: Watch | None) -> 
         batch.check(nonfinite)
         if watch is not None and not batch.broken:
             watch(batch.name, dict(batch.norms), batch)
+
+
+def refuse_what_policies_cannot(team: Team, loss: Loss, max_norm: float | None, watch: Watch | None) -> None:
+    """Raises PolicyError where a policy that learns could not do what is asked."""
+    for policy in learners(team):
+        if hasattr(policy, "refuse"):
+            policy.refuse(loss, max_norm, watch)
 
 
 def learners(team: Team) -> list[Policy]:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from mas_lab.cells.contract import require_loss
 from mas_lab.cells.normalization import refuse_nonsense
-from mas_lab.cells.update import Watch, learners, update
+from mas_lab.cells.update import Watch, learners, refuse_what_policies_cannot, update
 from mas_lab.check import check_env
 from mas_lab.env import Env
 from mas_lab.locks import trained_alone
@@ -77,6 +77,7 @@ def train(
     require_loss(recipe.loss, recipe.aggregate, "train")
     refuse_nonsense(**recipe.normalization)
     _refuse_what_cannot_choose(recipe, chosen, curriculum)
+    refuse_what_policies_cannot(team, recipe.loss, chosen.max_norm, watch)
     if steps is None and budget is None:
         raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
     budget = None if budget is None else Budget.of(budget)

@@ -116,10 +116,12 @@ class TinkerPolicy:
     def entropies(self, samples: Sequence[Sample]) -> NoReturn:
         raise PolicyError(f"policy {self.name!r}: a Tinker server does not give entropies")
 
-    def refuse(self, loss: Loss, max_norm: float | None) -> None:
+    def refuse(self, loss: Loss, max_norm: float | None, watch: Any = None) -> None:
         """Raises PolicyError for what the server would not do, or would leave undone without a word."""
         self._require_whole()
         server_loss(loss, f"policy {self.name!r}, backend 'tinker'")
+        if watch is not None:
+            self._out_of_sight(f"what {type(watch).__name__} looks at, the gradient,")
         if max_norm is not None and not self.base.options.clips:
             raise PolicyError(
                 f"policy {self.name!r}: max_norm={max_norm}, and the Tinker server at {self.base.options.url} may not "
@@ -176,8 +178,9 @@ class TinkerPolicy:
 
     def _out_of_sight(self, what: str) -> NoReturn:
         raise PolicyError(
-            f"policy {self.name!r}: {what} lies on the Tinker server, which tells its norm alone; shares of samples "
-            "and tokens want weights that are here"
+            f"policy {self.name!r}: {what} lies on the Tinker server, which tells its norm alone: SpikeInspector "
+            "marks spikes by the norms of the agents, and opens none; shares of samples and tokens want weights that "
+            "are here"
         )
 
     def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:

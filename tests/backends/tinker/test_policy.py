@@ -97,6 +97,8 @@ def test_what_the_server_has_not_is_refused_with_the_reason_before_anything_is_s
         lab.update(team, turns, loss=REFUSED[named], aggregate="turn", max_norm=None)
     with pytest.raises(PolicyError, match=r"does nothing with it.*max_norm=None"):
         lab.update(team, turns)
+    with pytest.raises(PolicyError, match=named):
+        lab.train(Relay(), team, RECIPES["dr_mas"].replace(loss=REFUSED[named], aggregate="turn"), 1, **SETTINGS)
     lab.update(team, turns, max_norm=None)  # nothing was lost
 
 
@@ -104,6 +106,10 @@ def test_shares_stop_at_the_agent_and_say_so(team):
     turns = RECIPES["dr_mas"].advantages(lab.rollout(Relay(), team, Relay().tasks(1, "train", 0), lab.episodes(3)))
     with pytest.raises(PolicyError, match="lies on the Tinker server, which tells its norm alone"):
         lab.attribute(team, turns)
+    with pytest.raises(PolicyError, match=r"what SpikeWatch looks at.*marks spikes by the norms of the agents"):
+        lab.update(team, turns, max_norm=None, watch=lab.SpikeWatch())
+    stats = lab.update(team, turns, max_norm=None)
+    assert list(lab.SpikeInspector(stats).scores["norm"]) == stats["grad_norm"].tolist()
 
 
 def test_other_temperatures_are_for_scoring_alone(team):
