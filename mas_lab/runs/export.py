@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mas_lab.runs.disk import RunError, Unwritten, dumps, whole
+from mas_lab.runs.disk import RunError, Unwritten, dumps, whole, writing
 from mas_lab.runs.inspect_log import write_log
 from mas_lab.runs.manifest import MANIFEST, digest, manifest_of
 from mas_lab.runs.run import TABLES, TOKENS, WATCH, Run, load_run
@@ -30,6 +30,8 @@ def export(run: Run | str | Path, path: str | Path, traces: int | None = None) -
     if traces is not None and (not isinstance(traces, int) or isinstance(traces, bool) or traces < 1):
         raise ValueError(f"export: traces={traces!r}; say how many episodes of each step, 1 or more, or None for all")
     try:
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
         with whole(target) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
             if is_log:
                 write_log(run, archive, traces)

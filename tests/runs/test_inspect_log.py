@@ -51,7 +51,7 @@ def test_only_the_most_telling_go_along_if_asked(spiky, log, tmp_path):
     of = {}
     for one in read(log)["summaries.json"]:
         of.setdefault(one["metadata"]["step"], []).append(one["id"])
-    some = read(lab.export(spiky, tmp_path / "some.eval", traces=2))["summaries.json"]
+    some = read(lab.export(spiky, tmp_path / "a new" / "folder" / "some.eval", traces=2))["summaries.json"]
     assert [one["id"] for one in some] == [name for step in sorted(of) for name in of[step][:2]]
 
 
