@@ -178,6 +178,7 @@ def test_what_cannot_be_said_is_said():
     assert "their differences lie on both sides." in few
     one_side = said(curves(*(level(r, s, h + s / 10) for r, h in (("a", 0.1), ("b", 0.4)) for s in range(3))))
     assert "lie on one side, which happens by chance once in 4 times" in one_side
+    assert "one seed under both b and a: no interval" in said(curves(level("a", 0, 0.1), level("b", 0, 0.3)))
     heights = {"a": (0.1, 0.5, 0.2, 0.6, 0.3), "b": (0.5, 0.1, 0.3, 0.4, 0.4)}
     assert "these 5 seeds do not tell b from a" in said(
         curves(*(level(r, s, h) for r, own in heights.items() for s, h in enumerate(own)))

@@ -14,9 +14,9 @@
     { name: "truncated", head: "cut off", width: 56 },
     { name: "invalid", head: "invalid", width: 56 },
     { name: "lone", head: "lone", width: 46 },
+    { name: "telling", head: "telling", width: 58 },
     { name: "agents", head: "agents", width: 78, text: true },
     { name: "rows", head: "rows", width: 48 },
-    { name: "telling", head: "telling", width: 58 },
     { name: "episode", head: "episode", width: 190, text: true },
   ];
 
