@@ -199,8 +199,8 @@ def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
     for row in compared_pairs(pairs).itertuples():
         where, one_side = row.env or "Here", row.pairs in (row.higher, row.lower)
         if row.pairs == 1:
-            told.append(f"{where}: one seed under both {row.recipe} and {baseline}: no interval, and its difference may "
-                        "be chance.")  # fmt: skip
+            told.append(f"{where}: one seed under both {row.recipe} and {baseline}: no interval, and its difference "
+                        "may be chance.")  # fmt: skip
         elif row.pairs < FEW:
             sides = (
                 f"one side, which happens by chance once in {2 ** (row.pairs - 1)} times" if one_side else "both sides"

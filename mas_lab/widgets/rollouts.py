@@ -195,6 +195,7 @@ class RolloutViewer:
         """The ten most telling rows of the index, and the first episode as it was played, as tables."""
         index = self.index.head(TEN).astype({"success": object})
         index = index.assign(success=index["success"].map({True: "yes", False: "no"}).fillna("–"))
+        index.insert(0, "telling", index.pop("telling"))  # a narrow viewer cuts the last columns off
         caption = f"The most telling of {len(self.index)} episodes. {RULE}"
         row, turns = self._first()
         kept = turns[column(turns, "kept").astype(bool)].sort_values("depth", kind="stable")

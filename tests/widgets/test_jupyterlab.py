@@ -209,7 +209,8 @@ def test_evil_names_are_text_in_a_notebook(run_all, evil_zip, models):
     page = run_all(notebook, "names.ipynb")
     page.locator(".jp-RenderedHTMLCommon", has_text="ended by").wait_for()
     page.locator(".jp-RenderedHTMLCommon mjx-container").first.wait_for()
-    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .infolayer').length == 4")  # three of them the inspector's
+    # Three of them are the inspector's.
+    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .infolayer').length == 4")
     page.frame_locator("iframe[title^=SpikeInspector]").locator("circle.spike").first.wait_for(state="attached")
     assert page.locator(".jp-Notebook mjx-container").count() == 1
     for shown in (".js-plotly-plot", ".jp-RenderedHTMLCommon"):
