@@ -118,6 +118,7 @@ def completion(ids: Sequence[int], logprobs: Sequence[float], request: Request, 
     if not ids or len(ids) != len(logprobs):
         raise ValueError(f"the engine gave {len(ids)} tokens with {len(logprobs)} log-probabilities; one for each")
     text = tokenizer.decode(list(ids), skip_special_tokens=True)
-    full = len(ids) >= request.max_tokens and ids[-1] != tokenizer.eos_token_id
-    finish = "stop" if any(one in text for one in request.stop) else "length" if full else "eos"
+    early = len(ids) < request.max_tokens  # then by a mark of the model's, which may have several
+    ended = ids[-1] == tokenizer.eos_token_id or (early and ids[-1] in tokenizer.all_special_ids)
+    finish = "eos" if ended else "stop" if any(one in text for one in request.stop) else "length"
     return Completion(tuple(map(int, ids)), tuple(map(float, logprobs)), text, finish)

@@ -76,6 +76,7 @@ def rows_of(extra_fields: Sequence[Mapping[str, Any]], tags: Sequence[Mapping[st
     """The rows that agent loops put beside their outputs, in the batch's order; None for padding."""
     found: list[dict | None] = []
     for number, (fields, tag) in enumerate(zip(extra_fields, tags, strict=True)):
+        fields = getattr(fields, "data", fields)  # by the queue's back end, a dict or what holds one
         if not tag.get("is_padding", False) and ROW not in fields:
             raise HandOverError(
                 f"row {number} of the batch has no row of mas_lab; was it played by another agent loop?"
@@ -85,18 +86,26 @@ def rows_of(extra_fields: Sequence[Mapping[str, Any]], tags: Sequence[Mapping[st
 
 
 async def played(
-    sampling_params: Mapping[str, Any], fields: Mapping[str, Any], server: Any, tokenizer: Any, engine: str = "vllm"
+    sampling_params: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    server: Any,
+    tokenizer: Any,
+    rollout: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """What an `AgentLoopOutput` is made of, for each row of one more instance of the task in `fields`; verl's `server`
-    samples."""
+    samples. `rollout`: verl's settings of it."""
     folder = handed()
-    ends = {"vllm": "include_stop_str_in_output", "sglang": "no_stop_trim"}.get(engine)
-
+    ends = {"vllm": "include_stop_str_in_output", "sglang": "no_stop_trim"}.get(rollout.get("name", "vllm"))
+    context = rollout.get("max_model_len") or sum(
+        rollout.get(f"{part}_length", 2**30) for part in ("prompt", "response")
+    )
     versions: list[int | None] = []
 
     async def speak(request: Request) -> Completion:
         stops = {"stop": list(request.stop), ends: True} if request.stop else {}
         asked = {**sampling_params, "max_tokens": request.max_tokens, **stops}
+        if rollout.get("full_determinism", False):  # verl's seed is one for all calls: a node's candidates would be one
+            asked["seed"] = request.seed % 2**31
         said = await server.generate(request_id=uuid4().hex, prompt_ids=list(request.prompt_ids), sampling_params=asked)
         if said.log_probs is None:
             raise HandOverError("verl's server gave no log-probabilities: set rollout.calculate_log_probs=true")
@@ -105,7 +114,7 @@ async def played(
 
     occasion = str(fields["uid"])
     number = f"{fields.get('session_id', 0)}@{occasion}"
-    rows = await folder.play(fields["extra_info"]["task"], number, speak, tokenizer, occasion=occasion)
+    rows = await folder.play(fields["extra_info"]["task"], number, speak, tokenizer, context, occasion=occasion)
     earned = folder.earned(rows)
     known = [one for one in versions if one is not None]
     span = {"min_global_steps": min(known), "max_global_steps": max(known)} if known else {}

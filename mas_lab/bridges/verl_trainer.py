@@ -22,9 +22,7 @@ class Loop(AgentLoopBase):
     """One instance of a task: an output for each model call."""
 
     async def run(self, sampling_params: dict[str, Any], **fields: Any) -> list[AgentLoopOutput]:
-        rows = await played(
-            sampling_params, fields, self.server_manager, self.tokenizer, self.rollout_config.get("name", "vllm")
-        )
+        rows = await played(sampling_params, fields, self.server_manager, self.tokenizer, self.rollout_config)
         return [AgentLoopOutput(**row) for row in rows]
 
 
@@ -43,7 +41,7 @@ class Trainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         held = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        with beside(rows_of(held["extra_fields"].tolist(), batch.tags)):
+        with beside(rows_of(list(held["extra_fields"]), batch.tags)):
             return super()._compute_advantage(batch, metrics)
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:

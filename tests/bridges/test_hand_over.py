@@ -154,6 +154,9 @@ def test_tokens_without_log_probabilities_are_refused(models):
     assert completion([word], [-1.0], request, policy.tokenizer).finish == "stop"
     assert completion([7, 7, eos], [-1.0] * 3, request, policy.tokenizer).finish == "eos"
     assert completion([7, 7, 7], [-1.0] * 3, request, policy.tokenizer).finish == "length"
+    pad = policy.tokenizer.pad_token_id
+    assert completion([7, pad], [-1.0] * 2, request, policy.tokenizer).finish == "eos"  # another end mark
+    assert completion([7, 7], [-1.0] * 2, request, policy.tokenizer).finish == "length"  # the engine's context is full
 
 
 def changed(run, tmp_path, **recipe):

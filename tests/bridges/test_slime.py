@@ -21,7 +21,7 @@ from small import AGENTS, Relay
 
 import mas_lab as lab
 from mas_lab.bridges.handed import HandOverError
-from mas_lab.bridges.slime import ROW, Aborted, Bridge, row_of
+from mas_lab.bridges.slime import ROW, Aborted, Bridge, row_of, sglang
 
 RECIPES = {
     "dr_mas": lab.RECIPES["dr_mas"].replace(plan=lab.episodes(3)),
@@ -228,6 +228,18 @@ def test_slimes_own_rollout_and_its_own_batch(slimes, source):
         turns["completion_ids"].tolist()
     )
     assert len(set(batch["rollout_ids"])) == len(groups)
+
+
+def test_where_slime_samples_by_a_seed_each_call_has_its_own(slimes):
+    args, _, _, asked = slimes
+    _, speak = sglang(args, None, {"sampling_seed": 7, "temperature": 1.0})
+    prompts = lab.policy.Request((5, 6), 3, 1.0, 2**40 + 3), lab.policy.Request((5, 6), 3, 1.0, 11, ("w1",))
+    for request in prompts:
+        asyncio.run(speak(request))
+    told = [body["sampling_params"] for _, body in asked]
+    assert [(one["sampling_seed"], one["stop"]) for one in told] == [(3, None), (11, ["w1"])]
+    asyncio.run(sglang(args, None, {})[1](prompts[0]))
+    assert "sampling_seed" not in asked[-1][1]["sampling_params"] and asked[-1][1]["return_logprob"] is True
 
 
 def methods(text, *names):

@@ -114,9 +114,9 @@ class Server:
         from verl.workers.rollout.replica import TokenOutput
 
         self.asked.append(sampling_params)
-        request = lab.policy.Request(
-            tuple(prompt_ids), sampling_params["max_tokens"], sampling_params["temperature"], len(self.asked)
-        )
+        seed = sampling_params.get("seed", len(self.asked))
+        limit, temperature = sampling_params["max_tokens"], sampling_params["temperature"]
+        request = lab.policy.Request(tuple(prompt_ids), limit, temperature, seed)
         [said] = self.policy.sample([request])
         return TokenOutput(
             token_ids=list(said.ids), log_probs=list(said.logprobs),
@@ -233,6 +233,31 @@ def test_a_row_holds_the_tokens_that_the_server_sampled(made, bridge, queue, env
         assert np.allclose(held["rollout_log_probs"], policy.logprobs([sample]).detach(), atol=1e-4)
         agents.add(row["agent"])
     assert agents == set(AGENTS)
+
+
+def played_by(bridge, folder, policy, rollout):
+    from mas_lab.bridges.verl import Loop
+
+    bridge.connect(folder, Relay())
+    loop = object.__new__(Loop)
+    loop.server_manager, loop.tokenizer, loop.rollout_config = Server(policy), policy.tokenizer, rollout
+    task = pd.read_parquet(folder / "train.parquet")["extra_info"][0]
+    fields = {"uid": "u0", "session_id": 0, "extra_info": task}
+    return asyncio.run(loop.run({"temperature": 1.0}, **fields)), loop.server_manager
+
+
+def test_under_full_determinism_a_nodes_candidates_still_differ(made, bridge):
+    folder, policy = made["at_grpo"]
+    outputs, server = played_by(bridge, folder, policy, {"full_determinism": True})
+    again, _ = played_by(bridge, folder, policy, {"full_determinism": True})
+    assert len({asked["seed"] for asked in server.asked}) == len(server.asked)
+    assert [one.response_ids for one in outputs] == [one.response_ids for one in again]
+    assert not [asked for asked in played_by(bridge, folder, policy, {})[1].asked if "seed" in asked]
+
+
+def test_a_prompt_beyond_the_servers_context_is_named(made, bridge):
+    with pytest.raises(lab.RolloutError, match=r"turn 0 has \d+ tokens; with max_tokens=3 it exceeds the context"):
+        played_by(bridge, *made["dr_mas"], {"prompt_length": 2, "response_length": 3})
 
 
 def test_outside_of_the_trainer_the_estimator_refuses_to_guess(made, bridge):
