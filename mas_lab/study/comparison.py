@@ -84,19 +84,19 @@ def _improved(env: str, tasks: Sequence[pd.DataFrame], recipe: str, baseline: st
     return row
 
 
-def profiles(runs: pd.DataFrame, metric: str = "final", seed: int = 0) -> pd.DataFrame:
-    """A row per recipe that was run on every env and per `height`: the `share` of its runs that scored above it, the
+def profiles(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """A row per recipe that was run on every env and per `height`: the `share` of its runs whose final score is above it, the
     mean over envs, with a pointwise 95 % band (`low`, `high`), NaN below `FEW` seeds.
 
     The heights are 0 and all scores of these runs: between two of them nothing changes. Scores must mean the same on
     every env, as success does.
     """
-    heights = np.unique([0.0, *runs[metric]])
+    heights = np.unique([0.0, *runs["final"]])
     parts = []
     for recipe, own in runs.groupby("recipe", sort=False):
         tasks = [part for _, part in own.groupby("env")]
         if len(tasks) == runs["env"].nunique():
-            strata = [part[metric] for part in tasks]
+            strata = [part["final"] for part in tasks]
             known = min(part["seed"].nunique() for part in tasks) >= FEW
             low, high = profile_band(strata, heights, seed=seed) if known else (np.nan, np.nan)
             share = performance_profile(strata, heights)

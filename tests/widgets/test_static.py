@@ -9,13 +9,15 @@ from xml.etree import ElementTree
 import ipywidgets
 import numpy as np
 import pandas as pd
+import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from plotly import express
+from scripted import Ladder, team_of
 
 import mas_lab as lab
 from mas_lab.course.forms import masters
-from mas_lab.widgets import axes, baselines, credit_figures, figures, norms, sliders
+from mas_lab.widgets import axes, baselines, bridge, credit_figures, figures, norms, sliders
 from mas_lab.widgets.document import live_or_static
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.picture import Figure, numbers, subplots
@@ -24,6 +26,7 @@ from mas_lab.widgets.svg import picture, svg, told
 TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
         "ul", "li", "b"}  # fmt: skip
 EMPTIED = {"script", "style", "textarea", "option"}
+WIDGET = "application/vnd.jupyter.widget-view+json"
 ATTRIBUTES = {"class", "style", "alt", "src", "scope"}
 
 
@@ -245,7 +248,7 @@ def test_a_slider_leaves_what_it_showed_at_first(monkeypatch):
     bundle = held.outputs[-1].data
     left = Sanitized(bundle["text/html"]).html
     assert "pay &lt; 0.2" in left and "Here at pay = 0.2;" in left and len(drawn_in(left)) == 1
-    assert "application/vnd.jupyter.widget-view+json" in bundle and set(asked) == {0.2}
+    assert WIDGET in bundle and set(asked) == {0.2}
     with capture_output():
         pays.value = 0.1
     assert asked[-1] == 0.1
@@ -278,7 +281,7 @@ def test_the_controls_of_a_training_leave_its_line(monkeypatch):
     controls.tell(2, "step 2 of 2: done", "ended")
     controls.repeat()
     widget, left, again = shown
-    assert "application/vnd.jupyter.widget-view+json" in widget and "step 1 of 2" in widget["text/html"]
+    assert WIDGET in widget and "step 1 of 2" in widget["text/html"]
     assert left == again and set(left) == {"text/plain", "text/html"} and left["text/plain"] == "step 2 of 2: done"
 
 
@@ -294,12 +297,43 @@ def test_each_instrument_is_there_in_a_stored_notebook(stored):
         assert not any(output.output_type == "stream" and output.name == "stderr" for output in cell.outputs)
 
 
-def test_no_widget_is_shown_without_its_static_form():
-    """Whatever makes a widget shows it through `with_fallback`, and notebooks take their sliders from here."""
+def training():
+    controls = Controls(2, stop=print, look=str)
+    controls.tell(1, "step 1 of 2", "running")
+    controls.show()
+
+
+def seat():
+    lab.play_as(Ladder(), team_of(Ladder(), lambda *_: "5"), "executor")._ipython_display_()
+
+
+WIDGETS = {
+    "sliders": (lambda: sliders.interact(lambda pay: print(pay), pay=ipywidgets.FloatSlider(value=0.5)), "Here at pay = 0.5;"),
+    "live": (training, "step 1 of 2"),
+    "play": (seat, "executor hears t0 5"),
+    "bridge": (lambda: bridge.connect("mas-lab-1", dict), ""),
+}
+"""By its module: what shows a widget, and what is left of it where none lives."""
+
+
+@pytest.mark.parametrize("module", WIDGETS)
+def test_a_widget_is_shown_with_its_static_form(module, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, **how: shown.append(bundle))
+    monkeypatch.setattr("mas_lab.widgets.play.front_end", lambda: "jupyter")
+    show, left = WIDGETS[module]
+    show()
+    [bundle] = [bundle for bundle in shown if WIDGET in bundle]
+    assert left in Sanitized(bundle["text/html"]).html and (left or not bundle["text/html"])
+
+
+def test_every_module_that_makes_a_widget_is_among_them():
     package = Path(lab.__file__).parent
-    for file in package.rglob("*.py"):
-        source = file.read_text(encoding="utf-8")
-        if re.search(r"^ *(import|from) (ipywidgets|anywidget)", source, re.MULTILINE):
-            assert "with_fallback(" in source or "text/html" in source, file
-    for file in masters():
-        assert "ipywidgets.interact" not in file.read_text(encoding="utf-8"), file
+    makes = re.compile(r"^ *(import|from) (ipywidgets|anywidget)", re.MULTILINE)
+    assert {file.stem for file in package.rglob("*.py") if makes.search(file.read_text(encoding="utf-8"))} == {*WIDGETS}
+
+
+@pytest.mark.parametrize("file", masters(), ids=lambda file: file.stem)
+def test_a_notebook_takes_its_sliders_from_here(file):
+    """Those of ipywidgets leave nothing in a stored notebook."""
+    assert "ipywidgets.interact" not in file.read_text(encoding="utf-8")

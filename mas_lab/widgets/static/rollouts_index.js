@@ -7,7 +7,7 @@
   const HELP = "words, “quoted words”, agent:NAME, task:TEXT, step:10-20; a − before any negates";
 
   function indexOf(context) {
-    const { source, data, marks } = context;
+    const { source, data } = context;
     const columns = columnsOf(data),
       cell = cellsOf(context);
     const told = (column) =>

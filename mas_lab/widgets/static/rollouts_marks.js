@@ -80,5 +80,5 @@
     };
   }
 
-  Object.assign(viewer, { marksOf, csv });
+  Object.assign(viewer, { marksOf });
 })(MasLabRollouts);

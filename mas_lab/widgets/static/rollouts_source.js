@@ -238,5 +238,5 @@
     };
   }
 
-  Object.assign(viewer, { sourceOf, WINDOW });
+  Object.assign(viewer, { sourceOf });
 })(MasLabRollouts);

@@ -109,5 +109,5 @@
   // Do the tokens' own texts make what was said? Then they stand in its place, else below it.
   const readable = (candidate) => candidate.tokens.some((text, t) => text !== `#${candidate.ids[t]}`);
 
-  Object.assign(viewer, { SHADES, mostOf, legend, strip, reshade, numbers, readable });
+  Object.assign(viewer, { mostOf, legend, strip, reshade, numbers, readable });
 })(MasLabRollouts);

@@ -113,5 +113,5 @@
     return { place, candidate: has ? candidate : firstOf(found) };
   }
 
-  Object.assign(viewer, { follows, cardsOf, cardOf, firstOf, pathOf, MOVES, groupMove, isMember, spotOf });
+  Object.assign(viewer, { follows, cardsOf, cardOf, firstOf, MOVES, groupMove, isMember, spotOf });
 })(MasLabRollouts);
