@@ -15,7 +15,8 @@ from mas_lab.recipes import typed
 from mas_lab.runs.checkpoint import Checkpoint, describe_team
 from mas_lab.runs.disk import RunError, differences, dumps, write_bytes
 from mas_lab.runs.manifest import Part, digest
-from mas_lab.runs.recorder import FORKING, RESUMES, Memory, Recorder, decisive
+from mas_lab.runs.recorder import FORKING, Memory, Recorder
+from mas_lab.runs.resuming import RESUMES, decisive, refuse_gaps
 from mas_lab.runs.run import KEEPING, SCORES, TABLES, Run, load_run, run_folder
 from mas_lab.team import Team
 
@@ -124,7 +125,7 @@ class Fork(Recorder):
 
     def _copied(self, source: Recorder, step: int) -> dict[str, Part]:
         """The tables of the first `step` steps and the scores until then, copied; files of many steps as they are."""
-        source.refuse_gaps(step)
+        refuse_gaps(source, step)
         wanted = [part for name in TABLES for part in source.parts(name)[:step]]
         wanted += [part for part in source.parts(SCORES) if part.step <= step]
         beyond = {part.file for name in TABLES for part in source.parts(name)[step:]}

@@ -2,13 +2,13 @@
 
 Everything is written beside its place, flushed to disk, and renamed into it, so that a run killed at any moment holds
 only whole files; a step counts from the line of the manifest that names its tables. One process at a time writes.
-Leaves out: what stands in the folder (`run`), what a step is (`train`).
+Leaves out: what stands in the folder (`run`), whether it may go on as it is asked for (`resuming`), what a step is
+(`train`).
 """
 
 import json
 import re
 import shutil
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -18,14 +18,13 @@ from typing import Any, ClassVar, Protocol
 import pandas as pd
 
 from mas_lab.cells.advantages import in_lists
-from mas_lab.holds import comparable, holders
-from mas_lab.recipes import completed
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.claim import HOLDER, LOCK, Claim
-from mas_lab.runs.disk import RunError, Unwritten, differences, dumps, is_litter, patiently, write_table, writing
+from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, write_table, writing
 from mas_lab.runs.manifest import MANIFEST, Part, digest
 from mas_lab.runs.merging import merge
-from mas_lab.runs.run import FORMAT, KEEPING, SCORES, TABLES, Run
+from mas_lab.runs.resuming import refuse_another, refuse_gaps, refuse_other_memory, say_what_is_untold
+from mas_lab.runs.run import FORMAT, SCORES, TABLES, Run
 from mas_lab.team import Team
 
 KEPT_CHECKPOINTS = 2
@@ -35,8 +34,6 @@ FORKING = "forking.tmp"
 """Stands while another run is copied into the folder (`forking`): until run.json is there, all beside it is litter."""
 OWN = re.compile(r"\d+\.parquet|\d+-\d+\.zip|.*\.tmp")
 """The files of tables. Others were put there by hand and stay."""
-RESUMES = (2, FORMAT)
-"""Formats in which a run is trained on. One of format 2 becomes one of this format."""
 
 
 class Memory(Protocol):
@@ -66,8 +63,8 @@ class Recorder(Run):
         config = json.loads(dumps(config, self.folder / "run.json"))
         with _naming(self.folder), self._saying_what_is_safe():
             if is_there := self._was_started():
-                self._refuse_another(config)
-            self._say_what_is_untold(config)
+                refuse_another(self, config)
+            say_what_is_untold(self, config, is_there)
             try:
                 if is_there and self._was_kept():
                     return self._resume(team, watch, memory)
@@ -147,8 +144,9 @@ class Recorder(Run):
         self._claim()
         (self.folder / FORKING).unlink(missing_ok=True)
         checkpoint = self.checkpoint()
-        self.refuse_gaps(checkpoint.step)
-        kept = self._remembered_by(memory, checkpoint)
+        refuse_gaps(self, checkpoint.step)
+        kept = checkpoint.state.get("memory", {})
+        refuse_other_memory(self, kept, memory.parts if memory else {})
         checkpoint.load_into(team)
         if memory:
             memory.load_state(kept)
@@ -167,60 +165,12 @@ class Recorder(Run):
         self.manifest.add(sha256)
         self._describe(config)
 
-    def _remembered_by(self, memory: Memory | None, checkpoint: Checkpoint) -> dict[str, Any]:
-        """What the parts of the training remembered, refused where the run's and those asked for are not the same."""
-        kept, asked = checkpoint.state.get("memory", {}), memory.parts if memory else {}
-        for place in sorted({*kept, *asked}):
-            if place not in asked or place not in kept:
-                who, other = ("the run's", "what is asked") if place in kept else ("what is asked", "the run's")
-                raise RunError(
-                    f"{self.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
-                    "does not; pass the one that the run was made with, or choose another folder"
-                )
-        return kept
-
     def _remind(self, watch: Any) -> None:
         """A run may be left and joined by a watch: what one remembered is kept, and every one counts all steps."""
         if hasattr(watch, "load_state") and self._remembered is not None:
             watch.load_state(self._remembered)
         if hasattr(watch, "join") and self.steps:
             watch.join(self.stats)
-
-    def _refuse_another(self, config: Mapping[str, Any]) -> None:
-        if self.config.get("format", 1) not in RESUMES:
-            raise RunError(
-                f"{self.folder}: cannot resume, it was made by {self.made_by}, and this version trains on in formats "
-                f"{' and '.join(map(str, RESUMES))} alone; go on with the version that made it, read it with "
-                "load_run(), or choose another folder"
-            )
-        earlier = "untold" not in self.config
-        different = differences(*comparable(decisive(self.config), decisive(config), earlier))
-        if different:
-            raise RunError(
-                f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
-            )
-
-    def _say_what_is_untold(self, config: Mapping[str, Any]) -> None:
-        """What cannot be told, or was not by an earlier version: nobody would notice if that were another one."""
-        missing = list(config.get("untold", ()))
-        if self._was_started() and "untold" not in self.config:
-            recorded, asked = (dict(holders(decisive(one))) for one in (self.config, config))
-            missing = [f"what {place} holds" for place in asked if place not in recorded]
-        if missing:
-            warnings.warn(
-                f"{self.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes on, "
-                "nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
-                stacklevel=2,
-            )
-
-    def refuse_gaps(self, step: int) -> None:
-        """A checkpoint after `step` steps stands on the tables of every one of them."""
-        for name in TABLES:
-            parts = self.parts(name)[:step]
-            missing = [part.path for part in parts if not part.path.is_file()]
-            missing += [self.folder / name / f"{number:06d}.parquet" for number in range(len(parts), step)]
-            if missing:
-                raise RunError(f"{missing[0]} is missing; put it back, or start again in another folder")
 
     def _forget_after(self, step: int) -> None:
         """Tables beyond the checkpoint are made again, bit for bit; what was half-written or never recorded goes."""
@@ -288,15 +238,3 @@ def _naming(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"{folder}: cannot keep a run here ({error}); choose another folder") from error
-
-
-def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on. An
-    env of one's own goes by its class and options: it may move from a notebook to a file. An argument that a plan,
-    credit or loss has got since stands at its default."""
-    asked = {key: config.get(key) for key in ("env", "recipe", "curriculum", "seed", "settings", "threads")}
-    settings, env = asked["settings"] or {}, dict(asked["env"] or {})
-    if ":" in env.get("name", ""):
-        env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
-    asked["recipe"] = completed(asked["recipe"])
-    return asked | {"env": env, "settings": {key: value for key, value in settings.items() if key not in KEEPING}}

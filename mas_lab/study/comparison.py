@@ -85,8 +85,8 @@ def _improved(env: str, tasks: Sequence[pd.DataFrame], recipe: str, baseline: st
 
 
 def profiles(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """A row per recipe that was run on every env and per `height`: the `share` of its runs whose final score is above it, the
-    mean over envs, with a pointwise 95 % band (`low`, `high`), NaN below `FEW` seeds.
+    """A row per recipe that was run on every env and per `height`: the `share` of its runs whose final score is above
+    it, the mean over envs, with a pointwise 95 % band (`low`, `high`), NaN below `FEW` seeds.
 
     The heights are 0 and all scores of these runs: between two of them nothing changes. Scores must mean the same on
     every env, as success does.

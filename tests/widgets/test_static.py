@@ -308,7 +308,10 @@ def seat():
 
 
 WIDGETS = {
-    "sliders": (lambda: sliders.interact(lambda pay: print(pay), pay=ipywidgets.FloatSlider(value=0.5)), "Here at pay = 0.5;"),
+    "sliders": (
+        lambda: sliders.interact(lambda pay: print(pay), pay=ipywidgets.FloatSlider(value=0.5)),
+        "Here at pay = 0.5;",
+    ),
     "live": (training, "step 1 of 2"),
     "play": (seat, "executor hears t0 5"),
     "bridge": (lambda: bridge.connect("mas-lab-1", dict), ""),

@@ -1,0 +1,77 @@
+"""May a run go on as it is asked for? What differs is refused; what its description cannot tell is said.
+
+Leaves out: going on (`recorder`), and beginning as another run (`forking`).
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from mas_lab.holds import comparable, holders
+from mas_lab.recipes import completed
+from mas_lab.runs.disk import RunError, differences
+from mas_lab.runs.run import FORMAT, KEEPING, TABLES, Run
+
+RESUMES = (2, FORMAT)
+"""Formats in which a run is trained on. One of format 2 becomes one of this format."""
+
+
+def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
+    """Is what `config` asks for the run that is here?"""
+    if run.config.get("format", 1) not in RESUMES:
+        raise RunError(
+            f"{run.folder}: cannot resume, it was made by {run.made_by}, and this version trains on in formats "
+            f"{' and '.join(map(str, RESUMES))} alone; go on with the version that made it, read it with "
+            "load_run(), or choose another folder"
+        )
+    earlier = "untold" not in run.config
+    different = differences(*comparable(decisive(run.config), decisive(config), earlier))
+    if different:
+        raise RunError(f"{run.folder}: cannot resume, {different}; ask for what the run has, or choose another folder")
+
+
+def say_what_is_untold(run: Run, config: Mapping[str, Any], is_there: bool) -> None:
+    """What cannot be told, or was not by an earlier version: nobody would notice if that were another one."""
+    missing = list(config.get("untold", ()))
+    if is_there and "untold" not in run.config:
+        recorded, asked = (dict(holders(decisive(one))) for one in (run.config, config))
+        missing = [f"what {place} holds" for place in asked if place not in recorded]
+    if missing:
+        warnings.warn(
+            f"{run.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes on, "
+            "nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
+            stacklevel=2,
+        )
+
+
+def refuse_gaps(run: Run, step: int) -> None:
+    """A checkpoint after `step` steps stands on the tables of every one of them."""
+    for name in TABLES:
+        parts = run.parts(name)[:step]
+        missing = [part.path for part in parts if not part.path.is_file()]
+        missing += [run.folder / name / f"{number:06d}.parquet" for number in range(len(parts), step)]
+        if missing:
+            raise RunError(f"{missing[0]} is missing; put it back, or start again in another folder")
+
+
+def refuse_other_memory(run: Run, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Do the same parts of the training remember, in the run and in what is asked?"""
+    for place in sorted({*kept, *asked}):
+        if place not in asked or place not in kept:
+            who, other = ("the run's", "what is asked") if place in kept else ("what is asked", "the run's")
+            raise RunError(
+                f"{run.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
+                "does not; pass the one that the run was made with, or choose another folder"
+            )
+
+
+def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on. An
+    env of one's own goes by its class and options: it may move from a notebook to a file. An argument that a plan,
+    credit or loss has got since stands at its default."""
+    asked = {key: config.get(key) for key in ("env", "recipe", "curriculum", "seed", "settings", "threads")}
+    settings, env = asked["settings"] or {}, dict(asked["env"] or {})
+    if ":" in env.get("name", ""):
+        env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
+    asked["recipe"] = completed(asked["recipe"])
+    return asked | {"env": env, "settings": {key: value for key, value in settings.items() if key not in KEEPING}}
