@@ -92,11 +92,14 @@ def test_the_same_calls_are_computed_together_whoever_is_slow(team, monkeypatch)
 
     monkeypatch.setattr(engine, "submit", spied)
     played = []
-    for pause in (0.0, 0.03):
+    for pause in (0.0, 0.2):
 
         def uneven(task, endpoint, pause=pause):
-            time.sleep(pause * (hash(threading.current_thread().name) % 4))
-            return relay(task, endpoint)
+            """One call more or less by the task; who made fewer returns late, when all others wait."""
+            more = WORDS.index(task.data["word"]) % 2
+            told = [endpoint("asker", f"asker now {task.data['word']}") for _ in range(1 + more)]
+            time.sleep(0.0 if more else pause)
+            return score(told[-1], task.data["word"])
 
         played.append((lab.play(uneven, team, TASKS, n=3, seed=1, at_once=5, patience_s=30, **LIMITS), waves[:]))
         waves.clear()

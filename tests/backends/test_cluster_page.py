@@ -1,0 +1,62 @@
+"""docs/cluster.md: its table follows from the placement's arithmetic, its lines run, and each diff begins where the
+last one ended."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+import mas_lab as lab
+from mas_lab.backends.tinker.base import TinkerOptions
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "cluster.md").read_text(encoding="utf-8")
+
+
+def test_the_table_is_the_placements():
+    made = runpy.run_path(str(DOCS / "cluster.py"))
+    assert made["filled"](TEXT) == TEXT, "python docs/cluster.py"
+    assert len(made["rows"]()) == 3 * 7 and "| no |" in TEXT and "2,048 tokens |" in TEXT
+
+
+def lines(kind):
+    return re.findall(rf"```{kind}\n(.*?)```", TEXT, flags=re.S)
+
+
+def test_the_laptops_lines_run():
+    names = {}
+    exec(compile(lines("python")[0], "cluster.md", "exec"), names)
+    assert names["stats"]["grad_norm"].gt(0).all() and len(names["turns"]) > 32 * 8 * 2 - 1
+
+
+def test_each_diff_takes_away_what_stood_there():
+    """Every step is applied to the one before, and what comes of it is Python."""
+    now = lines("python")[0]
+    for diff in lines("diff"):
+        for hunk in diff.split("@@\n"):
+            old, new = ("".join(line[1:] + "\n" for line in hunk.splitlines() if line[0] == sign) for sign in "-+")
+            assert now.count(old) == 1, old
+            now = now.replace(old, new)
+        compile(now, "cluster.md", "exec")
+    assert 'backend="tinker"' in now and "max_norm=None" in now and "Placement" not in now
+
+
+def test_its_placement_and_options_are_to_be_had():
+    [made] = re.findall(r"\+plan  = lab\.(Placement\(.*?\}\))", TEXT.replace("\n+   ", "\n    "), flags=re.S)
+    plan = eval(made[:-1] + ", {f'cuda:{i}': 22.0 for i in range(4)})", {"Placement": lab.Placement, "lab": lab})
+    told = plan.options("team")
+    assert told["adapters"] == 2 and told["gpus"] == "2,3" and told["device"] == "cuda:0"
+    assert {"url", "clips", "model"} <= set(TinkerOptions.__dataclass_fields__)
+
+
+def test_the_pair_of_server_and_sdk_is_the_tested_one():
+    root = DOCS.parent
+    assert "skyrl[tinker,jax]==0.3.0" in (root / "requirements/skyrl.in").read_text(encoding="utf-8")
+    assert "tinker==0.23.4" in (root / "requirements/tinker.txt").read_text(encoding="utf-8")
+    assert "SkyRL 0.3.0, `--backend jax` | `tinker` 0.23.4" in TEXT
+
+
+@pytest.mark.parametrize("name", ["export", "save_team", "load_team"])
+def test_its_names_are_public(name):
+    assert hasattr(lab, name) and f"lab.{name}(" in TEXT
