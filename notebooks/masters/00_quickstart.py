@@ -203,7 +203,7 @@ pd.DataFrame(played).T.rename_axis("temperature").round(3)
 #
 # ## Who earned what
 #
-# The credits of the last step, agent by agent, and below them the advantages that two baselines would make of them: one global mean, or each agent's own. `flat` is the share of an agent's rows whose group all earned the same.
+# The last step, agent by agent: what it earned and how often it spoke; below, its credits, and the advantages that two baselines would make of them: one global mean, or each agent's own. `flat` is the share of an agent's rows whose group all earned the same. (Signal and the advice are matters of notebook 03.)
 
 # %%
 lab.RewardInspector(report)
@@ -224,7 +224,7 @@ dialogue(untrained, untrained["episode"].iloc[0])
 dialogue(trained, trained["episode"].iloc[0])
 
 # %% [markdown]
-# Every episode of a step can be walked like this, with the candidates that were not chosen and what each one earned:
+# Every episode of a step can be walked like this, with the candidates that were not chosen and what each one earned. The list begins with those that tell most, failures first of all; click on one, or press `f` for the next failure:
 
 # %%
 lab.RolloutViewer(report)

@@ -347,7 +347,7 @@ seen.round(2)
 #
 # ## Walk through it
 #
-# Choose an episode and click on a decision: all its candidates, which one was kept, what each earned, and each token's surprise −log p.
+# The viewer opens on an *index* of episodes, the most telling first: failures, large advantages, answers cut off or not understood. Click on a row, and each decision shows all its candidates, which one was kept, what each earned, and each token's surprise −log p. The box above the index filters: try `agent:executor invalid`. Keys go through it: `f` to the next failure, `j` and `k` along the index, → and ← along the path, `c` through the candidates, `g` through those that a row was compared with; `?` lists them.
 
 # %%
 lab.RolloutViewer(explored["tree(8)"], team=team)

@@ -366,7 +366,7 @@ first = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "train", seed=0), l
 lab.RewardInspector(lab.RECIPES["grpo"].advantages(first))
 
 # %% [markdown]
-# (Folded below the tables are all numbers. `mean` to `75 %`: of the agent's credits; `valid`: answers that could be read; `lone`, `flat`: shares of rows by the groups in the table, here whole tasks, where the advice below counts the agent's own; `b`, `v`, `F`, `signal`: as above, over all tasks.) The pocket model plays much as the coins did.
+# (Folded below the figures are all numbers. `mean` to `75 %`: of the agent's credits; `valid`: answers that could be read; `lone`, `flat`: shares of rows by the groups in the table, here whole tasks, where the advice below counts the agent's own; `b`, `v`, `F`, `signal`: as above, over all tasks.) The pocket model plays much as the coins did.
 
 # %% [markdown]
 # ### Do two halves of a batch agree?

@@ -273,7 +273,7 @@ start.groupby("agent")[["spoke", "F", "signal", "gain"]].median().round(2)
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
-# so that shares sum to 1 and may be negative. Click a filled circle; open agent, group, sample; then read the strip of tokens. The switch shows the same step's norms under the other baseline.
+# so that shares sum to 1 and may be negative. Click a filled circle; open agent, group, sample; then read the strip of tokens. A link below it opens the sample's whole episode. The switch shows the same step's norms under the other baseline.
 
 # %%
 if RECORDED:
@@ -403,6 +403,6 @@ lab.course.check("05.4", rewards, called)
 # - Few rows make a tall norm under any baseline; a ratio of norms is also the own baseline's silence.
 # - Ladder: tall and harmful. `math`: tall and harmless. `paid_help`: harmful and not tall.
 #
-# Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 and the lemma on gradient norms; GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1. `lab.train(..., watch=lab.PairedWatch())` measures both baselines in a run of yours.
+# Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 and the lemma on gradient norms; GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1. `lab.train(..., watch=lab.PairedWatch())` measures both baselines in a run of yours. And what if it had gone on under the other one? `lab.train(env, team, "dr_mas", steps, run="other", fork="mine")` begins with the steps and weights of the run `mine` and goes on with one thing changed.
 #
 # Next: `06_at_grpo`.

@@ -129,7 +129,7 @@ turns[["agent", "turn", "candidate", "kept", "completion", "credit", "advantage"
 # %% [markdown]
 # *Explain:* one, and always: what is picked by and what is compared on are the same number. `kept` says through which candidate the state moved on, `credit` is $R_c$, `advantage` is $A_c$; in a group whose candidates all earned the same, all advantages are 0 and the first one moves on.
 #
-# Walk through one tree: each node shows what was heard and all candidates; the kept one is shaded, and `what followed` goes on from it.
+# Walk through one tree: each node shows what was heard and all candidates; the kept one stands first and is shaded, equal ones are counted together, and `what followed`, or →, goes on from it.
 
 # %%
 lab.RolloutViewer(turns, agents=env.agents, team=team)

@@ -296,7 +296,7 @@ study.table[["arm", "seed", "tokens", "optimizer_steps", "start", "final"]].roun
 lab.AblationBoard(study)
 
 # %% [markdown]
-# *Explain:* as recorded (`data/results/studies/first_study`; yours may differ in a digit), from 0.00 to 0.02, `global` comes to 0.24, 0.06 and 0.07, `own` to 0.47, 0.53 and 0.52. All three differences lie on one side, and large. Still dots, and no interval: that happens by chance once in four times, and all runs start from the same shipped weights, so that even their spread is too narrow. Half of the steps is also why nobody is near 1: six stages at 0.9 each make 0.53. What would you do next? More seeds with first weights of their own, a sweep of rates: that is `benchmarks/studies/ladder.yaml`.
+# *Explain:* as recorded (`data/results/studies/first_study`; yours may differ in a digit), from 0.00 to 0.02, `global` comes to 0.24, 0.06 and 0.07, `own` to 0.47, 0.53 and 0.52. All three differences lie on one side, and large. Still dots, and no interval: that happens by chance once in four times, and all runs start from the same shipped weights, so that even their spread is too narrow. Half of the steps is also why nobody is near 1: six stages at 0.9 each make 0.53. What would you do next? More seeds with first weights of their own, a sweep of rates: that is `benchmarks/studies/ladder.yaml`. (A run can also be forked in its midst, `lab.train(..., fork=run)` with one setting changed. That answers "what if from here on?", and is no second seed.)
 
 # %% [markdown]
 # ## Where an own baseline does not help

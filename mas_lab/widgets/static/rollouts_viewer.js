@@ -32,7 +32,7 @@
       Object.assign(this, { root, data, alone, parts: [], turn: null });
       this.shade = (data.shades || [])[0] || "surprise";
       this.marks = marksOf(data, () => this.markChanged());
-      this.source = sourceOf(data, this.marks, (top) => this.index && this.index.changed(top), signal);
+      this.source = sourceOf(data, this.marks, (top) => this.listed(top), signal);
       this.context = {
         data,
         source: this.source,
@@ -177,6 +177,13 @@
       this.open(where, where, true);
     }
 
+    listed(top) {
+      // the kernel's index came, or another window of it
+      if (!this.index) return;
+      this.index.changed(top);
+      if (this.part && this.index.place() >= 0) this.told();
+    }
+
     // Where one is: counts of the moves, the line that is read out, the address.
 
     told() {
@@ -228,7 +235,7 @@
     }
 
     say(text) {
-      this.live.textContent = text;
+      if (this.live.textContent !== text) this.live.textContent = text; // said once
     }
   }
 
