@@ -47,7 +47,8 @@ def server(tmp_path_factory):
         port = free.getsockname()[1]
     address, token = f"http://127.0.0.1:{port}", secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={port}", "--no-browser", "--allow-root",
-               f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root / 'notebooks'}"]  # fmt: skip
+               f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root / 'notebooks'}",
+               "--expose-app-in-browser"]  # fmt: skip
     log = (root / "server.log").open("w")
     started = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=root)
     try:
@@ -125,6 +126,8 @@ watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
 board = lab.LiveDashboard(Relay(), make_team("shared", Path({models!r})), RECIPE, 10_000, run={run!r}, watch=watch,
                           **SETTINGS | {{"save_every": 10_000}})
 """
+PAPERS = {True: "rgb(22, 24, 27)", False: "rgb(255, 255, 255)"}
+BRIGHTNESS = "(color => Math.max(...color.match(/[0-9.]+/g).slice(0, 3)) / 255)"
 DRAWN = "(document.querySelector('.js-plotly-plot')?.data?.[0].x.length ?? 0)"
 """How many steps the dashboard's figure shows."""
 LOOK = """
@@ -238,7 +241,18 @@ def test_the_quickstart_is_read_to_its_end(run_all):
     assert episode.inner_text() != before
     for figures in (".barlayer path", ".scatterlayer path", ".heatmaplayer image"):
         assert page.locator(f".js-plotly-plot {figures}").count() > 0, figures
+    follow_the_theme(page, walked.locator("body"))
     page.close()
+
+
+def follow_the_theme(page, frame):
+    """Dark and light again: a frame's paper and a figure's words are what the notebook is."""
+    words = page.locator(".js-plotly-plot .legendtext").first
+    for name, is_dark in (("JupyterLab Dark", True), ("JupyterLab Light", False)):
+        page.evaluate("name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
+        page.locator(f"body[data-jp-theme-light={str(not is_dark).lower()}]").wait_for(state="attached")
+        playwright.expect(frame).to_have_css("background-color", PAPERS[is_dark], timeout=60_000)
+        assert is_dark == (words.evaluate(f"words => {BRIGHTNESS}(getComputedStyle(words).fill)") > 0.5), name
 
 
 def test_notebook_05_is_read_to_its_spike(run_all):
