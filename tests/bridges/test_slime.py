@@ -106,6 +106,20 @@ def test_an_env_is_played_and_judged_as_by_the_cells(handed, recipe):
         assert one.status is (Sample.Status.TRUNCATED if row["finish"] == "length" else Sample.Status.COMPLETED)
 
 
+def test_what_is_not_selected_is_in_no_mean_of_slimes(handed):
+    bridge, _ = handed["selecting"]
+    samples = generated(bridge)
+    flat = samples[0].metadata[ROW]["task"]
+    for one in samples:
+        if one.metadata[ROW]["task"] == flat:
+            one.metadata[ROW] |= {"team_reward": 0.0, "local_reward": 0.0}
+    _, rewards = bridge.rewards(ARGS, samples)
+    for one, reward in zip(samples, rewards, strict=True):
+        assert one.remove_sample == (one.metadata[ROW]["task"] == flat)
+        assert reward == 0 or not one.remove_sample
+    assert any(rewards)
+
+
 def test_one_episode_of_slimes_is_one_of_lab_rollouts(handed):
     """Of the first task the instances are numbered alike, so that the draws are the same too."""
     bridge, policy = handed["dr_mas"]

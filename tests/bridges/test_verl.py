@@ -235,10 +235,10 @@ def test_a_row_holds_the_tokens_that_the_server_sampled(made, bridge, queue, env
     assert agents == set(AGENTS)
 
 
-def played_by(bridge, folder, policy, rollout):
+def played_by(bridge, folder, policy, rollout, frozen=()):
     from mas_lab.bridges.verl import Loop
 
-    bridge.connect(folder, Relay())
+    bridge.connect(folder, Relay()).frozen = frozen
     loop = object.__new__(Loop)
     loop.server_manager, loop.tokenizer, loop.rollout_config = Server(policy), policy.tokenizer, rollout
     task = pd.read_parquet(folder / "train.parquet")["extra_info"][0]
@@ -253,6 +253,14 @@ def test_under_full_determinism_a_nodes_candidates_still_differ(made, bridge):
     assert len({asked["seed"] for asked in server.asked}) == len(server.asked)
     assert [one.response_ids for one in outputs] == [one.response_ids for one in again]
     assert not [asked for asked in played_by(bridge, folder, policy, {})[1].asked if "seed" in asked]
+
+
+def test_a_frozen_agents_tokens_are_masked(made, bridge):
+    outputs, _ = played_by(bridge, *made["dr_mas"], {}, frozen=("asker",))
+    for one in outputs:
+        frozen = json.loads(one.extra_fields["mas_lab"])["agent"] == "asker"
+        assert one.response_mask == [int(not frozen)] * len(one.response_ids)
+    assert len({one.response_mask[0] for one in outputs}) == 2
 
 
 def test_a_prompt_beyond_the_servers_context_is_named(made, bridge):
