@@ -1,16 +1,4 @@
-"""What the tests in a browser share: pressing, by mouse and by keyboard."""
-
-
-def focused(page):
-    return page.evaluate("document.activeElement.textContent")
-
-
-def press_until(page, key, text, most=20):
-    for _ in range(most):
-        page.keyboard.press(key)
-        if text in focused(page)[:40]:
-            return
-    raise AssertionError(f"{most} times {key} does not reach {text!r}")
+"""What the tests in a browser share: pressing."""
 
 
 def press(element):

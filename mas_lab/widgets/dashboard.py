@@ -28,7 +28,7 @@ from mas_lab.train.held_out import heard_by
 from mas_lab.widgets.address import address
 from mas_lab.widgets.document import write
 from mas_lab.widgets.index import index_of
-from mas_lab.widgets.live import Shown
+from mas_lab.widgets.live import LIVE, Shown
 from mas_lab.widgets.origin import Origin, own_team
 from mas_lab.widgets.rollouts import RolloutViewer
 from mas_lab.widgets.source import Source
@@ -38,8 +38,6 @@ from mas_lab.widgets.training import Training, training_figure, training_page, w
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-LIVE = ("jupyter", "vscode")
-"""Front ends (`progress.front_end`) whose widgets live on when a cell has returned."""
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 DRAWING, PAUSES = 0.1, (1.0, 5.0)
 """Share of the time that may go into drawing; seconds between two drawings, at least and at most."""
 
+LIVE = ("jupyter", "vscode")
+"""Front ends (`progress.front_end`) whose widgets live on when a cell has returned."""
+
 
 class Redrawn:
     """One output of a cell that is replaced by the next: `show(figure)`, or `show(text)`."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.widgets.figures import LAYOUT, colors
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.text import for_plotly, visible
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-WHOLE = "#767676"
+WHOLE = NEUTRAL
 """The colour of a policy's own norm, beside its agents' colours."""
 PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 

@@ -25,6 +25,7 @@ from mas_lab.widgets.document import document, escape, frame, live_or_static, ta
 from mas_lab.widgets.episodes import NUMBERS
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.index import index_of
+from mas_lab.widgets.live import LIVE
 from mas_lab.widgets.reading import MEMBERS, Reading
 from mas_lab.widgets.shares import token_shares
 from mas_lab.widgets.source import Source
@@ -41,8 +42,6 @@ SCRIPTS = ("parts.js", *(f"rollouts_{part}.js" for part in PARTS), "rollouts.js"
 STYLES = ("rollouts.css",)
 HEIGHT = 760
 """Of its frame in a notebook, in pixels."""
-LIVE = ("jupyter", "vscode")
-"""Front ends in which a page reaches the kernel."""
 TEN = 10
 """Rows of the index that are shown where no script runs."""
 
