@@ -8,6 +8,7 @@ and how the folder is used there (`handed`).
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -74,9 +75,9 @@ def hand_over(run: Run, folder: Path, to: str, env: Env | None = None) -> Path:
     if reasons := [*_refused_here(config, env), *refusals(asked, to)]:
         lines = "".join(f"\n- {reason}" for reason in reasons)
         raise HandOverError(f"export: {run.folder} cannot be handed over to {to}:{lines}")
-    staged = folder.with_name(folder.name + ".tmp")
-    shutil.rmtree(staged, ignore_errors=True)
-    staged.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    staged.chmod(0o755)
     try:
         _write(staged, config, asked, env, turns, run.steps, to)
         if folder.is_dir():
@@ -124,10 +125,14 @@ def _env_of(config: Mapping[str, Any], env: Env | None) -> Env:
 
 def _asked(run: Run, config: Mapping[str, Any], env: Env, turns: pd.DataFrame) -> Asked:
     try:
+        recipe = run.recipe
+    except ValueError as error:  # of a part of one's own
+        raise HandOverError(f"export: {run.folder}: {error}") from error
+    try:
         team, chosen = config["team"], Settings.of(config["settings"])
         answers = [team["sampling"][agent]["max_tokens"] or max_tokens(env, agent) for agent in env.agents]
         return Asked(
-            run.recipe, asdict(chosen), team["policies"], {agent: team["sampling"][agent] for agent in env.agents},
+            recipe, asdict(chosen), team["policies"], {agent: team["sampling"][agent] for agent in env.agents},
             prompt=2 * int(turns["prompt_ids"].map(len).max()), answer=max(answers),
         )  # fmt: skip
     except (KeyError, TypeError, AttributeError) as error:

@@ -297,6 +297,13 @@ def test_what_is_asked_wrongly_is_said(run, tmp_path, asked, sentence):
         lab.export(run, tmp_path / "out", **asked)
 
 
+def test_a_credit_of_ones_own_cannot_travel_as_data(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    recorded(copy, recipe={**to_data(RECIPE), "credit": {"is": "my_file.my_credit"}})
+    with pytest.raises(HandOverError, match=r"my_file.my_credit.*cannot be made from data"):
+        lab.export(copy, tmp_path / "out", to="verl", env=Relay())
+
+
 def test_nothing_is_written_over(run, tmp_path):
     (tmp_path / "mine.txt").write_text("kept", encoding="utf-8")
     with pytest.raises(HandOverError, match="is there already"):
