@@ -66,18 +66,19 @@ def _fetched(where: str, revision: str | None) -> Path:
             "repository may be another one tomorrow"
         )
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import DryRunError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import DryRunError, HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     def fetch(names: list[str], most: int | None = None) -> Path:
+        here = False
         try:
             told = snapshot_download(where, revision=revision, allow_patterns=names, dry_run=True)
             sizes = {one.filename: one.file_size or 0 for one in told}
             if most is not None and sum(sizes.values()) > most:
                 raise RunError(f"{where}: {names[0]} has {sum(sizes.values())} bytes; at most {most} are read")
             refuse_sizes(sizes, where)
-        except DryRunError:
-            pass  # without a network: what was fetched before is looked at on the disk
-        return Path(snapshot_download(where, revision=revision, allow_patterns=names))
+        except (DryRunError, OfflineModeIsEnabled):
+            here = True  # without a network: what was fetched before is looked at on the disk
+        return Path(snapshot_download(where, revision=revision, allow_patterns=names, local_files_only=here))
 
     try:
         folder = fetch([TEAM], JSON)
