@@ -11,11 +11,11 @@ compile() { # file, what it is, how it is installed, options ...
     shift 3
     body=$(mktemp)
     if [ -f "$file" ]; then cp "$file" "$body"; fi
-    uv pip compile "${source[@]}" --quiet --output-file "$body" \
+    uv pip compile pyproject.toml --quiet --extra test --python-version 3.11 --output-file "$body" \
         --no-header --no-annotate --no-emit-index-url --no-emit-find-links "$@" > /dev/null
     {
         echo "# $what"
-        echo "# Made by: bash requirements/lock.sh    Install: pip install $install$file$with"
+        echo "# Made by: bash requirements/lock.sh    Install: pip install $install$file -e ."
         grep -v "sys_platform == 'none'" "$body" # what the overrides switched off
     } > "$body.whole"
     if [ "$check" = 0 ]; then
@@ -28,7 +28,6 @@ compile() { # file, what it is, how it is installed, options ...
 }
 
 linux=(--python-platform x86_64-manylinux_2_35)
-source=(pyproject.toml --extra test --python-version 3.11) with=" -e ."
 compile cpu.lock "The pinned CPU set: Linux, macOS and Windows, Python 3.11-3.14. No CUDA package stands in it." "-r " \
     --extra cpu --universal --override requirements/no-cuda.txt "$@"
 compile gpu.lock "The pinned GPU set: NVIDIA on x86-64 Linux, glibc 2.35 and up. Resolved; not yet run on a GPU." "-r " \
@@ -41,8 +40,6 @@ for engine in vllm unsloth; do
         "requirements/$engine-cpu.in" --override requirements/no-cuda.txt \
         --override requirements/engines-overrides.txt "${linux[@]}" "$@"
 done
-source=(requirements/skyrl.in --python-version 3.12) with=""
-compile skyrl.lock "SkyRL's server on a CPU, for \`make test-tinker\` on x86-64 Linux with Python 3.12." "-r " "${linux[@]}" "$@"
 
 # What conda hands to pip, for either set.
 for lock in cpu gpu; do
