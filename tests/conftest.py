@@ -1,6 +1,7 @@
-"""Threads and signals, the same for all tests; tiny random models, and a run of one, made once per session."""
+"""Threads and signals, the same for all tests; tiny random models, a run of one, and a browser, once per session."""
 
 import os
+import shutil
 import signal
 
 import hypothesis
@@ -14,6 +15,9 @@ hypothesis.settings.register_profile("unhurried", deadline=None, derandomize="CI
 hypothesis.settings.load_profile("unhurried")
 # Processes that a shell started in the background ignore Ctrl-C, and so do theirs. Tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +40,16 @@ def spiky(models, tmp_path_factory):
     list(lab.train(Relay(), make_team("shared", models), RECIPE, 5, run=run, watch=watch, **SETTINGS))
     assert watch.spikes
     return run
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Headless Chromium; skips, with the reason, where it or playwright is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on the path")
+    with playwright.sync_playwright() as started:
+        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        launched = started.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield launched
+        launched.close()

@@ -3,7 +3,6 @@ folder, without a network, on a wide and on a narrow screen."""
 
 import importlib
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -160,26 +159,20 @@ def test_formulas_need_no_script(site):
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_it_opens_from_a_folder_without_a_network(site, width, scheme):
+def test_it_opens_from_a_folder_without_a_network(site, width, scheme, browser):
     """No request leaves, no script complains, and no page is wider than the screen."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("no chromium on the path")
     troubles = []
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda asked: None if asked.url.startswith("file:") else troubles.append(asked.url))
-        page.on("requestfailed", lambda asked: troubles.append(asked.url))
-        for path in sorted(site[0].rglob("*.html")):
-            page.goto(path.as_uri())
-            if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
-                troubles.append(f"{path.name} is {wide} pixels wide")
-        page.goto(site[1].as_uri())
-        page.wait_for_selector(".drawing .main-svg")
-        page.goto((site[0] / "search.html").as_uri() + "?q=normalize")
-        page.wait_for_selector("#search-results li a")
-        browser.close()
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("request", lambda asked: None if asked.url.startswith("file:") else troubles.append(asked.url))
+    page.on("requestfailed", lambda asked: troubles.append(asked.url))
+    for path in sorted(site[0].rglob("*.html")):
+        page.goto(path.as_uri())
+        if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+            troubles.append(f"{path.name} is {wide} pixels wide")
+    page.goto(site[1].as_uri())
+    page.wait_for_selector(".drawing .main-svg")
+    page.goto((site[0] / "search.html").as_uri() + "?q=normalize")
+    page.wait_for_selector("#search-results li a")
+    page.close()
     assert [trouble for trouble in troubles if not trouble.startswith(("data:", "blob:"))] == []

@@ -117,21 +117,13 @@ def test_an_argument_of_ones_own_stands_in_the_row():
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_the_cheat_sheet_prints_on_one_page(tmp_path):
-    import shutil
-
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("no chromium on the path")
+def test_the_cheat_sheet_prints_on_one_page(tmp_path, browser):
     (tmp_path / "sheet.html").write_text(cheatsheet.cheatsheet(), encoding="utf-8")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        page = browser.new_page()
-        page.goto((tmp_path / "sheet.html").as_uri())
-        page.set_viewport_size({"width": 725, "height": 1050})  # what A4 leaves between these margins
-        page.emulate_media(media="print")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 725, "nothing is cut at the paper's edge"
-        printed = page.pdf(prefer_css_page_size=True)
-        browser.close()
+    page = browser.new_page()
+    page.goto((tmp_path / "sheet.html").as_uri())
+    page.set_viewport_size({"width": 725, "height": 1050})  # what A4 leaves between these margins
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 725, "nothing is cut at the paper's edge"
+    printed = page.pdf(prefer_css_page_size=True)
+    page.close()
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1

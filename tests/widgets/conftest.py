@@ -1,27 +1,11 @@
 """A real browser for the instruments, and what a model or a run's names may hold to do more than be read."""
 
-import shutil
 from pathlib import Path
 
 import evil_names
 import nbformat
 import pytest
 from nbclient import NotebookClient
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Headless Chromium; skips, with the reason, where it or playwright is missing."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no chromium on the path")
-    with playwright.sync_playwright() as started:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture
