@@ -125,7 +125,7 @@ class Episode:
     def _call(self, asked: Asked) -> Call:
         with self._lock:
             if self._over:
-                raise Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
+                raise self._ended()
             if asked.agent not in self.agents:
                 known = ", ".join(self.agents)
                 self.why = f"it called agent {asked.agent!r:.80}, and the agents are {known}"
@@ -161,10 +161,11 @@ class Episode:
                 self.why = self._unpaid(earned)
             self.earned = None if self.why else earned
         for call in list(self.open):
-            call.settle(
-                Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
-            )
+            call.settle(self._ended())
         self.tell(self, None)
+
+    def _ended(self) -> Refused:
+        return Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
 
     def _unpaid(self, earned: Earned) -> str:
         silent = [agent for agent, reward in earned.agents.items() if reward and not self._calls[agent]]

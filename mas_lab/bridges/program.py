@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -17,7 +18,7 @@ from mas_lab.bridges.episode import Earned, Episode, Program
 from mas_lab.bridges.switchboard import Switchboard
 from mas_lab.cells.game import Plan
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import rollout
+from mas_lab.cells.rollout import instances, rollout
 from mas_lab.cells.steps import RolloutError
 from mas_lab.env import EnvError, Task, not_plain
 from mas_lab.progress import progress_bar
@@ -134,9 +135,8 @@ class ProgramEnv:
         with progress_bar(len(tasks) * plan.instances, "rollout", "episode") as bar:
             board = Switchboard(team, seed, step, self.max_tokens, self.patience_s, bar)
             found = [
-                Episode(self.program, task, f"{task.id}#{number}" if plan.instances > 1 else task.id, self.agents,
-                        self.max_calls, self.timeout_s, board.tell)
-                for task in tasks for number in range(plan.instances)
+                Episode(self.program, task, name, self.agents, self.max_calls, self.timeout_s, board.tell)
+                for task, name in instances(tasks, plan)
             ]  # fmt: skip
             board.play(found, self.at_once)
         rows, seconds = [], {}
@@ -165,11 +165,11 @@ class ProgramEnv:
         drawn = self.tasks(min(tasks, len(self.train if split == "train" else self.test)), split, seed)
         if not drawn:
             raise EnvError(f"ProgramEnv: there is no task of {split!r}; give some by {split}=")
-        ids = [task.id for task in (*self.train, *self.test)]
-        twice = sorted({one for one in ids if ids.count(one) > 1}) if len(set(ids)) < len(ids) else []
+        ids = Counter(task.id for task in (*self.train, *self.test))
+        twice = sorted(one for one, times in ids.items() if times > 1)
         if twice:
             raise EnvError(f"ProgramEnv: task {twice[0]!r} stands twice")
-        return pd.DataFrame({"check": ["tasks differ"], "times": [len(ids)]})
+        return pd.DataFrame({"check": ["tasks differ"], "times": [ids.total()]})
 
     def _plays_itself(self) -> NoReturn:
         raise EnvError("ProgramEnv: a program plays itself, whole: rollout(env, team, tasks, plan=episodes(n))")

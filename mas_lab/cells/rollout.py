@@ -4,7 +4,7 @@ Leaves out: how an instance is explored (`plans`), who asks the policies and the
 are drawn (the back end's engine).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import fields, is_dataclass, replace
@@ -70,15 +70,18 @@ def played(
         rows, seconds = env.played(team, tasks, plan, seed, step)
         getattr(plan, "seconds", {}).update(seconds)
         return as_table(rows, step)
-    games = [
-        Game(env, task, f"{task.id}#{number}" if plan.instances > 1 else task.id)
-        for task in tasks
-        for number in range(plan.instances)
-    ]
+    games = [Game(env, task, episode) for task, episode in instances(tasks, plan)]
     threads = Workers(workers, step_timeout) if workers else nullcontext()
     with threads as steppers, progress_bar(len(games), "rollout", "episode") as bar:
         Driver(env, team, steppers, seed, step, bar).play([(game, plan(game)) for game in games])
     return as_table([row for game in games for row in game.rows], step)
+
+
+def instances(tasks: Sequence[Task], plan: Plan) -> Iterator[tuple[Task, str]]:
+    """Each task as often as the plan plays it, with the name of that episode."""
+    for task in tasks:
+        for number in range(plan.instances):
+            yield task, f"{task.id}#{number}" if plan.instances > 1 else task.id
 
 
 def as_table(rows: Sequence[Mapping[str, Any]], step: int) -> pd.DataFrame:
