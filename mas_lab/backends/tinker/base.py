@@ -75,7 +75,7 @@ class TinkerBase:
         self.context = getattr(text, "max_position_embeddings", None) or 2**20
         listed = text.eos_token_id if isinstance(text.eos_token_id, list) else [text.eos_token_id]
         self.eos = frozenset(int(one) for one in (*listed, self.tokenizer.eos_token_id) if one is not None)
-        self.engine = TinkerEngine(self.service, self.tokenizer, self.eos)
+        self.engine = TinkerEngine(self.service, self.eos)
         self.policies: dict[str, Any] = {}
         self.averages: bool | None = None
         """Does the server's gradient average over sequences (SkyRL's jax), or sum them (Tinker)? Tried once."""

@@ -5,12 +5,10 @@ Leaves out: training (`policy`).
 
 import threading
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from mas_lab.policy import Completion, PolicyError, Request, check_fit
-
-PROOF = 1
-"""Requests of a policy that a publish is proved on."""
 
 
 class TinkerEngine:
@@ -18,8 +16,8 @@ class TinkerEngine:
 
     streams = False
 
-    def __init__(self, service: Any, tokenizer: Any, eos: frozenset[int]):
-        self.service, self.tokenizer, self.eos = service, tokenizer, eos
+    def __init__(self, service: Any, eos: frozenset[int]):
+        self.service, self.eos = service, eos
         self._asked: dict[int, tuple[int, Any, Request, Any]] = {}
         self._next = 0
         self._counting = threading.Lock()
@@ -31,10 +29,10 @@ class TinkerEngine:
         sampler = policy.sampler()
         tickets = []
         for request in requests:
-            answer = self.service.of("sample", lambda request=request: _Held(self._sampled(sampler, request)))
+            answer = self.service.begun("sample", partial(self._sampled, sampler, request))
             with self._counting:
                 self._next += 1
-                self._asked[self._next] = (threading.get_ident(), policy, request, answer.future)
+                self._asked[self._next] = (threading.get_ident(), policy, request, answer)
                 tickets.append(self._next)
             self._last[id(policy)] = request
         return tickets
@@ -45,7 +43,7 @@ class TinkerEngine:
         for ticket in own:
             _, policy, request, future = self._asked.pop(ticket)
             try:
-                found = self.service.of("sample", lambda future=future: future)
+                found = self.service.waited("sample", future)
             except PolicyError as error:
                 error.ticket = ticket
                 raise
@@ -96,10 +94,3 @@ class TinkerEngine:
                 ids, logprobs, finish = ids[:end], logprobs[:end], "stop"
                 break
         return Completion(tuple(ids), tuple(map(float, logprobs)), policy.decode(ids), finish)
-
-
-class _Held:
-    """A future that is not waited for yet."""
-
-    def __init__(self, future: Any):
-        self.future = future

@@ -5,8 +5,9 @@ Leaves out: what is asked (`policy`, `engine`).
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -57,9 +58,23 @@ class Service:
 
     def of(self, what: str, call: Callable[[], Any]) -> Any:
         """The answer to `call`, or, where that gives a future, to this. An error says `what` was asked."""
+        answer = self.begun(what, call)
+        return self.waited(what, answer) if hasattr(answer, "result") else answer
+
+    def begun(self, what: str, call: Callable[[], Any]) -> Any:
+        """What `call` gives, be it a future that is waited for later."""
+        with self._naming(what):
+            return call()
+
+    def waited(self, what: str, future: Any) -> Any:
+        """The answer to a future."""
+        with self._naming(what):
+            return self._waited(what, future)
+
+    @contextmanager
+    def _naming(self, what: str) -> Iterator[None]:
         try:
-            answer = call()
-            return self._waited(what, answer) if hasattr(answer, "result") else answer
+            yield
         except PolicyError:
             raise
         except Exception as error:
