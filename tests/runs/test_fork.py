@@ -169,18 +169,18 @@ def test_parts_that_stay_remember_and_others_begin_anew(models, tmp_path):
 
 def test_a_run_is_forked_while_it_trains(models, tmp_path):
     """Its checkpoints come and go; what is forked is one of them, whole."""
-    stop = threading.Event()
+    begun, stop = threading.Event(), threading.Event()
 
     def going_on():
         for _ in lab.train(Relay(), make_team("shared", models), RECIPE, 10_000, run=tmp_path / "a", **SETTINGS):
+            begun.set()
             if stop.is_set():
                 break
 
     trains = threading.Thread(target=going_on)
     trains.start()
     try:
-        while not list((tmp_path / "a" / "stats").glob("*.parquet")):
-            pass
+        assert begun.wait(60)  # the first step is whole: its checkpoint stands, not its tables alone
         for number in range(3):
             list(lab.train(Relay(), make_team("shared", models), RECIPE, 0, run=tmp_path / f"b{number}",
                            fork=tmp_path / "a", **SETTINGS))  # fmt: skip
