@@ -3,13 +3,14 @@
 Leaves out: how the page reads and writes its own (`static/rollouts_address.js`).
 """
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from mas_lab.widgets.text import visible
 
 FIELDS = ("run", "step", "episode", "node", "candidate")
-SCHEMES = ("", "http", "https", "file")
+SCHEMES = ("http", "https", "file")
 
 
 def address(**where: Any) -> str:
@@ -24,22 +25,18 @@ def fields(address: str) -> dict[str, str]:
     return {name: told[name] for name in FIELDS if name in told}
 
 
-def page_address(page: str, who: str) -> str:
-    """The address of a page that a link may lead to. Raises ValueError where it would run something."""
-    if urlsplit(str(page)).scheme not in SCHEMES:
+def page_address(page: str | Path | None, who: str) -> str:
+    """Where links lead that `who` was given `rollouts=page` for: a relative address, quoted, or one of `SCHEMES`; empty
+    where there is none. Raises ValueError where it is neither, or names a place within a page: links add their own."""
+    if page is None:
+        return ""
+    given = page.as_posix() if isinstance(page, Path) else str(page)
+    parts = urlsplit(given)
+    is_whole = parts.scheme in SCHEMES and (parts.netloc or parts.scheme == "file")
+    is_relative = bool(parts.path) and not (parts.scheme or parts.netloc or parts.query or given.startswith("/"))
+    if not (is_whole or is_relative) or "#" in given or "\\" in given:
         raise ValueError(
-            f"{who}: rollouts={str(page)!r:.80}; give the address of a page, such as 'rollouts.html' beside this one"
+            f"{who}: rollouts={given!r:.80} is no address of a page; pass a file name such as 'rollouts.html', a path "
+            "with / from this page, or an http, https or file address without a #"
         )
-    return str(page)
-
-
-def relative(page: str, who: str) -> str:
-    """A relative address, quoted. Raises ValueError where it names another place than a file beside or below or above
-    the page."""
-    parts = urlsplit(page)
-    if not parts.path or parts.scheme or parts.netloc or parts.query or parts.fragment or page[0] in "/\\":
-        raise ValueError(
-            f"{who}: rollouts={page!r} is no relative address of a page; pass a file name such as 'rollouts.html', or "
-            "a path with / from this page"
-        )
-    return "./" + quote(page, safe="/")
+    return given if is_whole else "./" + quote(given, safe="/")

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.table import trained
-from mas_lab.widgets.address import address, page_address
+from mas_lab.widgets.address import address
 from mas_lab.widgets.document import escape, table_html
 
 HEADS = ("agent", "earned", "spoke", "calls", "lone, flat", "signal", "F, own", "its own baseline")
@@ -132,11 +132,11 @@ def counts_html(counts: pd.DataFrame, step: int) -> str:
     return f"<details><summary>The numbers behind this figure</summary>{held}</details>"
 
 
-def links_to(turns: pd.DataFrame, rollouts: str | None, step: int) -> dict[str, str]:
-    """For each agent HTML with links to its lowest and its highest row in the page of a RolloutViewer."""
-    if rollouts is None:
+def links_to(turns: pd.DataFrame, page: str, step: int) -> dict[str, str]:
+    """For each agent HTML with links to its lowest and its highest row in a RolloutViewer's `page`; none where
+    that is empty."""
+    if not page:
         return {}
-    page = page_address(rollouts, "RewardInspector")
     rows, links = turns[trained(turns)], {}
     for agent, own in rows.groupby("agent", sort=False):
         ends = {"lowest": own.loc[own["credit"].idxmin()], "highest": own.loc[own["credit"].idxmax()]}

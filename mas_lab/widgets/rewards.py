@@ -16,6 +16,7 @@ from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.keyed import key_html, keyed
 from mas_lab.table import require, trained
+from mas_lab.widgets.address import page_address
 from mas_lab.widgets.credit_figures import Spread, calls_over_steps, rewards_over_steps, spread_figure, two_baselines
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, write
 from mas_lab.widgets.earned import agents_html, counts_html, links_to, numbers_html, turns_html
@@ -134,14 +135,15 @@ class RewardInspector:
         read = ["step", "episode", "agent", "turn", "probe"]
         return call_table(self.source.some_turns(self.source.some_steps(CURVE_STEPS), read), self.source.agents)
 
-    def to_html(self, path: str | Path, rollouts: str | None = None) -> Path:
-        """One standalone file that works offline, in which up to `CHOICES` steps can be chosen. `rollouts`: the address
-        of the page of a RolloutViewer of the same run, to which links beside each agent lead."""
-        steps = self._choices()
+    def to_html(self, path: str | Path, rollouts: str | Path | None = None) -> Path:
+        """One standalone file that works offline, in which up to `CHOICES` steps can be chosen. `rollouts`: the
+        address of the page of a RolloutViewer of the same run, to which links beside each agent lead: relative, or of
+        http, https or file."""
+        page, steps = page_address(rollouts, "RewardInspector"), self._choices()
         turns = self._read(steps)
         spread, agents = Spread.of(turns, self.source.agents), self.source.agents
         parts = [f'<p class="quiet">{escape(self.source.title)}</p>', self._chooser(steps)]
-        parts += self._sections(turns, rollouts)
+        parts += self._sections(turns, page)
         figure = spread_figure(spread, agents, self.step)
         described = f"Credits and advantages of {', '.join(agents)} under two baselines, at the step that is chosen"
         counts = pd.concat([credit_counts(own).assign(step=step) for step, own in turns.groupby("step")])
@@ -174,7 +176,7 @@ class RewardInspector:
         )
         return f'<div class="bar" id="steps" role="group" aria-label="Training step">Training step {buttons}</div>'
 
-    def _sections(self, turns: pd.DataFrame, rollouts: str | None) -> Iterator[str]:
+    def _sections(self, turns: pd.DataFrame, page: str) -> Iterator[str]:
         """The tables of each step; all but the chosen one are hidden."""
         found = [reward_table(turns, ("step", "agent")), advise(turns, self.source.agents, ("step", "agent"))]
         if "turn" in turns.columns:
@@ -182,7 +184,7 @@ class RewardInspector:
             found.append(call_table(turns, self.source.agents))
         for step, own in turns.groupby("step", sort=True):
             told = [table[table["step"] == step].drop(columns="step") for table in found]
-            links = links_to(own, rollouts, int(step))
+            links = links_to(own, page, int(step))
             yield f"{self._section(step)}<h2>Step {step}</h2>{self._told(told, links)}"
             yield f"{numbers_html(*told[:2], int(step))}</section>"
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
-from mas_lab.widgets.address import relative
+from mas_lab.widgets.address import page_address
 from mas_lab.widgets.anatomy import SAMPLE, anatomy
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.figures import colors
@@ -138,10 +138,11 @@ class SpikeInspector:
         data = self.data(rollouts)
         return document("Gradient spikes", body, data, scripts=SCRIPTS, styles=("spikes.css", *rollout_page.STYLES))
 
-    def to_html(self, path: str | Path, rollouts: str | None = None) -> Path:
-        """One standalone file that works offline. `rollouts`: the file name of a RolloutViewer's page, or its relative
-        address, in which the episodes open; without it they do on this page, as far as there is room."""
-        return write(path, self.page(relative(rollouts, "SpikeInspector") if rollouts is not None else ""))
+    def to_html(self, path: str | Path, rollouts: str | Path | None = None) -> Path:
+        """One standalone file that works offline. `rollouts`: the address of the page of a RolloutViewer of the
+        same run, in which the episodes open: relative, or of http, https or file; without it they do on this page, as
+        far as there is room."""
+        return write(path, self.page(page_address(rollouts, "SpikeInspector")))
 
     def _repr_html_(self) -> str:
         return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))

@@ -1,7 +1,6 @@
 """SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded."""
 
 import json
-from urllib.parse import unquote
 
 import pandas as pd
 import pytest
@@ -208,21 +207,6 @@ def test_a_proxy_shades_no_token_of_an_episode(spiky):
     state = run.watched()
     watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
     assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]
-
-
-@pytest.mark.parametrize("name", ["rollouts.html", "../pages/who said what.html", 'a"><b>.html'])
-def test_links_may_lead_to_another_page(spiky, tmp_path, name):
-    page = lab.SpikeInspector(spiky).to_html(tmp_path / "page.html", rollouts=name).read_text(encoding="utf-8")
-    data = held(page)
-    assert data["rollouts"] is None and unquote(data["page"]) == f"./{name}"
-    assert not set(data["page"]) & set(' "<>?#:') and "<b>" not in page
-
-
-@pytest.mark.parametrize("name", ["https://a.b/c.html", "javascript:alert(1)", "//a.b/c", "/etc/passwd", "a.html#b", "",
-                                  "data:text/html,x", "\\\\host\\a", "C:/a.html"])  # fmt: skip
-def test_another_page_is_named_by_a_relative_address(spiky, tmp_path, name):
-    with pytest.raises(ValueError, match="is no relative address of a page; pass a file name such as"):
-        lab.SpikeInspector(spiky).to_html(tmp_path / "page.html", rollouts=name)
 
 
 def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
