@@ -4,6 +4,7 @@ A stored notebook is also read where nothing runs: untrusted, by a viewer, conve
 if it takes away scripts, frames and styles, or does not know plotly's own. Leaves out: drawing the picture (`svg`).
 """
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -58,11 +59,12 @@ def numbers(figure: go.Figure) -> str:
     where nothing of it stands on an axis of numbers."""
     axes, found = figure.layout.to_plotly_json(), {}
     for trace in figure.data:
-        lies = getattr(trace, "orientation", None) == "h" or trace.type == "histogram"
-        values = getattr(trace, "x" if lies else "y", None)
-        axis = str(getattr(trace, "xaxis" if lies else "yaxis", None) or ("x" if lies else "y"))
-        title = (axes.get(f"{axis[0]}axis{axis[1:]}", {}).get("title") or {}).get("text") or ""
+        letters = "xy" if getattr(trace, "orientation", None) == "h" or trace.type == "histogram" else "yx"
+        own_axes = {one: axes.get(_axis_name(trace, one), {}) for one in letters}
+        letter = next((one for one in letters if not _has_names(own_axes[one])), None)
+        values = getattr(trace, letter, None) if letter else None
         if values is not None:
+            title = (own_axes[letter].get("title") or {}).get("text") or ""
             own = pd.to_numeric(pd.Series(list(values), dtype=object), errors="coerce").dropna()
             found.setdefault((plain_text(trace.name or ""), plain_text(title)), []).append(own)
     rows = [
@@ -74,3 +76,13 @@ def numbers(figure: go.Figure) -> str:
     more = f" ({len(rows) - MOST} more are left out)" if len(rows) > MOST else ""
     table = table_html(pd.DataFrame(rows[:MOST]), f"Its points, over all that has one name{more}")
     return f"<details><summary>The figure in numbers</summary>{table}</details>"
+
+
+def _axis_name(trace: Any, letter: str) -> str:
+    """Where the layout has a trace's axis: "yaxis2"."""
+    return f"{letter}axis{(getattr(trace, f'{letter}axis', None) or letter)[1:]}"
+
+
+def _has_names(axis: dict[str, Any]) -> bool:
+    """Do names stand at its ticks, so that what lies along it is no number?"""
+    return any(re.match(r"\W*[^\W\d]", plain_text(label)) for label in axis.get("ticktext", ()))

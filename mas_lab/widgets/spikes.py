@@ -108,7 +108,8 @@ class SpikeInspector:
 
     def _told(self) -> str:
         rule = self.rule
-        return f"{self.source.title}. {RULE.format(rule.threshold, rule.window, rule.warmup)}"
+        said = RULE.format(rule.threshold, rule.window, rule.warmup)
+        return " ".join([f"{self.source.title}. {said}", *([SHARE] if self.spikes else [])])
 
     def _table(self) -> str:
         return table_html(self.scores[self.scores["spike"]], "Norms above the rule")
@@ -126,7 +127,7 @@ class SpikeInspector:
             title = f"The spike with the highest score: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
             parts.append(table_html(shown, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
-        return "".join([*parts, f"<p><small>{escape(self._told())}</small></p>"])
+        return "".join([*parts, f"<p><small>{escape(self._told())} A diamond is a spike.</small></p>"])
 
     def page(self, rollouts: str = "") -> str:
         table = self._table()
@@ -152,7 +153,10 @@ FEW = 5
 """Samples of a spike that its static form tells."""
 RULE = (
     "A norm is a spike if its logarithm lies more than {} robust standard deviations above the median of the {} norms "
-    "before it, once there were {}. A share is the projection on the policy's gradient before clipping: exact, summing "
-    "to 1 over all tokens of the policy, unless a spike says that its shares are a proxy; a hatched bar pulls against "
-    "the step. A small ring is a peak taller than a marked one that the rule does not mark, with its reason."
+    "before it, once there were {}."
 )
+SHARE = (
+    "A share is the projection on the policy's gradient before clipping: exact, summing to 1 over all tokens of the "
+    "policy, unless a spike says that its shares are a proxy."
+)
+"""Both are told wherever the norms are; what a mark of the page's own is, its scripts tell."""

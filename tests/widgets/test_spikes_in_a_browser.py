@@ -313,6 +313,8 @@ def test_a_peak_taller_than_a_marked_spike_says_why_it_is_not_marked(open_page, 
     told = page.locator("#peaks li").all_inner_texts()
     assert told[0] == "a: p at step 0" or "at step 0, norm 9, is not marked: only 0 norms came before it" in told[0]
     assert page.locator("circle.peak").count() == len(told)
+    legend = page.locator(".legend").inner_text()
+    assert "Small rings are peaks" in legend and "Filled circles" not in legend, "it tells of what is not there"
     page.get_by_role("slider").focus()
     page.keyboard.press("Home")
     assert "not marked: only 0 norms came before it" in page.locator(".reading").inner_text()
@@ -332,7 +334,7 @@ def test_a_proxy_is_called_one(open_page, spiky, tmp_path):
 def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path):
     page = open_page(lab.SpikeInspector(lab.load_run(spiky).stats).to_html(tmp_path / "page.html"))
     assert "watch=SpikeWatch()" in page.locator("#anatomy").inner_text()
-    assert page.locator("path.curve").count() == 3
+    assert page.locator("path.curve").count() == 3 and "Small rings" not in page.locator(".legend").inner_text()
     stats = lab.load_run(spiky).stats
     press(page.get_by_text("The numbers behind this chart"))
     shown = page.locator("#spikes tbody tr").all_inner_texts()

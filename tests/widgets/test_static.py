@@ -86,6 +86,8 @@ def test_a_frame_that_is_taken_away_leaves_a_table(spiky):
     assert "Norms above the rule" in left and f"step {inspector.spikes[0]['step']}, " in left
     [norms] = drawn_in(left)
     assert "gradient norm (log scale)" in words(norms)
+    assert "A diamond is a spike." in left and not re.search("hatched|ring is|rings|circle|click", left)
+    assert "A share is" in left and "A share is" not in lab.SpikeInspector(lab.load_run(spiky).stats).static()
 
 
 def test_a_figure_carries_its_picture_beside_itself(spiky, monkeypatch):
@@ -112,6 +114,12 @@ def test_a_figure_is_told_in_numbers_too():
                     "rows", "", "2", "2.000", "3.000", "4.000"]  # fmt: skip
     many = Figure(data=[{"type": "scatter", "x": [1], "y": [one], "name": str(one)} for one in range(30)])
     assert numbers(many).count("<tr>") == 1 + 24 and "(6 more are left out)" in numbers(many)
+    placed = Figure(data=[{"type": "scatter", "x": [0.5, 0.7], "y": [0.1, -0.1], "name": "grpo"}])
+    placed.update_yaxes(tickvals=[0], ticktext=["grpo"], title="recipe").update_xaxes(title="final success")
+    assert re.findall("<td[^>]*>([^<]*)</td>", numbers(placed)) == ["grpo", "final success", "2", "0.500", "0.600",
+                                                                    "0.700"]  # fmt: skip
+    assert numbers(placed.update_xaxes(tickvals=[0, 1], ticktext=["a", "b"])) == "", "a place among names is no number"
+    assert ">0.500</td>" in numbers(placed.update_xaxes(tickvals=[0, 0.5, 1.0], ticktext=["", "50 %", "$1e0"]))
     for nothing in ({"type": "pie", "values": [1]}, {"type": "scatter", "x": ["a"], "y": ["b"]}):
         assert numbers(Figure(data=[nothing])) == ""
 

@@ -31,7 +31,9 @@
       }, { class: "dotted", "aria-pressed": "true" });
       made.append(element("span", { class: "key" }, dotted));
     }
-    made.append(element("span", { class: "quiet" }, "Filled circles open."));
+    const told = [data.spikes.length && "Filled circles open.",
+      data.lines.some((line) => line.peaks.length) && "Small rings are peaks taller than a spike that the rule does not mark."];
+    made.append(element("span", { class: "quiet" }, told.filter(Boolean).join(" ")));
     press();
     return made;
   }
