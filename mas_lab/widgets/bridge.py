@@ -20,19 +20,21 @@ def new_name() -> str:
     return f"mas-lab-{uuid.uuid4().hex[:12]}"
 
 
-def connect(frame: str, answer: Callable[[Any], dict[str, Any]]) -> Any:
-    """Show a widget that has the questions of the frame of that name answered; returns it."""
+def connect(frame: str, answer: Callable[[Any], dict[str, Any]], is_first: bool = True) -> Any:
+    """A widget that has the questions of the frame of that name answered. It is shown, so that the notebook wakes its
+    widgets, unless another of them is there already: then it is not the first."""
     from IPython.display import display
 
     widget = _kind()(_dom_classes=[frame])  # a trait that every widget has, so that none is needed for the name
-    shown = display(with_fallback(widget, "") | {"text/plain": ""}, raw=True, display_id=True)
-    is_seen = True
+    shown = None
+    if is_first:
+        shown = display(with_fallback(widget, "") | {"text/plain": ""}, raw=True, display_id=True)
 
     def heard(_: Any, question: Any, buffers: Any) -> None:
-        nonlocal is_seen
-        if is_seen:  # it lives in the browser now, whatever is shown of it
-            is_seen = False
+        nonlocal shown
+        if shown is not None:  # it lives in the browser now, whatever is shown of it
             shown.update(EMPTY, raw=True)
+            shown = None
         widget.send(answer(question))
 
     widget.on_msg(heard)

@@ -88,7 +88,7 @@ class LiveDashboard:
         self._folder = run_folder(run) if run is not None else None
         with no_bars():  # there is one, its own
             self._team, self._training = team, train(env, team, recipe, steps, seed=seed, run=run, **settings)
-        self._so_far, self._spikes = Training(), []
+        self._so_far, self._spikes, self._looked_at = Training(), [], None
         self._begun, self._scoring, self._origin = False, None, None
         self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
         self._foreground = front_end() not in LIVE if foreground is None else foreground
@@ -257,7 +257,11 @@ class LiveDashboard:
         return RolloutViewer(self, at=address(step=step, episode=first), limit_mb=1.0)
 
     def _look_html(self) -> str:
-        return self.look()._repr_html_()
+        """What the button opens, in the place of what it opened before."""
+        if self._looked_at is not None:
+            self._looked_at.let_go()
+        self._looked_at = self.look()
+        return self._looked_at.beside_widgets()
 
     # What was trained
 

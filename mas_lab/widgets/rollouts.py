@@ -220,6 +220,17 @@ class RolloutViewer:
         display({"text/plain": repr(self), "text/html": self._repr_html_(name)}, raw=True)
         self._bridges.append(connect(name, self._answers.answer))
 
+    def beside_widgets(self) -> str:
+        """Its HTML for an output beside widgets that live, through which the page reaches the whole run too."""
+        name = new_name()
+        self._bridges.append(connect(name, self._answers.answer, is_first=False))
+        return self._repr_html_(name)
+
+    def let_go(self) -> None:
+        """What is shown of it reaches the kernel no more."""
+        while self._bridges:
+            self._bridges.pop().close()
+
     @cached_property
     def _answers(self) -> Answers:
         return Answers(self.index, self._readings)

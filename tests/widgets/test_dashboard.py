@@ -275,6 +275,20 @@ def test_the_button_opens_a_look_below_and_says_what_failed(monkeypatch):
     assert "ZeroDivisionError: division by zero" in shown[-1]["text/html"]
 
 
+def test_the_kernel_answers_what_the_button_opened_last(models, tmp_path, monkeypatch):
+    sent = []
+    monkeypatch.setattr("anywidget.AnyWidget.send", lambda _, answer: sent.append(answer))
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: pytest.fail("the button takes a second output"))
+    board = dashboard(models, 2, tmp_path / "run", foreground=True)
+    shown, [bridge] = board._look_html(), board._looked_at._bridges
+    assert '<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="RolloutViewer(' in shown
+    assert f' name="{bridge._dom_classes[0]}" ' in shown
+    bridge._handle_custom_msg({"ask": "hello", "id": 7}, [])
+    assert sent == [{"id": 7, "hello": True, "total": len(lab.RolloutViewer(board).index)}]
+    again, [second] = board._look_html(), board._looked_at._bridges
+    assert second._dom_classes[0] in again and second.comm is not None and bridge.comm is None, "the first hears on"
+
+
 def test_whose_success_a_training_curve_shows():
     plans = (lab.tree(8), lab.episodes(4), lab.joint(3))
     assert [whose_success(plan) for plan in plans] == [

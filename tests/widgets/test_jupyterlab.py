@@ -130,6 +130,11 @@ PAPERS = {True: "rgb(22, 24, 27)", False: "rgb(255, 255, 255)"}
 BRIGHTNESS = "(color => Math.max(...color.match(/[0-9.]+/g).slice(0, 3)) / 255)"
 DRAWN = "(document.querySelector('.js-plotly-plot')?.data?.[0].x.length ?? 0)"
 """How many steps the dashboard's figure shows."""
+ASK = """patience => new Promise(answered => {
+  setTimeout(answered, patience, 0);
+  addEventListener("message", ({ data }) => data?.id === "asked" && answered(data.total));
+  parent.postMessage({ ask: "hello", id: "asked" }, "*");
+})"""
 LOOK = """
 while len(board.curve) < 5:
     time.sleep(0.1)
@@ -150,6 +155,8 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
     walks = page.locator("iframe[title^=RolloutViewer]")
     click_until(walks.nth(1), page.locator("button.jupyter-button", has_text="Look"))
     walks.first.content_frame.locator(".node").first.wait_for()
+    total = walks.first.content_frame.locator("body").evaluate(ASK, 60_000 * MINUTES)
+    assert total >= 10, "the kernel does not answer what was opened"
     click_until(page.get_by_text(": stopped"), page.locator("button.jupyter-button", has_text="Stop"))
     assert walks.count() == 2, "what was opened is gone with the buttons"
     assert page.locator("button.jupyter-button").count() == 0, "a button that does nothing any more is left"
