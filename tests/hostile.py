@@ -107,6 +107,12 @@ def grown(n: int, length: int) -> pa.Table:
     return pa.table({"task": [f"{'x' * length}{place}" for place in range(n)]})
 
 
+def broken(n: int) -> pa.Array:
+    """Texts whose last is none, in bytes that are no UTF-8."""
+    texts = pa.array([b"a"] * (n - 1) + [b"\xff\xfe"])
+    return pa.StringArray.from_buffers(n, *texts.buffers()[1:])
+
+
 def bytes_changed(change: Callable[[bytearray], None]) -> Callable:
     def make(there: Members, path: Path) -> Path:
         data = bytearray(pack(there, path).read_bytes())
@@ -249,9 +255,30 @@ HOSTILE = {
     "a table without a column": (table(TURNS, lambda t: t.drop_columns(["agent"])), f"{TURNS}.*'agent' is missing"),
     "a text that is a number": (column(TURNS, "agent", lambda n: [[1]] * n), f"{TURNS}"),
     "a column of another kind": (column(TURNS, "agent", lambda n: [1] * n), "turns/.*([Ff]ield|column) '?agent'? h"),
+    "a text that is missing": (column(TURNS, "group", lambda n: ["g"] * (n - 1) + [None]), "'group' holds .* in row"),
+    "a text of broken bytes": (column(TURNS, "completion", broken), f"{TURNS} is not a whole table.*(UTF|utf)"),
+    "an end of no kind": (column(TURNS, "finish", lambda n: ["eos"] * (n - 1) + ["x"]), "'finish' is none of .*'x'"),
+    "ends of many kinds": (column(TURNS, "finish", lambda n: list(map(str, range(n)))), "'finish' is none of .*'0'"),
+    "a reward that is missing": (column(TURNS, "team_reward", lambda n: [None] + [1.0] * (n - 1)), "'team_reward' is"),
+    "a reward of no end": (column(TURNS, "local_reward", lambda n: [float("inf")] * n), "'local_reward' is not a fin"),
+    "a flag of numbers": (column(TURNS, "valid", lambda n: [2] * n), "'valid' is neither True nor False"),
     "a reward of text": (column(TURNS, "team_reward", lambda n: ["1"] * n), f"{TURNS}.*'team_reward' is not a finite"),
     "steps below 0": (column(TURNS, "step", lambda n: [-1] * n), f"{TURNS}: column 'step' does not hold counts"),
     "ids that are text": (column(TURNS, "completion_ids", lambda n: [["a"]] * n), f"{TURNS}: column 'completion_ids'"),
+    "ids that are missing": (
+        column(TURNS, "prompt_ids", lambda n: [[1, 2]] * (n - 1) + [None]),
+        "'prompt_ids' holds None in row [0-9]+, not a list",
+    ),
+    "an id that is missing": (
+        column(TURNS, "prompt_ids", lambda n: [[1, 2]] * (n - 1) + [[1, None]]),
+        r"'prompt_ids' holds \[1.0, 2.0\] in row 0, not a list",  # beside it, all are fractions
+    ),
+    "ids that are flags": (column(TURNS, "prompt_ids", lambda n: [[True]] * n), r"'prompt_ids' holds \[True\] in"),
+    "an id beyond counting": (
+        column(TURNS, "prompt_ids", lambda n: [[1]] * (n - 1) + [[-(2**63)]]),
+        r"'prompt_ids' holds \[-9223372036854775808\] in row",
+    ),
+    "log-probabilities in lists of lists": (column(TURNS, "logprobs", lambda n: [[[0.0]]] * n), "'logprobs' holds"),
     "a log-probability short": (column(TURNS, "logprobs", lambda n: [[0.0]] * n), f"{TURNS}: row .* logprobs"),
     "advantages of another length": (column(TURNS, "advantage", lambda n: [[1.0] * 9] * n), f"{TURNS}: the advantage"),
     "info that is no JSON": (column(TURNS, "info", lambda n: ["{"] * n), f"{TURNS} is not a whole table"),

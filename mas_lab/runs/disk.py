@@ -10,7 +10,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -50,14 +50,14 @@ class Readable(Protocol):
 
 def read_table(path: Readable, columns: list[str] | None = None) -> pd.DataFrame:
     with _reading(path):
-        return _lists(pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns))
+        return with_lists(pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns))
 
 
 def read_tables(paths: Sequence[Readable], columns: list[str] | None = None) -> pd.DataFrame:
     """Parts of one table, or some `columns` of them, in order, as one; joined before pandas sees them, which saves
     seconds on a long run."""
     parts = read_arrow(paths, columns)
-    return _lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
+    return with_lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
 
 
 def read_arrow(paths: Sequence[Readable], columns: list[str] | None = None) -> "list[pyarrow.Table]":
@@ -103,12 +103,13 @@ def _unlike(schemas: Sequence[Any]) -> bool:
     return any(len(kinds) > 1 for kinds in seen.values())
 
 
-def _lists(table: pd.DataFrame) -> pd.DataFrame:
-    """Parquet gives arrays where the table held lists, and `info` as it was written: JSON text, or nothing in steps
-    that told nothing."""
+def with_lists(table: pd.DataFrame, but: Collection[str] = ()) -> pd.DataFrame:
+    """Parquet gives arrays where the table held lists, which those of the columns `but` stay, and `info` as it was
+    written: JSON text, or nothing in steps that told nothing."""
     if INFO in table.columns:
         table[INFO] = pd.Series(map(read_info, table[INFO]), index=table.index, dtype=object)
-    for name in filter(lambda name: is_object_dtype(table[name]), table.columns):
+    objects = [name for name, kind in zip(table.columns, table.dtypes, strict=True) if is_object_dtype(kind)]
+    for name in (name for name in objects if name not in but):
         table[name] = [value.tolist() if isinstance(value, np.ndarray) else value for value in table[name]]
     return table
 

@@ -4,14 +4,16 @@ Leaves out: how much of it there may be (`zips`), and the values' meaning (`mas_
 """
 
 import re
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
+from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
 from mas_lab.cells.advantages import require_one_per_token
 from mas_lab.runs.disk import RunError
-from mas_lab.table import SCHEMA, require
+from mas_lab.table import SCHEMA, plain, require
 
 DEPTH = 100
 NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
@@ -34,6 +36,8 @@ WATCHED = {
 }
 """What a `SpikeWatch` remembers, as far as it is shown."""
 TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
+CHECKED, FEW = {name for name in TEXTS if SCHEMA[name].checks}, 10
+"""Texts that are some of a few: each that a table holds is asked about once, where there are few."""
 COUNTS = {"step", "turn", "depth", "candidate", "optimizer_step"}
 IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs", "entropies"}
 NUMBERS = {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"}
@@ -88,37 +92,78 @@ def _is_deep(data: Any) -> bool:
 
 def check_table(table: pd.DataFrame, name: str, path: str) -> None:
     """Are a table's columns of the kinds that training writes? RunError or TableError names the file, the column and
-    the row. `name`: of its folder; what no instrument reads is not looked at."""
+    the row. `name`: of its folder; what no instrument reads is not looked at. Those of `LISTS` may come as arrays."""
     if name not in HELD:
         return
     if missing := [column for column in HELD[name] if column not in table.columns]:
         raise RunError(f"{path}: column {missing[0]!r} is missing; it was not written by train()")
     for column in map(str, table.columns):
         values = table[column]
-        if column in TEXTS:
+        if column in TEXTS and not _are_texts(values):
             _require_each(values, lambda value: isinstance(value, str), "text", path)
-        elif column in COUNTS and not (is_integer_dtype(values) and values.between(0, 2**53).all()):
+        elif column in COUNTS and not _are_counts(values):
             raise RunError(f"{path}: column {column!r} does not hold counts, from 0")
         elif column in NUMBERS and not (is_numeric_dtype(values) or is_bool_dtype(values)):
             raise RunError(f"{path}: column {column!r} does not hold numbers")
-        elif column in LISTS:
-            kinds = int if column in IDS else (int, float)
+        elif column in LISTS and not _are_arrays(values, "i" if column in IDS else "if"):
+            kinds = int if column in IDS else NUMBER
             _require_each(values, lambda value, kinds=kinds: _lists_only(value, kinds), "a list of numbers", path)
     if name == "turns":
-        require(table, [column for column in table.columns if column in SCHEMA], path)
-        require_one_per_token(table, path)
-        lengths = table["logprobs"].map(len) == table["completion_ids"].map(len)
-        if not lengths.all():
-            raise RunError(f"{path}: row {int(lengths.argmin())} has not one of logprobs for each of completion_ids")
+        _require_turns(table, path)
+
+
+def _require_turns(table: pd.DataFrame, path: str) -> None:
+    """The rest of what the schema says, of columns that are no mere texts and lists: those were seen cell by cell."""
+    each = {name: tuple(table[name].unique()) for name in CHECKED.intersection(table.columns)}
+    seen = (TEXTS | LISTS) - {name for name, texts in each.items() if len(texts) > FEW or not _are_right(name, texts)}
+    require(table, [name for name in table.columns if name in SCHEMA and name not in seen], path)
+    require_one_per_token(table, path)
+    for row, (logprobs, ids) in enumerate(zip(table["logprobs"], table["completion_ids"], strict=True)):
+        if len(logprobs) != len(ids):
+            raise RunError(f"{path}: row {row} has not one of logprobs for each of completion_ids")
+
+
+def _are_texts(values: pd.Series) -> bool:
+    """Is each a text? A type that holds nothing else says it of all, where its bytes are letters (ArrowInvalid)."""
+    if not isinstance(values.dtype, pd.StringDtype):
+        return infer_dtype(values, skipna=False) == "string"
+    import pyarrow
+
+    held = pyarrow.array(values)
+    held.validate(full=True)
+    return held.null_count == 0
+
+
+def _are_counts(values: pd.Series) -> bool:
+    if not isinstance(values.dtype, np.dtype):
+        return is_integer_dtype(values) and values.between(0, 2**53).all()
+    held = values.to_numpy()
+    return held.dtype.kind in "iu" and bool(((held >= 0) & (held <= 2**53)).all())
+
+
+def _are_arrays(values: pd.Series, kinds: str) -> bool:
+    """Is each a row of numbers of these NumPy kinds, as parquet gives them? Their types say it of all; the lowest of
+    64 bits is left to `_is`."""
+    held = values.tolist()
+    if not all(isinstance(one, np.ndarray) and one.ndim == 1 and one.dtype.kind in kinds for one in held):
+        return False
+    return not held or bool(np.concatenate(held).min(initial=0) > -(2**63))
+
+
+@lru_cache(16)
+def _are_right(name: str, texts: tuple[str, ...]) -> bool:
+    """Do texts pass their column's checks?"""
+    return all(check(pd.Series(texts)).check_passed for check in SCHEMA[name].checks)
 
 
 def _require_each(values: pd.Series, is_one: Any, what: str, path: str) -> None:
     for row, value in enumerate(values):
         if not is_one(value):
-            raise RunError(f"{path}: column {values.name!r} holds {value!r:.100} in row {row}, not {what}")
+            raise RunError(f"{path}: column {values.name!r} holds {plain(value)!r:.100} in row {row}, not {what}")
 
 
 def _lists_only(value: Any, kinds: Any) -> bool:
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     return isinstance(value, list) and all(_is(one, kinds) for one in value)
 
 

@@ -58,7 +58,7 @@ def text_bytes(data: bytes) -> int:
     columns = parquet.read_metadata(pyarrow.BufferReader(data)).schema
     texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
     held = parquet.ParquetFile(pyarrow.BufferReader(data), read_dictionary=texts, pre_buffer=False)
-    return sum(_text(chunk) for column in held.read(use_threads=False).columns for chunk in column.chunks)
+    return sum(_text(chunk) for column in held.read(texts, use_threads=False).columns for chunk in column.chunks)
 
 
 def _text(array: Any) -> int:

@@ -71,6 +71,15 @@ def test_an_honest_zip_opens_everywhere(honest, tmp_path):
     assert again.turns.equals(lab.load_run(tmp_path / "class" / "alice.zip").turns) and again.watched()["spikes"]
 
 
+def test_the_types_of_an_honest_table_speak_for_its_cells(honest, tmp_path, monkeypatch):
+    def walked(*_):
+        raise AssertionError("an honest table's cells are looked at one by one")
+
+    monkeypatch.setattr("mas_lab.runs.forms._require_each", walked)
+    monkeypatch.setattr("mas_lab.table.pa.DataFrameSchema", walked)
+    assert told(pack(honest, tmp_path / "alice.zip"), tmp_path, every=False) == {}
+
+
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_zip_is_refused_by_member(honest, tmp_path, what):
     refused(*HOSTILE[what], honest, tmp_path)
