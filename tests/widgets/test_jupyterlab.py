@@ -130,7 +130,7 @@ PAPERS = {True: "rgb(22, 24, 27)", False: "rgb(255, 255, 255)"}
 BRIGHTNESS = "(color => Math.max(...color.match(/[0-9.]+/g).slice(0, 3)) / 255)"
 DRAWN = "(document.querySelector('.js-plotly-plot')?.data?.[0].x.length ?? 0)"
 """How many steps the dashboard's figure shows."""
-ASK = """patience => new Promise(answered => {
+ASK = """(_, patience) => new Promise(answered => {
   setTimeout(answered, patience, 0);
   addEventListener("message", ({ data }) => data?.id === "asked" && answered(data.total));
   parent.postMessage({ ask: "hello", id: "asked" }, "*");
