@@ -13,7 +13,7 @@ from typing import Any
 from mas_lab.bridges.card import card
 from mas_lab.bridges.team_folder import CARD, FILE, FORMAT, TEAM
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import RunError, Unwritten, dumps, hashes, patiently, read_json, writing
+from mas_lab.runs.disk import RunError, Unwritten, dumps, hashes, read_json, whole_folder
 from mas_lab.runs.run import Run, load_run
 
 
@@ -28,23 +28,17 @@ def save_team(run: Run | str | Path, folder: str | Path) -> Path:
     run, target = run if isinstance(run, Run) else load_run(run), Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError(f"{target} is there already; name a folder that is new or empty")
-    staged = target.with_name(target.name + ".tmp")
     try:
-        with writing(target):
+        with whole_folder(target) as staged:
             run.with_checkpoint(lambda checkpoint: _write(run, checkpoint, staged))
-            if target.exists():
-                target.rmdir()
-            target.parent.mkdir(parents=True, exist_ok=True)
-            patiently(lambda: staged.rename(target))
     except Unwritten as error:
         raise RunError(f"{error}; the run is as it was: free space, or choose another place") from error
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
     return target
 
 
 def _write(run: Run, checkpoint: Checkpoint, staged: Path) -> None:
-    shutil.rmtree(staged, ignore_errors=True)
+    shutil.rmtree(staged)  # what was copied of a checkpoint that went meanwhile
+    staged.mkdir()
     team = checkpoint.state["team"]
     policies = {}
     for number, name in enumerate(team["policies"]):

@@ -7,8 +7,6 @@ and how the folder is used there (`handed`).
 
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +21,7 @@ from mas_lab.bridges.trainers import WORDS, Asked, refusals
 from mas_lab.cells.driver import max_tokens
 from mas_lab.cells.rollout import with_max_turns
 from mas_lab.env import Env, Task, spec
-from mas_lab.runs.disk import dumps, write_bytes, write_json, write_table
+from mas_lab.runs.disk import dumps, whole_folder, write_bytes, write_json, write_table
 from mas_lab.runs.export import export as export_file
 from mas_lab.runs.run import Run, load_run
 from mas_lab.table import ROLLOUT
@@ -75,17 +73,8 @@ def hand_over(run: Run, folder: Path, to: str, env: Env | None = None) -> Path:
     if reasons := [*_refused_here(config, env), *refusals(asked, to)]:
         lines = "".join(f"\n- {reason}" for reason in reasons)
         raise HandOverError(f"export: {run.folder} cannot be handed over to {to}:{lines}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    staged.chmod(0o755)
-    try:
+    with whole_folder(folder) as staged:
         _write(staged, config, asked, env, turns, run.steps, to)
-        if folder.is_dir():
-            folder.rmdir()
-        staged.rename(folder)
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
     return folder
 
 

@@ -4,7 +4,6 @@ Leaves out: when one is made and which are kept (`run`).
 """
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from fnmatch import fnmatch
@@ -13,7 +12,7 @@ from typing import Any
 
 from mas_lab.locks import alone
 from mas_lab.policy import Policy
-from mas_lab.runs.disk import RunError, differences, flush, hashes, patiently, read_json, write_json, writing
+from mas_lab.runs.disk import RunError, differences, hashes, read_json, whole_folder, write_json
 from mas_lab.team import Sampling, Team
 
 Restore = Callable[[dict[str, Path], str | Sequence[str]], dict[str, Policy]]
@@ -46,24 +45,14 @@ class Checkpoint:
     def write(cls, folder: Path, team: Team, watched: Any = None, memory: Any = None) -> "Checkpoint":
         """The team, and what a watch and the parts of a training remember (plain data), in `folder`, as a whole or not
         at all."""
-        staged = folder.with_suffix(".tmp")
-        shutil.rmtree(staged, ignore_errors=True)
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
-        with writing(folder):
-            try:
-                with alone(team.policies.values()):
-                    for number, policy in enumerate(team.policies.values()):
-                        (staged / "policies" / str(number)).mkdir(parents=True)
-                        policy.save(staged / "policies" / str(number))
-                write_json(staged / "state.json", state)
-                write_json(staged / "hashes.json", hashes(staged))
-                for path in sorted(staged.rglob("*"), reverse=True):
-                    flush(path)
-                patiently(lambda: staged.rename(folder))
-                flush(folder.parent)
-            except BaseException:
-                shutil.rmtree(staged, ignore_errors=True)  # it may have filled the disk
-                raise
+        with whole_folder(folder) as staged:
+            with alone(team.policies.values()):
+                for number, policy in enumerate(team.policies.values()):
+                    (staged / "policies" / str(number)).mkdir(parents=True)
+                    policy.save(staged / "policies" / str(number))
+            write_json(staged / "state.json", state)
+            write_json(staged / "hashes.json", hashes(staged))
         return cls(folder)
 
     def verify(self) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import time
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -193,6 +194,27 @@ def whole(path: Path) -> Iterator[Path]:
         except BaseException:
             with suppress(OSError):
                 staged.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder beside `folder` to fill, which then is flushed and renamed into it; or gone, if anything fails.
+    `folder` may be there, if it is empty."""
+    staged = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")  # a name that nobody's own folder has
+    with writing(folder):
+        try:
+            shutil.rmtree(staged, ignore_errors=True)
+            staged.mkdir(parents=True)
+            yield staged
+            for path in sorted(staged.rglob("*"), reverse=True):
+                flush(path)
+            if folder.exists():
+                folder.rmdir()
+            patiently(lambda: staged.rename(folder))
+            flush(folder.parent)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)  # it may have filled the disk
             raise
 
 

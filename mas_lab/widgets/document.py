@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.runs.disk import patiently
+from mas_lab.runs.disk import write_bytes
 from mas_lab.widgets.text import for_script, visible
 
 STATIC = Path(__file__).parent / "static"
@@ -133,9 +133,7 @@ def write(path: str | Path, page: str) -> Path:
     """The page in its place, as a whole."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_name(path.name + ".tmp")
-    staged.write_text(page, encoding="utf-8", errors="backslashreplace")
-    patiently(lambda: staged.replace(path))
+    write_bytes(path, page.encode("utf-8", "backslashreplace"))
     return path
 
 

@@ -2,8 +2,10 @@
 
 import ast
 import asyncio
+import errno
 import importlib.util
 import json
+import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -302,6 +304,17 @@ def test_a_credit_of_ones_own_cannot_travel_as_data(run, tmp_path):
     recorded(copy, recipe={**to_data(RECIPE), "credit": {"is": "my_file.my_credit"}})
     with pytest.raises(HandOverError, match=r"my_file.my_credit.*cannot be made from data"):
         lab.export(copy, tmp_path / "out", to="verl", env=Relay())
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(run, tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "out.tmp").mkdir()  # somebody's own
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(lab.RunError, match=r"cannot be written .*No space left"):
+        lab.export(run, tmp_path / "out", to="slime", env=Relay())
+    assert [path.name for path in tmp_path.iterdir()] == ["out.tmp"]
 
 
 def test_nothing_is_written_over(run, tmp_path):
