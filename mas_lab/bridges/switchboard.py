@@ -16,7 +16,7 @@ from mas_lab.cells.driver import draw_seed
 from mas_lab.cells.steps import RolloutError
 from mas_lab.env import transcript
 from mas_lab.locks import playing
-from mas_lab.policy import Completion, PolicyError, Request
+from mas_lab.policy import Completion, Engine, PolicyError, Request
 from mas_lab.team import Team
 
 SLICE = 0.05
@@ -127,10 +127,20 @@ class Switchboard:
 
     def _collect(self) -> None:
         for engine in self.engines:
-            for ticket, completion in engine.ready():
+            try:
+                answers = engine.ready()
+            except PolicyError as error:
+                raise RolloutError(f"rollout: {self._waiting(engine, error)}: {error}") from error
+            for ticket, completion in answers:
                 call, columns, stop = self.speaking.pop((id(engine), ticket))
                 if not call.answer.done():
                     self._answer(call, columns, stop, completion)
+
+    def _waiting(self, engine: Engine, error: PolicyError) -> str:
+        """Whose answer failed: the one with the error's `ticket`, or the first that waits for this engine."""
+        waiting = {ticket: call for (key, ticket), (call, *_) in self.speaking.items() if key == id(engine)}
+        call = waiting.get(getattr(error, "ticket", None)) or next(iter(waiting.values()))
+        return f"task {call.episode.task.id!r}, agent {call.asked.agent!r}, turn {call.number}"
 
     def _answer(self, call: Call, columns: dict[str, Any], stop: Sequence[str], completion: Completion) -> None:
         episode = call.episode
