@@ -3,6 +3,8 @@
 Leaves out: which of them a policy takes (its options, `placement`).
 """
 
+from typing import Any
+
 
 def devices() -> str:
     """Every device that torch names, each with the outcome of a real matrix product."""
@@ -18,6 +20,13 @@ def devices() -> str:
     if torch.backends.mps.is_available():
         names["mps"] = "mps"
     return "; ".join(f"{name}: {probe(device)}" for device, name in names.items())
+
+
+def called(device: Any) -> str:
+    """A torch device as a record tells it: "cpu", "mps", or which GPU it is."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def probe(device: str) -> str:

@@ -20,6 +20,7 @@ HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0
 POCKET_LICENSE = "apache-2.0"
 """Of this kit, whose pocket models are a part of it."""
 LONGEST = 200
+OF_AN_ENTRY = ("step", "versions")
 
 
 def card(run: Run, team: Mapping[str, Any]) -> str:
@@ -223,10 +224,23 @@ def _provenance(config: Mapping[str, Any], team: Mapping[str, Any]) -> list[str]
         f"- Versions: {versions or UNKNOWN}",
         f"- Code digest of mas_lab: {code(config['code']) if config.get('code') else UNKNOWN}",
         f"- Threads of torch: {code(config['threads']) if config.get('threads') else UNKNOWN}",
+        f"- Device: {code(config['device']) if config.get('device') else UNKNOWN}",
+        f"- Ranks: {code(config['ranks']) if config.get('ranks') else UNKNOWN}",
+        *(f"- {one}" for one in _continued(config)),
         *([f"- Went on from another run after its step {code(forked['step'])}"] if forked else []),
         f"- sha256 of every file: `team.json`; {len(team['policies'])} sets of weights",
     ]
     return ["## Provenance", "\n".join(lines)]
+
+
+def _continued(config: Mapping[str, Any]) -> list[str]:
+    """With what else it went on, and from which step."""
+    lines = []
+    for one in config.get("continued", ()):
+        other = {name: value for name, value in {**one, **one.get("versions", {})}.items() if name not in OF_AN_ENTRY}
+        told = ", ".join(f"{name} {code(value)}" for name, value in other.items())
+        lines.append(f"From step {one['step']} on: {told}")
+    return lines
 
 
 def _limits(team: Mapping[str, Any]) -> list[str]:

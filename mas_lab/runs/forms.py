@@ -20,9 +20,10 @@ NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
 VERSIONS = {"format?": int, "versions?": {str: str}}
 """Of run.json: what says who wrote it, and so what else is in it."""
 FORKED = {"from": str, "step": int, "changed": [str]}
+CONTINUED = {"step": int, "ranks?": int, "device?": str, "code?": str, "versions?": {str: str}}
 CONFIG = {
     **{"env": {"name?": str}, "recipe": {"name": str}, "seed": int, "settings?": {str: None}},
-    **{"forked?": FORKED},
+    **{"forked?": FORKED, "continued?": [CONTINUED]},
 }
 TOKENS = {str: {str: str}}
 SPIKE = {

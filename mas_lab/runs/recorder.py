@@ -23,7 +23,7 @@ from mas_lab.runs.claim import HOLDER, LOCK, Claim
 from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, write_table, writing
 from mas_lab.runs.manifest import MANIFEST, Part, digest
 from mas_lab.runs.merging import merge
-from mas_lab.runs.resuming import refuse_another, refuse_gaps, refuse_other_memory, say_what_is_untold
+from mas_lab.runs.resuming import refuse_another, refuse_gaps, refuse_other_memory, runs_on, say_what_is_untold
 from mas_lab.runs.run import FORMAT, SCORES, TABLES, Run
 from mas_lab.team import Team
 
@@ -52,6 +52,8 @@ class Recorder(Run):
     _writers: ClassVar[dict[Path, "Recorder"]] = {}
     _held: Claim | None = None
     _remembered: Any = None
+    _goes_on_with: Mapping[str, Any] | None = None
+    """How a run that was there already was asked for, until its next step is kept."""
 
     def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
         """Create the folder, or go on in it: returns the number of steps done, with the team as it was after them.
@@ -67,6 +69,7 @@ class Recorder(Run):
             say_what_is_untold(self, config, is_there)
             try:
                 if is_there and self._was_kept():
+                    self._goes_on_with = config
                     return self._resume(team, watch, memory)
                 return self._create(config, team, watch, memory)
             except BaseException:
@@ -193,10 +196,23 @@ class Recorder(Run):
         """The tables of one step; `notes` about its turns go into their file."""
         digests = {}
         with self._saying_what_is_safe():
+            if self._goes_on_with:
+                self._tell_on_what(self._goes_on_with, step)
+                self._goes_on_with = None
             for name, table, told in (("turns", in_lists(turns), notes), ("stats", stats, None)):
                 file = f"{name}/{step:06d}.parquet"
                 digests[file] = [digest(write_table(self.folder / file, table, told))]
             self.manifest.add(digests)
+
+    def _tell_on_what(self, config: Mapping[str, Any], step: int) -> None:
+        """Where a run goes on with other code, versions or devices than before, run.json tells from which step on."""
+        told, now = self.config, runs_on(config)
+        earlier = [one for one in told.get("continued", []) if one["step"] < step]
+        before = {**runs_on(told), **{name: value for one in earlier for name, value in runs_on(one).items()}}
+        other = {name: value for name, value in now.items() if value != before.get(name)}
+        continued = [*earlier, {"step": step, **other}] if other else earlier
+        if continued != told.get("continued", []):
+            self._describe(told | {"continued": continued})
 
     def save(self, step: int, team: Team, watch: Any = None, memory: Memory | None = None) -> None:
         """A checkpoint after `step` steps; the two newest are kept. What both stand on is no more written anew: its

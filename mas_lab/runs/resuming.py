@@ -14,6 +14,8 @@ from mas_lab.runs.run import FORMAT, KEEPING, TABLES, Run
 
 RESUMES = (2, FORMAT)
 """Formats in which a run is trained on. One of format 2 becomes one of this format."""
+RUNS_ON = ("ranks", "device", "code", "versions")
+"""What a run need not go on with, though it may come out otherwise."""
 
 
 def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
@@ -63,6 +65,11 @@ def refuse_other_memory(run: Run, kept: Mapping[str, Any], asked: Mapping[str, A
                 f"{run.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
                 "does not; pass the one that the run was made with, or choose another folder"
             )
+
+
+def runs_on(config: Mapping[str, Any]) -> dict[str, Any]:
+    """On what a run was begun, or went on, as far as run.json tells it."""
+    return {name: config[name] for name in RUNS_ON if name in config}
 
 
 def decisive(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from mas_lab.runs.resuming import runs_on
 from mas_lab.runs.run import KEEPING
 from mas_lab.study.design import Cell, Design
 from mas_lab.train.config import ConfigError
@@ -30,7 +31,19 @@ def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(flat({name: value for name, value in told.items() if value != {}}))
     if isinstance(config.get("team"), Mapping):
         found |= dict(_of_team(config["team"]))
+    found |= dict(_of_later(config, found))
     return found | {f"untold.{part}": None for part in config.get("untold") or ()}
+
+
+def _of_later(config: Mapping[str, Any], begun: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Of a run that went on with other code, versions or devices: these and those."""
+    told, last = {}, dict(begun)
+    for later in config.get("continued") or ():
+        for name, value in flat(runs_on(later)):
+            if value != last.get(name):
+                told[name] = f"{told.get(name, last.get(name, 'unknown'))}, from step {later['step']} on {value}"
+                last[name] = value
+    yield from told.items()
 
 
 def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

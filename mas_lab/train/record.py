@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from mas_lab.backends.devices import called
 from mas_lab.env import Env, spec
 from mas_lab.holds import untold
 from mas_lab.recipes import Recipe, to_data
@@ -28,7 +29,13 @@ LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
 
 
 def describe(
-    env: Env, team: Team, recipe: Recipe, seed: int, settings: Settings, curriculum: Curriculum | None = None
+    env: Env,
+    team: Team,
+    recipe: Recipe,
+    seed: int,
+    settings: Settings,
+    curriculum: Curriculum | None = None,
+    ranks: int = 1,
 ) -> dict[str, Any]:
     """What run.json records."""
     import torch
@@ -42,9 +49,18 @@ def describe(
         "seed": seed,
         "settings": asdict(settings),
         "threads": torch.get_num_threads(),
+        "ranks": ranks,
+        "device": _devices(team),
         "code": code(),
         "versions": versions(),
     }
+
+
+def _devices(team: Team) -> str:
+    """Where the weights learn; of several ranks, where those of the first do."""
+    policies = team.policies.values()
+    places = {called(one.device) if getattr(one, "sees_gradients", True) else "a server's" for one in policies}
+    return "; ".join(sorted(places))
 
 
 def versions() -> dict[str, str]:

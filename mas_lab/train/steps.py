@@ -124,7 +124,8 @@ class Training:
         from their launcher."""
         from mas_lab.backends.torch.threads import take_threads
 
-        asked = describe(self.env, self.team, self.recipe, self.seed, self.chosen, self.curriculum)
+        ranks = self.ranks.size if self.ranks else 1
+        asked = describe(self.env, self.team, self.recipe, self.seed, self.chosen, self.curriculum, ranks)
         if not self.ranks:
             asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
         self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)

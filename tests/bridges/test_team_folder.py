@@ -9,7 +9,7 @@ import torch
 import yaml
 from huggingface_hub import ModelCard, constants
 from huggingface_hub.utils import filter_repo_objects
-from small import AGENTS, Relay, make_model, make_team, start
+from small import AGENTS, Relay, make_model, make_team, recorded, start
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mas_lab as lab
@@ -112,6 +112,13 @@ def test_the_card_says_what_the_run_says(given):
     for said in (kept.config["code"], kept.config["versions"]["torch"], "at_grpo", "`2` episodes each"):
         assert said in text
     assert json.dumps(kept.config["recipe"], indent=1) in text
+
+
+def test_the_card_says_with_what_a_run_went_on(handed, tmp_path):
+    run = shutil.copytree(handed[0], tmp_path / "run")
+    recorded(run, continued=[{"step": 1, "device": "NVIDIA T4", "versions": {"torch": "2.14"}}])
+    text = (lab.save_team(run, tmp_path / "team") / "README.md").read_text(encoding="utf-8")
+    assert "- Device: `cpu`\n- Ranks: `1`\n- From step 1 on: device `NVIDIA T4`, torch `2.14`\n" in text
 
 
 def test_what_the_run_does_not_hold_is_said_to_be_unknown(handed):

@@ -101,6 +101,26 @@ def test_steps_is_the_total_and_the_schedule_hangs_on_the_horizon(runs, models, 
     assert play(small.start("shared", models, tmp_path / "run", 2)) == []
 
 
+def test_a_run_that_goes_on_with_other_versions_or_devices_says_from_which_step_on(models, tmp_path):
+    run = tmp_path / "run"
+    play(small.start("shared", models, run, 1))
+    begun = lab.load_run(run).config
+    assert (begun["ranks"], begun["device"]) == (1, "cpu") and "continued" not in begun
+    small.recorded(run, without="ranks", device="NVIDIA T4")
+    play(small.start("shared", models, run, 1))
+    assert "continued" not in lab.load_run(run).config, "no step was made"
+    play(small.start("shared", models, run, 2))
+    here = {"step": 1, "ranks": 1, "device": "cpu"}
+    assert lab.load_run(run).config["continued"] == [here]
+    play(small.start("shared", models, run, 3))
+    torn = {"step": 3, "device": "NVIDIA H200"}  # of a step that was never kept
+    small.recorded(run, continued=[here, torn])
+    play(small.start("shared", models, run, STEPS))
+    assert lab.load_run(run).config["continued"] == [here] and lab.load_run(run).config["device"] == "NVIDIA T4"
+    read = lab.load_run(lab.export(run, tmp_path / "run.zip"))
+    assert read.config["continued"] == [here]
+
+
 def test_a_run_that_is_already_longer_only_sets_the_team(runs, models, tmp_path):
     shutil.copytree(runs / "straight" / "shared", tmp_path / "run")
     team = small.make_team("shared", models)

@@ -10,6 +10,7 @@ from small import RECIPE, SETTINGS, Relay, make_team, recorded
 import mas_lab as lab
 from mas_lab.paths import data_dir
 from mas_lab.study.budget import run_scores
+from mas_lab.study.described import of_run
 from mas_lab.study.entries import Entry
 from mas_lab.study.equality import BETWEEN, EQUAL, UNKNOWN, WITHIN, equality, held_equal, not_equal, unknown
 
@@ -82,10 +83,9 @@ def test_runs_say_what_they_were_made_of(two_runs):
     told = lab.AblationBoard(two_runs, over="step").equality.set_index("what")
     assert told.loc["settings.max_norm", ["state", "told"]].tolist() == [BETWEEN, "grpo: 0.5; at_grpo: 1.0"]
     assert told.loc["team.weights", "told"] == "grpo: asker + doer; at_grpo: asker; doer"
-    same = ["settings.tasks", "team.asker.lr", "team.doer.source.digest", "code", "threads", "versions.torch",
-            "env.max_turns"]  # fmt: skip
+    same = ["settings.tasks", "team.asker.lr", "team.doer.source.digest", "code", "threads", "ranks", "device",
+            "versions.torch", "env.max_turns"]  # fmt: skip
     assert (told.loc[same, "state"] == EQUAL).all()
-    assert (told.loc[["ranks", "device"], "state"] == UNKNOWN).all(), "run.json does not record them"
     assert not any(name.startswith(("recipe", "settings.workers")) for name in told.index)
 
 
@@ -98,6 +98,16 @@ def test_what_an_old_run_does_not_say_is_unknown(two_runs, tmp_path):
     assert told.loc["threads", ["state", "told"]].tolist() == [
         UNKNOWN, f"1 of 2 runs do not say it; the others: {config['threads']}"]  # fmt: skip
     assert told.loc["code", "state"] == BETWEEN and "code (grpo: abc; at_grpo: " in " ".join(board.cautions)
+
+
+def test_a_run_that_went_on_elsewhere_says_from_which_step_on():
+    begun = {"device": "cpu", "versions": {"torch": "2.12", "python": "3.11"}}
+    later = [{"step": 3, "device": "T4"}, {"step": 5, "versions": {"torch": "2.13", "python": "3.11"}},
+             {"step": 7, "versions": {"torch": "2.13", "python": "3.12"}, "ranks": 2}]  # fmt: skip
+    assert of_run(begun | {"continued": later}) == {
+        "device": "cpu, from step 3 on T4", "versions.torch": "2.12, from step 5 on 2.13",
+        "versions.python": "3.11, from step 7 on 3.12", "ranks": "unknown, from step 7 on 2",
+    }  # fmt: skip
 
 
 def test_a_study_says_what_its_arms_were_given():

@@ -79,6 +79,7 @@ def test_two_ranks_learn_what_one_process_learns(runs, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_their_tables_and_statistics_agree(runs, kind):
     one, two = (lab.load_run(runs[0] / name / kind) for name in ("one", "two"))
+    assert (one.config["ranks"], two.config["ranks"]) == (1, 2)
     exact = ["completion", "advantage", "group", "credit", "team_reward"]
     pd.testing.assert_frame_equal(one.turns[exact], two.turns[exact], check_exact=True)
     assert one.stats["grad_norm"].min() > 0
