@@ -1,19 +1,16 @@
 """LiveDashboard: `train` in a thread of its own, so that its cell returns: a bar, growing curves and a stop button.
 
-Leaves out: what a step is (`train`), what it has shown so far and its figure (`training`), how that is drawn in place
+Leaves out: the thread (`in_thread`), what it has shown so far and its figure (`training`), how that is drawn in place
 (`live`), and looking into what was trained (the other instruments, which take a dashboard as they take a run).
 """
 
-import contextvars
 import copy
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -24,9 +21,9 @@ from mas_lab.recipes import Recipe, find
 from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
 from mas_lab.train import Report, train
-from mas_lab.train.held_out import heard_by
 from mas_lab.widgets.address import address
 from mas_lab.widgets.document import write
+from mas_lab.widgets.in_thread import InThread
 from mas_lab.widgets.index import index_of
 from mas_lab.widgets.live import LIVE, Shown
 from mas_lab.widgets.origin import Origin, own_team
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
 
-class LiveDashboard:
+class LiveDashboard(InThread):
     """Train, watch and stop: the arguments of `lab.train`, in a thread of its own, so that the cell returns.
 
     `.stop()`, its button, or an interrupt of the kernel during `.wait()` ends training after the current step, with a
@@ -62,8 +59,6 @@ class LiveDashboard:
     most telling episode of the newest step.
     """
 
-    _running: ClassVar[set["LiveDashboard"]] = set()
-
     def __init__(
         self,
         env: Env,
@@ -75,7 +70,7 @@ class LiveDashboard:
         foreground: bool | None = None,
         **settings: Any,
     ):
-        self._refuse_a_team_in_training(team)
+        super().__init__(team)
         self.env, self.seed = env, seed
         self._asked = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
         self.agents, self.steps, self.watch = tuple(env.agents), steps, settings.get("watch")
@@ -83,84 +78,22 @@ class LiveDashboard:
         """Whose success and return the training curve shows."""
         self.name = f"{find(recipe).name}, seed {seed}" + (f", run {run_folder(run).name}" if run else "")
         self.reports: list[Report] = []
-        self.error: BaseException | None = None
-        """What ended the training, if it was not its last step or a stop."""
         self._folder = run_folder(run) if run is not None else None
         with no_bars():  # there is one, its own
-            self._team, self._training = team, train(env, team, recipe, steps, seed=seed, run=run, **settings)
+            training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._so_far, self._spikes, self._looked_at = Training(), [], None
         self._begun, self._scoring, self._origin = False, None, None
-        self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
         self._foreground = front_end() not in LIVE if foreground is None else foreground
         self._shown = Shown(self.steps, self.stop, self._look_html, self._foreground)
         self._tell()
-        self._running.add(self)
-        # The copied context sends what the thread prints and draws to this cell.
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._work,), name="mas_lab training", daemon=True).start()
+        self._start(training)
         if self._foreground:
             self.wait()
 
     def __repr__(self) -> str:
         return f"LiveDashboard({self.name}: {self._line()})"
 
-    # Running
-
-    def stop(self) -> None:
-        """End training after the current step. Returns at once; `wait()` for the end."""
-        self._asked_to_stop.set()
-        if not self._outcome:
-            self._tell()
-
-    def wait(self, timeout: float | None = None) -> "LiveDashboard":
-        """Until training has ended, or `timeout` seconds have gone by; raises what ended it, if that was an error."""
-        until = None if timeout is None else time.monotonic() + timeout
-        try:
-            self._wait(until)
-        except KeyboardInterrupt:
-            self.stop()
-            self._wait(until)
-        if not self.running and self.error is not None:
-            raise self.error
-        return self
-
-    def _wait(self, until: float | None) -> None:
-        while not self._ended.wait(0.2):  # in slices, since Windows interrupts no endless wait
-            if until is not None and time.monotonic() > until:
-                return
-
-    @property
-    def running(self) -> bool:
-        return not self._ended.is_set()
-
-    def _work(self) -> None:
-        try:
-            with heard_by(self._hear):
-                for report in self._training:
-                    self._take(report)
-                    if self._asked_to_stop.is_set():
-                        break
-        except BaseException as error:  # whatever it is, `wait` raises it
-            self.error = error
-        self._end()
-
-    def _end(self) -> None:
-        try:
-            self._training.close()  # leaves a checkpoint
-            self._begin(None)
-        except BaseException as error:
-            self.error = self.error or error
-        self._running.discard(self)
-        self._outcome = "ended" if self.error is None else "failed"
-        try:
-            self._scoring = None
-            self._tell()
-            if self._so_far.steps or len(self.held_out):
-                self._shown.draw(self.figure)
-            if self.error is not None and not self._foreground:
-                traceback.print_exception(self.error, file=sys.stderr)
-        finally:
-            self._ended.set()
+    # What is made of its steps, in the thread
 
     def _begin(self, step: int | None) -> None:
         """Before anything is shown: take up what a run that goes on, or a fork, has shown before `step`."""
@@ -170,7 +103,6 @@ class LiveDashboard:
             self._origin = Origin.of(self.run)
 
     def _hear(self, done: int, scores: pd.DataFrame | None) -> None:
-        """Held-out tasks are being scored after `done` steps, or just were, and no report is about to say so."""
         self._scoring = done if scores is None else None
         if scores is not None:
             self._begin(done)
@@ -187,14 +119,16 @@ class LiveDashboard:
         self._tell()
         self._shown.draw_if_due(self.figure, patient=report.held_out is None)
 
-    def _refuse_a_team_in_training(self, team: Team) -> None:
-        models = {id(policy.model) for policy in team.policies.values()}
-        for other in self._running:
-            if models & {id(policy.model) for policy in other._team.policies.values()}:
-                raise RuntimeError(
-                    f"LiveDashboard: this team is being trained by {other!r}; call its .stop() and .wait() first, or "
-                    "load a team of its own"
-                )
+    def _close(self) -> None:
+        self._begin(None)
+
+    def _end(self) -> None:
+        self._scoring = None
+        self._tell()
+        if self._so_far.steps or len(self.held_out):
+            self._shown.draw(self.figure)
+        if self.error is not None and not self._foreground:
+            traceback.print_exception(self.error, file=sys.stderr)
 
     # Telling
 
@@ -211,10 +145,6 @@ class LiveDashboard:
         if self._scoring is not None:
             line += f", scoring held-out tasks after {self._scoring}"
         return f"{line} ({INTERRUPT})" if self._foreground else line
-
-    @property
-    def _state(self) -> str:
-        return self._outcome or ("stopping" if self._asked_to_stop.is_set() else "running")
 
     def _tell(self) -> None:
         self._shown.tell(lambda: (self._so_far.steps, self._line(), self._state))
