@@ -96,6 +96,8 @@ def _unlike(schemas: Sequence[Any]) -> bool:
     """Does a column hold lists in one part and numbers in another, as an advantage may?"""
     from pyarrow import types
 
+    if all(schema.equals(schemas[0]) for schema in schemas):
+        return False
     seen: dict[str, set[bool]] = {}
     for schema in schemas:
         for field in schema:

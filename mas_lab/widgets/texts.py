@@ -1,74 +1,154 @@
-"""What one may search in a run: per episode its task, its name, all that was heard and said, in lower case.
+"""What one may search in a run: of each episode its task, its name, all that was heard and said, in lower case.
 
-Read a step at a time when somebody first searches, and kept up to a bound: a run may hold more text than memory. Leaves
-out: what is searched for (`filters`).
+Read a hundred steps at a time when somebody first searches, and kept up to a bound: a run may hold more text than
+memory. A text is kept and searched once for all the rows of these steps that hold it, and as Arrow has it: a string of
+Python's own for each row takes longer to make than all the rest. A word is searched within each text, not from one into
+the next. Leaves out: what is searched for (`filters`).
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
+from pyarrow import compute
 
-from mas_lab.runs.disk import read_arrow
+from mas_lab.runs.disk import RunError, read_arrow
 from mas_lab.table import trained
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import visible
 
 KEPT = 250_000_000
-"""Characters that are kept; a search beyond them reads its steps again."""
-READ = ["step", "episode", "probe", "prompt", "completion"]
+"""Bytes that are kept; a search beyond them reads its steps again."""
+READ, TEXTS = ["step", "episode", "probe", "prompt", "completion"], {"episode", "prompt", "completion"}
 AT_ONCE = 100
 """Steps."""
+ODD = r"[^\n\t -~]"
+"""What `visible` or `lower` may change in another way than ASCII's letters."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Distinct `texts`, visible and in lower case; of each row `which` of them it holds, and its place in the index."""
+
+    texts: pyarrow.Array
+    which: np.ndarray
+    places: np.ndarray
+
+    def places_of(self, word: bytes) -> np.ndarray:
+        """Places in the index that have a word in UTF-8, some more than once."""
+        found = compute.fill_null(compute.match_substring(self.texts, word), False)
+        return self.places[found.to_numpy(zero_copy_only=False)[self.which]]
+
+    @property
+    def size(self) -> int:
+        return self.texts.nbytes + self.which.nbytes + self.places.nbytes
 
 
 class Texts:
     """`.have(places, word)`: which of these rows of an index have a word, in lower case, in what was heard or said."""
 
     def __init__(self, index: pd.DataFrame, sources: Sequence[Source]):
-        self._sources, self._kept, self._size = sources, {}, 0
+        self._sources, self._size = sources, 0
+        self._kept: dict[tuple[int, frozenset[int]], list[Column]] = {}  # by run and steps
         self._runs, self._steps = index["run"].to_numpy(), index["step"].to_numpy()
         names = zip(self._runs.tolist(), self._steps.tolist(), index["episode"], strict=True)
         self._places = {key: place for place, key in enumerate(names)}
-        self._tasks = index["task"].tolist()
+        self._named = [_column(index[name], np.arange(len(index))) for name in ("task", "episode")]
 
     def have(self, places: np.ndarray, word: str) -> np.ndarray:
-        found = {place: word in self._kept[place] for place in places.tolist() if place in self._kept}
-        missing = np.array([place for place in places.tolist() if place not in found], int)
-        for run, source in enumerate(self._sources):
-            steps = np.unique(self._steps[missing[self._runs[missing] == run]]).tolist()
-            for start in range(0, len(steps), AT_ONCE):
-                texts = dict(self._read(source, run, steps[start : start + AT_ONCE]))
-                found |= {place: word in text for place, text in texts.items()}
-                self._keep(texts)
-        return np.fromiter((found[place] for place in places.tolist()), bool, len(places))
+        # As bytes: a browser may send half a character, which no text has.
+        known, found = word.encode(errors="surrogatepass"), np.zeros(len(self._steps), bool)
+        for column in [*self._named, *self._columns(places)]:
+            found[column.places_of(known)] = True
+        return found[places]
 
-    def _keep(self, texts: dict[int, str]) -> None:
-        size = sum(map(len, texts.values()))
+    def _columns(self, places: np.ndarray) -> Iterator[Column]:
+        """What was heard and said in the steps of these places, and maybe in others."""
+        for run, source in enumerate(self._sources):
+            unread = set(self._steps[places[self._runs[places] == run]].tolist())
+            for (of, steps), columns in self._kept.items():
+                if of == run and not unread.isdisjoint(steps):
+                    unread -= steps
+                    yield from columns
+            order = sorted(unread)
+            for start in range(0, len(order), AT_ONCE):
+                steps = order[start : start + AT_ONCE]
+                columns = list(self._read(source, run, steps))
+                yield from columns
+                self._keep((run, frozenset(steps)), columns)
+
+    def _keep(self, key: tuple[int, frozenset[int]], columns: list[Column]) -> None:
+        size = sum(column.size for column in columns)
         if self._size + size <= KEPT:
-            self._kept |= texts
+            self._kept[key] = columns
             self._size += size
 
-    def _read(self, source: Source, run: int, steps: list[int]) -> Iterator[tuple[int, str]]:
-        """(place, text) of every episode of those steps."""
-        said: dict[tuple[int, str], list[str]] = {}
-        for step, episode, heard, answer in _lines(source, steps):
-            parts = said.setdefault((step, episode), [""])
-            if parts[-2:-1] != [heard]:  # candidates of one node heard the same
-                parts.append(heard)
-            parts.append(answer)
-        for (step, episode), parts in said.items():
-            place = self._places.get((run, step, episode))
-            if place is not None:
-                yield place, visible("\n".join([self._tasks[place], episode, *parts])).lower()
+    def _read(self, source: Source, run: int, steps: list[int]) -> Iterator[Column]:
+        """What was heard and what was said in those steps."""
+        for table in _tables(source, steps):
+            places = self._places_in(run, table)
+            for name in ("prompt", "completion"):
+                if name in table:
+                    yield _column(table[name], places)
+
+    def _places_in(self, run: int, table: Any) -> np.ndarray:
+        """The place in the index of each row's episode, -1 where it has none."""
+        names, which = _distinct(table["episode"])
+        names = names.to_pylist() if isinstance(names, pyarrow.Array) else names
+        rows, episodes = pd.factorize(np.asarray(table["step"]) * len(names) + which)
+        steps, called = np.divmod(episodes, max(len(names), 1))
+        keys = zip(repeat(run), steps.tolist(), map(names.__getitem__, called.tolist()), strict=False)
+        return np.fromiter(map(self._places.get, keys, repeat(-1)), int, len(episodes))[rows]
 
 
-def _lines(source: Source, steps: list[int]) -> Iterator[tuple[int, str, str, str]]:
-    """(step, episode, heard, said) of every row."""
+def _tables(source: Source, steps: list[int]) -> Iterator[Any]:
+    """The columns `READ` of the rows that were trained on, from memory as pandas has them, else as Arrow has."""
     if source.run is None:
-        tables = [source.turns(step, READ).assign(step=step) for step in steps]
-    else:
-        tables = [table.to_pandas() for table in read_arrow([source.run.part(step) for step in steps], READ)]
-    for table in tables:
-        table = table[trained(table)]
-        heard = table["prompt"] if "prompt" in table.columns else [""] * len(table)
-        yield from zip(table["step"].tolist(), table["episode"], heard, table["completion"], strict=True)
+        turns = pd.concat([source.turns(step, READ).assign(step=step) for step in steps])
+        yield turns[trained(turns)]
+        return
+    for table in read_arrow([source.run.part(step) for step in steps], READ):
+        if "probe" in table.column_names:
+            table = table.filter(compute.invert(compute.fill_null(table["probe"].cast("bool"), False)))
+        held = dict(zip(table.column_names, table.columns, strict=True))
+        yield held | {name: _as_text(held[name], name, source.title) for name in TEXTS & set(held)}
+
+
+def _as_text(column: pyarrow.ChunkedArray, name: str, title: str) -> pyarrow.ChunkedArray:
+    try:
+        return column.cast(pyarrow.large_string())
+    except pyarrow.ArrowException:
+        raise RunError(
+            f"{title}: column '{name}' holds {column.type}, not text; it was not written by train()"
+        ) from None
+
+
+def _column(values: Any, places: np.ndarray) -> Column:
+    texts, which = _distinct(values)
+    own = places >= 0
+    return Column(_lowered(texts), which[own], places[own])
+
+
+def _distinct(values: Any) -> tuple[list[str] | pyarrow.Array, np.ndarray]:
+    """(texts, which of them each row holds); what is none is empty."""
+    if isinstance(values, pd.Series):  # a text of Python may hold what Arrow cannot
+        which, texts = pd.factorize(values, use_na_sentinel=False)
+        return [one if isinstance(one, str) else "" for one in texts], which
+    held = values.combine_chunks().dictionary_encode("encode")
+    return held.dictionary, held.indices.to_numpy()
+
+
+def _lowered(texts: list[str] | pyarrow.Array) -> pyarrow.Array:
+    """Visible and in lower case, as the page has them; Python is asked about what is more than ASCII."""
+    if isinstance(texts, list):
+        return pyarrow.array([visible(text).lower() for text in texts], pyarrow.large_string())
+    odd = compute.fill_null(compute.match_substring_regex(texts, ODD), False)
+    lowered = compute.ascii_lower(texts)
+    if not compute.any(odd).as_py():
+        return lowered
+    shown = [visible(text).lower() for text in texts.filter(odd).to_pylist()]
+    return compute.replace_with_mask(lowered, odd, pyarrow.array(shown, pyarrow.large_string()))

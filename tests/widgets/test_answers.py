@@ -2,16 +2,19 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 from filter_cases import CASES, EPISODES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mas_lab as lab
+from mas_lab.runs.disk import read_arrow
 from mas_lab.widgets import bridge, texts
 from mas_lab.widgets.answers import Answers
 from mas_lab.widgets.filters import matching, parse
 from mas_lab.widgets.index import plain
+from mas_lab.widgets.text import visible
 
 INDEX = pd.DataFrame(EPISODES).astype({"success": "boolean"})
 TEXTS = ["\n".join([one["task"], one["episode"], *one["texts"]]).lower() for one in EPISODES]
@@ -82,6 +85,57 @@ def test_a_word_is_searched_in_all_that_was_heard_and_said(answers, spiky, monke
     again = lab.RolloutViewer(turns)._answers
     assert window(again, "w3")["rows"]["episode"] and not again._texts._kept
     assert set(window(again, "w3")["rows"]["episode"]) == set(window(answers, "w3")["rows"]["episode"])
+
+
+LETTERS = st.text("aAkzZßẞİıΣσςKÅé語 .\n\t\x00\x1b\x7f\u202e\u2028\U0001f600", max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LETTERS, min_size=1, max_size=6), LETTERS, st.booleans())
+def test_a_word_is_found_where_python_finds_it_in_what_the_page_shows(said, word, is_dictionary):
+    known, places = visible(word).lower(), np.arange(len(said))
+    expected = {place for place, text in enumerate(said) if known in visible(text).lower()}
+    in_file = pyarrow.chunked_array([said[:2], said[2:]], pyarrow.string())
+    in_file = texts._as_text(in_file.dictionary_encode() if is_dictionary else in_file, "prompt", "a run")
+    for values in (in_file, pd.Series(said), pd.Series(said, dtype=object), pd.Series(said, dtype="category")):
+        assert set(texts._column(values, places).places_of(known.encode()).tolist()) == expected
+    assert not len(texts._column(in_file, np.full(len(said), -1)).places_of(b""))  # of no episode in the index
+
+
+def test_half_a_character_is_searched_for_and_shown_as_what_it_is():
+    heard = pd.Series(["x\ud800", None], dtype=object)
+    rows = pd.DataFrame({"episode": ["e", "f"], "agent": "a", "completion": "", "prompt": heard})
+    answers = lab.RolloutViewer(rows)._answers
+    assert window(answers, "U+D800")["rows"]["episode"] == ["e"] and window(answers, "\ud800")["found"] == 0
+
+
+def test_only_steps_that_are_asked_for_are_read_and_each_once(spiky, monkeypatch):
+    read, texts_of = [], texts._tables
+
+    def tables(source, steps):
+        read.append(list(steps))
+        return texts_of(source, steps)
+
+    monkeypatch.setattr(texts, "_tables", tables)
+    monkeypatch.setattr(texts, "AT_ONCE", 2)
+    answers = lab.RolloutViewer(spiky)._answers
+    few = window(answers, "step:1-2 w3")["rows"]["episode"]
+    assert read == [[1, 2]]
+    every = window(answers, "w3")["rows"]
+    assert read == [[1, 2], [0, 3], [4]] and {1, 2} <= set(every["step"])
+    assert [name for name, step in zip(every["episode"], every["step"], strict=True) if step in (1, 2)] == few
+    window(answers, "w4 -w3")
+    assert len(read) == 3
+
+
+def test_a_column_that_holds_no_text_is_named(spiky, monkeypatch):
+    answers = lab.RolloutViewer(spiky)._answers
+
+    def changed(parts, columns):
+        return [table.set_column(3, "prompt", [[[1.0]] * len(table)]) for table in read_arrow(parts, columns)]
+
+    monkeypatch.setattr(texts, "read_arrow", changed)
+    assert "column 'prompt' holds list<item: double>, not text" in window(answers, "w3")["error"]
 
 
 def test_an_episode_and_a_group_are_those_of_the_page(answers, spiky):
