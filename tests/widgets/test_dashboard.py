@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import nbformat
 import pandas as pd
 import pytest
+import torch
 from nbclient import NotebookClient
 from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 
@@ -233,6 +234,29 @@ def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
     again = first.fork(run=tmp_path / "d", steps=len(first.curve) + 1, seed=6, lr={"doer": 1e-3}, foreground=True)
     assert again.run.config["forked"]["changed"] == ["seed: 5 -> 6", "score_seed: None -> 5",
                                                      "lr of shared: 0.01 -> 0.001"]  # fmt: skip
+
+
+def test_a_fork_trains_the_team_that_it_is_given(models, tmp_path):
+    """With its own rates and sampling, from the weights of the checkpoint, not from those that it brought."""
+
+    def other_team(temperature):
+        team = make_team("shared", models, lr=3e-3).with_sampling({"doer": lab.Sampling(temperature)})
+        with torch.no_grad():
+            next(team["doer"].model.parameters()).zero_()
+        return team
+
+    first, mine = dashboard(models, 2, tmp_path / "a", foreground=True), other_team(0.5)
+    with pytest.raises(lab.RunError, match="made by another team"):
+        first.fork(run=tmp_path / "b", team=make_team("unlike", models))
+    second = first.fork(run=tmp_path / "b", team=mine, steps=3)
+    assert second._team is mine and mine["doer"].lr == 3e-3 and second.run.team()["doer"].lr == 3e-3
+    assert second.run.config["forked"]["changed"] == ["lr of shared: 0.01 -> 0.003",
+                                                      "sampling.doer.temperature: 1.0 -> 0.5"]  # fmt: skip
+    list(lab.train(Relay(), other_team(0.5), RECIPE, 3, run=tmp_path / "c", fork=tmp_path / "a", **SETTINGS))
+    first.fork(run=tmp_path / "d", steps=3)
+    first.fork(run=tmp_path / "e", team=other_team(1.0), steps=3, lr=1e-2)  # its own weights and rate are gone
+    given, trained, rebuilt, alike = (bits(tmp_path / name) for name in "bcde")
+    assert given == trained != rebuilt == alike
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -9,6 +9,7 @@ from small import RECIPE, Relay, make_team, recorded
 import mas_lab as lab
 from mas_lab.cells.seat import Seat
 from mas_lab.drawn import no_picture
+from mas_lab.train.drawing import step_seed
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import NoStates, States, replayed, states
 
@@ -252,6 +253,25 @@ def test_a_page_has_the_states_of_its_run_and_says_why_some_are_missing(run, spi
     assert "Some episodes have no pictures of their states: task &#x27;plan_path-" in other.page()
     drawn = lab.RolloutViewer(spiky, env=Drawn()).data()
     assert all("state" in node for one in drawn["episodes"] for node in one["nodes"])
+
+
+def test_a_page_has_the_states_of_tasks_that_it_is_given(run, tmp_path):
+    """A curriculum that drew them is not asked again."""
+
+    def pictures(viewer):
+        return {(one["step"], one["name"], node["node"]): node.get("state")
+                for one in viewer.data()["episodes"] for node in one["nodes"]}  # fmt: skip
+
+    drawn_by_another = shutil.copytree(run, tmp_path / "other")
+    recorded(drawn_by_another, curriculum={"is": "mine:Curriculum"})
+    without = lab.RolloutViewer(drawn_by_another)
+    assert set(pictures(without).values()) == {None} and "not asked again; pass tasks=" in without.page()
+    steps = [lab.make_env("plan_path").tasks(3, "train", step_seed(3, step)) for step in (0, 1)]
+    given = lab.RolloutViewer(drawn_by_another, tasks=[*steps[1], *steps[0]])
+    assert None not in pictures(given).values() and "no pictures" not in given.page()
+    assert pictures(given) == pictures(lab.RolloutViewer(run))
+    some = lab.RolloutViewer(drawn_by_another, tasks=steps[1])
+    assert {step for (step, *_), picture in pictures(some).items() if picture} == {1} and "no pictures" in some.page()
 
 
 def test_a_live_training_tells_its_env_and_seed(models):
