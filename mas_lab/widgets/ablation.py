@@ -83,13 +83,14 @@ class AblationBoard:
 
     def counted(self) -> str:
         """How many runs and seeds there are, and the budget at which they are compared."""
-        cells = [
-            f"{row.recipe} {many(row.runs, 'run')} of {many(row.seeds, 'seed')}" for row in self.table.itertuples()
-        ]
+        told = []
+        for env, own in self.table.groupby("env", sort=False):
+            cells = (f"{row.recipe} {many(row.runs, 'run')} of {many(row.seeds, 'seed')}" for row in own.itertuples())
+            told.append((f"{env}: " if len(own) < len(self.table) else "") + "; ".join(cells))
         budgets = ", ".join(f"{budget:,.0f}" for budget in self.runs["budget"].unique())
         unit = {"tokens": "sampled tokens", "step": "steps"}.get(self.over, self.over.replace("_", " "))
         whose = "held-out tasks" if self.held_out else "training episodes" if self._of_runs else "the curves given"
-        return f"{'; '.join(cells)}; {self.score} on {whose}, up to {budgets} {unit}"
+        return f"{self.score} on {whose}, up to {budgets} {unit}. {'. '.join(told)}"
 
     def figure(self) -> "Figure":
         """Every run a dot; IQM and interval of each recipe; the differences by seed."""

@@ -237,6 +237,12 @@ def test_folders_lists_and_labels_say_the_same(handed_in):
     np.testing.assert_array_equal(sorted(named.runs["area"]), sorted(folders["area"]))
 
 
+def test_a_board_of_several_tasks_counts_the_runs_of_each():
+    told = lab.AblationBoard(data_dir() / "results" / "studies" / "paid_help").counted()
+    assert "episodes. pay 0.2: global 10 runs of 10 seeds; own 10 runs" in told
+    assert ". pay 0.4: global 3 runs of 3 seeds; own 3 runs of 3 seeds. pay 0.6: " in told
+
+
 def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, tmp_path):
     runs = shutil.copytree(handed_in.parent / f"{handed_in.name} runs", tmp_path / "runs")
     scored = lab.evaluate(Relay(), make_team("shared", models), Relay().tasks(4, "test", 0))
