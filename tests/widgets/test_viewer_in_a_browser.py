@@ -44,7 +44,7 @@ def opened(open_page, turns, tmp_path):
     def at(fragment=""):
         path = lab.RolloutViewer(turns).to_html(tmp_path / "page.html")
         page = open_page(path)
-        page.set_default_timeout(5000)
+        page.set_default_timeout(20_000)
         if fragment:
             page.goto(path.as_uri() + fragment)
             page.reload()
@@ -227,6 +227,7 @@ def test_marks_and_notes_are_kept_and_exported(opened):
     page.keyboard.type('=1+1, said "so"')
     page.keyboard.press("Escape")
     page.reload()
+    page.locator(".rows .star").nth(1).wait_for()
     assert page.locator(".rows .star").count() == 2
     page.get_by_role("button", name="marked", exact=True).click()
     assert len(rows(page)) == 2
