@@ -26,7 +26,8 @@ def called(device: Any) -> str:
     """A torch device as a record tells it: "cpu", "mps", or which GPU it is."""
     import torch
 
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    kind = getattr(device, "type", str(device))
+    return torch.cuda.get_device_name(device) if kind == "cuda" else kind
 
 
 def probe(device: str) -> str:
