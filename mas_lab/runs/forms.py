@@ -13,7 +13,7 @@ from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_nu
 
 from mas_lab.cells.advantages import require_one_per_token
 from mas_lab.runs.disk import RunError
-from mas_lab.table import SCHEMA, plain, require
+from mas_lab.table import SCHEMA, TableError, plain, require
 
 DEPTH = 100
 NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
@@ -154,7 +154,11 @@ def _are_arrays(values: pd.Series, kinds: str) -> bool:
 @lru_cache(16)
 def _are_right(name: str, texts: tuple[str, ...]) -> bool:
     """Do texts pass their column's checks?"""
-    return all(check(pd.Series(texts)).check_passed for check in SCHEMA[name].checks)
+    try:
+        require(pd.DataFrame({name: list(texts)}), [name], "")
+    except TableError:
+        return False
+    return True
 
 
 def _require_each(values: pd.Series, is_one: Any, what: str, path: str) -> None:
