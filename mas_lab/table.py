@@ -74,6 +74,8 @@ def _sampled(meaning: str) -> pa.Column:
     return pa.Column(nullable=False, description=meaning)
 
 
+ENDS = ("eos", "stop", "length")
+"""How a completion may end."""
 ROLLOUT = {
     "step": _identity("training step, from 0"),
     "task": _identity("task id"),
@@ -94,7 +96,7 @@ ROLLOUT = {
     "completion_ids": _sampled("token ids as sampled, EOS included when it was sampled, nothing after it"),
     "logprobs": _sampled("log-probability of each sampled id under the distribution it was sampled from"),
     "temperature": _number("temperature of that distribution"),
-    "finish": pa.Column(checks=pa.Check.isin(["eos", "stop", "length"], error="none of 'eos', 'stop', 'length'"),
+    "finish": pa.Column(checks=pa.Check.isin(ENDS, error="none of 'eos', 'stop', 'length'"), metadata={"texts": ENDS},
                         description="why the completion ended: 'eos', 'stop' (one of Sampling.stop) or 'length'"),
     "valid": _flag("did the environment understand the completion"),
     "team_reward": _number("what this action earned the team; 0 for an action that does not move the world"),
@@ -206,7 +208,10 @@ def _plainly_right(values: pd.Series, name: str) -> bool:
     known = SCHEMA.get(name)
     if known is None or not known.checks:
         return True
-    kinds = (known.metadata or {}).get("kinds", "")
+    told = known.metadata or {}
+    if "texts" in told:
+        return pd.api.types.infer_dtype(values, skipna=False) == "string" and bool(values.isin(told["texts"]).all())
+    kinds = told.get("kinds", "")
     return isinstance(values.dtype, np.dtype) and values.dtype.kind in kinds and bool(np.isfinite(values).all())
 
 

@@ -4,7 +4,6 @@ Leaves out: how much of it there may be (`zips`), and the values' meaning (`mas_
 """
 
 import re
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_nu
 
 from mas_lab.cells.advantages import require_one_per_token
 from mas_lab.runs.disk import RunError
-from mas_lab.table import SCHEMA, TableError, plain, require
+from mas_lab.table import SCHEMA, plain, require
 
 DEPTH = 100
 NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
@@ -37,8 +36,6 @@ WATCHED = {
 }
 """What a `SpikeWatch` remembers, as far as it is shown."""
 TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
-CHECKED, FEW = {name for name in TEXTS if SCHEMA[name].checks}, 10
-"""Texts that are some of a few: each that a table holds is asked about once, where there are few."""
 COUNTS = {"step", "turn", "depth", "candidate", "optimizer_step"}
 IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs", "entropies"}
 NUMBERS = {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"}
@@ -115,8 +112,7 @@ def check_table(table: pd.DataFrame, name: str, path: str) -> None:
 
 def _require_turns(table: pd.DataFrame, path: str) -> None:
     """The rest of what the schema says, of columns that are no mere texts and lists: those were seen cell by cell."""
-    each = {name: tuple(table[name].unique()) for name in CHECKED.intersection(table.columns)}
-    seen = (TEXTS | LISTS) - {name for name, texts in each.items() if len(texts) > FEW or not _are_right(name, texts)}
+    seen = {name for name in TEXTS | LISTS if not SCHEMA[name].checks}
     require(table, [name for name in table.columns if name in SCHEMA and name not in seen], path)
     require_one_per_token(table, path)
     for row, (logprobs, ids) in enumerate(zip(table["logprobs"], table["completion_ids"], strict=True)):
@@ -149,16 +145,6 @@ def _are_arrays(values: pd.Series, kinds: str) -> bool:
     if not all(isinstance(one, np.ndarray) and one.ndim == 1 and one.dtype.kind in kinds for one in held):
         return False
     return not held or bool(np.concatenate(held).min(initial=0) > -(2**63))
-
-
-@lru_cache(16)
-def _are_right(name: str, texts: tuple[str, ...]) -> bool:
-    """Do texts pass their column's checks?"""
-    try:
-        require(pd.DataFrame({name: list(texts)}), [name], "")
-    except TableError:
-        return False
-    return True
 
 
 def _require_each(values: pd.Series, is_one: Any, what: str, path: str) -> None:
