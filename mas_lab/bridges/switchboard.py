@@ -13,10 +13,10 @@ from mas_lab.bridges.episode import Call, Episode
 from mas_lab.bridges.gateway import Gateway
 from mas_lab.bridges.openai_chat import Refused, answer_to
 from mas_lab.cells.driver import draw_seed
-from mas_lab.cells.steps import RolloutError
+from mas_lab.cells.speaking import Speaking
 from mas_lab.env import transcript
 from mas_lab.locks import playing
-from mas_lab.policy import Completion, Engine, PolicyError, Request
+from mas_lab.policy import Completion, Request
 from mas_lab.team import Team
 
 SLICE = 0.05
@@ -31,10 +31,9 @@ class Switchboard:
     def __init__(self, team: Team, seed: int, step: int, max_tokens: int, patience_s: float, bar: Any):
         self.team, self.seed, self.step, self.max_tokens, self.bar = team, seed, step, max_tokens, bar
         self.patience_s, self._news_at = patience_s, time.monotonic()
-        self.engines = list({id(policy.engine): policy.engine for policy in team.policies.values()}.values())
         self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
         self.asked: list[Call] = []
-        self.speaking: dict[tuple[int, int], tuple[Call, dict[str, Any]]] = {}
+        self.speaking: Speaking[tuple[Call, dict[str, Any], Sequence[str]]] = Speaking(team, _whose)
 
     def tell(self, episode: Episode, call: Call | None) -> None:
         """From any thread: a call was made; or (None) the episode has ended."""
@@ -54,12 +53,10 @@ class Switchboard:
         finally:
             for episode in live:
                 episode.end(None, "playing was broken off")
-            for engine in self.engines if self.speaking else ():
-                engine.cancel([ticket for key, ticket in self.speaking if key == id(engine)])
+            self.speaking.cancel()
 
     def _turn(self, gateway: Gateway, live: set[Episode]) -> None:
         """Hear, then ask the engines."""
-        streams = all(engine.streams for engine in self.engines)
         ended = self._hear(0.0 if self.speaking else SLICE)
         for episode in live:
             if episode.is_late:
@@ -72,7 +69,7 @@ class Switchboard:
             return  # whoever comes in their place is waited for, too
         waiting = {call.episode for call in self.asked}
         silent = time.monotonic() - self._news_at > self.patience_s
-        if self.asked and (streams or silent or waiting >= live):
+        if self.asked and (self.speaking.streams or silent or waiting >= live):
             calls, self.asked = sorted(self.asked, key=lambda call: (call.episode.name, call.depth)), []
             for agent in sorted({call.asked.agent for call in calls}):
                 self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
@@ -114,33 +111,17 @@ class Switchboard:
             columns = {"policy": self.team.name_of(agent), "prompt": transcript(call.asked.messages),
                        "prompt_ids": list(ids), "temperature": temperature}  # fmt: skip
             told.append((call, columns, stop))
-        try:
-            tickets = policy.engine.submit(policy, asked) if asked else ()
-        except PolicyError as error:
-            raise RolloutError(f"rollout: agent {agent!r}: {error}") from error
-        for ticket, one in zip(tickets, told, strict=True):
-            self.speaking[id(policy.engine), ticket] = one
+        if asked:
+            self.speaking.submit(policy, asked, told)
 
     def _refuse(self, call: Call, status: int, code: str, sentence: str) -> None:
         call.episode.open.discard(call)
         call.settle(Refused(status, code, sentence))
 
     def _collect(self) -> None:
-        for engine in self.engines:
-            try:
-                answers = engine.ready()
-            except PolicyError as error:
-                raise RolloutError(f"rollout: {self._waiting(engine, error)}: {error}") from error
-            for ticket, completion in answers:
-                call, columns, stop = self.speaking.pop((id(engine), ticket))
-                if not call.answer.done():
-                    self._answer(call, columns, stop, completion)
-
-    def _waiting(self, engine: Engine, error: PolicyError) -> str:
-        """Whose answer failed: the one with the error's `ticket`, or the first that waits for this engine."""
-        waiting = {ticket: call for (key, ticket), (call, *_) in self.speaking.items() if key == id(engine)}
-        call = waiting.get(getattr(error, "ticket", None)) or next(iter(waiting.values()))
-        return f"task {call.episode.task.id!r}, agent {call.asked.agent!r}, turn {call.number}"
+        for (call, columns, stop), completion in self.speaking.answers():
+            if not call.answer.done():
+                self._answer(call, columns, stop, completion)
 
     def _answer(self, call: Call, columns: dict[str, Any], stop: Sequence[str], completion: Completion) -> None:
         episode = call.episode
@@ -156,3 +137,8 @@ class Switchboard:
             text = text.partition(one)[0]  # OpenAI's answers end before the stop text
         episode.open.discard(call)
         call.settle(answer_to(call.asked, call.depth, len(columns["prompt_ids"]), completion, text))
+
+
+def _whose(kept: tuple[Call, dict[str, Any], Sequence[str]]) -> str:
+    call = kept[0]
+    return f"task {call.episode.task.id!r}, agent {call.asked.agent!r}, turn {call.number}"

@@ -15,11 +15,12 @@ import pandas as pd
 
 from mas_lab.cells.game import Act, Game, Said, Say, Score
 from mas_lab.cells.prompts import Prompts
+from mas_lab.cells.speaking import Speaking
 from mas_lab.cells.steps import RolloutError, checked, where
 from mas_lab.cells.workers import Job, Workers, ended
 from mas_lab.env import Env, Task, unwritable
 from mas_lab.locks import playing
-from mas_lab.policy import Completion, Engine, PolicyError, Request
+from mas_lab.policy import Completion, Request
 from mas_lab.table import TableError, place
 from mas_lab.team import Team
 
@@ -45,9 +46,8 @@ class Driver:
 
     def __init__(self, env: Env, team: Team, workers: Workers | None, seed: int, step: int, bar):
         self.env, self.team, self.workers, self.seed, self.step, self.bar = env, team, workers, seed, step, bar
-        self.engines = list({id(policy.engine): policy.engine for policy in team.policies.values()}.values())
         self.prompts = Prompts(env)
-        self.speaking: dict[tuple[int, int], tuple[_Play, int, Say, dict[str, Any]]] = {}
+        self.speaking: Speaking[tuple[_Play, int, Say, dict[str, Any]]] = Speaking(team, _whose)
         self.acting: dict[Job, tuple[_Play, int, Act]] = {}
         self.scoring: list[tuple[_Play, int, Score]] = []
         self.ready: deque[_Play] = deque()
@@ -57,12 +57,11 @@ class Driver:
         try:
             with playing(self.team.policies.values()):
                 self._play()
-        finally:  # where something broke, nobody waits for what is still being said
-            for engine in self.engines if self.speaking else ():
-                engine.cancel([ticket for key, ticket in self.speaking if key == id(engine)])
+        finally:
+            self.speaking.cancel()
 
     def _play(self) -> None:
-        streams = all(engine.streams for engine in self.engines)
+        streams = self.speaking.streams
         while self.ready or self.speaking or self.acting or self.scoring:
             asked: dict[int, list[tuple[_Play, int, Say]]] = {}
             while self.ready:
@@ -146,8 +145,8 @@ class Driver:
     def _submit(self, says: Sequence[tuple[_Play, int, Say]]) -> None:
         policy = self.team[says[0][2].agent]
         prompts = self.prompts(policy, [(play.game.task, say) for play, _, say in says])
-        requests, contexts = [], []
-        for (play, _, say), (text, ids) in zip(says, prompts, strict=True):
+        requests, kept = [], []
+        for (play, slot, say), (text, ids) in zip(says, prompts, strict=True):
             sampling = self.team.sampling[say.agent]
             limit = sampling.max_tokens or max_tokens(self.env, say.agent)
             if len(ids) + limit > policy.context:
@@ -160,31 +159,17 @@ class Driver:
                 Request(ids, limit, sampling.temperature, drawn, sampling.stop, sampling.top_p, sampling.top_k)
             )
             said_to = {"policy": self.team.name_of(say.agent), "prompt": text, "prompt_ids": list(ids)}
-            contexts.append({**said_to, "temperature": sampling.temperature})
-        try:
-            tickets = policy.engine.submit(policy, requests)
-        except PolicyError as error:
-            raise RolloutError(
-                f"rollout: {where(says[0][0].game.task, says[0][2].at, says[0][2].agent)}: {error}"
-            ) from error
-        for ticket, (play, slot, say), columns in zip(tickets, says, contexts, strict=True):
-            self.speaking[id(policy.engine), ticket] = (play, slot, say, columns)
+            kept.append((play, slot, say, {**said_to, "temperature": sampling.temperature}))
+        self.speaking.submit(policy, requests, kept)
 
     def _collect_completions(self) -> None:
-        for engine in self.engines:
-            try:
-                answers = engine.ready()
-            except PolicyError as error:
-                raise RolloutError(f"rollout: {self._waiting(engine, error)}: {error}") from error
-            for ticket, completion in answers:
-                play, slot, say, columns = self.speaking.pop((id(engine), ticket))
-                self._answer(play, slot, _said(play.game.task, say, columns, completion))
+        for (play, slot, say, columns), completion in self.speaking.answers():
+            self._answer(play, slot, _said(play.game.task, say, columns, completion))
 
-    def _waiting(self, engine: Engine, error: PolicyError) -> str:
-        """Whose answer failed: the one with the error's `ticket`, or the first that waits for this engine."""
-        waiting = {ticket: entry for (key, ticket), entry in self.speaking.items() if key == id(engine)}
-        play, _, say, _ = waiting.get(getattr(error, "ticket", None)) or next(iter(waiting.values()))
-        return where(play.game.task, say.at, say.agent)
+
+def _whose(kept: tuple[_Play, int, Say, dict[str, Any]]) -> str:
+    play, _, say, _ = kept
+    return where(play.game.task, say.at, say.agent)
 
 
 def _said(task: Task, say: Say, columns: Mapping[str, Any], completion: Completion) -> Said:
