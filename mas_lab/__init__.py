@@ -9,7 +9,7 @@ from mas_lab.bridges.giving import save_team
 from mas_lab.bridges.hand_over import export
 from mas_lab.bridges.program import ProgramEnv, play
 from mas_lab.bridges.taking import load_team
-from mas_lab.cells.centers import running_mean
+from mas_lab.cells.centers import pooled_deviation, running_mean
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.game import Act, Said, Say, Score
 from mas_lab.cells.grouping import group

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.cells.centers import running_mean
+from mas_lab.cells.centers import pooled_deviation, running_mean
 from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.game import Plan
 from mas_lab.cells.grouping import group
@@ -40,6 +40,7 @@ class Recipe:
     ddof: int = 0
     eps: float = 1e-6
     flat: str = "zero"
+    peers: tuple[str, ...] | None = None
     select: Selector | None = None
 
     def replace(self, **changes: Any) -> "Recipe":
@@ -54,7 +55,7 @@ class Recipe:
     @property
     def normalization(self) -> dict[str, Any]:
         """The arguments of cell 3."""
-        return {name: getattr(self, name) for name in ("center", "scale", "once_per", "ddof", "eps", "flat")}
+        return {name: getattr(self, name) for name in ("center", "scale", "once_per", "ddof", "eps", "flat", "peers")}
 
 
 def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
@@ -77,6 +78,9 @@ RECIPES = _by_name(
     Recipe("grpo", episodes(8), TASK, episode_return(), once_per="episode"),
     # The same with every turn counted: the cell of the ablation that no paper ran.
     Recipe("grpo_turns", episodes(8), TASK, episode_return()),
+    # `grpo` without the rows that have no peer: those whose own (task, agent) group is lone or flat get advantage 0, as
+    # they do under every arm of Dr. MAS. It separates this from the agent's own mean.
+    Recipe("grpo_masked", episodes(8), TASK, episode_return(), once_per="episode", peers=TASK_AGENT),
     # Dr. MAS, arXiv 2602.08847: each agent's advantages by its own reward statistics, and the mean or std alone.
     # Their penalty for an unreadable output is a switch of its own: credit=episode_return(invalid=0.1).
     Recipe("dr_mas", episodes(8), TASK_AGENT, episode_return()),
@@ -85,6 +89,9 @@ RECIPES = _by_name(
     Recipe("dr_mas_std", episodes(8), TASK_AGENT, episode_return(), TASK, TASK_AGENT, CENTER_ONCE),
     # Per agent, but a trajectory counts once however often the agent spoke in it.
     Recipe("dr_mas_episodes", episodes(8), TASK_AGENT, episode_return(), once_per="episode"),
+    # Each agent's own mean per task, and one standard deviation per agent: of all its credits in the batch (the total
+    # deviation; scale=pooled_deviation() takes the deviation within groups). A row without a peer gets advantage 0.
+    Recipe("own_pooled", episodes(8), TASK_AGENT, episode_return(), scale=("agent",)),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
     Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
     # A reward of each row's own, as in AT-GRPO, under GRPO's grouping and without a tree: what is the reward's doing.
@@ -110,7 +117,7 @@ def find(recipe: str | Recipe) -> Recipe:
 KNOWN = (
     *(episodes, tree, joint),
     *(episode_return, own_return, mixed, return_to_go, counterfactual),
-    *(running_mean, not_flat, clipped, reinforce),
+    *(running_mean, pooled_deviation, not_flat, clipped, reinforce),
 )
 PARTS = {part.__name__: part for part in KNOWN}
 

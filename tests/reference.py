@@ -77,6 +77,43 @@ def grpo(rows):
     return [advantage[row["episode"]] for row in rows]
 
 
+def peerless(rows, credits, key):
+    """For each row: is it the only one of its group, or are all credits of the group equal?"""
+    groups = units(rows, credits, key)
+    found = []
+    for row in rows:
+        own = groups[tuple(row[name] for name in key)]
+        found.append(len(own) < 2 or math.isclose(max(own), min(own), rel_tol=1e-12, abs_tol=1e-12))
+    return found
+
+
+def grpo_masked(rows):
+    """The advantages of grpo, 0 where an agent's own rows of the task are lone or flat."""
+    out = peerless(rows, row_credits(rows), ("task", "agent"))
+    return [0.0 if gone else advantage for advantage, gone in zip(grpo(rows), out, strict=True)]
+
+
+def own_pooled(rows, invalid=0.0):
+    """The agent's mean over its rows of the task; its deviation over all of its rows in the batch."""
+    credits = row_credits(rows, invalid)
+    plain = compare(rows, credits, ("task", "agent"), ("agent",))
+    return [0.0 if gone else a for a, gone in zip(plain, peerless(rows, credits, ("task", "agent")), strict=True)]
+
+
+def own_pooled_within(rows):
+    """The same with the root of the mean square within the agent's groups."""
+    credits, groups = row_credits(rows), units(rows, row_credits(rows), ("agent", "task"))
+    advantages = []
+    for row, credit in zip(rows, credits, strict=True):
+        own = [values for (agent, _), values in groups.items() if agent == row["agent"]]
+        freedom = sum(len(values) - 1 for values in own)
+        squares = math.fsum((value - mean(values)) ** 2 for values in own for value in values)
+        center = groups[row["agent"], row["task"]]
+        scale = math.sqrt(squares / max(freedom, 1))
+        advantages.append(0.0 if scale < 1e-12 else (credit - mean(center)) / (scale + EPS))
+    return advantages
+
+
 def grpo_turns(rows):
     """The same, but a trajectory counts once for every turn in it."""
     total = returns(rows)

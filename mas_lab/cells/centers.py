@@ -1,17 +1,21 @@
-"""Centers that are more than a group's mean: `table -> Series`, a baseline for each row, for `normalize(center=...)`.
+"""Centers and scales that are more than a group's mean and deviation: `table -> Series`, a number for each row.
+
+`normalize(center=..., scale=...)` takes them.
 
 A center or credit that remembers from step to step has `state()` and `load_state(state)`, plain data: `train` keeps
 that with each checkpoint. In a loop of one's own the object itself remembers, from call to call.
-Leaves out: centers of groups (`normalization`).
+Leaves out: centers and scales of groups (`normalization`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import fsum
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from mas_lab.cells.normalization import statistics_of
+from mas_lab.cells.normalization import is_flat, statistics_of
 from mas_lab.table import plain, require, trained
 
 
@@ -56,3 +60,34 @@ class running_mean:
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._means.clear()
         self._means.update({tuple(key): mean for key, mean in state["means"]})
+
+
+@dataclass(frozen=True)
+class pooled_deviation:
+    """Scale by the pooled deviation within groups: one standard deviation for all groups of each value of `by`.
+
+    sqrt(sum over groups g of sum over rows i of (credit_i - mean_g)^2 / (rows - groups)), the square root of the mean
+    square within groups of an analysis of variance. Groups are those of cell 2, `group`. A lone row adds nothing.
+    `scale=("agent",)` is the total deviation instead: the differences between an agent's groups enter it too.
+    """
+
+    by: tuple[str, ...] = ("agent",)
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return the deviation of each row's agent (or other value of `by`); 0 if all of its groups are lone or flat."""
+        require(turns, [*self.by, "credit", "group"], "pooled_deviation")
+        rows = turns[trained(turns)]
+        groups = rows.groupby([*self.by, "group"], observed=True)["credit"]
+        squares = groups.agg(_squared_deviations)
+        freedom = groups.size() - 1
+        by = list(range(len(self.by)))
+        pooled = np.sqrt(squares.groupby(level=by).sum() / freedom.groupby(level=by).sum().clip(lower=1))
+        keys = pd.MultiIndex.from_frame(turns[list(self.by)])
+        found = pooled.reindex(keys if len(self.by) > 1 else keys.get_level_values(0)).fillna(0.0)
+        return pd.Series(found.to_numpy(), turns.index, dtype=float)
+
+
+def _squared_deviations(credits: pd.Series) -> float:
+    """Return the sum of squared deviations from the mean, the same bits in any order of the rows."""
+    mean = fsum(credits) / len(credits)
+    return 0.0 if is_flat(credits.min(), credits.max()) else fsum((credits - mean) ** 2)

@@ -16,7 +16,7 @@ from mas_lab.keyed import keyed
 from mas_lab.table import TableError, forbid, place, require, trained
 
 Center = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
-Scale = Sequence[str] | str | None
+Scale = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
 TALLEST = 1e150
 """Credits from here on have squares that overflow."""
 FLAT = ("zero", "center")
@@ -32,17 +32,22 @@ def normalize(
     ddof: int = 0,
     eps: float = 1e-6,
     flat: str = "zero",
+    peers: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """The table with `center`, `scale` and `advantage` added.
 
     `center`: the mean credit over the row's `group` (default) or over another tuple of columns; "loo": the mean of the
     others in the group; "max": the group's maximum; "none": 0; or any callable `table -> Series`, see `centers`.
-    `scale`: the standard deviation plus `eps`, over the `group` (default) or another tuple of columns; "none": 1.
+    `scale`: the standard deviation plus `eps`, over the `group` (default) or another tuple of columns; "none": 1; or
+    any callable `table -> Series`, see `pooled_deviation`.
     `once_per`: a column, or {"center": column, "scale": column}: each of its values enters the statistics of a group
     once, with its mean credit ("episode" makes GRPO count a trajectory once, however many turns it has).
     `ddof`: 0 divides by n (population), 1 by n - 1.
     `flat`: what a row gets whose scale group is lone or flat (max == min, to rounding): "zero", advantage 0; "center",
     the deviation of its center group in the place of its own, where that one is neither.
+    `peers`: columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or flat,
+    whatever center and scale say. `None`: such rows are trained on. An agent's own center and scale imply it, so a
+    comparison of the center alone needs it in both arms (`grpo_masked` is `grpo` with it).
 
     A row gets advantage 0 if its center group is lone, or its scale group is lone or flat; never the raw reward.
     Where the center is another group than the scale, this rule is biased. An agent that is called in four of a task's
@@ -56,7 +61,7 @@ def normalize(
     """
     require(turns, ["credit", "group"], "normalize")
     forbid(turns, ["center", "scale", "advantage"], "normalize")
-    refuse_nonsense(center, scale, once_per, ddof, eps, flat)
+    refuse_nonsense(center, scale, once_per, ddof, eps, flat, peers)
     _warn_if_unlike_its_name(center, scale)
     units = once_per if isinstance(once_per, Mapping) else {"center": once_per, "scale": once_per}
 
@@ -66,7 +71,7 @@ def normalize(
         of_center = statistics(_columns(center, ("loo", "max"), "center"), units.get("center"))
         divisor, still = _lent(divisor, still, of_center, ddof, eps)
     baseline, lone = _center(turns, center, lambda by: statistics(by, units.get("center")))
-    dead = lone | still | ~trained(turns)
+    dead = lone | still | ~trained(turns) | _without_peer(statistics, peers)
     advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
@@ -78,6 +83,7 @@ def refuse_nonsense(
     ddof: int,
     eps: float,
     flat: str,
+    peers: Sequence[str] | None = None,
 ) -> None:
     """Raises `ValueError` naming the argument of `normalize` that cannot be meant, before there is a table."""
     if ddof not in (0, 1):
@@ -91,15 +97,18 @@ def refuse_nonsense(
         raise ValueError(f"normalize: once_per has keys {unknown}; known are 'center' and 'scale'")
     if center != "none" and not callable(center):
         _columns(center, ("loo", "max"), "center")
-    if scale != "none":
+    if scale != "none" and not callable(scale):
         _columns(scale, (), "scale")
-    once = once_per.get("center") if isinstance(once_per, Mapping) else once_per
-    if callable(center) and once is not None:
-        raise ValueError(
-            f"normalize: once_per={once!r} counts units of a center group, and {center!r} has none; say once_per="
-            '{"scale": ...} for the scale alone, and let the center count as it will'
-        )
-    if flat == "center" and (center == "none" or callable(center) or scale == "none"):
+    if isinstance(peers, str):
+        raise ValueError(f"normalize: peers={peers!r}; pass a tuple of columns such as ('task', 'agent'), or None")
+    units = once_per if isinstance(once_per, Mapping) else {"center": once_per, "scale": once_per}
+    for part, other, told in (("center", "scale", center), ("scale", "center", scale)):
+        if callable(told) and units.get(part) is not None:
+            raise ValueError(
+                f"normalize: once_per={units[part]!r} counts units of a {part} group, and {told!r} has none; say "
+                f'once_per={{"{other}": ...}} for the {other} alone, and let the {part} count as it will'
+            )
+    if flat == "center" and (center == "none" or callable(center) or scale == "none" or callable(scale)):
         raise ValueError(
             f"normalize: flat='center' takes a center group's scale, which center={center!r}, scale={scale!r} leaves "
             "without one; name columns for both, or pass flat='zero'"
@@ -109,7 +118,7 @@ def refuse_nonsense(
 def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tuple[pd.Series, pd.Series]:
     """The baseline of each row, and whether its group is lone."""
     if callable(center):
-        return _asked(center, turns), pd.Series(False, turns.index)
+        return _asked(center, turns, "center"), pd.Series(False, turns.index)
     if center == "none":
         return pd.Series(0.0, turns.index), pd.Series(False, turns.index)
     stats = statistics(_columns(center, ("loo", "max"), "center"))
@@ -123,15 +132,15 @@ def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tupl
     return stats["mean"], lone
 
 
-def _asked(center: Callable[[pd.DataFrame], pd.Series], turns: pd.DataFrame) -> pd.Series:
-    """What a center of one's own says, a finite number for each row."""
-    baseline = center(turns)
-    if not isinstance(baseline, pd.Series) or not baseline.index.equals(turns.index):
+def _asked(function: Callable[[pd.DataFrame], pd.Series], turns: pd.DataFrame, part: str) -> pd.Series:
+    """Return what a callable center or scale (`part`) gives: a finite number for each row."""
+    values = function(turns)
+    if not isinstance(values, pd.Series) or not values.index.equals(turns.index):
         raise TableError(
-            f"normalize: center {center!r} gave {type(baseline).__name__}; it must give a Series on the table's index"
+            f"normalize: {part} {function!r} gave {type(values).__name__}; it must give a Series on the table's index"
         )
-    require(turns.assign(center=baseline), ["center"], f"normalize, center={center!r}")
-    return baseline.astype(float)
+    require(turns.assign(**{part: values}), [part], f"normalize, {part}={function!r}")
+    return values.astype(float)
 
 
 def _scale(
@@ -140,9 +149,22 @@ def _scale(
     """The divisor of each row, and whether its group is lone or flat."""
     if scale == "none":
         return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
+    if callable(scale):
+        divisor = _asked(scale, turns, "scale")
+        return divisor + eps, divisor <= 0
     stats = statistics(_columns(scale, (), "scale"))
-    still = (stats["n"] < 2) | is_flat(stats["min"], stats["max"])
+    still = _is_still(stats)
     return _deviation(stats, ddof).mask(still, 0.0) + eps, still
+
+
+def _without_peer(statistics: Callable[..., pd.DataFrame], peers: Sequence[str] | None) -> pd.Series | bool:
+    """Return whether each row's peer group is lone or flat; False for all rows if there are no peer groups."""
+    return False if peers is None else _is_still(statistics(tuple(peers), None))
+
+
+def _is_still(stats: pd.DataFrame) -> pd.Series:
+    """Return whether each row's group is lone or flat."""
+    return (stats["n"] < 2) | is_flat(stats["min"], stats["max"])
 
 
 def _deviation(stats: pd.DataFrame, ddof: int) -> pd.Series:
@@ -153,13 +175,13 @@ def _lent(
     divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int, eps: float
 ) -> tuple[pd.Series, pd.Series]:
     """`_scale`, with the center group's deviation where the scale group has none."""
-    lends = still & (of_center["n"] > 1) & ~is_flat(of_center["min"], of_center["max"])
+    lends = still & ~_is_still(of_center)
     return divisor.mask(lends, _deviation(of_center, ddof) + eps), still & ~lends
 
 
-def is_flat(low: pd.Series, high: pd.Series) -> pd.Series:
+def is_flat(low: pd.Series | float, high: pd.Series | float) -> pd.Series | bool:
     """Whether a group's smallest and largest credit are one number, but for the rounding of sums in another order."""
-    return (high - low).abs() <= 1e-12 * np.maximum(1.0, np.maximum(low.abs(), high.abs()))
+    return np.abs(high - low) <= 1e-12 * np.maximum(1.0, np.maximum(np.abs(low), np.abs(high)))
 
 
 def _columns(choice: Center, words: tuple[str, ...], what: str) -> tuple[str, ...]:

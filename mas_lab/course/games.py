@@ -3,13 +3,11 @@
 Leaves out: games of other libraries (`tasks.textarena`), and tasks that are no games (`tasks`).
 """
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
-from mas_lab.tasks.shared.rows import check_split, content_id
 
 
 @dataclass(frozen=True)
@@ -19,7 +17,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Race:
+class Race(chains.ChainTask):
     """`left` and `right` answer the same chain of digits at once, unseen by each other; who alone is right wins.
 
     A game (`competitive`): `team_reward` is 0, `local_reward` 1 for the winner, -1 for the loser, 0 in a draw; success
@@ -29,23 +27,8 @@ class Race:
     name = "race"
     paper = "a game of the course"
     order = "left + right"
-    pocket = "math"
     agents = ("left", "right")
     competitive = True
-    max_turns = 1
-    max_return = 1.0
-    max_tokens = chains.CHAIN + 3
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Every word of a prompt or answer."""
-        return (*chains.WORDS, "solve", "answer")
-
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different chains."""
-        check_split(split, self.name)
-        drawn = chains.draw_chains(n, split, seed, self.name)
-        return [Task(f"race-{content_id(chain)}", {"problem": chain}) for chain, _ in drawn]
 
     def start(self, task: Task) -> State:
         return State(task.data["problem"])
@@ -63,7 +46,3 @@ class Race:
         valid = {agent: answer is not None for agent, answer in answers.items()}
         told = {"left": left, "right": right}
         return Step(State(state.problem, True), 0.0, {"left": won, "right": -won}, valid, won > 0, True, told)
-
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer that is right about half the time."""
-        return chains.half_right(state.problem, rng)

@@ -5,12 +5,13 @@ Leaves out: which cells there are (`design`), and making many side by side (`run
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from mas_lab.env import Env
 from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.runs.disk import read_table, write_json
@@ -19,12 +20,15 @@ from mas_lab.runs.scores import kept_scores
 from mas_lab.study.design import Cell
 from mas_lab.study.processes import Stopped
 from mas_lab.table import TableError
+from mas_lab.team import Team
 from mas_lab.train import train
+from mas_lab.train.evaluate import evaluate
 from mas_lab.train.record import code
 from mas_lab.train.spent import Spent
 
 EARLY = 5
 """Steps from whose rewards the statistics of the start are taken: one is noisy, and later the team is another."""
+QUIZ_TASKS, QUIZ_EPISODES = 64, 4
 CHECKPOINTS, RECORDS = "checkpoints", "cells"
 Tell = Callable[[str, int, int], None]
 """Called with a cell's digest, what it spent of its budget, and the budget."""
@@ -51,13 +55,15 @@ def play(cell: Cell, folder: Path, keep: str, tell: Tell) -> dict[str, Any]:
     `keep`: "all" of the run; its "tables", without weights; or nothing but the "record".
     """
     config, run = cell.training(), run_of(folder, cell)
-    team, budget, began = config.make_team(), config.budget, time.process_time()
+    team, budget, began, quiz = config.make_team(), config.budget, time.process_time(), cell.quiz()
+    answered = {"quiz_before": _answered(quiz, team, cell)}
     tell(cell.digest, 0, budget.amount)
     spent = Spent.of(load_run(run)) if (run / "run.json").is_file() else Spent()
     for report in train(config.env, team, config.recipe, None, config.seed, run, budget=budget, **config.settings):
         spent.add(report)
         tell(cell.digest, min(spent.after(report.step + 1)[budget.kind], budget.amount), budget.amount)
-    record = record_of(cell, load_run(run), spent, time.process_time() - began)
+    answered["quiz_after"] = _answered(quiz, team, cell)
+    record = record_of(cell, load_run(run), spent, time.process_time() - began, answered if quiz else {})
     path = folder / RECORDS / f"{run.name}.json"
     path.parent.mkdir(exist_ok=True)
     write_json(path, record)
@@ -68,8 +74,21 @@ def play(cell: Cell, folder: Path, keep: str, tell: Tell) -> dict[str, Any]:
     return record
 
 
-def record_of(cell: Cell, run: Run, spent: Spent, seconds: float) -> dict[str, Any]:
-    """All that the tables of a study are made of, as plain data. `seconds` of the processor, its scores included."""
+def _answered(quiz: Env | None, team: Team, cell: Cell) -> dict[str, float]:
+    """Return the mean local reward per episode of each agent on held-out tasks of `quiz`."""
+    if quiz is None:
+        return {}
+    scores = evaluate(quiz, team, quiz.tasks(QUIZ_TASKS, "test", cell.seed), QUIZ_EPISODES, seed=cell.seed)
+    return scores.groupby("agent")["own_return"].mean().to_dict()
+
+
+def record_of(
+    cell: Cell, run: Run, spent: Spent, seconds: float, quizzes: Mapping[str, Mapping[str, float]] | None = None
+) -> dict[str, Any]:
+    """All that the tables of a study are made of, as plain data. `seconds` of the processor, its scores included.
+
+    `quizzes`: for `quiz_before` and `quiz_after` the score of each agent, where the cell has a quiz.
+    """
     config = run.config
     curve = kept_scores(run)[["step", "success", "return"]].to_dict("records")
     return {
@@ -77,7 +96,10 @@ def record_of(cell: Cell, run: Run, spent: Spent, seconds: float) -> dict[str, A
         "steps": run.steps, **spent.after(run.steps), "seconds": seconds,
         "code": config["code"], "versions": config["versions"],
         "curve": [{**row, **spent.after(int(row["step"]))} for row in curve],
-        "agents": _agents(run).to_dict("records"),
+        "agents": [
+            {**row, **{when: scores.get(row["agent"]) for when, scores in (quizzes or {}).items()}}
+            for row in _agents(run).to_dict("records")
+        ],
     }  # fmt: skip
 
 

@@ -11,11 +11,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from mas_lab.env import Env
 from mas_lab.recipes import Recipe, find, to_data
-from mas_lab.train.config import Config, ConfigError, Place
+from mas_lab.train.config import Config, ConfigError, Place, read_env
 from mas_lab.train.settings import Settings
 
-SAID = ("env", "team", "recipe", "settings", "budget")
+SAID = ("env", "team", "recipe", "settings", "budget", "quiz")
 """What may be said of all cells, of those of a task, or of those of an arm, the later over the earlier."""
 OF_TASK = (*SAID, "arms", "seeds", "sweep", "rates")
 OF_ALL = ("name", *SAID, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
@@ -60,7 +61,12 @@ class Cell:
         return f"{self.task}, {self.arm}{rate}, seed {self.seed}"
 
     def training(self) -> Config:
-        return Config.of(self.config, Place(self.path, (self.task, self.arm)))
+        return Config.of(_without_quiz(self.config), Place(self.path, (self.task, self.arm)))
+
+    def quiz(self) -> Env | None:
+        """Return the env on which the team is evaluated before and after training, see `Study.agents`."""
+        place = Place(self.path, (self.task, self.arm, "quiz"))
+        return read_env(place, self.config["quiz"], self.path.parent) if self.config.get("quiz") else None
 
 
 @dataclass(frozen=True)
@@ -179,6 +185,7 @@ class Design:
     def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
         config = self.said_of(task, arm)
         config["team"] = _with_seed(config["team"] | ({} if lr is None else {"lr": lr}), seed)
+        config = config if phase == "compare" else _without_quiz(config)
         return Cell(task, arm, seed, lr, phase, config | {"seed": seed}, self.place.path)
 
     def said_of(self, task: str, arm: str) -> dict[str, Any]:
@@ -189,7 +196,7 @@ class Design:
         return {**said, "settings": _scored(said["settings"])}
 
     def _resolved(self, task: str, arm: str) -> dict[str, Any]:
-        config = self.said_of(task, arm)
+        config = _without_quiz(self.said_of(task, arm))
         made = Config.of(config, self.place.to(task).to(arm))
         return {**config, "recipe": to_data(made.recipe), "settings": asdict(Settings(**made.settings))}
 
@@ -218,7 +225,7 @@ class Design:
                         f"{self.place.to(task).to(arm)}: 'budget' is missing: what all arms get equally much of, "
                         "{tokens: ...}, {episodes: ...} or {optimizer_steps: ...}"
                     )
-                Config.of(self.said_of(task, arm), self.place.to(task).to(arm))
+                Config.of(_without_quiz(self.said_of(task, arm)), self.place.to(task).to(arm))
             differ = self.differences(task) if allowed is not None else {}
             more = [name for name in differ if not _within(name, allowed)]
             if more:
@@ -249,7 +256,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        if key in ("env", "recipe"):
+        if key in ("env", "recipe", "quiz"):
             old, value = (({"name": one} if isinstance(one, str) else one) for one in (old, value))
         alike = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
         if alike and value.get("name", old.get("name")) == old.get("name"):
@@ -257,6 +264,10 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         else:
             merged[key] = value
     return merged
+
+
+def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key != "quiz"}
 
 
 def _with_seed(said: Any, seed: int) -> Any:

@@ -162,7 +162,8 @@ class Study:
     @property
     def agents(self) -> pd.DataFrame:
         """A row per compared cell, agent and `window` (its first and last steps): the agent's norms, how often it was
-        right, the columns of `lab.advise`, and `F`, see `lab.inflation`."""
+        right, the columns of `lab.advise`, and `F`, see `lab.inflation`; where the design has a `quiz`, an env with the
+        same agents, `quiz_before` and `quiz_after`: the agent's mean local reward on 64 x 4 episodes of it."""
         return self._rows("agents")
 
     def described(self) -> dict[tuple[str, str, int], Described]:

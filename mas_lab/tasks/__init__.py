@@ -5,6 +5,7 @@ from typing import Any
 
 from mas_lab.env import Env, class_name
 from mas_lab.tasks.arxiv_intro import ArxivIntro
+from mas_lab.tasks.cascade import Cascade
 from mas_lab.tasks.catalog import Catalog
 from mas_lab.tasks.code_pair import CodePair
 from mas_lab.tasks.code_tests import CodeTests
@@ -18,6 +19,7 @@ from mas_lab.tasks.plan_path import PlanPath
 from mas_lab.tasks.reasoning_gym import ReasoningGym
 from mas_lab.tasks.search import Search
 from mas_lab.tasks.sokoban import Sokoban
+from mas_lab.tasks.stakes import Stakes
 from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
@@ -35,6 +37,8 @@ ALL = (
     Ladder,
     PaidHelp,
     Finisher,
+    Cascade,
+    Stakes,
     ReasoningGym,
 )
 ENVS = Catalog({env.name: env for env in ALL})

@@ -5,13 +5,11 @@ so that under one global baseline it is praised for whatever it says. Under its 
 with a wrong one. Pocket only. Leaves out: what a chain is, and how an answer to one is read (`chains`).
 """
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
-from mas_lab.tasks.shared.rows import check_split, content_id
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Finisher:
+class Finisher(chains.ChainTask):
     """The solver drafts an answer to a chain of digits; where it is right, the finisher answers the same chain anew.
 
     `team_reward` arrives when it ends: 0 after a wrong draft, `low` after a wrong ending, 1 after a right one, so
@@ -36,28 +34,12 @@ class Finisher:
     """What a wrong ending pays, at least 0 and below 1."""
 
     name = "finisher"
-    paper = "a teaching task of this kit"
     order = "solver → finisher?"
-    pocket = "math"
     agents = ("solver", "finisher")
-    max_turns = 1
-    max_return = 1.0
-    max_tokens = chains.CHAIN + 3
 
     def __post_init__(self):
         if not 0 <= self.low < 1:
             raise ValueError(f"finisher: low={self.low!r}; a wrong ending is worth at least 0 and less than 1")
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Every word of a prompt or answer."""
-        return (*chains.WORDS, "solve", "answer")
-
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different chains."""
-        check_split(split, self.name)
-        drawn = chains.draw_chains(n, split, seed, self.name)
-        return [Task(f"finisher-{content_id(chain)}", {"problem": chain}) for chain, _ in drawn]
 
     def start(self, task: Task) -> State:
         return State(task.data["problem"])
@@ -76,7 +58,3 @@ class Finisher:
         after = replace(state, drafted=right, done=not right or success)
         team = 1.0 if success else self.low if agent == "finisher" else 0.0
         return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
-
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer that is right about half the time."""
-        return chains.half_right(state.problem, rng)

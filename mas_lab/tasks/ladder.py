@@ -6,14 +6,12 @@ own baseline it learns. Where one set of weights plays all stages, what stage 1 
 Pocket only. Leaves out: what a chain is, and how an answer to one is read (`chains`).
 """
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.pictures import ladder
-from mas_lab.tasks.shared.rows import check_split, content_id
 
 AGENTS = 8
 
@@ -27,7 +25,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Ladder(chains.ChainTask):
     """`stage_1`, `stage_2`, … answer a chain of digits each, one after the other, until one of them is wrong or all
     were right.
 
@@ -39,12 +37,7 @@ class Ladder:
     """2 to 8 stages; `None`: 8."""
 
     name = "ladder"
-    paper = "a teaching task of this kit"
     order = "stage_1 → stage_2? → … stage_8?"
-    pocket = "math"
-    max_turns = 1
-    max_return = 1.0
-    max_tokens = chains.CHAIN + 3
 
     def __post_init__(self):
         if self.n_agents is not None and not (type(self.n_agents) is int and 2 <= self.n_agents <= AGENTS):
@@ -55,17 +48,8 @@ class Ladder:
         return tuple(f"stage_{number + 1}" for number in range(self.n_agents or AGENTS))
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """Every word of a prompt or answer."""
-        return (*chains.WORDS, "solve", "answer")
-
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` ladders of as many chains as there are stages, all of them different; no chain stands in two splits."""
-        check_split(split, self.name)
-        stages = len(self.agents)
-        drawn = [chain for chain, _ in chains.draw_chains(n * stages, split, seed, self.name)]
-        ladders = [drawn[first : first + stages] for first in range(0, len(drawn), stages)]
-        return [Task(f"ladder-{content_id(', '.join(own))}", {"problems": own}) for own in ladders]
+    def chains_per_task(self) -> int:
+        return len(self.agents)
 
     def start(self, task: Task) -> State:
         return State(tuple(task.data["problems"]))
@@ -85,10 +69,6 @@ class Ladder:
         after = replace(state, passed=passed, done=success or not right)
         team = passed / len(state.problems) if after.done else 0.0
         return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
-
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer that is right about half the time."""
-        return chains.half_right(state.problems[state.passed], rng)
 
     def draw(self, state: State) -> str:
         """A rung for each stage, the first at the bottom, with its chain; a disc stands on the last one passed."""

@@ -6,13 +6,11 @@ says. Its gradient norms are hardly larger for that. With `pay=1.0` its stakes a
 Pocket only. Leaves out: what a chain is, and how an answer to one is read (`chains`).
 """
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
-from mas_lab.tasks.shared.rows import check_split, content_id
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class PaidHelp:
+class PaidHelp(chains.ChainTask):
     """The solver answers a chain of digits; where it is wrong, the helper hears what was tried, and answers too.
 
     `team_reward`: 1 for a right answer of the solver, `pay` for one of the helper, so `max_return` = 1. Success is a
@@ -36,28 +34,13 @@ class PaidHelp:
     """What help is worth, above 0 and at most 1."""
 
     name = "paid_help"
-    paper = "a teaching task of this kit"
     order = "solver → helper?"
-    pocket = "math"
     agents = ("solver", "helper")
-    max_turns = 1
-    max_return = 1.0
-    max_tokens = chains.CHAIN + 3
+    words = (*chains.WORDS, "tried", "none", "solve", "answer")
 
     def __post_init__(self):
         if not 0 < self.pay <= 1:
             raise ValueError(f"paid_help: pay={self.pay!r}; help is worth more than 0 and at most 1")
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Every word of a prompt or answer."""
-        return (*chains.WORDS, "tried", "none", "solve", "answer")
-
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different chains."""
-        check_split(split, self.name)
-        drawn = chains.draw_chains(n, split, seed, self.name)
-        return [Task(f"paid_help-{content_id(chain)}", {"problem": chain}) for chain, _ in drawn]
 
     def start(self, task: Task) -> State:
         return State(task.data["problem"])
@@ -76,7 +59,3 @@ class PaidHelp:
         worth = 1.0 if agent == "solver" else self.pay
         after = replace(state, tried=state.tried or answer or "none", done=right or agent == "helper")
         return Step(after, worth * right, {agent: float(right)}, {agent: answer is not None}, right, after.done)
-
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer that is right about half the time."""
-        return chains.half_right(state.problem, rng)

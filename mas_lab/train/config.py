@@ -63,7 +63,7 @@ class Config:
         data = place.mapping(data, [f.name for f in fields(cls) if f.name != "path"])
         place.mapping(data, needed=("env", "team", "recipe", *([] if data.get("budget") else ["steps"])))
         with place.naming("env"):
-            made = _env(place.to("env"), data["env"], place.path.parent) if env is None else _env(place, env, Path())
+            made = read_env(place.to("env"), data["env"], place.path.parent) if env is None else read_env(place, env, Path())
         with place.naming("recipe"):
             recipe = _recipe(place.to("recipe"), data["recipe"])
         with place.naming("settings"):
@@ -152,7 +152,7 @@ def read_yaml(path: Path) -> Any:
         raise ConfigError(f"{path}: not YAML: {error}") from None
 
 
-def _env(place: Place, data: Any, folder: Path) -> Env:
+def read_env(place: Place, data: Any, folder: Path) -> Env:
     """An env's name, or `{name: ..., and its options}`; `my_file:MyEnv` is one's own, `my_file` from the folder."""
     options = {"name": data} if isinstance(data, str) else place.mapping(data, needed=("name",))
     if ":" in (name := str(options.pop("name"))):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import candidates_table, episodes_table, joint_table, shuffled
 
+from mas_lab.cells.centers import pooled_deviation
 from mas_lab.cells.credits import episode_return, mixed, return_to_go
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import group_stats, normalize, refuse_lone_groups
@@ -18,11 +19,13 @@ seeds = st.integers(0, 2**32 - 1)
 often = settings(max_examples=6)
 by_episodes = {
     "grpo": reference.grpo,
+    "grpo_masked": reference.grpo_masked,
     "grpo_turns": reference.grpo_turns,
     "dr_mas": reference.dr_mas,
     "dr_mas_mean": reference.dr_mas_mean,
     "dr_mas_std": reference.dr_mas_std,
     "dr_mas_episodes": reference.dr_mas_episodes,
+    "own_pooled": reference.own_pooled,
     "grpo_mixed": reference.grpo_mixed,
 }
 by_joint_actions = {
@@ -62,7 +65,53 @@ def test_recipes_over_episodes(name, seed):
     np.testing.assert_allclose(RECIPES[name].advantages(turns)["advantage"], expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["dr_mas", "dr_mas_mean", "dr_mas_std", "dr_mas_episodes"])
+@often
+@given(seed=seeds)
+def test_own_pooled_with_the_deviation_within_groups(seed):
+    turns = episodes_table(seed)
+    recipe = RECIPES["own_pooled"].replace(scale=pooled_deviation())
+    advantage = recipe.advantages(turns)["advantage"]
+    np.testing.assert_allclose(advantage, reference.own_pooled_within(records(turns)), rtol=0, atol=1e-9)
+    turns["mark"] = range(len(turns))
+    again = recipe.advantages(shuffled(turns, np.random.default_rng(seed))).set_index("mark")["advantage"]
+    assert again.sort_index().tolist() == advantage.tolist()
+
+
+def peer_table():
+    """Task t: agent a earned 0, 2, 4; agent b spoke once and earned 4; agent c earned 4 twice."""
+    return table(task=["t"] * 6, agent=list("aaabcc"), credit=[0.0, 2.0, 4.0, 4.0, 4.0, 4.0]).assign(group="t")
+
+
+def test_rows_without_a_peer_get_advantage_0_under_any_center():
+    turns, peers = peer_table(), ("task", "agent")
+    learned, masked = normalize(turns)["advantage"], normalize(turns, peers=peers)["advantage"]
+    assert masked.tolist() == [*learned[:3], 0.0, 0.0, 0.0] and (learned[3:] > 0.6).all()
+    assert normalize(turns, center="none", scale="none", peers=peers)["advantage"].tolist() == [0, 2, 4, 0, 0, 0]
+
+
+def test_the_pooled_deviation_is_the_mean_square_within_groups():
+    """Agent a: squares 2 and 8 in groups of 2 and 3, (2 + 8) / (5 - 2); its lone row counts nothing."""
+    turns = table(agent=list("aaaaaab"), group=list("xxyyyzx"), credit=[1.0, 3.0, 0.0, 2.0, 4.0, 9.0, 5.0])
+    assert pooled_deviation()(turns).round(9).tolist() == [round((10 / 3) ** 0.5, 9)] * 6 + [0.0]
+    total = normalize(turns, scale=("agent",))["scale"]
+    assert total[0] == pytest.approx(turns["credit"][:6].std(ddof=0), abs=1e-5) and total[0] > 2
+
+
+def test_a_scale_of_ones_own_is_checked_and_has_no_units():
+    turns = peer_table()
+    with pytest.raises(TableError, match="scale.*must give a Series on the table's index"):
+        normalize(turns, scale=lambda table: 1.0)
+    with pytest.raises(TableError, match="scale"):
+        normalize(turns, scale=lambda table: table["credit"] * float("nan"))
+    with pytest.raises(ValueError, match="counts units of a scale group"):
+        normalize(turns, scale=pooled_deviation(), once_per="agent")
+    with pytest.raises(ValueError, match="pass a tuple of columns"):
+        normalize(turns, peers="task")
+    with pytest.raises(TableError, match="'turn'"):
+        normalize(turns, peers=("turn",))
+
+
+@pytest.mark.parametrize("name", ["dr_mas", "dr_mas_mean", "dr_mas_std", "dr_mas_episodes", "own_pooled"])
 @often
 @given(seed=seeds)
 def test_the_penalty_for_an_invalid_turn_stays_with_that_turn(name, seed):
@@ -346,7 +395,7 @@ def test_trap_7_a_padding_row_is_refused_where_it_would_enter_the_statistics():
 def test_trap_11_no_two_recipes_are_the_same_under_two_names():
     rest = [recipe.replace(name="") for recipe in RECIPES.values()]
     assert all(one != other for number, one in enumerate(rest) for other in rest[:number])
-    turns = episodes_table(12)
+    turns = episodes_table(13)
     found = {name: RECIPES[name].advantages(turns)["advantage"].round(6).tolist() for name in by_episodes}
     assert len({tuple(values) for values in found.values()}) == len(found)
 

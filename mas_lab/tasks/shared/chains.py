@@ -1,13 +1,15 @@
 """Chains of digits with + - *, read from left to right, mod 10: the arithmetic that several pocket tasks pose.
 
-Drawing them, solving them, reading an answer, and answering imperfectly on purpose. Leaves out: who is asked, and what
-an answer earns.
+Drawing them, solving them, reading an answer, answering imperfectly on purpose, and the base class of the tasks that
+pose nothing else. Leaves out: who is asked, and what an answer earns.
 """
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
-from mas_lab.tasks.shared.rows import draw
+from mas_lab.env import Task
+from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
 CHAIN = 5
 """Digits of a chain where nobody says otherwise."""
@@ -79,3 +81,39 @@ def half_right(chain: str, rng: random.Random) -> str:
 def told(values: list[int], working: bool) -> str:
     """`2 0 7 5 ` before what is concluded from them, or nothing."""
     return " ".join(map(str, values)) + " " if working else ""
+
+
+class ChainTask:
+    """Hold what the teaching tasks share in which every agent answers chains of digits, one turn each.
+
+    A subclass has `name`, `agents`, `start`, `acting`, `observe` and `step`.
+    """
+
+    paper = "a teaching task of this kit"
+    pocket = "math"
+    max_turns = 1
+    max_return = 1.0
+    max_tokens = CHAIN + 3
+    words = (*WORDS, "solve", "answer")
+    """Every word of a prompt or answer."""
+
+    @property
+    def chains_per_task(self) -> int:
+        """Return how many different chains a task holds: its data is `problem` if one, else `problems`."""
+        return 1
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """Draw `n` tasks; all their chains differ, and no chain stands in two splits."""
+        check_split(split, self.name)
+        each = self.chains_per_task
+        drawn = [chain for chain, _ in draw_chains(n * each, split, seed, self.name)]
+        return [self._task(drawn[first : first + each]) for first in range(0, len(drawn), each)]
+
+    def _task(self, own: list[str]) -> Task:
+        data = {"problem": own[0]} if len(own) == 1 else {"problems": own}
+        return Task(f"{self.name}-{content_id(', '.join(own))}", data)
+
+    def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
+        """Return an answer to the agent's prompt that is right about half the time."""
+        prompt = self.observe(state, agent)[0]["content"]
+        return half_right(prompt.partition("solve ")[2], rng)
