@@ -122,6 +122,7 @@ __all__ = [
     "pass_at",
     "play",
     "play_as",
+    "pooled_deviation",
     "probe_threads",
     "reinforce",
     "return_to_go",

@@ -74,7 +74,7 @@ class pooled_deviation:
     by: tuple[str, ...] = ("agent",)
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        """Return the deviation of each row's agent (or other value of `by`); 0 if all of its groups are lone or flat."""
+        """Return the deviation of each row's agent (or other value of `by`), 0 if its credits never differ."""
         require(turns, [*self.by, "credit", "group"], "pooled_deviation")
         rows = turns[trained(turns)]
         groups = rows.groupby([*self.by, "group"], observed=True)["credit"]

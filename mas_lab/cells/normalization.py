@@ -45,9 +45,9 @@ def normalize(
     `ddof`: 0 divides by n (population), 1 by n - 1.
     `flat`: what a row gets whose scale group is lone or flat (max == min, to rounding): "zero", advantage 0; "center",
     the deviation of its center group in the place of its own, where that one is neither.
-    `peers`: columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or flat,
-    whatever center and scale say. `None`: such rows are trained on. An agent's own center and scale imply it, so a
-    comparison of the center alone needs it in both arms (`grpo_masked` is `grpo` with it).
+    `peers`: columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or
+    flat, whatever center and scale say. `None`: such rows are trained on. An agent's own center and scale imply it, so
+    a comparison of the center alone needs it in both arms (`grpo_masked` is `grpo` with it).
 
     A row gets advantage 0 if its center group is lone, or its scale group is lone or flat; never the raw reward.
     Where the center is another group than the scale, this rule is biased. An agent that is called in four of a task's

@@ -1,8 +1,8 @@
 """Cascade: a teaching task in which each agent is called only if all before it were wrong.
 
-The later an agent is called, the less a right answer earns. All rewards of the last tiers lie below the task's mean, and
-a global baseline punishes even their right answers. Pocket only. Leaves out: what a chain is, and how an answer to one
-is read (`chains`).
+The later an agent is called, the less a right answer earns. All rewards of the last tiers lie below the task's mean,
+and a global baseline punishes even their right answers. Pocket only. Leaves out: what a chain is, and how an answer to
+one is read (`chains`).
 """
 
 from collections.abc import Mapping

@@ -63,7 +63,8 @@ class Config:
         data = place.mapping(data, [f.name for f in fields(cls) if f.name != "path"])
         place.mapping(data, needed=("env", "team", "recipe", *([] if data.get("budget") else ["steps"])))
         with place.naming("env"):
-            made = read_env(place.to("env"), data["env"], place.path.parent) if env is None else read_env(place, env, Path())
+            where = (place.to("env"), data["env"], place.path.parent) if env is None else (place, env, Path())
+            made = read_env(*where)
         with place.naming("recipe"):
             recipe = _recipe(place.to("recipe"), data["recipe"])
         with place.naming("settings"):

@@ -99,7 +99,7 @@ def test_the_pooled_deviation_is_the_mean_square_within_groups():
 
 def test_a_scale_of_ones_own_is_checked_and_has_no_units():
     turns = peer_table()
-    with pytest.raises(TableError, match="scale.*must give a Series on the table's index"):
+    with pytest.raises(TableError, match=r"scale.*must give a Series on the table's index"):
         normalize(turns, scale=lambda table: 1.0)
     with pytest.raises(TableError, match="scale"):
         normalize(turns, scale=lambda table: table["credit"] * float("nan"))
