@@ -23,8 +23,8 @@ from mas_lab.table import TableError
 from mas_lab.team import Team
 from mas_lab.train import train
 from mas_lab.train.evaluate import evaluate
-from mas_lab.train.record import code
-from mas_lab.train.spent import Spent
+from mas_lab.train.record import code, versions
+from mas_lab.train.spent import KINDS, Spent
 
 EARLY = 5
 """Steps from whose rewards the statistics of the start are taken: one is noisy, and later the team is another."""
@@ -40,13 +40,29 @@ def run_of(folder: Path, cell: Cell) -> Path:
 
 
 def attempt(cell: Cell, folder: Path, keep: str, tell: Tell) -> tuple[str, dict[str, Any] | None, str | None]:
-    """(digest, record, None) of the cell, or (digest, None, error) where its training failed; for another process."""
+    """Return the cell's digest, its record, and the error if its training failed; for another process.
+
+    A training that began and failed is a result: its record is kept, with the error and without scores. One that could
+    not begin, such as for a model that is not there, says nothing about its arm, and has no record.
+    """
     try:
         return cell.digest, play(cell, folder, keep, tell), None
     except Stopped:
         raise
-    except Exception as error:
-        return cell.digest, None, f"{type(error).__name__}: {error}"
+    except Exception as failure:
+        error = f"{type(failure).__name__}: {failure}"
+        if not (run_of(folder, cell) / "run.json").is_file():
+            return cell.digest, None, error
+        spent = dict.fromkeys(("steps", *KINDS, "seconds"))
+        made_with = {"code": code(), "versions": versions(), "curve": [], "agents": []}
+        return cell.digest, _write(folder, cell, {**_called(cell), **spent, **made_with, "error": error}), error
+
+
+def _write(folder: Path, cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
+    path = folder / RECORDS / f"{run_of(folder, cell).name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, record)
+    return record
 
 
 def play(cell: Cell, folder: Path, keep: str, tell: Tell) -> dict[str, Any]:
@@ -63,15 +79,17 @@ def play(cell: Cell, folder: Path, keep: str, tell: Tell) -> dict[str, Any]:
         spent.add(report)
         tell(cell.digest, min(spent.after(report.step + 1)[budget.kind], budget.amount), budget.amount)
     answered["quiz_after"] = _answered(quiz, team, cell)
-    record = record_of(cell, load_run(run), spent, time.process_time() - began, answered if quiz else {})
-    path = folder / RECORDS / f"{run.name}.json"
-    path.parent.mkdir(exist_ok=True)
-    write_json(path, record)
+    made = record_of(cell, load_run(run), spent, time.process_time() - began, answered if quiz else {})
+    record = _write(folder, cell, made)
     if keep == "tables":
         shutil.rmtree(run / CHECKPOINTS)
     elif keep == "record":
         shutil.rmtree(run)
     return record
+
+
+def _called(cell: Cell) -> dict[str, Any]:
+    return {"cell": cell.digest} | {name: getattr(cell, name) for name in ("task", "arm", "phase", "seed", "lr")}
 
 
 def _answered(quiz: Env | None, team: Team, cell: Cell) -> dict[str, float]:
@@ -92,8 +110,7 @@ def record_of(
     config = run.config
     curve = kept_scores(run)[["step", "success", "return"]].to_dict("records")
     return {
-        "cell": cell.digest, "task": cell.task, "arm": cell.arm, "phase": cell.phase, "seed": cell.seed, "lr": cell.lr,
-        "steps": run.steps, **spent.after(run.steps), "seconds": seconds,
+        **_called(cell), "steps": run.steps, **spent.after(run.steps), "seconds": seconds,
         "code": config["code"], "versions": config["versions"],
         "curve": [{**row, **spent.after(int(row["step"]))} for row in curve],
         "agents": [

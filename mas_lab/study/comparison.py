@@ -14,17 +14,34 @@ from mas_lab.study.entries import Entry
 from mas_lab.study.intervals import (
     bootstrap_interval,
     drops_some,
+    holm,
     improvement_interval,
     iqm,
     probability_of_improvement,
+    share_won,
+    t_interval,
+    t_test,
 )
 from mas_lab.study.profiles import performance_profile, profile_band
 
 FEW = 5
 """Seeds below which no interval is made of them, see `bootstrap_interval`."""
+ENOUGH = 10
+"""Pairs from which on the interval of their differences is a bootstrap's; below it is that of a paired t test."""
 ALL = "all tasks"
 """The `env` of a row over all of them, each a stratum."""
 PROFILE = ["recipe", "height", "share", "low", "high"]
+
+
+def on_common_seeds(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs whose seed was run under every recipe of their env; all runs of an env without such a seed."""
+    kept = [own[own["seed"].isin(common)] if (common := _common_seeds(own)) else own
+            for _, own in runs.groupby("env", sort=False)]  # fmt: skip
+    return pd.concat(kept) if kept else runs
+
+
+def _common_seeds(own: pd.DataFrame) -> set[int]:
+    return set.intersection(*(set(seeds) for _, seeds in own.groupby("recipe")["seed"]))
 
 
 def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
@@ -74,6 +91,7 @@ def _beside(runs: pd.DataFrame, baseline: str) -> list[str]:
 
 
 def _improved(env: str, tasks: Sequence[pd.DataFrame], recipe: str, baseline: str, seed: int) -> dict[str, Any]:
+    tasks = [on_common_seeds(own[own["recipe"].isin([recipe, baseline])]) for own in tasks]
     of, base = ([own[own["recipe"] == name] for own in tasks] for name in (recipe, baseline))
     seeds = min(own["seed"].nunique() for own in [*of, *base])
     row: dict[str, Any] = {"env": env, "recipe": recipe, "runs": sum(map(len, of)), "seeds": seeds}
@@ -117,25 +135,34 @@ def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """A row per env and recipe: how many pairs, in how many the final score is `higher` or `lower` than the baseline's,
-    and the IQM of their differences with a 95 % interval over pairs.
+    """Return a row per env and recipe: the middle of its paired differences, and how sure it is.
+
+    From `ENOUGH` pairs on, `final` and `area` are interquartile means with 95 % bootstrap intervals over pairs; below,
+    means, from `FEW` pairs on with the intervals of a paired t test. `higher`, `lower`: pairs whose final score is
+    higher or lower than the baseline's; `won`, `won_low`, `won_high`: `higher` as a share of both, with its exact 95 %
+    interval. `p`: of a paired t test on the final scores; `p_holm`: adjusted for the number of rows (Holm). Intervals
+    and p are NaN below `FEW` pairs.
     """
     columns = [
-        "env",
-        "recipe",
-        "pairs",
-        "higher",
-        "lower",
-        "middle",
-        *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high")),
+        *("env", "recipe", "pairs", "higher", "lower", "won", "won_low", "won_high", "middle"),
+        *(f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")),
+        *("p", "p_holm"),
     ]
-    rows = [
-        {"env": env, "recipe": recipe, "pairs": len(own)}
-        | {"higher": int((own["final"] > 0).sum()), "lower": int((own["final"] < 0).sum())}
-        | _measured({metric: own[metric] for metric in METRICS}, len(own), seed)
-        for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False)
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    rows = []
+    for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False):
+        higher, lower, known = int((own["final"] > 0).sum()), int((own["final"] < 0).sum()), len(own) >= FEW
+        won = dict(zip(("won", "won_low", "won_high"), share_won(higher, lower), strict=True))
+        row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower} | won
+        row |= {} if known else {"won_low": np.nan, "won_high": np.nan}
+        if len(own) >= ENOUGH:
+            row |= _measured({metric: own[metric] for metric in METRICS}, len(own), seed)
+        else:
+            for metric in METRICS:
+                low, high = t_interval(own[metric]) if known else (np.nan, np.nan)
+                row |= {"middle": "mean", metric: own[metric].mean(), f"{metric}_low": low, f"{metric}_high": high}
+        rows.append(row | {"p": t_test(own["final"]) if known else np.nan})
+    told = pd.DataFrame(rows, columns=columns)
+    return told.assign(p_holm=holm(told["p"]))
 
 
 def _measured(values: Mapping[str, Any], seeds: int, seed: int) -> dict[str, Any]:
@@ -152,7 +179,7 @@ def _measured(values: Mapping[str, Any], seeds: int, seed: int) -> dict[str, Any
 
 def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, baseline: str) -> list[str]:
     """What these runs cannot say, in sentences."""
-    told = []
+    told = _failures(found, runs) + _unequal_seeds(runs, baseline)
     smallest = runs.groupby(["env", "recipe"])["seed"].nunique().min()
     if smallest < FEW:
         told.append(f"Fewest seeds of a recipe: {smallest}. Below {FEW} there is no interval: made of so few it would "
@@ -169,6 +196,34 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
             told.append(f"Seed {seed} of {recipe} stands for {len(own)} runs ({files}): every one is a dot, but they "
                         f"share their tasks, and count as one pair.{same}")  # fmt: skip
     return told + shared_steps(found) + _unlike_tasks(found)
+
+
+def _failures(found: Sequence[Entry], runs: pd.DataFrame) -> list[str]:
+    """Say how many runs of each recipe failed, and the first reason."""
+    failed = [entry for entry in found if entry.error]
+    told = []
+    for env, recipe in dict.fromkeys((entry.env, entry.recipe) for entry in failed):
+        own = [entry for entry in failed if (entry.env, entry.recipe) == (env, recipe)]
+        whole = ((runs["env"] == env) & (runs["recipe"] == recipe)).sum()
+        seeds = ", ".join(str(entry.seed) for entry in own)
+        told.append(f"{env or 'Here'}: {len(own)} of {len(own) + whole} runs of {recipe} failed (seeds {seeds}; "
+                    f"{own[0].error}). They have no score, so the others look better than the recipe is.")  # fmt: skip
+    return told
+
+
+def _unequal_seeds(runs: pd.DataFrame, baseline: str) -> list[str]:
+    """Say which seeds were left out because not every recipe has them."""
+    told = []
+    for env, own in runs.groupby("env", sort=False):
+        common, every = _common_seeds(own), set(own["seed"])
+        if common and common != every:
+            lacking = "; ".join(f"{recipe} lacks {', '.join(map(str, sorted(every - set(seeds))))}"
+                                for recipe, seeds in own.groupby("recipe", sort=False)["seed"]
+                                if every - set(seeds))  # fmt: skip
+            told.append(f"{env or 'Here'}: the recipes do not have the same seeds ({lacking}). Their scores side by "
+                        f"side are of the {len(common)} seeds that all have; each difference to {baseline} is of the "
+                        "seeds that both have. All runs are dots.")  # fmt: skip
+    return told
 
 
 def shared_steps(found: Sequence[Entry]) -> list[str]:

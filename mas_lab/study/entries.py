@@ -41,6 +41,8 @@ class Entry:
     """What it was given equally much of: a study says it."""
     score: str = "success"
     """What it is compared by."""
+    error: str = ""
+    """Why its training failed; then it has no curve."""
 
 
 def entries(x: Any) -> list[Entry]:
@@ -58,6 +60,11 @@ def _read(x: Any) -> Iterator[Entry]:
     elif isinstance(x, pd.DataFrame):
         yield from _of_table(x)
     elif isinstance(getattr(x, "curves", None), pd.DataFrame):
+        for task, arm, seed, error in x.failures():
+            file = f"{arm}, seed {seed}"
+            yield Entry(file, task, arm, seed, pd.DataFrame(), over=x.held_equal, score=x.score, error=error)
+        if x.curves.empty:
+            return
         described = x.described()
         for entry in _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"})):
             told = described.get((entry.env, entry.recipe, entry.seed), {})

@@ -1,8 +1,8 @@
-"""How sure a few runs make us: the interquartile mean and the probability of improvement, with bootstrap intervals.
+"""How sure a few runs make us: interquartile means, paired differences and shares of pairs won, with their intervals.
 
-The definitions of Agarwal et al. 2021 (arXiv 2108.13264) and their library rliable, whose plots and dependencies are
-left out here. A stratum is one task of a suite, and holds a score per run. Leaves out: the curves of these scores
-(`profiles`) and which runs are compared (`comparison`).
+Interquartile mean and probability of improvement are defined as in Agarwal et al. 2021 (arXiv 2108.13264) and their
+library rliable, whose plots and dependencies are left out here. A stratum is one task of a suite, and holds a score per
+run. Leaves out: the curves of these scores (`profiles`) and which runs are compared (`comparison`).
 """
 
 from collections.abc import Sequence
@@ -42,6 +42,55 @@ def bootstrap_interval(strata: Strata, level: float = 0.95, samples: int = 5000,
     draws = [own[rng.integers(len(own), size=(samples, len(own)))] for own in runs]
     low, high = percentiles(iqm(np.concatenate(draws, axis=1)), level)
     return float(low), float(high)
+
+
+def t_interval(differences: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a paired t test: the mean of at least two differences -+ t * s / sqrt(n).
+
+    Of normal differences it holds the truth in `level` of cases at any n, where a bootstrap of five does in 90 %.
+    """
+    from scipy import stats
+
+    own = np.asarray(differences, float)
+    reach = stats.t.ppf((1 + level) / 2, len(own) - 1) * own.std(ddof=1) / np.sqrt(len(own))
+    return float(own.mean() - reach), float(own.mean() + reach)
+
+
+def t_test(differences: Sequence[float]) -> float:
+    """Return the two-sided p-value of a paired t test that the mean of `differences` is 0; 1 if all of them are 0."""
+    from scipy import stats
+
+    own = np.asarray(differences, float)
+    if own.std() == 0:
+        return float(own[0] == 0)
+    return float(stats.ttest_1samp(own, 0.0).pvalue)
+
+
+def holm(values: Sequence[float]) -> np.ndarray:
+    """Return p-values adjusted for their number as in Holm 1979; NaN stays NaN and does not count.
+
+    With p_(1) <= ... <= p_(m): adjusted p_(i) = max over j <= i of min(1, (m - j + 1) p_(j)).
+    """
+    found = np.asarray(values, float)
+    known = np.flatnonzero(~np.isnan(found))
+    order = known[np.argsort(found[known], kind="stable")]
+    steps = found[order] * np.arange(len(order), 0, -1)
+    adjusted = np.full(len(found), np.nan)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return adjusted
+
+
+def share_won(won: int, lost: int, level: float = 0.95) -> tuple[float, float, float]:
+    """Return the share of decided pairs that were won, and its exact interval (Clopper and Pearson 1934).
+
+    Ties count in neither. NaN if no pair is decided.
+    """
+    from scipy import stats
+
+    if won + lost == 0:
+        return np.nan, np.nan, np.nan
+    interval = stats.binomtest(won, won + lost).proportion_ci(level, method="exact")
+    return won / (won + lost), float(interval.low), float(interval.high)
 
 
 def percentiles(drawn: np.ndarray, level: float) -> np.ndarray:

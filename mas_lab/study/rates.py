@@ -16,6 +16,8 @@ CELL = ["task", "arm"]
 def best_rate(sweep: pd.DataFrame, score: str = "final") -> pd.DataFrame:
     """Of each task and arm the rate with the highest mean of `score` over the sweep's seeds; ties go to the smaller.
 
+    The score of a run that failed is -inf, so a rate at which one fails is taken only if all others fail too.
+
     `sweep`: a row per run, with `task`, `arm`, `lr`, `seed` and its final held-out score (higher is better). Returns a
     row per task, arm and `lr`, the dropped ones too: `seeds`, the `mean` and the `least` and `most` score, `chosen`,
     and `edge`: the chosen rate is the least or the highest of those tried, so that a better one may lie beyond. Means
@@ -68,7 +70,7 @@ def _check(sweep: pd.DataFrame, score: str) -> None:
 
 
 def _finite(value: object) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
+    return isinstance(value, Real) and (math.isfinite(value) or value == -math.inf)
 
 
 def _check_same_chance(sweep: pd.DataFrame) -> None:

@@ -23,7 +23,7 @@ import pandas as pd
 from mas_lab.recipes import to_data
 from mas_lab.runs.disk import RunError, whole
 from mas_lab.study.described import Described, of_design, recorded_design
-from mas_lab.study.tables import CELL, Named, held_equal, named, rows_of, run_row
+from mas_lab.study.tables import CELL, Named, failures_of, held_equal, named, rows_of, run_row
 from mas_lab.train.config import Place
 from mas_lab.train.spent import KINDS
 
@@ -42,7 +42,7 @@ def ship(study: "Study", folder: str | Path, command: str) -> Path:
         raise RunError(f"{study.folder}: no training of the study is made yet; there is nothing to record")
     versions = list({json.dumps(record["versions"], sort_keys=True): record["versions"] for record in records}.values())
     runs = [{name: record[name] for name in OF_RUN} | {"made_with": versions.index(record["versions"])}
-            for record in records]  # fmt: skip
+            | ({"error": record["error"]} if record.get("error") else {}) for record in records]  # fmt: skip
     tables = {RUNS: pd.DataFrame(runs), RATES: study.rates}
     for name, part in ((CURVES, "curve"), (AGENTS, "agents")):
         once = {one["cell"]: one[part] for one in records}  # a training may be asked for by two tasks
@@ -90,6 +90,10 @@ class Recorded:
         place = Place(self.folder / PROVENANCE, ("design",))
         return of_design(recorded_design(self.provenance["design"], place), self._compared())
 
+    def failures(self) -> list[tuple[str, str, int, str]]:
+        """Return task, arm, seed and error of each compared training that failed."""
+        return failures_of(self._compared())
+
     @property
     def rates(self) -> pd.DataFrame:
         path = self.folder / RATES
@@ -113,7 +117,11 @@ def read_record(folder: Path) -> list[dict[str, Any]]:
         return [
             {name: row[name] for name in OF_RUN}
             | {"lr": None if pd.isna(row["lr"]) else row["lr"], "versions": versions[row["made_with"]]}
-            | {part: of_cell[row["cell"]] for part, of_cell in parts.items()}
+            | (
+                {"error": row["error"], **{part: [] for part in parts}}
+                if row.get("error")
+                else {part: of_cell[row["cell"]] for part, of_cell in parts.items()}
+            )
             for row in rows
         ]
     except (OSError, KeyError, ValueError, IndexError) as error:

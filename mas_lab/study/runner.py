@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mas_lab.runs.run import run_folder
@@ -18,7 +19,7 @@ from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import at_a_time, side_by_side
 from mas_lab.study.rates import best_rate, chosen
 from mas_lab.study.sources import handed_in, kept
-from mas_lab.study.tables import held_equal, named, rows_of, run_row
+from mas_lab.study.tables import failures_of, held_equal, named, rows_of, run_row
 from mas_lab.study.telling import told
 from mas_lab.train.config import Place
 
@@ -54,8 +55,9 @@ def study(
     at a time, by default one per core. `keep`: of a run its "tables", "all" with weights, or nothing but its "record".
     `play=False` makes nothing.
 
-    A training that fails leaves the others alone; `Study.failed` says why. Raises ConfigError, which names the place,
-    for a design of which no training can be made.
+    A training that fails leaves the others alone; `Study.failed` says why, and the next call tries it again. If it had
+    begun, it is a result: it is kept with its error, counted on the board, and the worst of a sweep. Raises
+    ConfigError, which names the place, for a design of which no training can be made.
     """
     if keep not in KEEP:
         raise ValueError(f"study: keep={keep!r}; known are {', '.join(KEEP)}")
@@ -79,8 +81,8 @@ class Study:
 
     def __init__(self, design: Design, folder: Path, sources: Sequence[str | Path] = ()):
         self.design, self.folder = design, folder
-        self.failed: dict[str, str] = {}
-        """Cells that could not be made, by digest, and the error of each."""
+        self._unbegun: dict[str, str] = {}
+        """The error of each training that could not begin, by the digest of its cell."""
         self._records, self.apart = kept(folder, sources, design)
         """Records by digest; runs that are not counted, with the reason."""
         # The cells of a comparison are known once its sweeps are.
@@ -95,7 +97,8 @@ class Study:
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
         """Make what is missing: first the sweeps of learning rates, then, at the best of each arm, the comparison."""
         for asked in (self.design.sweeps, self.cells):
-            missing = {cell.digest: cell for cell in asked() if cell.digest not in self._records}
+            missing = {cell.digest: cell for cell in asked()
+                       if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
             if missing:
                 self._make(missing, workers, keep)
 
@@ -103,12 +106,22 @@ class Study:
         jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
         with Clock(self.design.name, list(missing.values()), at_a_time(len(jobs), workers)) as clock:
             for digest, record, error in side_by_side(jobs, workers, clock):
+                self._unbegun.pop(digest, None)
                 if record is None:
-                    self.failed[digest] = error
+                    self._unbegun[digest] = error
                 else:
                     self._records[digest] = record
-                    self.failed.pop(digest, None)
-                clock.ended(missing[digest], record, error)
+                clock.ended(missing[digest], None if error else record, error)
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The error of each training that failed, by the digest of its cell."""
+        kept = {digest: record["error"] for digest, record in self._records.items() if record.get("error")}
+        return kept | self._unbegun
+
+    def failures(self) -> list[tuple[str, str, int, str]]:
+        """Return task, arm, seed and error of each compared training that failed."""
+        return failures_of((named(cell), record) for cell, record in self.records("compare"))
 
     @property
     def score(self) -> str:
@@ -138,7 +151,9 @@ class Study:
             cells = [cell for cell in sweeps if cell.task == task]
             if all(cell.digest in self._records for cell in cells):
                 runs = [run_row(named(cell), self._records[cell.digest], self.design.score) for cell in cells]
-                whole.append(best_rate(pd.DataFrame(runs)))
+                tried = pd.DataFrame(runs)
+                failed = [cell.digest in self.failed for cell in cells]
+                whole.append(best_rate(tried.assign(final=tried["final"].mask(failed, -np.inf))))
         return pd.concat(whole, ignore_index=True) if whole else pd.DataFrame()
 
     @property
@@ -148,7 +163,7 @@ class Study:
         rows = []
         for cell in self.cells():
             record = self._records.get(cell.digest)
-            state = "made" if record else "failed" if cell.digest in self.failed else "missing"
+            state = "failed" if cell.digest in self.failed else "made" if record else "missing"
             row = run_row(named(cell), record, self.design.score)
             rows.append(row | {"state": state, "run": str(run_of(self.folder, cell))})
         return pd.DataFrame(rows)

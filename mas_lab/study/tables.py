@@ -24,13 +24,20 @@ def run_row(called: Mapping[str, Any], record: Mapping[str, Any] | None, score: 
     """What it spent, and its `score` on held-out tasks at the `start` and the `final` one."""
     if record is None:
         return dict(called)
-    ends = {"start": record["curve"][0][score], "final": record["curve"][-1][score]}
+    curve = record["curve"] or [{score: float("nan")}]
+    ends = {"start": curve[0][score], "final": curve[-1][score]}
     return {**called, **{name: record[name] for name in ("steps", *KINDS, "seconds")}, **ends}
 
 
 def rows_of(records: Iterable[Named], kept: str) -> pd.DataFrame:
     """The rows of "curve", or of "agents", of all of them."""
     return pd.DataFrame([{**called, **row} for called, record in records for row in record[kept]])
+
+
+def failures_of(records: Iterable[Named]) -> list[tuple[str, str, int, str]]:
+    """Return task, arm, seed and error of each training that failed."""
+    return [(called["task"], called["arm"], called["seed"], record["error"]) for called, record in records
+            if record.get("error")]  # fmt: skip
 
 
 def held_equal(budgets: Iterable[Mapping[str, int]]) -> str:

@@ -4,6 +4,7 @@ Leaves out: reading and scoring the runs (`study.entries`, `study.budget`), comp
 figures (`board`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mas_lab.study.budget import run_scores
-from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, over_envs, paired, profiles
+from mas_lab.study.comparison import (
+    cautions,
+    compared,
+    compared_pairs,
+    improvements,
+    on_common_seeds,
+    over_envs,
+    paired,
+    profiles,
+)
 from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import BETWEEN, WITHIN, equality, held_equal, not_equal, unknown
 from mas_lab.widgets.board import PANEL, SIDE, board_figure, diamonds, many, profile_figure
@@ -49,30 +59,35 @@ class AblationBoard:
         found = entries(x)
         score, over = score or _common(found, "score", "success"), over or _common(found, "over", "tokens")
         recipes = list(dict.fromkeys(entry.recipe for entry in found))
+        everything, found = found, [entry for entry in found if not entry.error]
+        if not found:
+            raise ValueError(f"AblationBoard: every run failed; the first: {everything[0].file}: {everything[0].error}")
         self.held_out = all(len(entry.held_out) for entry in found) if held_out is None else held_out
         self.score, self.over, self.baseline = score, over, recipes[0] if baseline is None else baseline
         if self.baseline not in recipes:
             raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
         self.runs = run_scores(found, score, over, self.held_out, last)
         """A row per run: `final` and `area` within the `budget`, see `budget.run_scores`."""
-        self.table = compared(self.runs, seed)
-        """A row per env and recipe, see `comparison.compared`."""
+        self.table = compared(on_common_seeds(self.runs), seed)
+        """A row per env and recipe, see `comparison.compared`; `failed` counts its runs that did, if any run failed."""
+        if failed := Counter((entry.env, entry.recipe) for entry in everything if entry.error):
+            self.table["failed"] = [failed[row.env, row.recipe] for row in self.table.itertuples()]
         self.pairs = paired(self.runs, self.baseline)
         """A row per seed that was run under a recipe and the baseline: the differences."""
         self.differences = compared_pairs(self.pairs, seed)
-        """A row per env and recipe: the IQM of those differences with its interval."""
+        """A row per env and recipe: the middle of those differences with its interval, see `compared_pairs`."""
         self.improvements = improvements(self.runs, self.baseline, seed)
         """A row per env and recipe: how probably a run of it is better than one of the baseline."""
         several = self.runs["env"].nunique() > 1
-        self.envs = over_envs(self.runs, seed) if several else None
+        self.envs = over_envs(on_common_seeds(self.runs), seed) if several else None
         """A row per recipe over all envs, each a stratum; None for a single env."""
-        self.profiles = profiles(self.runs, seed=seed) if several else None
+        self.profiles = profiles(on_common_seeds(self.runs), seed=seed) if several else None
         """Per recipe the share of its runs above each final score, see `comparison.profiles`; None for a single env."""
         self.equality = equality(found, self.runs, over, self.held_out)
         """What was equal between these runs, what was not, and what they do not say, see `study.equality`."""
         self.not_equal = not_equal(self.equality)
         """The differences in sentences."""
-        self.cautions = [*cautions(found, self.runs, self.pairs, self.baseline), *self.not_equal]
+        self.cautions = [*cautions(everything, self.runs, self.pairs, self.baseline), *self.not_equal]
         """What these runs cannot say, and what was not equal."""
         self._of_runs = any(entry.asked for entry in found)
         if not self.held_out and self._of_runs:
@@ -180,8 +195,10 @@ LETTERS = 30
 """Of a title's line where a panel is narrow."""
 NOTE = (
     "The interquartile mean (IQM) is the mean of the middle half of a recipe's runs: of fewer than four it is their "
-    "mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Runs count up to the budget "
-    "all reached."
+    "mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Of fewer than ten pairs, the "
+    "difference is their mean with the interval of a paired t test; from ten pairs on it is an IQM with a bootstrap "
+    "interval. won: the share of decided pairs with a higher final score, with its exact interval. p: of a paired t "
+    "test; p_holm: adjusted for the number of comparisons in the table (Holm). Runs count up to the budget all reached."
 )
 IMPROVED = (
     "Probability of improvement: how often a run of a recipe is better than a run of {} on the same task, "

@@ -27,6 +27,7 @@ LEAST = 0.1
 """A panel of success spans at least this much: a closer look would make much of nothing."""
 WIDE = 21
 """Letters of a recipe's name in a line beside the panels."""
+FEWER = "the interquartile mean (IQM), of fewer than four runs or ten pairs the mean"
 TITLES = {"final": "final {}", "area": "area under the curve of {}"}
 
 
@@ -75,7 +76,7 @@ def diamonds(table: pd.DataFrame, differences: pd.DataFrame) -> str:
     middles = {*table["middle"], *differences["middle"]}
     seeds = [*table["seeds"], *differences["pairs"]]
     named = {"mean": "the mean", "IQM": "the interquartile mean (IQM)"}
-    told = named[middles.pop()] if len(middles) == 1 else "the interquartile mean (IQM), below four runs the mean"
+    told = named[middles.pop()] if len(middles) == 1 else FEWER
     if max(seeds) < FEW:
         return f"{told}; no interval below {FEW} seeds"
     return f"{told}, with its 95 % interval" + (f" from {FEW} seeds on" if min(seeds) < FEW else "")

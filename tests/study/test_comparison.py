@@ -99,12 +99,58 @@ def test_a_diamond_says_what_it_is():
     assert key == "the interquartile mean (IQM), with its 95 % interval"
     told = html.unescape(marks[0].text[0])
     assert told.startswith("IQM of 5 runs: 0.200, 95 % interval 0.") and len(marks[0].error_x.array) == 1
-    key, _ = shown(curves(*(level("a", s, s / 10) for s in range(5)), *(level("b", s, s / 10) for s in range(2))))
-    assert key == ("the interquartile mean (IQM), below four runs the mean, with its 95 % interval from 5 seeds on")
+    both = curves(*(level(r, s, h + s * s / 50) for r, h in (("a", 0.1), ("b", 0.2)) for s in range(5)))
+    key, marks = shown(both)
+    assert key == "the interquartile mean (IQM), of fewer than four runs or ten pairs the mean, with its 95 % interval"
+    assert html.unescape(marks[-1].text[0]).startswith("mean of 5 pairs: 0.100, 95 % interval 0.100")
 
 
 def level(recipe, seed, height, *more):
     return recipe, seed, [(0, height), (10, height)], *more
+
+
+def test_pairs_have_an_interval_of_a_t_test_below_ten_and_of_a_bootstrap_from_ten_on():
+    """Of five differences 0.1 to 0.5: mean 0.3, s = 0.158, t(4) = 2.776, so 0.3 -+ 0.196; t = 4.243, p = 0.0132."""
+    rising = curves(*(level("a", s, 0.1) for s in range(5)), *(level("b", s, 0.2 + s / 10) for s in range(5)))
+    [row] = compared_pairs(paired(scores(rising), "a")).itertuples()
+    assert (row.pairs, row.middle, row.final) == (5, "mean", pytest.approx(0.3))
+    assert (row.final_low, row.final_high) == (pytest.approx(0.1037, abs=1e-4), pytest.approx(0.4963, abs=1e-4))
+    assert (row.p, row.p_holm) == (pytest.approx(0.01324, abs=1e-5), pytest.approx(0.01324, abs=1e-5))
+    assert (row.higher, row.lower, row.won) == (5, 0, 1.0) and row.won_low == pytest.approx(0.025 ** (1 / 5), abs=1e-6)
+    ten = curves(*(level("a", s, 0.1) for s in range(10)), *(level("b", s, 0.1 + s**2 / 100) for s in range(10)))
+    [row] = compared_pairs(paired(scores(ten), "a")).itertuples()
+    assert (row.pairs, row.middle, row.higher, row.lower) == (10, "IQM", 9, 0)
+    assert row.final == pytest.approx(np.mean([4, 9, 16, 25, 36, 49]) / 100)
+
+
+def test_p_values_are_adjusted_for_the_rows_of_the_table():
+    rng = np.random.default_rng(0)
+    table = curves(
+        *(level(r, s, h + rng.normal() / 10) for r, h in (("a", 0.0), ("b", 0.3), ("c", 0.1)) for s in range(6))
+    )
+    told = compared_pairs(paired(scores(table), "a"))
+    small, large = sorted(told["p"])
+    assert sorted(told["p_holm"]) == pytest.approx([2 * small, max(2 * small, large)])
+    few = compared_pairs(paired(scores(table[table["seed"] < 4]), "a"))
+    assert few[["p", "p_holm", "final_low", "won_low"]].isna().all(axis=None) and few["won"].notna().all()
+
+
+def test_recipes_of_unequal_seeds_are_compared_on_those_that_all_have():
+    """Seed 5 alone has b at its best: without it both end at 0.3."""
+    heights = [0.1, 0.2, 0.3, 0.4, 0.5]
+    table = curves(
+        *(level(r, s, h) for r in "ab" for s, h in enumerate(heights)), level("b", 5, 1.0), level("c", 0, 0.1),
+        *(level("c", s, 0.2) for s in range(1, 5)),
+    )  # fmt: skip
+    board = lab.AblationBoard(table)
+    assert board.table.set_index("recipe")["seeds"].tolist() == [5, 5, 5] and len(board.runs) == 16
+    assert board.table.set_index("recipe")["final"].to_dict() == pytest.approx({"a": 0.3, "b": 0.3, "c": 0.2})
+    assert board.improvements.set_index("recipe").loc["b", "final"] == 0.5
+    assert "the recipes do not have the same seeds (a lacks 5; c lacks 5)" in " ".join(board.cautions)
+    other = lab.AblationBoard(
+        curves(*(level("a", s, 0.1) for s in range(5)), *(level("b", s, 0.1) for s in range(7, 12)))
+    )
+    assert other.table["seeds"].tolist() == [5, 5] and "no seed was run under both" in " ".join(other.cautions)
 
 
 def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():

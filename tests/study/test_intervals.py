@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mas_lab.study.intervals import bootstrap_interval, improvement_interval, iqm, probability_of_improvement
+from mas_lab.study.intervals import (
+    bootstrap_interval,
+    holm,
+    improvement_interval,
+    iqm,
+    probability_of_improvement,
+    share_won,
+    t_interval,
+    t_test,
+)
 
 
 def test_the_middle_half_by_hand():
@@ -46,6 +55,27 @@ def test_a_single_run_says_nothing_of_others():
     assert np.isnan(bootstrap_interval([[0.5]])).all() and np.isnan(bootstrap_interval([])).all()
     assert np.isnan(bootstrap_interval([[0.5, 0.6], [0.5]])).all()
     assert bootstrap_interval([[0.5, 0.9]]) == bootstrap_interval([[0.5, 0.9]])
+
+
+def test_the_t_interval_holds_the_truth_of_five_normal_differences_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    held = [low <= 0 <= high for low, high in (t_interval(rng.normal(size=5)) for _ in range(2000))]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+    assert t_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
+    assert (t_test([0.0, 0.0]), t_test([0.5, 0.5])) == (1.0, 0.0)
+
+
+def test_holm_by_hand():
+    """Three p-values: the smallest times 3, the next times 2, and none below one that was smaller."""
+    assert holm([0.04, 0.01, np.nan, 0.03]) == pytest.approx([0.06, 0.03, np.nan, 0.06], nan_ok=True)
+    assert holm([0.6, 0.7]).tolist() == [1.0, 1.0] and holm([]).tolist() == []
+
+
+def test_the_share_of_pairs_won_by_hand():
+    """Clopper and Pearson: of 8 won of 10, 0.444 to 0.975; of 5 of 5, the lower end is 0.025^(1/5)."""
+    assert share_won(8, 2) == pytest.approx((0.8, 0.4439, 0.9748), abs=1e-4)
+    assert share_won(5, 0) == pytest.approx((1.0, 0.025 ** (1 / 5), 1.0))
+    assert np.isnan(share_won(0, 0)).all()
 
 
 def test_the_probability_of_improvement_by_hand():

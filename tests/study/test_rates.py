@@ -37,6 +37,12 @@ def test_the_highest_mean_and_of_two_the_smaller_rate():
     assert chosen["mean"].tolist() == pytest.approx([0.6, 0.2, 0.7 / 3])
 
 
+def test_a_failed_run_makes_its_rate_the_worst():
+    found = best_rate(sweep({("t", "a"): {1e-3: (0.0, 0.1, 0.1), 1e-2: (0.9, 0.9, -np.inf)}}))
+    assert found.set_index("lr")["mean"].to_dict() == pytest.approx({1e-3: 0.2 / 3, 1e-2: -np.inf})
+    assert found.loc[found["chosen"], "lr"].tolist() == [1e-3]
+
+
 def test_what_was_dropped_stands_in_the_result():
     found = best_rate(TRIED)
     assert len(found) == 9 and found["seeds"].tolist() == [3] * 9

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -11,6 +12,7 @@ from tiny_study import TINY
 import mas_lab as lab
 from mas_lab.__main__ import main
 from mas_lab.study.cell import RECORDS, run_of
+from mas_lab.study.design import Cell
 from mas_lab.study.record import Recorded, read_record, ship
 from mas_lab.train.record import code
 
@@ -91,6 +93,42 @@ def test_a_training_that_fails_leaves_the_others_alone_and_is_told(made, tmp_pat
     found = lab.study(asked, folder, workers=1)
     assert found.table.set_index("arm")["state"].to_dict() == {"global": "made", "own": "made", "lost": "failed"}
     assert "failed: two, lost, seed 0: PolicyError: no model 'no/such/model'" in repr(found)
+
+
+def test_a_training_that_diverges_is_a_result_and_the_worst_of_a_sweep(tmp_path):
+    arms = {"own": {"recipe": "dr_mas"}, "wild": {"recipe": "grpo", "team": {"lr": 1e30}}}
+    found = lab.study(ASKED | {"arms": arms, "tasks": {"two": {}}}, tmp_path / "tiny", workers=1)
+    assert found.table.set_index(["arm", "seed"])["state"].to_dict() == {
+        ("own", 0): "made", ("wild", 0): "failed", ("own", 1): "made", ("wild", 1): "failed"
+    }  # fmt: skip
+    board = lab.AblationBoard(found)
+    assert board.table[["recipe", "failed"]].to_numpy().tolist() == [["own", 0]]
+    assert "two: 2 of 2 runs of wild failed (seeds 0, 1; " in board.cautions[0]
+    assert "2 of 2 runs of wild failed" in board.to_html(tmp_path / "board.html").read_text(encoding="utf-8")
+    shipped = Recorded(ship(found, tmp_path / "record", "command"))
+    assert shipped.failures() == found.failures() and [one[:3] for one in found.failures()] == [
+        ("two", "wild", 0), ("two", "wild", 1)
+    ]  # fmt: skip
+    assert lab.AblationBoard(shipped).cautions[0] == board.cautions[0]
+    swept = ASKED | {"arms": {"own": arms["own"]}, "tasks": {"two": {"seeds": 1}}}
+    swept |= {"sweep": {"lr": [1e-4, 1e30], "seeds": [5]}}
+    rates = lab.study(swept, tmp_path / "swept", workers=1).rates.set_index("lr")
+    assert rates.loc[1e30, "mean"] == -np.inf and rates["chosen"].to_dict() == {1e-4: True, 1e30: False}
+
+
+def test_a_quiz_asks_every_agent_before_and_after(tmp_path):
+    """The quiz is a ladder: its first stage is asked always, the second where the first was right."""
+    asked = ASKED | {"tasks": {"two": {"seeds": 1, "quiz": {"name": "ladder", "n_agents": 2}}}}
+    found = lab.study(asked, tmp_path / "tiny", workers=1)
+    agents = found.agents.query("window == 'end' and arm == 'own'").set_index("agent")
+    assert agents[["quiz_before", "quiz_after"]].notna().all(axis=None)
+    env, [cell] = lab.make_env("ladder", n_agents=2), [one for one in found.cells() if one.arm == "own"]
+    scores = lab.evaluate(env, cell.training().make_team(), env.tasks(64, "test", 0), 4, seed=0)
+    assert agents["quiz_before"].to_dict() == pytest.approx(scores.groupby("agent")["own_return"].mean().to_dict())
+    assert (
+        cell.digest
+        != Cell(**{**vars(cell), "config": {key: value for key, value in cell.config.items() if key != "quiz"}}).digest
+    )
 
 
 def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, tmp_path):
