@@ -71,6 +71,8 @@ TRIALS: dict[str, Trial] = {
     "ladder": replace(CALLED, env={"name": "ladder", "n_agents": 8}),
     "paid_help": replace(CALLED, env={"name": "paid_help"}, frozen=("solver",)),
     "finisher": replace(CALLED, env={"name": "finisher"}, frozen=("solver",)),
+    "cascade": replace(CALLED, env={"name": "cascade"}, recipe="own_pooled"),
+    "stakes": replace(CALLED, env={"name": "stakes"}, recipe="own_pooled", frozen=("solver", "clerk")),
 }
 
 

@@ -1,7 +1,7 @@
 """Writes the numbers into `docs/findings.md` from the recorded studies: `python docs/findings.py`.
 
-A block between `<!-- study NAME: TASK; TASK -->` and `<!-- /study -->` becomes the table of these tasks, or of all.
-Leaves out: the pictures (`pictures.py`) and what the numbers say.
+A block between `<!-- study NAME: TASK; TASK -->` and `<!-- /study -->` becomes the table of these tasks, or of all; the
+blocks of `MADE` become theirs. Leaves out: the pictures (`pictures.py`) and what the numbers say.
 """
 
 import json
@@ -13,15 +13,20 @@ import pandas as pd
 import mas_lab as lab
 from mas_lab.explain.advice import COSTS, PAYS
 from mas_lab.paths import data_dir
-from mas_lab.study.comparison import FEW
-from mas_lab.study.intervals import bootstrap_interval
-from mas_lab.study.record import Recorded, is_record
+from mas_lab.study.comparison import ENOUGH, FEW
+from mas_lab.study.intervals import bootstrap_interval, holm, t_interval, t_test
+from mas_lab.study.record import Recorded
 
 PAGE, STUDIES = Path(__file__).parent / "findings.md", data_dir() / "results" / "studies"
-BASELINES = ("ladder", "paid_help", "finisher", "math", "search")
-"""Studies with the arms "global" and "own"."""
+BASELINES = {
+    "baselines": ("dr_mas", "grpo"),
+    **dict.fromkeys(("paid_help", "finisher", "math", "search"), ("own", "global")),
+}
+"""Studies of two baselines: the arms with the agent's own mean and scale and with those of the task."""
+AGAIN = ("pay 0.2", "low 0.8")
+"""Tasks that stand in the study `baselines` too."""
 BLOCK = re.compile(r"<!-- study (\w+)(?:: ([^>]*?))? -->\n.*?<!-- /study -->", re.DOTALL)
-HEAD = "| task | arm | learning rate | {} at the end | against {}, seed by seed |\n|---|---|---|---|---|"
+HEAD = "| task | arm | learning rate | {} at the end | minus {}, seed by seed | pairs won | p |\n" + "|---" * 7 + "|"
 
 
 def table(name: str, tasks: list[str]) -> str:
@@ -34,12 +39,24 @@ def table(name: str, tasks: list[str]) -> str:
         first = True
         for row in board.table[board.table["env"] == task].itertuples():
             own = board.runs[(board.runs["env"] == task) & (board.runs["recipe"] == row.recipe)]
-            rates = runs.loc[(runs["task"] == task) & (runs["arm"] == row.recipe), "lr"].unique()
-            rate = "" if pd.isna(rates).all() else f"{rates[0]:g}"
-            cells = [task if first else "", row.recipe, rate, told(row, own["final"]), against(board, task, row.recipe)]
+            rate = rate_of(record, task, row.recipe)
+            cells = [task if first else "", row.recipe, rate, told(row, own["final"])]
+            cells += against(board, task, row.recipe)
             lines.append(f"| {' | '.join(cells)} |")
             first = False
     return "\n".join(lines)
+
+
+def rate_of(record: Recorded, task: str, arm: str) -> str:
+    """Return the rate of an arm, the task whose sweep chose it if that is another, and whether it is an edge."""
+    runs = record.table[(record.table["phase"] == "compare") & (record.table["task"] == task)]
+    [rate] = runs.loc[runs["arm"] == arm, "lr"].unique()
+    if pd.isna(rate):
+        return ""
+    source = record.provenance["design"]["tasks"][task].get("rates", task)
+    swept = record.rates[(record.rates["task"] == source) & (record.rates["arm"] == arm) & record.rates["chosen"]]
+    notes = [f"of {source}"] * (source != task) + ["edge"] * bool(swept["edge"].any())
+    return f"{rate:g}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def told(row, finals: pd.Series) -> str:
@@ -49,55 +66,90 @@ def told(row, finals: pd.Series) -> str:
     return f"{row.final:.2f} ({row.final_low:.2f} to {row.final_high:.2f}), {row.seeds} seeds"
 
 
-def against(board: lab.AblationBoard, task: str, arm: str) -> str:
-    """The paired difference to the baseline, and how probably a run of the arm is the better one."""
+def against(board: lab.AblationBoard, task: str, arm: str) -> list[str]:
+    """Return the paired difference to the baseline, the share of pairs won, and Holm's p over the study's table."""
     own = board.differences[(board.differences["env"] == task) & (board.differences["recipe"] == arm)]
     if own.empty:
-        return ""
+        return ["", "", ""]
     row = own.iloc[0]
     if pd.isna(row["final_low"]):
         pairs = board.pairs[(board.pairs["env"] == task) & (board.pairs["recipe"] == arm)]
-        return ", ".join(f"{one:+.2f}" for one in pairs["final"])
-    better = board.improvements[(board.improvements["env"] == task) & (board.improvements["recipe"] == arm)].iloc[0]
-    return (
-        f"{row['final']:+.2f} ({row['final_low']:+.2f} to {row['final_high']:+.2f}); "
-        f"better with probability {better['final']:.2f}"
+        return [", ".join(f"{one:+.2f}" for one in pairs["final"]), "", ""]
+    return [
+        f"{row['final']:+.2f} ({row['final_low']:+.2f} to {row['final_high']:+.2f})",
+        f"{row['higher']} of {row['higher'] + row['lower']} ({row['won_low']:.2f} to {row['won_high']:.2f})",
+        "< 0.001" if row["p_holm"] < 0.001 else f"{row['p_holm']:.3f}",
+    ]
+
+
+def peaks(name: str) -> str:
+    """A row per task: of each arm the highest held-out score of each run, the mean over seeds, and its distance to the
+    last score."""
+    curves = Recorded(STUDIES / name).curves
+    runs = curves.groupby(["task", "arm", "seed"], sort=False)["success"].agg(["max", "last"])
+    means = runs.groupby(level=["task", "arm"], sort=False).mean()
+    arms = list(dict.fromkeys(means.index.get_level_values("arm")))
+    lines = [f"| peak, and what is lost of it | {' | '.join(arms)} |", "|---" * (len(arms) + 1) + "|"]
+    for task, own in means.groupby(level="task", sort=False):
+        own = own.droplevel("task").reindex(arms)
+        cells = [
+            "" if pd.isna(row.max) else f"{row['max']:.2f}, {row['last'] - row['max']:+.2f}"
+            for _, row in own.iterrows()
+        ]
+        lines.append(f"| {task} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def asked(name: str) -> str:
+    """A row per agent that learns: how often it is right when asked outside of any episode, before training and after
+    it under each arm, the mean over seeds."""
+    agents = Recorded(STUDIES / name).agents
+    agents = agents[(agents["window"] == "end") & agents["quiz_after"].notna() & (agents["median_norm"] > 0)]
+    arms = list(dict.fromkeys(agents["arm"]))
+    before = agents.groupby(["task", "agent"], sort=False)["quiz_before"].mean()
+    after = agents.pivot_table(index=["task", "agent"], columns="arm", values="quiz_after", sort=False).reindex(
+        columns=arms
     )
+    lines = [f"| right when asked | before | {' | '.join(arms)} |", "|---" * (len(arms) + 2) + "|"]
+    for (task, agent), row in after.iterrows():
+        cells = [f"{before[task, agent]:.2f}", *("" if pd.isna(one) else f"{one:.2f}" for one in row)]
+        lines.append(f"| {task}, {agent} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
-def foretold(window: str = "start") -> pd.DataFrame:
-    """A row per task and agent of the studies of two baselines: what was told of the agent's first (or last) steps
-    under the global baseline, and what its own came to.
+def foretold() -> pd.DataFrame:
+    """Return a row per task and agent with weights of its own: what was known at the start, and what came of it.
 
-    `gain`, `F`: medians over seeds, the first of those whose table was large enough to tell. `ratio`: of its median
-    norms, global over own. `difference`: how much more often it was right in the end under its own baseline, the mean
-    over seeds on which it was reached under both; `sure`: all of at least three seeds are on one side, or, from five
-    on, the 95 % interval is.
+    Of five seeds or more. `gain`, `F`: of the first five training steps under the global baseline, medians over seeds
+    (`gain` over those for which `lab.advise` gives one). `ratio`: of its median norms, global over own. `difference`:
+    how much more often it is right after training with its own mean and scale, the mean over seeds; asked outside of
+    episodes where the study has a quiz, else in the episodes of the last score. `low`, `high`: its 95 % interval. `p`:
+    of a paired t test.
     """
     rows = []
-    for name in filter(lambda name: is_record(STUDIES / name), BASELINES):
-        agents = Recorded(STUDIES / name).agents.set_index(["task", "agent", "seed"])
-        end = agents[agents["window"] == "end"]
-        own, other = (end[end["arm"] == arm] for arm in ("own", "global"))
-        for (task, agent), said in agents[(agents["window"] == window) & (agents["arm"] == "global")].groupby(
-            level=["task", "agent"], sort=False
-        ):
-            pairs = (own["own_after"] - other["own_after"]).reindex(said.index).dropna()
-            if len(pairs) < 3 or pairs.eq(0).all():  # hardly ever reached, or frozen
+    for name, (own_arm, global_arm) in BASELINES.items():
+        agents = Recorded(STUDIES / name).agents
+        right = agents.get("quiz_after", agents["own_after"]).fillna(agents["own_after"])
+        agents = agents.assign(right=right)[~agents["task"].isin(AGAIN)].set_index(["task", "agent", "seed"])
+        own, other = (agents[(agents["window"] == "end") & (agents["arm"] == arm)] for arm in (own_arm, global_arm))
+        start = agents[(agents["window"] == "start") & (agents["arm"] == global_arm) & ~agents["shared"].astype(bool)]
+        for (task, agent), said in start.groupby(level=["task", "agent"], sort=False):
+            pairs = (own["right"] - other["right"]).reindex(said.index).dropna()
+            if len(pairs) < FEW or pairs.eq(0).all():  # explored with few seeds, hardly ever reached, or frozen
                 continue
-            ends = bootstrap_interval([pairs]) if len(pairs) >= FEW else (pairs.min(), pairs.max())
+            low, high = bootstrap_interval([pairs]) if len(pairs) >= ENOUGH else t_interval(pairs)
             norms = (other["median_norm"] / own["median_norm"].where(own["median_norm"] > 0)).reindex(said.index)
+            gain = said.loc[said["own"] != "cannot be told", "gain"].median()
             rows.append({
-                "study": name, "task": task, "agent": agent, "seeds": len(pairs),
-                "gain": said.loc[said["own"] != "cannot be told", "gain"].median(), "F": said["F"].median(),
-                "ratio": norms.median(), "difference": pairs.mean(), "low": ends[0], "high": ends[1],
-                "sure": ends[0] > 0 or ends[1] < 0, "shared": bool(said["shared"].any()),
+                "study": name, "task": task, "agent": agent, "seeds": len(pairs), "gain": gain,
+                "F": said["F"].median(), "ratio": norms.median(), "difference": pairs.mean(), "low": low, "high": high,
+                "sure": low > 0 or high < 0, "p": t_test(pairs),
             })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def right(points: pd.DataFrame, name: str) -> tuple[int, int]:
-    """(how often a number above 1 told the side of the difference, of how many that are sure and were told)."""
+    """Return how often a number above 1 has the sign of the difference, and of how many that are sure and known."""
     known = points[points["sure"] & points[name].notna()]
     return int(((known[name] > 1) == (known["difference"] > 0)).sum()), len(known)
 
@@ -118,42 +170,35 @@ WORDS = ("costs", "hardly matters", "pays")
 
 
 def told_beforehand() -> str:
-    """How often each number was on the right side of 1, and what came where `lab.advise` said what: of the agents with
-    weights of their own that five seeds or more stand for, and of all."""
+    """Return how often each number was on the right side of 1, what came after each verdict, and each agent."""
     points = foretold()
-    own = points[~points["shared"]]
-    parts = [own[own["seeds"] >= FEW], own]
     lines = [
-        f"| told by | right side, rank correlation: {len(parts[0])} agents of {FEW} seeds or more | all {len(own)} |"
+        f"| said by | right side | rank correlation, {len(points)} agents | without the ladder |",
+        "|---|---|---|---|",
     ]
-    lines.append("|---|---|---|")
+    others = points[points["task"] != "ladder of 8"]
     for name, called in NUMBERS.items():
-        lines.append(f"| {called} | {' | '.join(rightly(part, name) for part in parts)} |")
-    lines += [
-        "",
-        f"| `lab.advise` said | surely better, not sure, surely worse: {FEW} seeds or more | all |",
-        "|---|---|---|",
-    ]
-    for word in WORDS:
-        lines.append(f"| {word} | {' | '.join(came_of(part, word) for part in parts)} |")
-    sure, known = right(points[points["shared"]], "gain")
-    return "\n".join([*lines, "", f"With shared weights, three seeds each, the gain was right in {sure} of {known}."])
-
-
-def rightly(points: pd.DataFrame, name: str) -> str:
-    hits, known = right(points, name)
-    return f"{hits} of {known}, {points[[name, 'difference']].corr('spearman').iloc[0, 1]:+.2f}"
-
-
-def came_of(points: pd.DataFrame, word: str) -> str:
-    """How those came out of whom it said so, and within what differences."""
-    words = pd.cut(points["gain"], [0, COSTS, PAYS, float("inf")], labels=WORDS)
-    one = points[words == word]
-    if one.empty:
-        return "none"
-    counts = [(one["sure"] & (one["difference"] > 0)).sum(), (~one["sure"]).sum(),
-              (one["sure"] & (one["difference"] < 0)).sum()]  # fmt: skip
-    return f"{', '.join(map(str, counts))}; {one['difference'].min():+.2f} to {one['difference'].max():+.2f}"
+        hits, known = right(points, name)
+        every, rest = (part[[name, "difference"]].corr("spearman").iloc[0, 1] for part in (points, others))
+        lines.append(f"| {called} | {hits} of {known} | {every:+.2f} | {rest:+.2f} |")
+    lines += ["", "| `lab.advise` said | better, not sure, worse | differences |", "|---|---|---|"]
+    words = (
+        pd.cut(points["gain"], [-1, COSTS, PAYS, float("inf")], labels=WORDS).astype(object).fillna("cannot be told")
+    )
+    for word in (*WORDS, "cannot be told"):
+        own = points[words == word]
+        counts = [int((own["sure"] & (own["difference"] > 0)).sum()), int((~own["sure"]).sum()),
+                  int((own["sure"] & (own["difference"] < 0)).sum())]  # fmt: skip
+        span = f"{own['difference'].min():+.2f} to {own['difference'].max():+.2f}" if len(own) else ""
+        lines.append(f"| {word} | {', '.join(map(str, counts))} | {span} |")
+    many = int((holm(points["p"]) < 0.05).sum())
+    lines += ["", f"After Holm's correction for {len(points)} agents, {many} differences are below p = 0.05.", ""]
+    lines += ["| setting, agent | gain | F | norms, global over own | own minus global |", "|---|---|---|---|---|"]
+    for row in points.itertuples():
+        gain = "cannot be told" if pd.isna(row.gain) else f"{row.gain:.2f}"
+        ends = f"{row.difference:+.2f} ({row.low:+.2f} to {row.high:+.2f}), {row.seeds} seeds"
+        lines.append(f"| {row.task}, {row.agent} | {gain} | {row.F:.2f} | {row.ratio:.2f} | {ends} |")
+    return "\n".join(lines)
 
 
 def sizes() -> str:
@@ -173,7 +218,10 @@ def sizes() -> str:
     return "\n".join(lines)
 
 
-MADE = {"roles": roles, "foretold": told_beforehand, "sizes": sizes}
+MADE = {
+    "roles": roles, "foretold": told_beforehand, "sizes": sizes,
+    "peaks": lambda: peaks("baselines"), "asked": lambda: asked("baselines"),
+}  # fmt: skip
 """Blocks that are no study's: `<!-- NAME -->` to `<!-- /NAME -->`."""
 
 

@@ -7,7 +7,7 @@
 #
 # - compute the advantages of GRPO, of Dr. MAS and of the two cells between them, on paper;
 # - say how much of an agent's advantages is signal and how much is noise, from rewards alone;
-# - say before training which agent needs a baseline of its own, and which does not.
+# - estimate before training which agent may need a baseline of its own.
 #
 # The first half is tables: it needs no model, no GPU and no torch. The second half trains eight small teams and checks what the tables said.
 
@@ -568,13 +568,13 @@ four = ladder.table[ladder.table["env"] == "8 agents"].set_index("recipe")
 four[["seeds", "final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* (`final`: the mean of the middle half of the seeds, `final_low` to `final_high` its 95 % interval.) The own mean does as well as both. The own scale keeps two thirds of it, and with flat groups lent a scale, next to nothing: so what kept it alive was that it leaves flat groups out, not that it divides. On this task it is the mean, which is not what the paper found on search. The intervals are wide because the ten seeds have first weights of unlike strength, and the weak ones do not climb under any baseline.
+# *Explain:* (`final`: the mean of the middle half of the seeds, `final_low` to `final_high` its 95 % interval.) The own mean does as well as both. The own scale keeps two thirds of it, and with flat groups lent a scale, next to nothing. But look at what all arms with an own mean or scale share: a row whose own group is lone or flat gets advantage 0, and only `global` and "lent" train on such rows. So this table cannot separate the own mean from leaving out rows without a peer. The intervals are wide because the ten seeds have first weights of unlike strength, and the weak ones do not climb under any baseline.
 #
 # ### What would change the answer
 #
 # - **One set of weights for all eight**: then `grpo` climbs as well (three seeds: 0.71, 0.62 and 0.13, own 0.73, 0.65 and 0.19). What stage 1 learns serves stage 8, and offsets of low and high stages meet in one gradient.
 # - **Agents that speak about equally often** (solver and verifier of `math`, the three of `search`): nothing that five to ten seeds can tell.
-# - So: *separate* policies, called *rarely* and *on a condition that shifts their rewards*. `lab.advise(turns)` asks for just this. Over all recorded studies, of nine agents with five seeds or more of whom it said "pays", six came out surely better and none worse; of the eleven of whom it said "hardly matters", none moved by more than 0.06.
+# - So: *separate* policies, called *rarely* and *on a condition that shifts their rewards*. `lab.advise(turns)` looks at the rewards alone. It says nothing about the scale, about rows without a peer, or about an agent that is good already, so take its verdict as a question. `docs/findings.md` lists every agent it was tried on.
 #
 # ## Your turn, once more
 #
@@ -599,7 +599,7 @@ lab.course.progress("03")
 # ## What to remember
 #
 # - A baseline says who is compared with whom. A global one adds the same number to all advantages of an agent: praise or blame for *being called*, whatever was said.
-# - Look at `signal`, not at the norm: an own mean pays where $(\mu_k - \mu)^2 / \sigma_k^2 > 1/(n_k - 1)$. It is the mean that does it.
+# - Look at `signal`, not at the norm: an own mean pays where $(\mu_k - \mu)^2 / \sigma_k^2 > 1/(n_k - 1)$. This is about the mean alone: the scale and the rows without a peer matter as well.
 # - An own baseline costs: fewer rows, lone and flat groups. Where nobody is called rarely, it changes nothing.
 #
 # GRPO: arXiv 2402.03300, section 4.1. Dr. MAS: arXiv 2602.08847, equations 4 to 6. RLOO: arXiv 2402.14740. All runs and intervals: `docs/findings.md`.

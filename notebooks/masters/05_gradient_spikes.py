@@ -258,7 +258,7 @@ ends = ladder.table.query("phase == 'compare' and task in @tasks and arm in ['gl
 ends.pivot(index=["task", "arm"], columns="seed", values="final").loc[tasks].round(2)
 
 # %% [markdown]
-# *Explain:* none does. (The study `ladder`: first weights of their own for each seed; those of seed 2 hardly learn under any baseline. Over ten such seeds the largest norm of a run is 8 to 65 under the global baseline and 2 to 17 under their own, and a team ends 0.20 higher under its own, 95 % interval 0.03 to 0.40.) An AdamW step depends on a gradient's size only relative to the gradients before it, and clipping takes the rest. What is left is the direction, and that is `signal`: `lab.advise` told it from the first rewards alone.
+# *Explain:* none does. (The study `ladder`: first weights of their own for each seed; those of seed 2 hardly learn under any baseline. Over ten such seeds the largest norm of a run is 8 to 65 under the global baseline and 2 to 17 under their own, and a team ends 0.20 higher under its own, 95 % interval 0.03 to 0.40.) An AdamW step depends on a gradient's size only relative to the gradients before it, and clipping takes the rest. What is left is the direction. `signal` estimates how much of it is information, from the first rewards alone:
 
 # %%
 start = ladder.agents.query("task == '8 agents' and arm == 'global' and window == 'start'")
@@ -366,7 +366,7 @@ pd.DataFrame([norms_and_harm(*one) for one in settings]).round(2)
 #
 # - **It explains who.** An agent that speaks exactly once per trajectory has F = 1; one that is called rarely, when things go badly or well, is the one to watch.
 # - **It explains some of how much.** F ≤ N − 1: eight trajectories inflate a norm by √7 ≈ 2.6 and no more. The published collapse (norms above 80, then NaN) cannot come from F alone. What is larger comes from few rows, and from the other side of the fraction, the own baseline's silence.
-# - **It says nothing about benefit.** Norms that are high do little harm under Adam and clipping; an offset in every advantage does.
+# - **It says nothing about benefit.** Norms that are high do little harm under Adam and clipping; an offset in every advantage can.
 # - **A spike is no verdict.** It may be a guess that is praised, as here, or the only news of the batch. Open it before you clip it.
 # - **What we did not look at:** models above 0.3 million parameters, low precision, long completions.
 

@@ -7,7 +7,7 @@
 #
 # Afterwards you can
 #
-# - tell with a pencil, or with `lab.advise`, whether an agent of a new team needs its own mean;
+# - estimate with a pencil, or with `lab.advise`, whether an agent of a new team may need its own mean;
 # - say why a lower learning rate hides the harm of a global one, and what happens at a higher rate;
 # - say what the record has on math and search, the tasks of the paper;
 # - put together a team of different models, learning rates and sampling, and say who may be small.
@@ -353,9 +353,9 @@ lab.course.progress("07")
 # %% [markdown]
 # ## What to remember
 #
-# 1. A global mean adds the same offset to all advantages of an agent that is called on a condition. The offset is noise; its own *mean* takes it away. Its own deviation does not.
-# 2. Norms do not tell it, `lab.advise(turns)` largely does, from the rewards of a first rollout: high offset and enough rows to compare, "pays"; who speaks in every episode, or always alone, "hardly matters".
-# 3. So: separate weights, called rarely, on a condition that shifts the rewards. Elsewhere `grpo` and `dr_mas` come to the same.
+# 1. A global mean adds the same offset to all advantages of an agent that is called on a condition. The offset is noise; its own *mean* takes it away. Its own deviation does not. `dr_mas` also leaves out rows that have no peer.
+# 2. Norms do not show it. `lab.advise(turns)` estimates it from the rewards of a first rollout, and is wrong about some agents (`docs/findings.md`).
+# 3. Differences were found for separate weights, called rarely, on a condition that shifts the rewards. Elsewhere we could not detect one.
 #
 # Papers: Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 (the advantages); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. All runs and what would change the answer: `docs/findings.md`.
 #

@@ -323,7 +323,7 @@ ablation = board_of(ladder, ["8 agents"], cells)
 ablation.differences[["recipe", "higher", "lower", "final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* the mean alone does all of it (+0.20, as both together); the scale alone two thirds (+0.13), and that for another reason: a flat group has no scale of its own and is left out (lent everybody's scale instead, it gains +0.02, not told from nothing). Dr. MAS (arXiv 2602.08847) reports the scale as the better half. Same cells, other task, other answer: report the cells, not the winner.
+# *Explain:* the arm "own mean" gains as much as both together (+0.20), "own scale" two thirds (+0.13); with flat groups lent everybody's scale it gains +0.02, not told from nothing. Dr. MAS (arXiv 2602.08847) reports the scale as the better half. But an ablation shows the effect of what it changes, and these arms change a third thing: under every own mean or scale a row without a peer (a lone or flat group) gets advantage 0, and under `global` it is trained on. **A missing control.** The study `baselines` adds it: `grpo_masked` is `grpo` without these rows.
 
 # %% [markdown]
 # ## Handing in, and a board over a class

@@ -24,6 +24,8 @@ GOLDEN = {
     "tldr size=8": "de9c5b0787af292f",
     "ladder n_agents=3": "9e6aaad27bb56b8f",
     "paid_help": "b7063d594f484712",
+    "cascade": "be067d3446313edf",
+    "stakes": "2847ec2de617e471",
     "sokoban": "0bcb0b74c66acbd0",
     "sokoban boxes=2 single_agent=1": "fb8ec70ac9dc5383",
     "sudoku": "2c99e4e0527872aa",
