@@ -17,11 +17,13 @@ CLIPPED, PLAIN = lab.clipped(0.2), lab.reinforce()
 # name: plan, group by, credit, once per (center, scale), center, scale, loss, how tokens are averaged
 TABLE = {
     "grpo": (PLAYED, TASK, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
+    "grpo_masked": (PLAYED, TASK, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
     "grpo_turns": (PLAYED, TASK, RETURN, (None, None), None, None, CLIPPED, "token"),
     "dr_mas": (PLAYED, ROLE, RETURN, (None, None), None, None, CLIPPED, "token"),
     "dr_mas_mean": (PLAYED, ROLE, RETURN, (None, "episode"), ROLE, TASK, CLIPPED, "token"),
     "dr_mas_std": (PLAYED, ROLE, RETURN, ("episode", None), TASK, ROLE, CLIPPED, "token"),
     "dr_mas_episodes": (PLAYED, ROLE, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
+    "own_pooled": (PLAYED, ROLE, RETURN, (None, None), None, ("agent",), CLIPPED, "token"),
     "at_grpo": (SIBLINGS, TURN, lab.mixed(1.0), (None, None), None, None, CLIPPED, "token"),
     "grpo_mixed": (PLAYED, TASK, lab.episode_return(own=1.0), (None, None), None, None, CLIPPED, "token"),
     "magrpo": (TOGETHER, NODE, TO_GO, (None, None), None, "none", PLAIN, "sum"),
@@ -47,6 +49,7 @@ def test_each_recipe_is_its_row(name):
     row = (r.plan, r.by, r.credit, once_per(r), r.center, r.scale, r.loss, r.aggregate)
     assert row == TABLE[name]
     assert r.same_prompt == (name == "at_grpo")
+    assert r.peers == (ROLE if name == "grpo_masked" else None)
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -70,6 +73,7 @@ def test_every_recipe_reads_back_from_json(name):
         {"by": "task"},
         {"center": lab.running_mean(("agent", "turn"), 0.9), "scale": "none", "select": lab.not_flat()},
         {"ddof": 1, "eps": 0.0, "flat": "center"},
+        {"scale": lab.pooled_deviation(("agent", "turn")), "peers": ("agent",)},
     ],
 )
 def test_changed_recipes_read_back(changes):
@@ -101,7 +105,7 @@ def test_a_recipe_prints_as_the_code_that_makes_it():
 
 
 def test_unknown_names_list_the_known():
-    with pytest.raises(ValueError, match=r"'grop'.*grpo, grpo_turns, dr_mas.*maremax"):
+    with pytest.raises(ValueError, match=r"'grop'.*grpo, grpo_turns, .*dr_mas.*maremax"):
         find("grop")
     assert find("grpo") is lab.RECIPES["grpo"]
     assert find(lab.RECIPES["grpo"]) is lab.RECIPES["grpo"]
