@@ -19,12 +19,10 @@ import findings
 import pandas as pd
 from PIL import Image, ImageChops
 from plotly import graph_objects as go
-from plotly.subplots import make_subplots
 
 import mas_lab as lab
 from mas_lab import demo
 from mas_lab.paths import data_dir
-from mas_lab.study.record import Recorded
 from mas_lab.widgets.credit_figures import two_baselines
 from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes
 from mas_lab.widgets.recipe_colors import recipe_colors
@@ -135,13 +133,17 @@ def curves() -> None:
     draw(learning_curves(pd.read_csv(RESULTS / "quickstart" / "curves.csv")), "quickstart_curves.png", 400)
 
 
-def forest(name: str, tasks: list[str] | None = None):
-    """A recorded study, a line for each task and arm: every run a dot; from five seeds on the interquartile mean with
-    its interval. Returns the figure and its height."""
+def forest(name: str, arms: list[str] | None = None, paired: bool = False):
+    """A recorded study, a line for each task and arm: every run a dot; from five seeds on the middle with its interval.
+
+    `arms`: those shown, all by default. `paired`: differences to the baseline by seed instead of scores. Returns the
+    figure and its height.
+    """
     board = lab.AblationBoard(RESULTS / "studies" / name)
-    table, runs = (one.set_index(["env", "recipe"]) for one in (board.table, board.runs))
+    tables = (board.differences, board.pairs) if paired else (board.table, board.runs)
+    table, runs = (one.set_index(["env", "recipe"]) for one in tables)
     shades, figure = recipe_colors(board.table["recipe"]), go.Figure()
-    rows = [row for row in table.index if tasks is None or row[0] in tasks]
+    rows = [row for row in table.index if arms is None or row[1] in arms]
     for place, row in enumerate(rows):
         color, y = shades[row[1]], -place
         finals = runs.loc[[row], "final"]
@@ -149,7 +151,7 @@ def forest(name: str, tasks: list[str] | None = None):
         figure.add_scatter(
             x=finals, y=[y + 0.12 * (i % 3 - 1) for i in range(len(finals))], mode="markers", marker=dots
         )
-        if table.loc[row, "final_low"] >= 0:
+        if not pd.isna(table.loc[row, "final_low"]):
             ends = table.loc[row, ["final_low", "final_high"]]
             figure.add_scatter(x=ends, y=[y, y], mode="lines", line={"color": color, "width": 5})
             diamond = {"color": color, "symbol": "diamond", "size": 13}
@@ -157,7 +159,8 @@ def forest(name: str, tasks: list[str] | None = None):
     named = [arm if place and rows[place - 1][0] == task else f"<b>{task}</b>   {arm}"
              for place, (task, arm) in enumerate(rows)]  # fmt: skip
     figure.update_yaxes(tickvals=[-place for place in range(len(rows))], ticktext=named, showgrid=False, zeroline=False)
-    figure.update_xaxes(title_text=f"{board.score} on held-out tasks", zeroline=False)
+    minus = f" minus that of {board.baseline}, by seed" if paired else ""
+    figure.update_xaxes(title_text=f"{board.score} on held-out tasks{minus}", zeroline=paired, zerolinecolor="#555")
     return figure.update_layout(**LAYOUT, showlegend=False), 90 + 24 * len(rows)
 
 
@@ -168,34 +171,18 @@ def studies() -> None:
         draw(figure, file, height)
 
 
-def ladder() -> None:
-    """Eight agents on a ladder, under two baselines: success, and the largest gradient norm of each agent."""
-    record, arms = Recorded(RESULTS / "studies" / "ladder"), ["own", "global"]
-    curves, agents = (
-        one[(one["task"] == "8 agents") & one["arm"].isin(arms)] for one in (record.curves, record.agents)
-    )
-    agents, figure = agents[agents["window"] == "end"], make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
-    shades = recipe_colors(arms)
-    for arm in arms:
-        for number, (_, run) in enumerate(curves[curves["arm"] == arm].groupby("seed")):
-            figure.add_scatter(x=run["tokens"], y=run["success"], name=f"{arm} baseline", line={"color": shades[arm]},
-                               mode="lines", legendgroup=arm, showlegend=number == 0, row=1, col=1)  # fmt: skip
-        own = agents[agents["arm"] == arm]
-        stage = own["agent"].str.removeprefix("stage_").astype(int) + (0.15 if arm == "own" else -0.15)
-        dots = {"color": shades[arm], "opacity": 0.6}
-        figure.add_scatter(x=stage, y=own["largest_norm"], mode="markers", marker=dots, showlegend=False, row=1, col=2)
-    figure.update_xaxes(title_text="sampled tokens", col=1).update_xaxes(title_text="agent", dtick=1, col=2)
-    figure.update_yaxes(title_text="success on held-out tasks", rangemode="tozero", col=1)
-    figure.update_yaxes(title_text="largest gradient norm of a run", type="log", dtick=1, col=2)
-    draw(figure.update_layout(**LAYOUT), "ladder.png", 380)
+def baselines_study() -> None:
+    """The README's picture of the study of baselines: what each arm is better or worse than `grpo`, by seed."""
+    figure, height = forest("baselines", ["grpo_masked", "dr_mas", "own_pooled"], paired=True)
+    draw(figure, "whose_baseline.png", height)
 
 
 def foretold() -> None:
-    """What a first rollout told of an agent's own baseline, against what that came to."""
-    points = findings.foretold()
-    points, figure = points[points["gain"].notna()], go.Figure()
-    shades = colors(list(dict.fromkeys(points["study"])))
-    for name, own in points.groupby("study", sort=False):
+    """What `lab.advise` said of an agent at the start, against what came of it."""
+    points, figure = findings.foretold(), go.Figure()
+    points = points[points["gain"] > 0]
+    shades = colors(list(dict.fromkeys(points["task"])))
+    for name, own in points.groupby("task", sort=False):
         ends = {
             "array": own["high"] - own["difference"],
             "arrayminus": own["difference"] - own["low"],
@@ -203,13 +190,12 @@ def foretold() -> None:
         }
         figure.add_scatter(
             x=own["gain"], y=own["difference"], error_y=ends, name=name, mode="markers",
-            marker={"color": shades[name], "size": 9, "symbol": ["circle-open" if one else "circle"
-                                                                  for one in own["shared"]]},
+            marker={"color": shades[name], "size": 9},
         )  # fmt: skip
     figure.add_vline(x=1, line={"dash": "dash", "color": "#555"}).add_hline(y=0, line={"dash": "dash", "color": "#555"})
-    told = "gain that lab.advise tells from the first five steps (its own mean pays right of 1)"
-    figure.update_xaxes(type="log", tickvals=[1, 2, 5, 10, 20, 50, 100], title_text=told)
-    figure.update_yaxes(title_text="own minus global: how often right after training")
+    said = "gain by lab.advise, first five steps (above 1: its own mean should pay)"
+    figure.update_xaxes(type="log", tickvals=[1, 2, 5, 10, 20, 50, 100], title_text=said)
+    figure.update_yaxes(title_text="dr_mas minus grpo: how often right")
     draw(figure.update_layout(**LAYOUT), "foretold.png", 460)
 
 
@@ -296,11 +282,14 @@ def talk(env, turns: pd.DataFrame) -> str:
     return f"{''.join(lines)}<div style='color:#555'>{ended}</div>"
 
 
-FORESTS = {"ladder": "study_ladder.png", "paid_help": "study_paid_help.png", "at_grpo": "study_at_grpo.png",
-           "magrpo": "study_magrpo.png"}  # fmt: skip
+FORESTS = {
+    "baselines": "study_baselines.png", "ladder": "study_ladder.png", "paid_help": "study_paid_help.png",
+    "at_grpo": "study_at_grpo.png", "magrpo": "study_magrpo.png",
+}  # fmt: skip
 PICTURES = {
-    "cells": cells, "baselines": baselines, "curves": curves, "ladder": ladder, "maze": maze, "spike": spike,
-    "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies, "foretold": foretold,
+    "cells": cells, "baselines": baselines, "curves": curves, "whose_baseline": baselines_study, "maze": maze,
+    "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
+    "foretold": foretold,
 }  # fmt: skip
 
 

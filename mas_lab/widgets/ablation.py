@@ -13,6 +13,7 @@ import pandas as pd
 
 from mas_lab.study.budget import run_scores
 from mas_lab.study.comparison import (
+    FEW,
     cautions,
     compared,
     compared_pairs,
@@ -136,7 +137,10 @@ class AblationBoard:
 
     def _shown(self) -> str:
         """What is compared, and what stands for what."""
-        shown = f"A dot is a run, a diamond {diamonds(self.table, self.differences)}."
+        diamond = diamonds(self.table, self.differences)
+        shown = (
+            f"A dot is a run, a diamond {diamond}." if diamond else f"A dot is a run; no interval below {FEW} seeds."
+        )
         return f"<p>{escape(self.counted())}. {escape(shown)}</p>"
 
     def _told(self) -> str:

@@ -27,7 +27,7 @@ LEAST = 0.1
 """A panel of success spans at least this much: a closer look would make much of nothing."""
 WIDE = 21
 """Letters of a recipe's name in a line beside the panels."""
-FEWER = "the interquartile mean (IQM), of fewer than four runs or ten pairs the mean"
+FEWER = "the interquartile mean (IQM), of fewer than ten pairs the mean"
 TITLES = {"final": "final {}", "area": "area under the curve of {}"}
 
 
@@ -37,10 +37,10 @@ def board_figure(
 ) -> "Figure":  # fmt: skip
     """A column per env; rows: the final score, the area under the curve, and the final score's paired differences.
 
-    Every run is a dot (a pair in the last row). A diamond is the IQM of a recipe's runs, with a bar for its 95 %
-    interval from `FEW` seeds on; of fewer than four runs it is their mean, and says so. Each panel has a scale of its
-    own. `among`: the recipes of the whole board, so that each has its colour there; `letters`: of a title in a line
-    across all panels; `key`: what dot and diamond are, within the figure.
+    Every run is a dot (a pair in the last row). From `FEW` seeds on a diamond is the IQM of a recipe's runs, with a bar
+    for its 95 % interval; of fewer than ten pairs it is their mean. Below `FEW` seeds there are dots only. Each panel
+    has a scale of its own. `among`: the recipes of the whole board, so that each has its colour there; `letters`: of a
+    title in a line across all panels; `key`: what dot and diamond are, within the figure.
     """
     from mas_lab.widgets.picture import subplots
 
@@ -72,20 +72,21 @@ def board_figure(
 
 
 def diamonds(table: pd.DataFrame, differences: pd.DataFrame) -> str:
-    """What the diamonds of a board are, in words."""
-    middles = {*table["middle"], *differences["middle"]}
-    seeds = [*table["seeds"], *differences["pairs"]]
+    """Return what the diamonds of a board are, in words; an empty text if all have too few seeds for one."""
+    known = [*table.loc[table["seeds"] >= FEW, "middle"], *differences.loc[differences["pairs"] >= FEW, "middle"]]
+    if not known:
+        return ""
     named = {"mean": "the mean", "IQM": "the interquartile mean (IQM)"}
-    told = named[middles.pop()] if len(middles) == 1 else FEWER
-    if max(seeds) < FEW:
-        return f"{told}; no interval below {FEW} seeds"
-    return f"{told}, with its 95 % interval" + (f" from {FEW} seeds on" if min(seeds) < FEW else "")
+    told = named[known[0]] if len(set(known)) == 1 else FEWER
+    fewer = min([*table["seeds"], *differences["pairs"]]) < FEW
+    return f"{told}, with its 95 % interval" + (f" from {FEW} seeds on" if fewer else "")
 
 
 def _key(figure: "Figure", told: str) -> None:
-    """What a dot is, and what a diamond."""
+    """Say what a dot is, and what a diamond, if there is one."""
     outline = {"width": 1, "color": NEUTRAL}
-    marks = {"one run": {"size": 7, "opacity": 0.7}, told: {"size": 12, "symbol": "diamond", "line": outline}}
+    marks = {"one run": {"size": 7, "opacity": 0.7}}
+    marks |= {told: {"size": 12, "symbol": "diamond", "line": outline}} if told else {}
     for name, mark in marks.items():
         figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker={"color": NEUTRAL, **mark},
                            showlegend=True)  # fmt: skip
@@ -113,7 +114,7 @@ def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], sh
             hovertemplate="%{text}: %{x:.3f}", name=for_plotly(recipe), showlegend=False, row=row, col=col,
         )  # fmt: skip
         mark = {"color": shades[recipe], "size": 12, "symbol": "diamond", "line": {"color": NEUTRAL, "width": 1}}
-        for one in iqm.to_dict("records"):
+        for one in iqm[iqm[f"{metric}_low"].notna()].to_dict("records"):
             figure.add_scatter(
                 x=[one[metric]], y=[place - 0.15], mode="markers", marker=mark, error_x=_bar(one, metric),
                 name=for_plotly(f"{one['middle']} of {recipe}"), text=[for_plotly(_hover(one, metric))],
@@ -132,11 +133,9 @@ def _label(recipe: str) -> str:
     return "<br>".join(map(for_plotly, lines))
 
 
-def _bar(one: dict[str, Any], metric: str) -> dict[str, Any] | None:
-    """The interval of a diamond, where there is one."""
+def _bar(one: dict[str, Any], metric: str) -> dict[str, Any]:
+    """Return the interval of a diamond as plotly's error bar."""
     low, high = one[f"{metric}_low"], one[f"{metric}_high"]
-    if np.isnan(low):
-        return None
     ends = {"array": [high - one[metric]], "arrayminus": [one[metric] - low]}
     return {"type": "data", "symmetric": False, **ends, "thickness": 2, "width": 6}
 
@@ -144,8 +143,7 @@ def _bar(one: dict[str, Any], metric: str) -> dict[str, Any] | None:
 def _hover(one: dict[str, Any], metric: str) -> str:
     counted = many(one["pairs"], "pair") if "pairs" in one else many(one["runs"], "run")
     low, high = one[f"{metric}_low"], one[f"{metric}_high"]
-    sure = f"no interval below {FEW} seeds" if np.isnan(low) else f"95 % interval {low:.3f} to {high:.3f}"
-    return f"{one['middle']} of {counted}: {one[metric]:.3f}, {sure}"
+    return f"{one['middle']} of {counted}: {one[metric]:.3f}, 95 % interval {low:.3f} to {high:.3f}"
 
 
 def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()) -> "Figure":

@@ -11,8 +11,8 @@ COLORS = ("#CC3311", "#6699CC", "#6B59B0", "#2A8090", "#999933", "#EE3377", "#98
           "#777777", "#557711", "#EE6677", "#997700", "#40A493", "#B34FC9", "#3D6BE0")  # fmt: skip
 """After schemes of Paul Tol (technical note SRON/EPS/TN/09-002) and searched for beside them. The first seven are told
 apart by colour-blind readers too, at least 6 apart in OKLab (times 100) for who lacks one kind of cones (Machado,
-Oliveira and Fernandes 2009). The others come with a dash; of all fourteen any two are 8 apart for who has all cones. Each
-stands 3:1 or more on both papers of a page, white and #16181b, and 5.5 or more from each of `figures.PALETTE`."""
+Oliveira and Fernandes 2009). The others come with a dash; of all fourteen any two are 8 apart for who has all cones.
+Each stands 3:1 or more on both papers of a page, white and #16181b, and 5.5 or more from each of `figures.PALETTE`."""
 WELL_APART = 7
 KIT = {
     "grpo": 0, "dr_mas": 1, "at_grpo": 2, "magrpo": 3, "grpo_mixed": 4, "dr_mas_mean": 5, "dr_mas_std": 6,

@@ -555,20 +555,38 @@ dots("ladder")
 # Two agents end between 0.83 and 0.89 under either. Eight end between 0.51 and 0.60 under `dr_mas`, between 0.01 and 0.13 under `grpo`; the largest norm of a run is 1.6 to 2.7 under `dr_mas`, 13 to 22 under `grpo`. Not 1: if each of eight stages is right with 0.95, all are with $0.95^8 = 0.66$. Held equal: episodes and optimizer steps. Not equal: tokens, since a team that gets further says more (some 130,000 against 100,000 to 115,000).
 
 # %% [markdown]
-# ## Mean or scale?
+# ## Mean, scale, or which rows?
 #
-# Dr. MAS reports the own scale as the better half. You have seen on paper which of the two takes the offset away. The study of the ladder has all four cells and a fifth arm, "own scale, lent": flat groups get everybody's scale. Ten seeds, each arm at its best learning rate.
+# Between `grpo` and `dr_mas` three things change at once: the mean, the scale, and which rows are trained on. The third is easy to miss. Under `dr_mas` a row whose own group is lone or flat gets advantage 0; `grpo` trains on it. Such a row has no *peer*: nobody to be compared with. A comparison of means needs a control for this. `grpo_masked` is `grpo` with exactly these rows at 0 (`normalize(peers=("task", "agent"))`).
+#
+# The scale need not be that of a task either. `own_pooled` takes the agent's own mean per task, and one standard deviation of all its credits in the batch.
+#
+# The study `baselines` has seven arms in six settings: ten seeds with first weights of their own, each arm at the best of four learning rates.
 
 # %% [markdown]
-# *Predict:* sort the five arms by the success of a ladder of eight: global, own (both), own mean, own scale, own scale lent.
+# *Predict:* sort the arms by the success of a ladder of eight: `grpo`, `grpo_masked`, own mean, own scale, own scale lent, `dr_mas`, `own_pooled`. How much of the way from `grpo` to `dr_mas` does leaving out rows go by itself?
 
 # %%
-ladder = lab.AblationBoard(RECORDS / "studies" / "ladder")
-four = ladder.table[ladder.table["env"] == "8 agents"].set_index("recipe")
-four[["seeds", "final", "final_low", "final_high"]].round(2)
+baselines = Recorded(RECORDS / "studies" / "baselines")
+board = lab.AblationBoard(baselines)
+board.table[board.table["env"] == "ladder of 8"].set_index("recipe")[["seeds", "final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* (`final`: the mean of the middle half of the seeds, `final_low` to `final_high` its 95 % interval.) The own mean does as well as both. The own scale keeps two thirds of it, and with flat groups lent a scale, next to nothing. But look at what all arms with an own mean or scale share: a row whose own group is lone or flat gets advantage 0, and only `global` and "lent" train on such rows. So this table cannot separate the own mean from leaving out rows without a peer. The intervals are wide because the ten seeds have first weights of unlike strength, and the weak ones do not climb under any baseline.
+# *Explain:* (`final`: the mean of the middle half of the seeds, `final_low` to `final_high` its 95 % interval.) LADDER-EXPLAIN
+#
+# ### A scale that ruins an agent
+#
+# In `stakes` a helper is called where a solver was wrong. In about three tasks of ten a right answer earns it 0.3. In all others it earns 0.5, right or wrong. Every word costs it 0.004.
+
+# %% [markdown]
+# *Predict:* in most tasks the helper's rewards differ by the cost of a few words and by nothing else. `dr_mas` divides them by their own deviation. What will the helper learn? And under `own_pooled`, where one deviation divides all of its rewards?
+
+# %%
+helper = baselines.agents.query("task == 'stakes' and agent == 'helper' and window == 'end'")
+helper.groupby("arm", sort=False)[["quiz_before", "quiz_after"]].mean().round(2)
+
+# %% [markdown]
+# *Explain:* (`quiz_before`, `quiz_after`: how often the helper is right before and after training, asked 64 problems outside of any episode; means of ten seeds.) STAKES-EXPLAIN
 #
 # ### What would change the answer
 #
