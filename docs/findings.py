@@ -103,18 +103,25 @@ def peaks(name: str) -> str:
 def asked(name: str) -> str:
     """A row per agent that learns: how often it is right when asked outside of any episode, before training and after
     it under each arm, the mean over seeds."""
-    agents = Recorded(STUDIES / name).agents
-    agents = agents[(agents["window"] == "end") & agents["quiz_after"].notna() & (agents["median_norm"] > 0)]
-    arms = list(dict.fromkeys(agents["arm"]))
-    before = agents.groupby(["task", "agent"], sort=False)["quiz_before"].mean()
-    after = agents.pivot_table(index=["task", "agent"], columns="arm", values="quiz_after", sort=False).reindex(
-        columns=arms
-    )
+    found = once(Recorded(STUDIES / name).agents).dropna(subset="quiz_after")
+    learns = (found["quiz_before"] != found["quiz_after"]).groupby(["task", "agent"]).transform("any")
+    means = found[learns].groupby(["task", "agent", "arm"], sort=False)[["quiz_before", "quiz_after"]].mean()
+    after = means["quiz_after"].unstack("arm", sort=False)
+    before, arms = means["quiz_before"].groupby(["task", "agent"]).mean(), list(after.columns)
     lines = [f"| right when asked | before | {' | '.join(arms)} |", "|---" * (len(arms) + 2) + "|"]
     for (task, agent), row in after.iterrows():
         cells = [f"{before[task, agent]:.2f}", *("" if pd.isna(one) else f"{one:.2f}" for one in row)]
         lines.append(f"| {task}, {agent} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def once(agents: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per task, agent, seed and arm: norms, quiz, and `right`, how often it is right after training."""
+    by = agents.groupby(["task", "agent", "seed", "arm"], sort=False)
+    columns = [name for name in ("quiz_before", "quiz_after", "own_after", "median_norm") if name in agents]
+    found = by[columns].first()
+    right = found["quiz_after"].fillna(found["own_after"]) if "quiz_after" in found else found["own_after"]
+    return found.assign(right=right)
 
 
 def foretold() -> pd.DataFrame:
@@ -129,16 +136,19 @@ def foretold() -> pd.DataFrame:
     rows = []
     for name, (own_arm, global_arm) in BASELINES.items():
         agents = Recorded(STUDIES / name).agents
-        right = agents.get("quiz_after", agents["own_after"]).fillna(agents["own_after"])
-        agents = agents.assign(right=right)[~agents["task"].isin(AGAIN)].set_index(["task", "agent", "seed"])
-        own, other = (agents[(agents["window"] == "end") & (agents["arm"] == arm)] for arm in (own_arm, global_arm))
-        start = agents[(agents["window"] == "start") & (agents["arm"] == global_arm) & ~agents["shared"].astype(bool)]
-        for (task, agent), said in start.groupby(level=["task", "agent"], sort=False):
-            pairs = (own["right"] - other["right"]).reindex(said.index).dropna()
+        agents = agents[~agents["task"].isin(AGAIN)]
+        ends = once(agents)
+        own, other = (ends.xs(arm, level="arm") for arm in (own_arm, global_arm))
+        start = agents[(agents["window"] == "start") & (agents["arm"] == global_arm) & (agents["shared"] == False)]  # noqa: E712
+        for (task, agent), said in start.groupby(["task", "agent"], sort=False):
+            here = (task, agent)
+            pairs = (own["right"] - other["right"]).xs(here, level=["task", "agent"]).dropna()
             if len(pairs) < FEW or pairs.eq(0).all():  # explored with few seeds, hardly ever reached, or frozen
                 continue
             low, high = bootstrap_interval([pairs]) if len(pairs) >= ENOUGH else t_interval(pairs)
-            norms = (other["median_norm"] / own["median_norm"].where(own["median_norm"] > 0)).reindex(said.index)
+            norms = (other["median_norm"] / own["median_norm"].where(own["median_norm"] > 0)).xs(
+                here, level=["task", "agent"]
+            )
             gain = said.loc[said["own"] != "cannot be told", "gain"].median()
             rows.append({
                 "study": name, "task": task, "agent": agent, "seeds": len(pairs), "gain": gain,

@@ -113,11 +113,17 @@ def record_of(
         **_called(cell), "steps": run.steps, **spent.after(run.steps), "seconds": seconds,
         "code": config["code"], "versions": config["versions"],
         "curve": [{**row, **spent.after(int(row["step"]))} for row in curve],
-        "agents": [
-            {**row, **{when: scores.get(row["agent"]) for when, scores in (quizzes or {}).items()}}
-            for row in _agents(run).to_dict("records")
-        ],
+        "agents": _with_quizzes(_agents(run), quizzes or {}).to_dict("records"),
     }  # fmt: skip
+
+
+def _with_quizzes(agents: pd.DataFrame, quizzes: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
+    """Add each agent's scores, with a row for an agent that did not speak in a window."""
+    if not quizzes:
+        return agents
+    scores = pd.DataFrame(quizzes).rename_axis("agent").reset_index()
+    every = scores.merge(pd.DataFrame({"window": agents["window"].unique()}), how="cross")
+    return agents.merge(every, on=["agent", "window"], how="right")
 
 
 def _agents(run: Run) -> pd.DataFrame:
