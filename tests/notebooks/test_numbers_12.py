@@ -55,7 +55,7 @@ def test_ten_seeds_overlap_and_their_differences_do_not_hold_nothing(ladder):
     both = board(ladder, "8 agents", ARMS)
     table = both.table.set_index("recipe")
     ends = [f"{table.loc[arm, 'final_low']:.2f} to {table.loc[arm, 'final_high']:.2f}" for arm in ARMS]
-    assert f"the arms' intervals overlap, {ends[0]} and {ends[1]}" in TEXT
+    assert f"The arms' intervals overlap, {ends[0]} and {ends[1]}" in TEXT
     [row] = both.differences.to_dict("records")
     assert "{final:+.2f}, 95 % interval {final_low:+.2f} to {final_high:+.2f}; ".format(**row) in TEXT
     assert (row["higher"], row["lower"]) == (9, 0) and "nine seeds higher, none lower" in TEXT
@@ -106,13 +106,19 @@ def test_where_it_does_not_help_and_which_half_it_is(ladder):
         high = max(high, row["final_high"] if name == "math" else 0.0)
     assert f"on `math` at most {high:.2f}" in TEXT
     cells = board(ladder, "8 agents", [*ARMS, "own mean", "own scale"]).differences.set_index("recipe")["final"]
-    assert f"the mean alone does all of it ({cells['own mean']:+.2f}, as both together)" in TEXT
+    assert f'the arm "own mean" gains as much as both together ({cells["own mean"]:+.2f})' in TEXT
     assert round(cells["own"], 2) == round(cells["own mean"], 2)
-    assert f"the scale alone two thirds ({cells['own scale']:+.2f})" in TEXT
+    assert f'"own scale" two thirds ({cells["own scale"]:+.2f})' in TEXT
     lent = board(ladder, "8 agents", ["global", "own scale, lent"]).differences.iloc[0]
     assert f"it gains {lent['final']:+.2f}, not told from nothing" in TEXT
     assert lent["final_low"] < 0 < lent["final_high"]
     assert cells["own scale"] / cells["own"] == pytest.approx(2 / 3, abs=0.05)
+
+
+def test_the_control_gains_most_of_it():
+    arms = ["grpo", "grpo_masked", "dr_mas"]
+    gain = board(Recorded(STUDIES / "baselines"), "ladder of 8", arms).differences.set_index("recipe")["final"]
+    assert f"`grpo_masked` gains {gain['grpo_masked']:+.2f} of the {gain['dr_mas']:+.2f} of `dr_mas`" in TEXT
 
 
 def test_the_study_of_the_notebook_is_the_recorded_one():
