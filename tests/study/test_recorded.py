@@ -18,7 +18,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def design_of(record):
-    return Design.of(record.provenance["design"], Place(record.folder / "provenance.json"))
+    """A design may name envs of a file beside its own: `benchmarks/studies/settings.py`."""
+    file = DOCS.parent / "benchmarks" / "studies" / f"{record.folder.name}.yaml"
+    return Design.of(record.provenance["design"], Place(file))
 
 
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
@@ -46,6 +48,43 @@ def test_the_page_of_findings_says_what_was_recorded(monkeypatch):
     told = findings.PAGE.read_text(encoding="utf-8")
     assert findings.filled(told) == told, "python docs/findings.py"
     sys.modules.pop("findings")
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="docs/ is part of the checkout alone")
+def test_readme_and_findings_say_how_often_agents_are_right_as_recorded():
+    agents = Recorded(data_dir() / "results" / "studies" / "baselines").agents
+    once = agents.groupby(["task", "agent", "seed", "arm"])[["quiz_before", "quiz_after"]].first()
+    means = once.groupby(["task", "agent", "arm"]).mean().round(2)
+
+    def right(task, agent, arm=None):
+        before, after = means.loc[(task, agent, arm or "grpo")]
+        return f"{after if arm else before:.2f}"
+
+    top, helper = ("ladder of 8", "stage_8"), ("stakes", "helper")
+    paid, finisher, last = ("paid help 0.2", "helper"), ("finisher 0.8", "finisher"), ("cascade", "tier_4")
+    readme, findings = (
+        " ".join(path.read_text(encoding="utf-8").split()) for path in (DOCS.parent / "README.md", DOCS / "findings.md")
+    )
+    for said in (
+        f"from {right(*top)} right answers to {right(*top, 'grpo')}.",
+        f"it reaches {right(*top, 'dr_mas')}.",
+        f"right in {right(*paid, 'own mean')} instead of {right(*paid, 'grpo_masked')}",
+        f"a finisher in {right(*finisher, 'own mean')} instead of {right(*finisher, 'grpo_masked')}",
+        f"{right(*helper)} before training, {right(*helper, 'dr_mas')} after.",
+        f"the same helper to {right(*helper, 'own_pooled')}.",
+    ):
+        assert said in readme
+    for said in (
+        f"unlearns under `grpo` ({right(*top)} to {right(*top, 'grpo')}), reaches {right(*top, 'grpo_masked')}.",
+        f"goes from {right(*last, 'grpo')} to {right(*last, 'grpo_masked')}.",
+        f"stage 8 goes to {right(*top, 'own mean')}, the last tier to {right(*last, 'own mean')}, the helper of paid "
+        f"help from {right(*paid, 'grpo_masked')} to {right(*paid, 'own mean')}, the finisher from "
+        f"{right(*finisher, 'grpo_masked')} to {right(*finisher, 'own mean')}, the helper of stakes from "
+        f"{right(*helper, 'grpo_masked')} to {right(*helper, 'own mean')}.",
+        f"where the helper falls to {right(*helper, 'dr_mas')}:",
+        f"the best arm in stakes ({right(*helper, 'own_pooled')}).",
+    ):
+        assert said in findings
 
 
 @pytest.mark.slow
