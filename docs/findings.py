@@ -19,12 +19,13 @@ from mas_lab.study.record import Recorded
 
 PAGE, STUDIES = Path(__file__).parent / "findings.md", data_dir() / "results" / "studies"
 BASELINES = {
-    "baselines": ("dr_mas", "grpo"),
-    **dict.fromkeys(("paid_help", "finisher", "math", "search"), ("own", "global")),
+    "baselines": ("dr_mas", "grpo", None),
+    "paid_help": ("own", "global", "pay 1.0"),
+    "finisher": ("own", "global", "low 0.0"),
+    "math": ("own", "global", "without one"),
 }
-"""Studies of two baselines: the arms with the agent's own mean and scale and with those of the task."""
-AGAIN = ("pay 0.2", "low 0.8")
-"""Tasks that stand in the study `baselines` too."""
+"""Of each study of two baselines: the arm with the agent's own mean and scale, that with the task's, and the one task
+that is not in `baselines` as well (all of them for None)."""
 BLOCK = re.compile(r"<!-- study (\w+)(?:: ([^>]*?))? -->\n.*?<!-- /study -->", re.DOTALL)
 HEAD = "| task | arm | learning rate | {} at the end | minus {}, seed by seed | pairs won | p |\n" + "|---" * 7 + "|"
 
@@ -134,9 +135,9 @@ def foretold() -> pd.DataFrame:
     of a paired t test.
     """
     rows = []
-    for name, (own_arm, global_arm) in BASELINES.items():
+    for name, (own_arm, global_arm, task) in BASELINES.items():
         agents = Recorded(STUDIES / name).agents
-        agents = agents[~agents["task"].isin(AGAIN)]
+        agents = agents if task is None else agents[agents["task"] == task]
         ends = once(agents)
         own, other = (ends.xs(arm, level="arm") for arm in (own_arm, global_arm))
         start = agents[(agents["window"] == "start") & (agents["arm"] == global_arm) & (agents["shared"] == False)]  # noqa: E712
