@@ -54,8 +54,10 @@ def rate_of(record: Recorded, task: str, arm: str) -> str:
     [rate] = runs.loc[runs["arm"] == arm, "lr"].unique()
     if pd.isna(rate):
         return ""
-    source = record.provenance["design"]["tasks"][task].get("rates", task)
-    swept = record.rates[(record.rates["task"] == source) & (record.rates["arm"] == arm) & record.rates["chosen"]]
+    said = (record.provenance["design"].get("tasks") or {}).get(task) or {}
+    source = said.get("rates", task)
+    rates = record.rates
+    swept = rates[(rates["task"] == source) & (rates["arm"] == arm) & rates["chosen"]]
     notes = [f"of {source}"] * (source != task) + ["edge"] * bool(swept["edge"].any())
     return f"{rate:g}" + (f" ({', '.join(notes)})" if notes else "")
 
@@ -93,10 +95,8 @@ def peaks(name: str) -> str:
     lines = [f"| peak, and what is lost of it | {' | '.join(arms)} |", "|---" * (len(arms) + 1) + "|"]
     for task, own in means.groupby(level="task", sort=False):
         own = own.droplevel("task").reindex(arms)
-        cells = [
-            "" if pd.isna(row.max) else f"{row['max']:.2f}, {row['last'] - row['max']:+.2f}"
-            for _, row in own.iterrows()
-        ]
+        cells = ["" if pd.isna(row["max"]) else f"{row['max']:.2f}, {row['last'] - row['max']:+.2f}"
+                 for _, row in own.iterrows()]  # fmt: skip
         lines.append(f"| {task} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
