@@ -8,7 +8,7 @@ from itertools import count
 from zlib import crc32
 
 COLORS = ("#CC3311", "#6699CC", "#6B59B0", "#2A8090", "#999933", "#EE3377", "#984F52",
-          "#777777", "#557711", "#EE6677", "#997700", "#40A493", "#B34FC9", "#3D6BE0")  # fmt: skip
+          "#777777", "#557711", "#EE6677", "#997700", "#40A493", "#B34FC9", "#0BA20A")  # fmt: skip
 """After schemes of Paul Tol (technical note SRON/EPS/TN/09-002) and searched for beside them. The first seven are told
 apart by colour-blind readers too, at least 6 apart in OKLab (times 100) for who lacks one kind of cones (Machado,
 Oliveira and Fernandes 2009). The others come with a dash; of all fourteen any two are 8 apart for who has all cones.
