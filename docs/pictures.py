@@ -161,7 +161,7 @@ def forest(name: str, arms: list[str] | None = None, paired: bool = False):
     figure.update_yaxes(tickvals=[-place for place in range(len(rows))], ticktext=named, showgrid=False, zeroline=False)
     minus = f" minus that of {board.baseline}, by seed" if paired else ""
     figure.update_xaxes(title_text=f"{board.score} on held-out tasks{minus}", zeroline=paired, zerolinecolor="#555")
-    return figure.update_layout(**LAYOUT, showlegend=False), 90 + 24 * len(rows)
+    return figure.update_layout(**LAYOUT, showlegend=False), 90 + min(24 * len(rows), 1000)
 
 
 def studies() -> None:
