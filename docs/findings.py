@@ -107,8 +107,9 @@ def asked(name: str) -> str:
     found = once(Recorded(STUDIES / name).agents).dropna(subset="quiz_after")
     learns = (found["quiz_before"] != found["quiz_after"]).groupby(["task", "agent"]).transform("any")
     means = found[learns].groupby(["task", "agent", "arm"], sort=False)[["quiz_before", "quiz_after"]].mean()
-    after = means["quiz_after"].unstack("arm", sort=False)
-    before, arms = means["quiz_before"].groupby(["task", "agent"]).mean(), list(after.columns)
+    arms, agents = means.index.unique("arm"), means.index.droplevel("arm").unique()
+    after = means["quiz_after"].unstack("arm").reindex(index=agents, columns=arms)
+    before = means["quiz_before"].groupby(["task", "agent"]).mean()
     lines = [f"| right when asked | before | {' | '.join(arms)} |", "|---" * (len(arms) + 2) + "|"]
     for (task, agent), row in after.iterrows():
         cells = [f"{before[task, agent]:.2f}", *("" if pd.isna(one) else f"{one:.2f}" for one in row)]

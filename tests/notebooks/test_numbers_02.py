@@ -65,7 +65,7 @@ def test_the_promise_holds_for_planners_and_not_for_executors():
 
 def test_what_the_counterfactual_came_to_is_what_the_findings_say():
     findings = (Path(__file__).resolve().parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
-    ends = dict(re.findall(r"\| (return, global|counterfactual) \| [\d.]+ \| ([\d.]+) \(.+?\), 10 seeds", findings))
+    ends = dict(re.findall(r"\| (return, global|counterfactual) \| [^|]+ \| ([\d.]+) \(.+?\), 10 seeds", findings))
     assert f"ended at {ends['counterfactual']} with it and at {ends['return, global']} with the plain return" in TEXT
 
 
