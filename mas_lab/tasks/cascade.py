@@ -8,7 +8,7 @@ one is read (`chains`).
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Step
 from mas_lab.tasks.shared import chains
 
 PAYS = (1.0, 0.7, 0.4, 0.1)
@@ -16,15 +16,7 @@ PAYS = (1.0, 0.7, 0.4, 0.1)
 
 
 @dataclass(frozen=True)
-class State:
-    problems: tuple[str, ...]
-    """A chain for each tier."""
-    failed: int = 0
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class Cascade(chains.ChainTask):
+class Cascade(chains.ChainSequence):
     """`tier_1` to `tier_4` answer a chain of digits each, one after the other, until one of them is right.
 
     `team_reward`: 1.0, 0.7, 0.4 or 0.1 for the right answer of that tier, so `max_return` = 1. Success is a right
@@ -35,24 +27,8 @@ class Cascade(chains.ChainTask):
     order = "tier_1 → tier_2? → tier_3? → tier_4?"
     agents = ("tier_1", "tier_2", "tier_3", "tier_4")
 
-    @property
-    def chains_per_task(self) -> int:
-        return len(self.agents)
-
-    def start(self, task: Task) -> State:
-        return State(tuple(task.data["problems"]))
-
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else (self.agents[state.failed],)
-
-    def observe(self, state: State, agent: str) -> list[Message]:
-        return [{"role": "user", "content": f"solve {state.problems[state.failed]}"}]
-
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        (agent,) = self.acting(state)
-        answer = chains.read_answer(actions[agent])
-        right = answer == str(chains.value(state.problems[state.failed]))
-        failed = state.failed + (not right)
-        after = replace(state, failed=failed, done=right or failed == len(self.agents))
-        team = PAYS[state.failed] * right
-        return Step(after, team, {agent: float(right)}, {agent: answer is not None}, right, after.done)
+    def step(self, state: chains.Progress, actions: Mapping[str, str]) -> Step:
+        agent, right, valid = self.marked(state, actions)
+        passed = state.passed + (not right)
+        after = replace(state, passed=passed, done=right or passed == len(self.agents))
+        return Step(after, PAYS[state.passed] * right, {agent: float(right)}, {agent: valid}, right, after.done)

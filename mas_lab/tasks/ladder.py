@@ -9,7 +9,7 @@ Pocket only. Leaves out: what a chain is, and how an answer to one is read (`cha
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Step
 from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.pictures import ladder
 
@@ -17,15 +17,7 @@ AGENTS = 8
 
 
 @dataclass(frozen=True)
-class State:
-    problems: tuple[str, ...]
-    """A chain for each stage."""
-    passed: int = 0
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class Ladder(chains.ChainTask):
+class Ladder(chains.ChainSequence):
     """`stage_1`, `stage_2`, … answer a chain of digits each, one after the other, until one of them is wrong or all
     were right.
 
@@ -47,30 +39,15 @@ class Ladder(chains.ChainTask):
     def agents(self) -> tuple[str, ...]:
         return tuple(f"stage_{number + 1}" for number in range(self.n_agents or AGENTS))
 
-    @property
-    def chains_per_task(self) -> int:
-        return len(self.agents)
-
-    def start(self, task: Task) -> State:
-        return State(tuple(task.data["problems"]))
-
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else (self.agents[state.passed],)
-
-    def observe(self, state: State, agent: str) -> list[Message]:
-        return [{"role": "user", "content": f"solve {state.problems[state.passed]}"}]
-
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        (agent,) = self.acting(state)
-        answer = chains.read_answer(actions[agent])
-        right = answer == str(chains.value(state.problems[state.passed]))
+    def step(self, state: chains.Progress, actions: Mapping[str, str]) -> Step:
+        agent, right, valid = self.marked(state, actions)
         passed = state.passed + right
         success = passed == len(state.problems)
         after = replace(state, passed=passed, done=success or not right)
         team = passed / len(state.problems) if after.done else 0.0
-        return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
+        return Step(after, team, {agent: float(right)}, {agent: valid}, success, after.done)
 
-    def draw(self, state: State) -> str:
+    def draw(self, state: chains.Progress) -> str:
         """A rung for each stage, the first at the bottom, with its chain; a disc stands on the last one passed."""
         passed, count = state.passed, len(state.problems)
         rungs = [f"{problem} = {chains.value(problem)}" for problem in state.problems]

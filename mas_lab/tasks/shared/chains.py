@@ -5,10 +5,11 @@ pose nothing else. Leaves out: who is asked, and what an answer earns.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.env import Task
+from mas_lab.env import Message, Task
 from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
 CHAIN = 5
@@ -117,3 +118,38 @@ class ChainTask:
         """Return an answer to the agent's prompt that is right about half the time."""
         prompt = self.observe(state, agent)[0]["content"]
         return half_right(prompt.partition("solve ")[2], rng)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Hold the state of a `ChainSequence`: a chain for each agent, and how many agents are behind us."""
+
+    problems: tuple[str, ...]
+    passed: int = 0
+    done: bool = False
+
+
+class ChainSequence(ChainTask):
+    """Hold what the tasks share whose agents are called one after the other, each with a chain of its own.
+
+    A subclass has `name`, `agents` and `step`.
+    """
+
+    @property
+    def chains_per_task(self) -> int:
+        return len(self.agents)
+
+    def start(self, task: Task) -> Progress:
+        return Progress(tuple(task.data["problems"]))
+
+    def acting(self, state: Progress) -> tuple[str, ...]:
+        return () if state.done else (self.agents[state.passed],)
+
+    def observe(self, state: Progress, agent: str) -> list[Message]:
+        return [{"role": "user", "content": f"solve {state.problems[state.passed]}"}]
+
+    def marked(self, state: Progress, actions: Mapping[str, str]) -> tuple[str, bool, bool]:
+        """Return which agent answered, whether the answer is right, and whether it can be read."""
+        (agent,) = self.acting(state)
+        answer = read_answer(actions[agent])
+        return agent, answer == str(value(state.problems[state.passed])), answer is not None
