@@ -40,7 +40,7 @@ RECORDS = data_dir() / "results"
 #
 # $$A_i = \frac{R_i - c_i}{s_i + \varepsilon}$$
 #
-# $R_i$ is the credit of row $i$ (here the episode's return), $c_i$ the center, $s_i$ the scale, $\varepsilon = 10^{-6}$ a guard against division by 0. GRPO (arXiv 2402.03300, section 4.1) takes mean and standard deviation of all episodes of the task. Dr. MAS (arXiv 2602.08847, equations 4 to 6) takes those of the agent's *own* rows in the task. That is the whole difference between the two.
+# $R_i$ is the credit of row $i$ (here the episode's return), $c_i$ the center, $s_i$ the scale, $\varepsilon = 10^{-6}$ a guard against division by 0. GRPO (arXiv 2402.03300, section 4.1) takes mean and standard deviation of all episodes of the task. Dr. MAS (arXiv 2602.08847, equations 4 to 6) takes those of the agent's *own* rows in the task. A row whose own group has nothing to compare gets advantage 0 there. The last section separates these three changes.
 #
 # **By hand first.** A solver answers; where it is wrong, a helper is called. A right answer of the solver earns the team 1, a right answer of the helper 0.2. One task, three episodes, five rows:
 
@@ -592,8 +592,8 @@ helper.groupby("arm", sort=False)[["quiz_before", "quiz_after"]].mean().round(2)
 # ### What would change the answer
 #
 # - **One set of weights for all eight**: then `grpo` climbs as well (three seeds: 0.71, 0.62 and 0.13, own 0.73, 0.65 and 0.19). What stage 1 learns serves stage 8, and offsets of low and high stages meet in one gradient.
-# - **Agents that speak about equally often** (solver and verifier of `math`, the three of `search`): nothing that five to ten seeds can tell.
-# - So: *separate* policies, called *rarely* and *on a condition that shifts their rewards*. `lab.advise(turns)` looks at the rewards alone. It says nothing about the scale, about rows without a peer, or about an agent that is good already, so take its verdict as a question. `docs/findings.md` lists every agent it was tried on.
+# - **Agents that speak about equally often** (solver and verifier of `math`, the three of `search`): ten seeds do not detect a difference.
+# - So an own mean is for *separate* policies that are called *rarely* and *on a condition that shifts their rewards*. `lab.advise(turns)` looks at the rewards alone. It says nothing about the scale, about rows without a peer, or about an agent that is good already, so take its verdict as a question. `docs/findings.md` lists every agent it was tried on.
 #
 # ## Your turn, once more
 #
