@@ -9,7 +9,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Protocol, runtime_checkable
+from numbers import Real
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+import numpy as np
 
 from mas_lab.holds import holding, own_repr
 
@@ -84,6 +87,52 @@ class Env(Protocol):
     def acting(self, state: Any) -> tuple[str, ...]: ...
     def observe(self, state: Any, agent: str) -> list[Message]: ...
     def step(self, state: Any, actions: Mapping[str, str]) -> Step: ...
+
+
+OPTIONAL = {"enough": math.inf, "competitive": False, "splits_meet": False}
+"""Attributes that an env may have, and what holds for one without."""
+
+
+def env_option(env: Env, name: str) -> Any:
+    """Return an attribute that an env may have (`OPTIONAL`)."""
+    return getattr(env, name, OPTIONAL[name])
+
+
+def validate_step(env: Env, step: Any, agents: Sequence[str], place: str) -> Step:
+    """Return a step of the environment; raise EnvError, which names `place`, if it breaks the contract of `Step`."""
+
+    def refuse(problem: str, remedy: str) -> NoReturn:
+        raise EnvError(f"{type(env).__name__}.step: {problem} for {place}; {remedy}")
+
+    if not isinstance(step, Step):
+        refuse(f"it returned {type(step).__name__}", "return a Step")
+    for name in ("local_rewards", "valid", "info"):
+        if not isinstance(getattr(step, name), Mapping):
+            refuse(f"{name} is {getattr(step, name)!r:.200}", "give a dict")
+    for agent in agents:
+        if agent not in step.local_rewards or agent not in step.valid:
+            refuse(f"agent {agent!r} has no local reward or no `valid`", "give both to each agent that acted")
+    rewards = {"team_reward": step.team_reward}
+    rewards |= {f"local_rewards[{agent!r}]": reward for agent, reward in step.local_rewards.items()}
+    for agent in step.local_rewards.keys() - set(env.agents):
+        refuse(f"it pays {agent!r}", f"the env plays {env.agents}")
+    for name, reward in rewards.items():
+        if not _is_finite(reward):
+            refuse(f"{name} is {reward!r}", "give a finite number")
+    flags = {"success": step.success, "done": step.done} | {f"valid[{one!r}]": step.valid[one] for one in agents}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_):
+            refuse(f"{name} is {flag!r}", "give True or False")
+    if problem := not_plain(step.info, "info"):
+        raise EnvError(f"{type(env).__name__}.step: {problem}; for {place}")
+    return step
+
+
+def _is_finite(reward: Any) -> bool:
+    try:
+        return isinstance(reward, Real) and math.isfinite(reward)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def spec(env: Env) -> dict[str, Any]:

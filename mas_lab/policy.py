@@ -1,54 +1,219 @@
-"""Weights that speak and learn, seen from outside: what the cells may ask of a policy, and nothing more.
+"""The policy protocol: what cells, runs and instruments may ask of weights that generate and learn.
 
-Shared or per role is the `Team`'s matter; full weights or an adapter, torch, Unsloth or vLLM is the constructor's
-(`mas_lab.backends`). No cell asks which it has.
+Which agents share a policy is the `Team`'s matter. Full weights or an adapter, and torch, Unsloth, vLLM or Tinker, is
+the constructor's (`mas_lab.backends`). docs/extending.md shows a new back end.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from mas_lab.env import Message
 
 if TYPE_CHECKING:
     import torch
 
-    from mas_lab.cells.losses import Loss
-    from mas_lab.locks import ModelLock
-
 
 class PolicyError(ValueError):
-    """A policy that cannot do what was asked: names the policy and what to do."""
+    """A policy that cannot do what was asked: names the policy and the remedy."""
+
+    ticket: int | None = None
+    """The request that failed, if one is known."""
 
 
 class NotFiniteError(PolicyError):
-    """Weights, or what they compute, that are NaN or infinite: nothing that is sampled from them means anything."""
+    """Weights or log-probabilities that are NaN or infinite: samples from them mean nothing."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One completion asked for. `seed` (64 bit) alone decides the draw, whatever else is in the batch.
-
-    It ends with the token after which one of `stop` stands in its text. `top_p` and `top_k` leave out unlikely tokens.
-    """
+    """One completion to sample. `seed` (64 bit) alone decides the draw, whatever else is in the batch."""
 
     prompt_ids: tuple[int, ...]
     max_tokens: int
     temperature: float
     seed: int
     stop: tuple[str, ...] = ()
+    """Texts after which the completion ends; the text stays in it."""
     top_p: float = 1.0
     top_k: int | None = None
 
     @property
-    def is_cut(self) -> bool:
-        """Is it drawn from less than the full distribution?"""
+    def is_truncated(self) -> bool:
+        """Return whether unlikely tokens are left out."""
         return self.top_p < 1 or self.top_k is not None
 
 
-def check_fit(policy: "Policy", request: Request) -> None:
-    """Raises PolicyError, which names the policy, where a request cannot be answered within the context."""
+@dataclass(frozen=True)
+class Completion:
+    """Sampled tokens, with EOS if it was sampled."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Under the distribution they were drawn from, temperature included."""
+    text: str
+    finish: str
+    """"eos", "stop" (a stop text of the request stands in it) or "length"."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One row as the optimizer sees it."""
+
+    prompt_ids: Sequence[int]
+    completion_ids: Sequence[int]
+    logprobs: Sequence[float]
+    """Of the completion's tokens, when they were sampled."""
+    temperature: float
+    advantage: float | Sequence[float]
+    """One number for the row, or one per token."""
+    weight: float
+    """Multiplies the loss of each of its tokens."""
+
+    @property
+    def advantages_T(self) -> np.ndarray:
+        """Return the advantage of each token (T,)."""
+        return np.broadcast_to(np.asarray(self.advantage, float), len(self.completion_ids))
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Per-token results (N,), detached: the tokens of all samples, in their order."""
+
+    logprobs_N: "torch.Tensor"
+    entropy_N: "torch.Tensor"
+    losses_N: "torch.Tensor"
+    reference_N: "torch.Tensor | None" = None
+    """Log-probabilities under the frozen reference, if the loss needs them."""
+
+    def split(self, samples: Sequence[Sequence[Sample]]) -> "list[Tokens]":
+        """Return the tokens of each part of the samples."""
+        lengths = [sum(len(sample.completion_ids) for sample in part) for part in samples]
+        columns = [self.logprobs_N, self.entropy_N, self.losses_N, self.reference_N]
+        parts = [[None] * len(lengths) if column is None else column.split(lengths) for column in columns]
+        return [Tokens(*part) for part in zip(*parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Declare what a back end can do beyond the protocol."""
+
+    gradients: bool = True
+    """Gradients can be read and set here. Otherwise only the norm of a whole policy is known, after its step."""
+    clipping: bool = True
+    """`optim_step` clips at `max_norm`."""
+    no_clipping: str = "its back end does not clip; pass max_norm=None"
+    """The error message for a `max_norm`, if it does not clip."""
+    device: str = "cpu"
+    """Policies on different devices compute their gradients at the same time."""
+
+
+class Engine(Protocol):
+    """Sample for all policies of one model: `submit` queues requests, `ready` returns what is answered.
+
+    An engine that does not stream answers all that is queued at the first `ready`. One that streams returns what is
+    finished after a moment, perhaps nothing.
+    """
+
+    streams: bool
+
+    def submit(self, policy: "Policy", requests: Sequence[Request]) -> list[int]:
+        """Queue requests and return a ticket for each."""
+        ...
+
+    def ready(self) -> list[tuple[int, Completion]]:
+        """Return (ticket, completion) of requests that are answered."""
+        ...
+
+    def cancel(self, tickets: Iterable[int]) -> None:
+        """Forget requests."""
+        ...
+
+
+class Policy(Protocol):
+    """Weights that generate and learn. `version` rises whenever they change.
+
+    `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`.
+    """
+
+    name: str
+    lr: float
+    version: int
+    context: int
+    """Longest prompt plus completion, in tokens."""
+    model: Any
+    tokenizer: Any
+    engine: Engine
+    lock: Any
+    """The `mas_lab.locks.ModelLock` of its model."""
+    capabilities: Capabilities
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a chat, up to where the policy is to speak."""
+        ...
+
+    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
+        """Encode many chats in one call."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids."""
+        ...
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return a completion per request, in order."""
+        ...
+
+    def forward(self, samples: Sequence[Sample]) -> Tokens:
+        """Return log-probabilities and entropies of the samples' tokens, without gradient; losses are 0."""
+        ...
+
+    def forward_backward(self, samples: Sequence[Sample], loss: Any) -> Tokens:
+        """Add the gradient of sum_i weight_i sum_t loss_it. An empty batch only checks the loss."""
+        ...
+
+    def gradients(self) -> "list[torch.Tensor]":
+        """Return the gradient of each parameter that this policy trains, always in the same order."""
+        ...
+
+    def set_gradients(self, gradients: "Iterable[torch.Tensor] | None") -> None:
+        """Replace the gradients; None clears them."""
+        ...
+
+    def gradient_norm(self) -> float:
+        """Return the norm of the gradient, in float64."""
+        ...
+
+    def directional_derivatives(self, samples: Sequence[Sample], loss: Any, along: "Sequence[torch.Tensor]") -> Any:
+        """Return the derivative of each token's weighted loss (N,) along a direction in weight space."""
+        ...
+
+    def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
+        """Clip, make one optimizer step at `lr * lr_scale`, clear the gradients; return the norm before and after."""
+        ...
+
+    def sync_weights(self) -> None:
+        """Have the engine sample from these weights from now on."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write weights, optimizer state, and what rebuilds the policy."""
+        ...
+
+    def load(self, directory: Path) -> None:
+        """Read weights and optimizer state that `save` wrote."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the policy is as plain data; two that agree may load each other's states."""
+        ...
+
+
+def check_fit(policy: Policy, request: Request) -> None:
+    """Raise PolicyError if a request exceeds the context of its policy."""
     prompt, more = len(request.prompt_ids), request.max_tokens
     if prompt == 0 or more < 1:
         raise PolicyError(f"policy {policy.name!r}: {prompt} prompt tokens and max_tokens {more}; both must be ≥ 1")
@@ -57,92 +222,3 @@ def check_fit(policy: "Policy", request: Request) -> None:
             f"policy {policy.name!r}: {prompt} prompt tokens + max_tokens {more} = {prompt + more} exceed the "
             f"context of {policy.context} tokens; shorten the observation or lower max_tokens"
         )
-
-
-@dataclass(frozen=True)
-class Completion:
-    """What was sampled: `ids` with their `logprobs` under the distribution they were drawn from (temperature
-    included), EOS included when it was sampled, nothing after it; `finish` is "eos", "stop" (one of the request's stop
-    strings stands in the text, which holds it) or "length"."""
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    text: str
-    finish: str
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One row as the optimizer sees it. `weight` multiplies the loss of each of its tokens; `advantage` is one number,
-    or one per token."""
-
-    prompt_ids: Sequence[int]
-    completion_ids: Sequence[int]
-    logprobs: Sequence[float]
-    temperature: float
-    advantage: float | Sequence[float]
-    weight: float
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Per-token results of one `accumulate`, detached, concatenated in the order of the samples (N tokens)."""
-
-    logprobs_N: "torch.Tensor"
-    entropy_N: "torch.Tensor"
-    losses_N: "torch.Tensor"
-    reference_N: "torch.Tensor | None" = None
-
-
-class Engine(Protocol):
-    """Batches the requests of every policy it serves. `submit` queues, `ready` returns what has been answered of what
-    the thread that calls has asked for.
-
-    An engine that does not stream (`streams = False`) answers everything pending at the first `ready`. One that streams
-    gives what is finished after a moment's work, perhaps nothing, so that one engine never waits for another.
-    `cancel` forgets what was asked; `publish` makes it sample from the policy's present weights; `rest` tells it that
-    training begins, so that it may hand back memory until it is needed again.
-    """
-
-    streams: bool
-
-    def submit(self, policy: "Policy", requests: Sequence[Request]) -> list[int]: ...
-    def ready(self) -> list[tuple[int, Completion]]: ...
-    def cancel(self, tickets: Iterable[int]) -> None: ...
-    def publish(self, policy: "Policy") -> None: ...
-    def rest(self) -> None: ...
-
-
-class Policy(Protocol):
-    """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens; `version` rises
-    whenever the weights change; policies on different devices are trained at the same time. `lock` is that of its
-    model: calls wait for those of other threads (`mas_lab.locks`). One that has `encode_all(chats)` beside `encode`
-    puts many chats into tokens at once. One that has `refuse(loss, max_norm, watch)` is asked before
-    anything is sent. One with `sees_gradients = False` keeps its gradient out of sight, and is told by `expect` how
-    many sequences make a step."""
-
-    name: str
-    model: Any
-    tokenizer: Any
-    engine: Engine
-    lock: "ModelLock"
-    context: int
-    device: Any
-    version: int
-    lr: float
-
-    def encode(self, messages: Sequence[Message]) -> list[int]: ...
-    def decode(self, ids: Sequence[int]) -> str: ...
-    def sample(self, requests: Sequence[Request]) -> list[Completion]: ...
-    def logprobs(self, samples: Sequence[Sample]) -> "torch.Tensor": ...
-    def entropies(self, samples: Sequence[Sample]) -> "tuple[torch.Tensor, torch.Tensor]": ...
-    def accumulate(self, samples: Sequence[Sample], loss: "Loss") -> Tokens: ...
-    def gradients(self) -> Iterator[tuple[str, "torch.Tensor"]]: ...
-    def set_gradients(self, gradients: Iterable["torch.Tensor"]) -> None: ...
-    def clear_gradients(self) -> None: ...
-    def slopes(self, samples: Sequence[Sample], loss: "Loss", along: "Sequence[torch.Tensor]") -> "torch.Tensor": ...
-    def apply(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]: ...
-    def publish(self) -> None: ...
-    def save(self, directory: Path) -> None: ...
-    def load(self, directory: Path) -> None: ...
-    def describe(self) -> dict[str, Any]: ...

@@ -13,7 +13,7 @@ from typing import Any
 
 from mas_lab.cells.centers import pooled_deviation, running_mean
 from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, own_return, return_to_go
-from mas_lab.cells.game import Plan
+from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.normalization import Center, Scale, normalize

@@ -12,7 +12,7 @@ import torch
 
 import mas_lab as lab
 from mas_lab import locks
-from mas_lab.backends.torch.forward_mode import forward_mode, in_forward_mode
+from mas_lab.backends.torch.fast.forward_mode import forward_mode, in_forward_mode
 from mas_lab.locks import ModelLock, alone, playing
 from mas_lab.policy import PolicyError, Request, Sample
 

@@ -12,10 +12,9 @@ from typing import Any
 from mas_lab.bridges.episode import Call, Episode
 from mas_lab.bridges.gateway import Gateway
 from mas_lab.bridges.openai_chat import Refused, answer_to
-from mas_lab.cells.driver import draw_seed
-from mas_lab.cells.speaking import Speaking
+from mas_lab.backends.runner import PendingRequests, draw_seed
 from mas_lab.env import transcript
-from mas_lab.locks import playing
+from mas_lab.locks import locked
 from mas_lab.policy import Completion, Request
 from mas_lab.team import Team
 
@@ -33,7 +32,7 @@ class Switchboard:
         self.patience_s, self._news_at = patience_s, time.monotonic()
         self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
         self.asked: list[Call] = []
-        self.speaking: Speaking[tuple[Call, dict[str, Any], Sequence[str]]] = Speaking(team, _whose)
+        self.speaking: PendingRequests[tuple[Call, dict[str, Any], Sequence[str]]] = PendingRequests(team, _whose)
 
     def tell(self, episode: Episode, call: Call | None) -> None:
         """From any thread: a call was made; or (None) the episode has ended."""
@@ -42,7 +41,7 @@ class Switchboard:
     def play(self, episodes: Sequence[Episode], at_once: int) -> None:
         coming, live = deque(episodes), set()
         try:
-            with Gateway() as gateway, playing(self.team.policies.values()):
+            with Gateway() as gateway, locked(self.team.policies.values()):
                 gateway.agents = tuple(self.team)
                 while coming or live:
                     while coming and len(live) < at_once:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mas_lab.backends import open_given
+from mas_lab.backends.loading import open_given
 from mas_lab.bridges.team_folder import JSON, TEAM, listed, read_team, refuse_sizes, require_files
 from mas_lab.policy import PolicyError
 from mas_lab.runs.disk import RunError

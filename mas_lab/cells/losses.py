@@ -7,8 +7,10 @@ were sampled (with `tis`, those of the trained weights before the update). Leave
 (`contract`).
 """
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -173,3 +175,64 @@ class reinforce(Loss):
 def _is_gain(loss: Loss, kind: type[Loss]) -> bool:
     """Is it advantage times something and nothing else? Who builds on a loss of the kit may have added to it."""
     return type(loss).__call__ is kind.__call__ and not (loss.needs_reference or loss.needs_entropy)
+
+
+AGGREGATES = ("token", "turn", "agent", "sum")
+ROW_AGGREGATES = ("turn", "agent")
+"""Aggregates in which a row counts once, however long it is."""
+CALLED_WITH = "(logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)"
+REPORTED = {"clips": "(logprobs_N, old_N, advantages_N, row_N)", "ratios": "(logprobs_N, old_N, row_N)"}
+
+
+def require_loss(loss: Any, aggregate: str, cell: str) -> None:
+    """Raise TypeError or ValueError, naming the `cell`, if `update` cannot average this loss by `aggregate`."""
+    if aggregate not in AGGREGATES:
+        raise ValueError(f"{cell}: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
+    name = type(loss).__name__
+    if not isinstance(loss, Loss):
+        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass of that kind")
+    methods = [("loss", loss.__call__, CALLED_WITH, "fourth")]
+    methods += [(f"{part} of loss", getattr(loss, part), asked, "last") for part, asked in REPORTED.items()]
+    for what, method, asked, which in methods:
+        if not _takes(method, asked.count(",") + 1):
+            raise TypeError(
+                f"{cell}: {what} {name} takes {inspect.signature(method)}, and is called with {asked}: let row_N, the "
+                f"row of each token, be its {which} argument"
+            )
+    if loss.of_rows and aggregate not in ROW_AGGREGATES:
+        raise ValueError(
+            f"{cell}: {loss!r} gives every token of a row what belongs to the whole row, and aggregate={aggregate!r} "
+            "adds it up once for each token: long rows would weigh twice, by their ratio and by their length; pass "
+            "aggregate='turn' or 'agent', where a row counts once"
+        )
+
+
+def _takes(function: Callable, count: int) -> bool:
+    """Return whether a function takes so many positional arguments, the entropy not before the rows."""
+    try:
+        bound = inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    return bound.arguments.get("entropy_N") != 3
+
+
+def token_losses(loss: Loss, logprobs_N: "Tensor", *known: "Tensor | None") -> "Tensor":
+    """Return the loss of each token (N,); raise TypeError, naming the loss, if it returns anything else."""
+    losses_N = one_per_token(loss(logprobs_N, *known), logprobs_N, f"loss {type(loss).__name__}")
+    if logprobs_N.requires_grad and not losses_N.requires_grad:
+        raise TypeError(
+            f"loss {type(loss).__name__} gave losses without a gradient: nothing would be learned; compute them from "
+            "logprobs_N, undetached"
+        )
+    return losses_N
+
+
+def one_per_token(values_N: Any, logprobs_N: "Tensor", who: str) -> "Tensor":
+    """Return values, which must be a tensor of the shape of `logprobs_N`; raise TypeError if they are not."""
+    if isinstance(values_N, type(logprobs_N)) and values_N.shape == logprobs_N.shape:
+        return values_N
+    shape = f" of shape {tuple(values_N.shape)}" if isinstance(values_N, type(logprobs_N)) else ""
+    raise TypeError(
+        f"{who} gave a {type(values_N).__name__}{shape} for {len(logprobs_N)} tokens; wanted is a tensor of shape "
+        f"{tuple(logprobs_N.shape)}, a value per token, summed or averaged over nothing: `aggregate` does that"
+    )

@@ -12,7 +12,7 @@ import pandas as pd
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import clipped
 from mas_lab.cells.normalization import normalize
-from mas_lab.cells.update import whole_batches
+from mas_lab.cells.update import policy_steps
 from mas_lab.explain.diagnostics import squared_scores
 from mas_lab.explain.moments import COMPARED, both_baselines, inflation
 from mas_lab.table import TableError, require
@@ -60,7 +60,7 @@ def controlled_inflation(
     completions. Costs a pass of each of the agent's rows, and two `update`s a draw.
     """
     tables = [controlled(turns, agent, called, shift, seed) for seed in range(draws)]
-    batch = next(batch for batch in whole_batches(team, tables[0], clipped(0.2), "token") if agent in batch.samples)
+    batch = next(batch for batch in policy_steps(team, tables[0], clipped(0.2), "token") if agent in batch.samples)
     own = batch.rows.index[batch.rows["agent"] == agent]
     squares_R = squared_scores(batch, own)
     rows, whole = dict.fromkeys(BASELINES, 0.0), dict.fromkeys(BASELINES, 0.0)

@@ -3,19 +3,18 @@
 Leaves out: what the rewards alone say (`moments`), when a norm is a spike (`spike_rule`) and pictures (`widgets`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.advantages import live, per_token
-from mas_lab.cells.batch import Batch
 from mas_lab.cells.losses import Loss, clipped, reinforce
-from mas_lab.cells.update import learners, whole_batches
+from mas_lab.cells.update import PolicyStep, learners, nonzero, policy_steps
 from mas_lab.explain.moments import both_baselines
 from mas_lab.keyed import keyed
-from mas_lab.locks import alone
+from mas_lab.locks import locked
 from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import require
 from mas_lab.team import Team
@@ -38,11 +37,11 @@ def attribute(
     Where the back end has no forward mode, `exact` is False and the shares are those of `proxy_shares`.
     """
     parts = []
-    with alone(learners(team)):
-        for batch in whole_batches(team, turns, loss, aggregate):
-            with batch.gradients_kept():
-                batch.accumulate()
-                batch.check("raise")
+    with locked(learners(team)):
+        for batch in policy_steps(team, turns, loss, aggregate):
+            with gradients_kept(batch):
+                batch.backward()
+                batch.check_finite("raise")
                 shares = shares_of(batch)
             groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
             parts.append(shares.assign(policy=batch.name, group=groups))
@@ -50,7 +49,7 @@ def attribute(
     return pd.concat(parts, ignore_index=True)[known] if parts else pd.DataFrame(columns=known)
 
 
-def shares_of(batch: Batch) -> pd.DataFrame:
+def shares_of(batch: PolicyStep) -> pd.DataFrame:
     """`batch.attribute()` with the column `exact`; where the back end cannot, `proxy_shares`."""
     try:
         return batch.attribute().assign(exact=True)
@@ -58,7 +57,7 @@ def shares_of(batch: Batch) -> pd.DataFrame:
         return proxy_shares(batch).assign(exact=False)
 
 
-def proxy_shares(batch: Batch) -> pd.DataFrame:
+def proxy_shares(batch: PolicyStep) -> pd.DataFrame:
     """Where forward mode is missing: each token's share of the summed sizes |A| w (1 - p), as a stand-in.
 
     That is the size of the loss's derivative by the sampled token's logit (A the advantage, w the weight of the token's
@@ -67,10 +66,10 @@ def proxy_shares(batch: Batch) -> pd.DataFrame:
     gradient. Columns as in `Batch.attribute`.
     """
     parts = []
-    for agent, own in batch.rows[live(batch.rows["advantage"])].groupby("agent", sort=False):
+    for agent, own in batch.rows[nonzero(batch.rows["advantage"])].groupby("agent", sort=False):
         lengths = own["completion_ids"].map(len).to_numpy()
         weight = np.repeat(batch.weights.loc[own.index].to_numpy(float), lengths)
-        advantage = np.concatenate([per_token(a, n) for a, n in zip(own["advantage"], lengths, strict=True)])
+        advantage = np.concatenate([np.broadcast_to(np.asarray(one, float), n) for one, n in zip(own["advantage"], lengths)])
         surprise = 1 - np.exp(np.concatenate([np.asarray(logprobs, float) for logprobs in own["logprobs"]]))
         token = np.concatenate([np.arange(length) for length in lengths])
         share = np.abs(advantage) * weight * surprise
@@ -102,13 +101,13 @@ def norms_without(
     exactly that row's share. Costs one `update`'s passes, and one pass per row.
     """
     found = []
-    with alone(learners(team)):
-        for batch in whole_batches(team, turns, loss, aggregate):
-            with batch.gradients_kept():
-                batch.accumulate()
+    with locked(learners(team)):
+        for batch in policy_steps(team, turns, loss, aggregate):
+            with gradients_kept(batch):
+                batch.backward()
                 for row in rows:
                     if row in batch.rows.index:
-                        found.append((batch.name, row, batch.norm, batch.norm_without(row)))
+                        found.append((batch.name, row, batch.policy.gradient_norm(), norm_without(batch, row)))
     return pd.DataFrame(found, columns=["policy", "row", "norm", "norm_without"])
 
 
@@ -131,10 +130,10 @@ def baseline_ratio(
     """
     require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
     found = []
-    with alone(learners(team)):
-        for batch in whole_batches(team, turns, loss, aggregate):
+    with locked(learners(team)):
+        for batch in policy_steps(team, turns, loss, aggregate):
             advantages = both_baselines(batch.table)
-            measured = {name: batch.norms_with(values)[1] for name, values in advantages.items()}
+            measured = {name: norms_with(batch, values)[1] for name, values in advantages.items()}
             for agent, own in batch.rows.groupby("agent", sort=False):
                 chosen = own.index if len(own) <= rows else own.sample(rows, random_state=seed).index.sort_values()
                 squared = pd.DataFrame({name: values.loc[own.index] ** 2 for name, values in advantages.items()})
@@ -146,17 +145,51 @@ def baseline_ratio(
     return keyed(pd.DataFrame(found), "baseline_ratio")
 
 
-def squared_scores(batch: Batch, rows: pd.Index) -> np.ndarray:
+@contextmanager
+def gradients_kept(batch: PolicyStep) -> Iterator[None]:
+    """Start without gradients, and put the policy's own back afterwards."""
+    before = [gradient.clone() for _, gradient in batch.policy.gradients()]
+    batch.policy.set_gradients(None)
+    try:
+        yield
+    finally:
+        batch.policy.set_gradients(before if any(gradient.any() for gradient in before) else None)
+
+
+def norm_without(batch: PolicyStep, row: int) -> float:
+    """Return the norm of the policy's gradient without one row's loss; denominators stay. Costs a pass of one row."""
+    agent = batch.rows.loc[row, "agent"]
+    used = batch.used[agent].index
+    if row not in used:
+        return batch.policy.gradient_norm()
+    whole = [gradient.clone() for _, gradient in batch.policy.gradients()]
+    with gradients_kept(batch):
+        batch.policy.forward_backward([batch.samples[agent][used.get_loc(row)]], batch.loss)
+        own = [gradient for _, gradient in batch.policy.gradients()]
+        batch.policy.set_gradients([gradient - part for gradient, part in zip(whole, own, strict=True)])
+        return batch.policy.gradient_norm()
+
+
+def norms_with(batch: PolicyStep, advantages: pd.Series) -> tuple[float, dict[str, float]]:
+    """Return the policy's and the agents' norms under other advantages (indexed as `table`). Costs one `backward`."""
+    rows = batch.rows.assign(advantage=advantages)
+    other = PolicyStep(batch.name, batch.policy, rows, batch.loss, batch.aggregate, batch.table)
+    with gradients_kept(batch):
+        other.backward()
+        return batch.policy.gradient_norm(), other.norms
+
+
+def squared_scores(batch: PolicyStep, rows: pd.Index) -> np.ndarray:
     """|z|^2 of each row, z its weighted score, grad log pi: the gradient of -log pi at advantage 1."""
     unit = batch.rows.loc[rows].assign(advantage=1.0)
     weights = batch.weights.loc[rows]
     columns = ["prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
     squares = []
-    with batch.gradients_kept():
+    with gradients_kept(batch):
         for row, weight in zip(unit[columns].itertuples(index=False, name=None), weights, strict=True):
-            batch.policy.accumulate([Sample(*row, weight)], reinforce())
-            squares.append(batch.norm**2)
-            batch.policy.clear_gradients()
+            batch.policy.forward_backward([Sample(*row, weight)], reinforce())
+            squares.append(batch.policy.gradient_norm() ** 2)
+            batch.policy.set_gradients(None)
     return np.array(squares)
 
 

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from mas_lab.locks import alone
+from mas_lab.locks import locked
 from mas_lab.policy import Policy, Sample
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
@@ -39,7 +39,7 @@ def entropies(team: Team, turns: pd.DataFrame) -> pd.DataFrame:
             f"entropies: policy {unknown[0]!r} is none of the team's ({', '.join(team.policies)}); give the team that "
             "sampled these rows"
         )
-    with alone(team.policies.values()):
+    with locked(team.policies.values()):
         for name, own in rows.groupby("policy", sort=False, observed=True):
             found.loc[own.index] = _of_policy(team.policies[name], str(name), own)
     return turns.assign(entropies=found.to_numpy())
@@ -52,7 +52,8 @@ def _of_policy(policy: Policy, name: str, rows: pd.DataFrame) -> pd.Series:
     drawn = rows[~greedy]
     if len(drawn):
         samples = [Sample(*row, 0.0, 0.0) for row in drawn[READ[1:]].itertuples(index=False, name=None)]
-        logprobs_N, entropy_N = (values.double().cpu().numpy() for values in policy.entropies(samples))
+        tokens = policy.forward(samples)
+        logprobs_N, entropy_N = (values.double().cpu().numpy() for values in (tokens.logprobs_N, tokens.entropy_N))
         sampled_N = np.concatenate([np.asarray(one, float) for one in drawn["logprobs"]])
         if (off := np.abs(logprobs_N - sampled_N).max()) > ALIKE:
             warnings.warn(

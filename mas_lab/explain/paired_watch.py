@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.batch import Batch
+from mas_lab.cells.update import PolicyStep
+from mas_lab.explain.diagnostics import norms_with
 from mas_lab.explain.moments import both_baselines
 from mas_lab.explain.spike_rule import SpikeWatch, spike_steps
 
@@ -40,12 +41,12 @@ class PairedWatch(SpikeWatch):
         dated = pd.DataFrame(spike_steps(stats, self._pairs))
         return dated.reindex(columns=["step", "optimizer_step", *COLUMNS])
 
-    def __call__(self, policy: str, norms: Mapping[str, float], attribute: Batch) -> None:
+    def __call__(self, policy: str, norms: Mapping[str, float], attribute: PolicyStep) -> None:
         """Between backward and clipping; see `update`."""
         call = self._calls.get(policy, 0)
         super().__call__(policy, norms, attribute)
         advantages = both_baselines(attribute.table)
-        found = {name: attribute.norms_with(values)[1] for name, values in advantages.items()}
+        found = {name: norms_with(attribute, values)[1] for name, values in advantages.items()}
         for agent, own in attribute.rows.groupby("agent", sort=False):
             squared = {name: float((values[own.index] ** 2).mean()) for name, values in advantages.items()}
             self._pairs.append({

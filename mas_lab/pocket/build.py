@@ -117,7 +117,7 @@ def figures(order: Order, folder: Path) -> dict[str, dict[str, float]]:
 
     One model plays every role.
     """
-    from mas_lab.backends import load_policy
+    from mas_lab.backends.loading import load_policy
     from mas_lab.team import Team
     from mas_lab.train.evaluate import evaluate
 

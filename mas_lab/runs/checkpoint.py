@@ -4,27 +4,15 @@ Leaves out: when one is made and which are kept (`run`).
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from mas_lab.locks import alone
-from mas_lab.policy import Policy
+from mas_lab.locks import locked
 from mas_lab.runs.disk import RunError, differences, hashes, read_json, whole_folder, write_json
 from mas_lab.team import Sampling, Team
-
-Restore = Callable[[dict[str, Path], str | Sequence[str]], dict[str, Policy]]
-"""Makes policies anew from the folders that `policy.save` wrote, by their names, and from hub models that were asked
-for."""
-_restore: list[Restore] = []
-
-
-def restore_with(restore: Restore) -> None:
-    """Hand in what makes saved policies anew: where weights live is the back ends' matter, which stand above."""
-    _restore[:] = [restore]
-
 
 class Checkpoint:
     """The team after some number of steps."""
@@ -47,7 +35,7 @@ class Checkpoint:
         at all."""
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
         with whole_folder(folder) as staged:
-            with alone(team.policies.values()):
+            with locked(team.policies.values()):
                 for number, policy in enumerate(team.policies.values()):
                     (staged / "policies" / str(number)).mkdir(parents=True)
                     policy.save(staged / "policies" / str(number))
@@ -85,7 +73,7 @@ class Checkpoint:
 
     def give(self, team: Team) -> None:
         """The same to a team that is known to be of that make."""
-        with alone(team.policies.values(), changing=True):
+        with locked(team.policies.values(), training=True):
             for number, name in enumerate(team.policies):
                 team.policies[name].load(self.folder / "policies" / str(number))
 
@@ -104,8 +92,9 @@ class Checkpoint:
         """The team rebuilt from the folder (and, for adapters, the base model that it names; `base` allows one of the
         hub)."""
         names = self.state["team"]["policies"]
-        [restore] = _restore
-        policies = restore({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
+        from mas_lab.backends.loading import restore_policies
+
+        policies = restore_policies({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
         data = self.state["team"]
         sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
         return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])

@@ -218,7 +218,7 @@ def _lists_of_lists(data: Any) -> bool:
 
 def _bases(all_weights: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Any]:
     """One base for all adapters that can share one, with room for the largest rank."""
-    from mas_lab.backends import load_base
+    from mas_lab.backends.loading import load_base
 
     alike: dict[str, list[Mapping[str, Any]]] = {}
     for weights in all_weights:
@@ -231,7 +231,7 @@ def _bases(all_weights: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Any
 
 
 def _policy(group: tuple[str, ...], weights: Mapping[str, Any], bases: Mapping[str, Any], seed: int) -> Policy:
-    from mas_lab.backends import load_policy
+    from mas_lab.backends.loading import load_policy
 
     if weights.get("lora") is None:
         return load_policy(lr=weights.get("lr"), seed=seed, **_options(weights))

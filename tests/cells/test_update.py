@@ -10,7 +10,7 @@ import pytest
 import torch
 from small import AGENTS, KINDS, Relay, make_team
 
-from mas_lab.backends import load_policy
+from mas_lab.backends.loading import load_policy
 from mas_lab.cells.credits import mixed
 from mas_lab.cells.losses import Loss, clipped, k3, reinforce
 from mas_lab.cells.plans import episodes, tree

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from mas_lab.backends.torch.engine import Pending
+from mas_lab.backends.torch.fast.engine import Pending
 from mas_lab.locks import alone
 from mas_lab.policy import Completion, PolicyError, Request
 

@@ -13,7 +13,7 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import distribute_tensor
 
-from mas_lab.backends.torch.packing import MicroBatch, Tree, micro_batches, token_logprobs
+from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, token_logprobs
 from mas_lab.policy import PolicyError, Sample
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mas_lab.cells.advantages import per_token
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.policy import PolicyError, Sample
 
@@ -60,7 +59,7 @@ def _inputs(sample: Sample, name: str, factor: float) -> Mapping[str, Any]:
     """A number for each position, 0 over the prompt."""
     tokens = list(map(int, sample.completion_ids))
     before = [0] * (len(sample.prompt_ids) - 1)
-    counts = np.asarray(per_token(sample.advantage, len(tokens)), float) * sample.weight * factor
+    counts = sample.advantages_T * sample.weight * factor
     told = {"target_tokens": before + tokens}
     if name == "cross_entropy":
         return told | {"weights": [*map(float, before), *counts.tolist()]}

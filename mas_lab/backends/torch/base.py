@@ -4,6 +4,7 @@ Leaves out: what a policy does (`policy`) and how it is written (`state`).
 """
 
 import json
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,10 +17,9 @@ from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
 from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.backends.torch.state import RECORD, read_record
-from mas_lab.locks import Only, alone, held
 from mas_lab.policy import PolicyError
 
-RANDOM = Only("torch's random numbers")
+RANDOM = threading.Lock()
 
 
 class TorchBase:
@@ -41,14 +41,13 @@ class TorchBase:
 
     def _make(self, made_with: dict[str, int], rank: int, lr: float) -> TorchPolicy:
         name = f"adapter{made_with['index']}"
-        with alone([RANDOM]), torch.random.fork_rng():
+        with RANDOM, torch.random.fork_rng():
             torch.manual_seed(made_with["seed"] + made_with["index"])
             self.shared.add_adapter(name, rank)
         policy = TorchPolicy(self.shared, lr, name)
         policy.made_with = made_with
         return policy
 
-    @held()
     def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> TorchPolicy:
         """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken.
 
@@ -67,7 +66,6 @@ class TorchBase:
         policy.lr = policy.lr if lr is None else lr
         return policy
 
-    @held()
     def take(self, index: int, agent: str, rank: int | None = None) -> TorchPolicy | None:
         """The policy of adapter `index`, for `agent`; `None` where another agent has it."""
         for policy in self._free:
@@ -93,7 +91,7 @@ class TorchBase:
 
 
 def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
-    """See `mas_lab.backends.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
+    """See `mas_lab.backends.loading.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
     source = Source.find(name)
     lr = source.default_lr(lora=False) if lr is None else lr
     return TorchPolicy(make(source, make.Options.of(options), template), lr)
@@ -102,7 +100,7 @@ def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **op
 def load_base(
     make: type[TorchModel], name, adapters=1, rank=16, lr=None, template=None, seed=0, **options
 ) -> TorchBase:
-    """See `mas_lab.backends.load_base`."""
+    """See `mas_lab.backends.loading.load_base`."""
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
     return TorchBase(make(source, make.Options.of(options), template, lora=(adapters, rank)), adapters, rank, lr, seed)
@@ -111,7 +109,7 @@ def load_base(
 def restore(
     directories: dict[str, str | Path], model_of: Callable[[str], type[TorchModel]], asked: Collection[str] = ()
 ) -> dict[str, TorchPolicy]:
-    """See `mas_lab.backends.restore_policies`. `model_of`: the class of a back end's models."""
+    """See `mas_lab.backends.loading.restore_policies`. `model_of`: the class of a back end's models."""
     bases: dict[str, list[TorchBase]] = {}
     policies = {}
     for name, directory in directories.items():

@@ -5,7 +5,7 @@ Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -15,15 +15,17 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from mas_lab.backends.torch.engine import TorchEngine
+from mas_lab.backends.torch.fast.engine import TreeEngine
+from mas_lab.backends.torch.fast.lean_norm import lean_norms
+from mas_lab.backends.torch.fast.packing import PACKINGS, Cost, packed_batches
+from mas_lab.backends.torch.fast.tree_attention import follows_trees
 from mas_lab.backends.torch.finite import require_finite
-from mas_lab.backends.torch.lean_norm import lean_norms
-from mas_lab.backends.torch.packing import PACKINGS, Cost
+from mas_lab.backends.torch.padded import padded_batches
+from mas_lab.backends.torch.sampling import PaddedEngine
 from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.backends.torch.threads import settle_threads
-from mas_lab.backends.torch.tree_attention import follows_trees
 from mas_lab.locks import ModelLock
-from mas_lab.policy import PolicyError
+from mas_lab.policy import PolicyError, Sample
 
 OPTIMIZERS = ("adamw", "sgd")
 
@@ -52,6 +54,8 @@ class Options:
     """Of AdamW."""
     alpha: float = 2.0
     """LoRA: the adapter's output is scaled by `alpha` (PEFT's lora_alpha / rank)."""
+    plain: bool = False
+    """Sample and train by the readable padded code (`sampling`, `padded`) in place of the fast one (`fast`)."""
 
     def __post_init__(self):
         if self.packing not in PACKINGS:
@@ -135,7 +139,14 @@ class TorchModel:
         self._reference = None
 
     def make_engine(self):
-        return TorchEngine(self, self.options.sample_tokens)
+        """Return the engine that samples from this model."""
+        return PaddedEngine(self) if self.options.plain else TreeEngine(self, self.options.sample_tokens)
+
+    def micro_batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
+        """Yield the samples in micro-batches; each computes its `token_logprobs`."""
+        if self.options.plain:
+            return padded_batches(samples, self.options.train_tokens, self.device)
+        return packed_batches(samples, self)
 
     def add_adapter(self, name: str, rank: int) -> None:
         """One more LoRA adapter on every linear layer; torch's generator decides its start."""
@@ -172,7 +183,8 @@ class TorchModel:
         net = net.to(self.device).eval()
         if self.device.type == "cpu":
             own_memory(net)
-        lean_norms(net)
+        if not self.options.plain:
+            lean_norms(net)
         return net
 
     @property

@@ -94,11 +94,16 @@ def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torc
         config.save_pretrained(directory)
 
 
+def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whole; one that is cut over several processes (DTensor) has only its own part in `item()`."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
 def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
     """The optimizer's state by parameter, and the weights where they are cut over several ranks: then all must ask."""
     cut = {name: p.full_tensor() for name, p in policy.parameters.items() if hasattr(p, "full_tensor")}
     state = {
-        f"{name}|{key}": value.full_tensor() if hasattr(value, "full_tensor") else value
+        f"{name}|{key}": whole_tensor(value)
         for name, parameter in policy.parameters.items()
         for key, value in policy.optimizer.state.get(parameter, {}).items()
     }
@@ -107,8 +112,7 @@ def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[s
 
 
 def save(policy: "TorchPolicy", directory: Path) -> None:
-    if policy.ranks is not None:
-        policy.ranks.before_saving()
+    policy.passes.before_saving()
     weights, state = whole(policy)
     require_finite(weights or policy.parameters, policy.name, "and are not kept")
     save_weights(policy, directory, weights)
@@ -131,7 +135,7 @@ def load_weights(policy: "TorchPolicy", directory: Path) -> None:
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
             raise PolicyError(f"policy {policy.name!r}: the adapter in {directory} is of another make")
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
-    policy.clear_gradients()
+    policy.set_gradients(None)
     policy.optimizer.state.clear()
 
 

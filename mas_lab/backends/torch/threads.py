@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from mas_lab.cells.workers import usable_cores
+from mas_lab.backends.workers import usable_cores
 from mas_lab.policy import PolicyError
 from mas_lab.progress import in_notebook
 

@@ -17,9 +17,9 @@ from typing import ClassVar
 import torch
 from peft import LoraConfig
 
-from mas_lab.backends.torch.decoders import RowDecoder
-from mas_lab.backends.torch.engine import Chunk, TorchEngine
-from mas_lab.backends.torch.lean_norm import lean_norms
+from mas_lab.backends.torch.fast.decoders import RowDecoder
+from mas_lab.backends.torch.fast.engine import Chunk, TorchEngine
+from mas_lab.backends.torch.fast.lean_norm import lean_norms
 from mas_lab.backends.torch.model import Options, TorchModel, quiet
 from mas_lab.backends.torch.source import model_config
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from mas_lab.cells.credits import episode_return
-from mas_lab.cells.game import Act, Game, Said, Say
+from mas_lab.cells.episode import EpisodeState, Generate, Generation, StepEnv
 from mas_lab.check import check_env
 from mas_lab.course.compare import asked, close, same_rows, tables
 from mas_lab.course.exercises import NotYet, exercise

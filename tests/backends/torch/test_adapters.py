@@ -6,7 +6,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from mas_lab.backends import load_base, load_policy
+from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.policy import PolicyError, Request, Sample
 
 AGENTS = ("solver", "verifier", "fixer")

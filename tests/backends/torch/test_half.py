@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mas_lab.backends import load_base
+from mas_lab.backends.loading import load_base
 from mas_lab.cells.losses import reinforce
 from mas_lab.policy import Sample
 

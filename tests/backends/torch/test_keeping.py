@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from mas_lab.backends import load_base, load_policy, restore_policies, restore_policy
+from mas_lab.backends.loading import load_base, load_policy, restore_policies, restore_policy
 from mas_lab.backends.torch import source as source_module
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.policy import PolicyError, Request, Sample

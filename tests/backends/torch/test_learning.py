@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-import mas_lab.backends.torch.packing as packing_module
-from mas_lab.backends import load_policy
+import mas_lab.backends.torch.fast.packing as packing_module
+from mas_lab.backends.loading import load_policy
 from mas_lab.policy import PolicyError, Request, Sample
 
 KINDS = ("qwen3", "llama", "gpt2", "gemma2")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import mas_lab as lab
-from mas_lab.backends import load_base, load_policy, restore_policies
+from mas_lab.backends.loading import load_base, load_policy, restore_policies
 from mas_lab.backends.torch.source import Source
 from mas_lab.policy import PolicyError, Request, Sample
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import mas_lab as lab
-from mas_lab.backends import load_base, load_policy
+from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.backends.torch import decoders, packing, trie
-from mas_lab.backends.torch.packing import Cost
-from mas_lab.backends.torch.trie import Trie, alike, shared
+from mas_lab.backends.torch.fast.packing import Cost
+from mas_lab.backends.torch.fast.trie import Trie, alike, shared
 from mas_lab.policy import Request, Sample
 
 LINEAR, SQUARE = Cost(linear=1.0, attention=0.0), Cost(linear=0.0, attention=1.0)

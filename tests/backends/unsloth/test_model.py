@@ -18,7 +18,7 @@ from peft import PeftModel  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
-from mas_lab.backends.torch.decoders import RowDecoder  # noqa: E402
+from mas_lab.backends.torch.fast.decoders import RowDecoder  # noqa: E402
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly  # noqa: E402
 from mas_lab.backends.unsloth.model import why_not_fast  # noqa: E402
 from mas_lab.paths import data_dir, notebooks_dir  # noqa: E402
@@ -285,7 +285,7 @@ lab.load_policy("plan_path", backend="unsloth", lora=2).save(sys.argv[1])
 print(*Watcher.asked[:2])
 """
 RESTORED = """
-from mas_lab.backends import restore_policy
+from mas_lab.backends.loading import restore_policy
 restore_policy(sys.argv[1])
 print(*Watcher.asked[:2])
 """

@@ -14,7 +14,7 @@ pytest.importorskip("vllm")
 from small import AGENTS, Relay, make_model
 
 import mas_lab as lab
-from mas_lab.backends import restore_policy
+from mas_lab.backends.loading import restore_policy
 from mas_lab.backends.vllm import process as vllm_process
 from mas_lab.policy import PolicyError, Request, Sample
 

@@ -8,7 +8,7 @@ and every norm that does not compute this very function; they keep their own.
 import torch
 from torch.autograd.function import once_differentiable
 
-from mas_lab.backends.torch.forward_mode import in_forward_mode
+from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
 
 
 def _normed(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from numbers import Real
 from queue import SimpleQueue
@@ -110,3 +111,8 @@ def ended(jobs: Collection[Job], first: bool = False, patience: float = inf) -> 
         late = [job for job in running if job.late]
         if late or not running or (first and len(running) < len(jobs)) or time.monotonic() >= until:
             return [job for job in jobs if job not in running or job in late]
+
+
+def worker_threads(count: int | None, limit: float | None = None) -> AbstractContextManager[Workers | None]:
+    """Return a context with `count` workers, or with None if there are to be none."""
+    return Workers(count, limit) if count else nullcontext()

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 
 from torch.autograd import forward_ad
 
-from mas_lab.locks import Only, alone
-
-LEVEL = Only("torch's forward mode")
+LEVEL = threading.RLock()
 _user: int | None = None
 
 
@@ -19,7 +17,7 @@ _user: int | None = None
 def forward_mode() -> Iterator[None]:
     """Inside, this thread computes with duals; another one that would waits for it, whatever its model."""
     global _user
-    with alone([LEVEL]), forward_ad.dual_level():
+    with LEVEL, forward_ad.dual_level():
         _user = threading.get_ident()
         try:
             yield

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from mas_lab.backends.torch.forward_mode import in_forward_mode
-from mas_lab.backends.torch.trie import Trie
+from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
+from mas_lab.backends.torch.fast.trie import Trie
 
 NAME = "mas_lab_tree"
 

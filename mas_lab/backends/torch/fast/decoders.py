@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from mas_lab.backends.torch.mixed_lora import Slices
-from mas_lab.backends.torch.packing import Cost
-from mas_lab.backends.torch.tree_attention import Layout, Store, forward, laid_out
-from mas_lab.backends.torch.trie import Trie, alike
+from mas_lab.backends.torch.fast.mixed_lora import Slices
+from mas_lab.backends.torch.fast.packing import Cost
+from mas_lab.backends.torch.fast.tree_attention import Layout, Store, forward, laid_out
+from mas_lab.backends.torch.fast.trie import Trie, alike
 
 FIRST_ROOM = 256
 """Columns for completions that are set aside at once; more are made when they run out."""

@@ -9,16 +9,16 @@ Leaves out: what is done with the log-probabilities (`policy`) and the attention
 Shapes: M tokens in a micro-batch; U distinct predicting positions; V vocabulary; N sampled tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from mas_lab.backends.torch import tree_attention
-from mas_lab.backends.torch.forward_mode import in_forward_mode
-from mas_lab.backends.torch.trie import Trie, alike
+from mas_lab.backends.torch.fast import tree_attention
+from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
+from mas_lab.backends.torch.fast.trie import Trie, alike
 from mas_lab.policy import PolicyError, Sample
 
 PACKINGS = ("auto", "packed", "padded")
@@ -101,6 +101,19 @@ def plant(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
     return trees
 
 
+def packed_batches(samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
+    """Yield samples as micro-batches of trees, packed as the model takes them."""
+    trees = plant(samples, model.options.packing if model.by_tree else "padded", model.cost)
+    return tensor_batches(micro_batches(trees, model.options.train_tokens), samples, model)
+
+
+def tensor_batches(parts: Iterable[list[Tree]], samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
+    """Yield parts of the trees of `samples` as tensors."""
+    ids_N = np.concatenate([np.asarray(sample.completion_ids, np.int64) for sample in samples])
+    for trees in parts:
+        yield MicroBatch(trees, ids_N, model.device, model.by_tree)
+
+
 def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
     """Trees of like length together, at most `budget` tokens (padding counted) at a time, but at least one tree."""
     batch: list[Tree] = []
@@ -144,6 +157,10 @@ class MicroBatch:
 
     def _put(self, values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+    def token_logprobs(self, net, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log-probability and entropy (N,) of each token; see the function of this name."""
+        return token_logprobs(net, self, entropy_grad, call)
 
     def logits(self, net, call) -> torch.Tensor:
         """(U, V), made by the model's own head, so that whatever it does to logits is done."""

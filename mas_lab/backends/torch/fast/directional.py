@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd import forward_ad
 
-from mas_lab.backends.torch.forward_mode import forward_mode
-from mas_lab.backends.torch.packing import MicroBatch, micro_batches, token_logprobs
-from mas_lab.cells.contract import token_losses
-from mas_lab.cells.losses import Loss
+from mas_lab.backends.torch.fast.forward_mode import forward_mode
+from mas_lab.backends.torch.fast.packing import MicroBatch, packed_batches
+from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.policy import Sample
 
 if TYPE_CHECKING:
     from mas_lab.backends.torch.policy import TorchPolicy
 
 
-def token_slopes(
+def directional_derivatives(
     policy: "TorchPolicy", samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]
 ) -> torch.Tensor:
     """How fast the weighted loss changes along `direction` (one tensor per gradient) through each token's
@@ -37,10 +36,10 @@ def token_slopes(
     slopes_N = torch.zeros(known_3N.shape[1], device=policy.device)
     policy.activate()
     with torch.no_grad(), _moving(policy, direction) as call:
-        for batch in policy.batches(micro_batches(policy.plant(samples), policy.shared.options.train_tokens), samples):
+        for batch in packed_batches(samples, policy.shared):
             token_N = torch.from_numpy(batch.token_N).to(policy.device)
             with policy.shared.computing():
-                found_2N = token_logprobs(policy.shared.net, batch, loss.needs_entropy, call)
+                found_2N = batch.token_logprobs(policy.shared.net, loss.needs_entropy, call)
             duals_2N = [forward_ad.unpack_dual(values_N) for values_N in found_2N]
             reference_N = policy.reference_logprobs(batch) if loss.needs_reference else None
             pulls_2N = _pulls(loss, batch, known_3N[:, token_N], [dual_N.primal for dual_N in duals_2N], reference_N)
