@@ -10,12 +10,13 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import singledispatch
 from typing import Any
 
 import pandas as pd
 
 from mas_lab.drawn import no_picture
-from mas_lab.env import Env, EnvError, Step, Task, no_message, not_plain, transcript
+from mas_lab.env import Env, EnvError, Step, Task, env_option, no_message, not_plain, transcript
 from mas_lab.purity import Before, same
 
 HOSTILE = ("nothing", "garbage", "cut", "long", "unicode")
@@ -32,6 +33,7 @@ EPSILON = 1e-9
 PARTS = ("agents", "max_turns", "max_return", "tasks", "start", "acting", "observe", "step", "max_tokens")
 
 
+@singledispatch
 def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> pd.DataFrame:
     """Play some tasks and check that an env keeps its contract.
 
@@ -52,8 +54,6 @@ def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> 
     has no `demonstrate`) they also come from the players `HOSTILE`: nothing, garbage, words cut from the prompt, a very
     long text (each agent's first), and unicode.
     """
-    if hasattr(env, "played"):
-        return env.checked(tasks, split, seed)
     return _Check(env).run(tasks, split, seed)
 
 
@@ -70,7 +70,7 @@ class _Check:
     def __init__(self, env: Env):
         self.env, self.name, self.times = env, getattr(env, "name", type(env).__name__), Counter()
         self.closely, self.seen = True, None
-        self.game = bool(getattr(env, "competitive", False))
+        self.game = bool(env_option(env, "competitive"))
 
     def run(self, tasks: int, split: str, seed: int) -> pd.DataFrame:
         self.attributes()
@@ -142,7 +142,7 @@ class _Check:
                 text = self.plain(task)
                 self.law("one id, one problem", known.setdefault(task.id, text) == text,
                          "two problems share this id; make it from the content", task=task.id)  # fmt: skip
-        if not getattr(self.env, "splits_meet", False):
+        if not env_option(self.env, "splits_meet"):
             train, test = contents["train"], contents["test"]
             shared = [*(set(train) & set(test)), *(i for i, text in test.items() if text in set(train.values()))]
             self.law("train and test are disjoint", not shared, "in both splits; let the content decide its split "

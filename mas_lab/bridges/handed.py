@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.bridges.elsewhere import Speak, Speaker, play
+from mas_lab.bridges.external_rollout import Speak, Speaker, play
 from mas_lab.cells.rollout import with_max_turns
 from mas_lab.env import Env, Task, spec
 from mas_lab.recipes import from_data

@@ -16,13 +16,13 @@ import pandas as pd
 
 from mas_lab.bridges.episode import Earned, Episode, Program
 from mas_lab.bridges.switchboard import Switchboard
-from mas_lab.cells.game import Plan
+from mas_lab.cells.episode import Plan, RolloutError
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import instances, rollout
-from mas_lab.cells.steps import RolloutError
+from mas_lab.cells.rollout import instances, play_episodes, rollout
+from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, not_plain
-from mas_lab.progress import progress_bar
 from mas_lab.team import Team
+from mas_lab.train.evaluate import TimedPlan
 
 
 class ProgramWarning(UserWarning):
@@ -165,45 +165,7 @@ class ProgramEnv:
             )
         return random.Random(f"{split} {seed}").sample(list(known), n)
 
-    def played(
-        self, team: Team, tasks: Sequence[Task], plan: Plan, seed: int, step: int
-    ) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
-        """Play all tasks by `plan`.
-
-        Args:
-            team: The team that answers the calls.
-            tasks: The tasks to play.
-            plan: `episodes(n)`, or a plan that wraps it.
-            seed: Seed of all draws.
-            step: Training step, part of what decides a draw.
-
-        Returns:
-            The rows of all episodes, and {task id: seconds of each of its episodes}.
-
-        Raises:
-            RolloutError: The plan is another one, or no episode is left.
-        """
-        if not isinstance(getattr(plan, "plan", plan), episodes):
-            raise RolloutError(
-                f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
-            )
-        with progress_bar(len(tasks) * plan.instances, "rollout", "episode") as bar:
-            board = Switchboard(team, seed, step, self.max_tokens, self.patience_s, bar)
-            found = [
-                Episode(self.program, task, name, self.agents, self.max_calls, self.timeout_s, board.tell)
-                for task, name in instances(tasks, plan)
-            ]  # fmt: skip
-            board.play(found, self.at_once)
-        rows, seconds = [], {}
-        for episode in found:
-            seconds.setdefault(episode.task.id, []).append(episode.seconds)
-            rows += self._rows(episode)
-        if not rows:
-            first = found[0]
-            raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
-        return rows, seconds
-
-    def _rows(self, episode: Episode) -> list[dict[str, Any]]:
+    def rows(self, episode: Episode) -> list[dict[str, Any]]:
         if episode.why:
             paid = "is left out" if self.failed is None else f"earns {self.failed}"
             warnings.warn(
@@ -214,29 +176,6 @@ class ProgramEnv:
                 return []
             episode.earned = Earned(self.failed, success=False)
         return episode.closed_rows(self.max_return)
-
-    def checked(self, tasks: int, split: str, seed: int) -> pd.DataFrame:
-        """Check the tasks for `check_env`. Only playing a program tests the program itself.
-
-        Args:
-            tasks: Number of tasks to draw, at most.
-            split: "train" or "test".
-            seed: Seed of the draw.
-
-        Returns:
-            A table with the columns `check` and `times`.
-
-        Raises:
-            EnvError: The split has no tasks, or two tasks have the same id.
-        """
-        drawn = self.tasks(min(tasks, len(self.train if split == "train" else self.test)), split, seed)
-        if not drawn:
-            raise EnvError(f"ProgramEnv: there is no task of {split!r}; give some by {split}=")
-        ids = Counter(task.id for task in (*self.train, *self.test))
-        twice = sorted(one for one, times in ids.items() if times > 1)
-        if twice:
-            raise EnvError(f"ProgramEnv: task {twice[0]!r} stands twice")
-        return pd.DataFrame({"check": ["tasks differ"], "times": [ids.total()]})
 
     def _plays_itself(self) -> NoReturn:
         raise EnvError("ProgramEnv: a program plays itself, whole: rollout(env, team, tasks, plan=episodes(n))")
@@ -252,3 +191,42 @@ class ProgramEnv:
 
     def step(self, state: Any, actions: Mapping[str, str]) -> Any:
         self._plays_itself()
+
+
+@play_episodes.register
+def _play_program(env: ProgramEnv, team: Team, tasks: Sequence[Task], plan: Plan, seed: int, step: int, threads: Any,
+                  bar: Any) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the rows of all episodes of a program, for `rollout`."""
+    if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
+        raise RolloutError(
+            f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
+        )
+    bar.total = len(tasks) * plan.instances
+    board = Switchboard(team, seed, step, env.max_tokens, env.patience_s, bar)
+    found = [
+        Episode(env.program, task, name, env.agents, env.max_calls, env.timeout_s, board.tell)
+        for task, name in instances(tasks, plan)
+    ]  # fmt: skip
+    board.play(found, env.at_once)
+    rows = []
+    for episode in found:
+        if isinstance(plan, TimedPlan):
+            plan.seconds.setdefault(episode.task.id, []).append(episode.seconds)
+        rows += env.rows(episode)
+    if not rows:
+        first = found[0]
+        raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
+    return rows
+
+
+@check_env.register
+def _check_program(env: ProgramEnv, tasks: int = 8, split: str = "train", seed: int = 0) -> pd.DataFrame:
+    """Check the tasks; a program is tried by playing it."""
+    drawn = env.tasks(min(tasks, len(env.train if split == "train" else env.test)), split, seed)
+    if not drawn:
+        raise EnvError(f"ProgramEnv: there is no task of {split!r}; give some by {split}=")
+    ids = Counter(task.id for task in (*env.train, *env.test))
+    twice = sorted(one for one, times in ids.items() if times > 1)
+    if twice:
+        raise EnvError(f"ProgramEnv: task {twice[0]!r} stands twice")
+    return pd.DataFrame({"check": ["tasks differ"], "times": [ids.total()]})

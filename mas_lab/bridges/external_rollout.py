@@ -8,12 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from mas_lab.cells.driver import Driver, _Play
-from mas_lab.cells.game import Act, Game, Plan
-from mas_lab.cells.steps import checked
+from mas_lab.backends.runner import Runner, RunningPlan
+from mas_lab.cells.episode import EpisodeState, Plan, StepEnv
 from mas_lab.env import Env, Message, Task
 from mas_lab.policy import Completion, Policy, Request
-from mas_lab.progress import no_bars, progress_bar
 from mas_lab.team import Sampling, Team
 
 Speak = Callable[[Request], Awaitable[Completion]]
@@ -28,7 +26,7 @@ class Speaker:
 
     def __init__(self, speak: Speak, tokenizer: Any, template: Mapping[str, Any], context: int):
         self.speak, self.tokenizer, self.template, self.context = speak, tokenizer, template, context
-        self.name, self.engine, self.asked = "elsewhere", self, {}
+        self.name, self.engine, self.asked = "external", self, {}
         self._tickets = 0
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
@@ -54,48 +52,44 @@ class Speaker:
             self.asked.pop(ticket).cancel()
 
 
-class Episode(Driver):
-    """Driver that plays one instance in an event loop; other coroutines run while it waits."""
+class ExternalRunner(Runner):
+    """Run one episode within an event loop: while it waits for tokens or for the environment, others go on."""
 
     def __init__(self, env: Env, team: Team, seed: int):
-        with no_bars():
-            super().__init__(env, team, None, seed, 0, progress_bar(1, "play", "episode"))
+        super().__init__(env, team, seed, step=0)
         [self.speaker] = team.policies.values()
-        self.stepping: dict[asyncio.Future, tuple[_Play, int, Act]] = {}
+        self.external: dict[asyncio.Future, tuple[RunningPlan, int, StepEnv]] = {}
 
-    async def played(self, game: Game, plan: Plan) -> list[dict[str, Any]]:
-        """Return the rows of `game`, with all columns of `mas_lab.table.ROLLOUT` except `step`."""
-        self.ready.append(_Play(game, plan(game)))
+    async def rows(self, episode: EpisodeState, plan: Plan) -> list[dict[str, Any]]:
+        """Play `episode` and return its rows, with all columns of `mas_lab.table.ROLLOUT` except `step`."""
+        self.ready.append(RunningPlan(episode, plan(episode)))
         try:
-            while self._go_on():
-                await asyncio.wait([*self.speaker.asked.values(), *self.stepping], return_when=asyncio.FIRST_COMPLETED)
-                self._collect_completions()
-                for job in [job for job in self.stepping if job.done()]:
-                    play, slot, act = self.stepping.pop(job)
-                    self._answer(play, slot, checked(self.env, game.task, act, job.result))
+            while self._advance():
+                waiting = [*self.speaker.asked.values(), *self.external]
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                self.collect_generations()
+                for job in [job for job in self.external if job.done()]:
+                    running, slot, request = self.external.pop(job)
+                    self.answer((running, slot), self.checked_step(episode, request, job.result))
         finally:
             self.speaker.cancel(list(self.speaker.asked))
-            for job in self.stepping:
+            for job in self.external:
                 job.cancel()
-        return game.rows
+        return episode.rows
 
-    def _go_on(self) -> bool:
-        """Submit everything that can be submitted, and return whether an answer is pending."""
+    def _advance(self) -> bool:
+        """Submit all that can be submitted, and return whether an answer is missing."""
         while self.ready or self.scoring:
-            asked: dict[int, list] = {}
-            while self.ready:
-                self._advance(self.ready.popleft(), asked)
-            for says in asked.values():
-                self._submit(says)
+            self.submit_ready()
             if self.scoring:
-                self._score()
-        return bool(self.speaker.asked or self.stepping)
+                self.score()
+        return bool(self.speaker.asked or self.external)
 
-    def _act(self, play: _Play, slot: int, act: Act) -> None:
-        """Step the env in a thread: it may run a program, which would block the trainer's event loop."""
-        actions = {one.agent: one.text for one in act.said}
-        job = asyncio.ensure_future(asyncio.to_thread(self.env.step, act.at.state, actions))
-        self.stepping[job] = play, slot, act
+    def step_env(self, plan: RunningPlan, slot: int, request: StepEnv) -> None:
+        """Step in a thread: a program that a step runs must not stop the trainer's event loop."""
+        actions = {one.agent: one.text for one in request.said}
+        job = asyncio.ensure_future(asyncio.to_thread(self.env.step, request.at.state, actions))
+        self.external[job] = plan, slot, request
 
 
 async def play(
@@ -107,7 +101,7 @@ async def play(
     engines that take seeds. Raises the same errors as `rollout`.
     """
     team = Team.shared(speaker, env.agents, sampling=dict(sampling))
-    return await Episode(env, team, seed).played(Game(env, task, episode), plan)
+    return await ExternalRunner(env, team, seed).rows(EpisodeState(env, task, episode), plan)
 
 
 def completion(ids: Sequence[int], logprobs: Sequence[float], request: Request, tokenizer: Any) -> Completion:
