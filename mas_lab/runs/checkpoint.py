@@ -1,6 +1,7 @@
-"""A checkpoint: the team after some number of steps, as safetensors and JSON with their sha256; no pickle.
+"""Write and read a checkpoint: the team after some number of steps.
 
-Leaves out: when one is made and which are kept (`run`).
+It is safetensors and JSON with their sha256, without pickle. Leaves out: when one is made and which are kept
+(`recorder`).
 """
 
 import json
@@ -31,8 +32,7 @@ class Checkpoint:
 
     @classmethod
     def write(cls, folder: Path, team: Team, watched: Any = None, memory: Any = None) -> "Checkpoint":
-        """The team, and what a watch and the parts of a training remember (plain data), in `folder`, as a whole or not
-        at all."""
+        """Write team, watch state and memory (plain data) to `folder`, as a whole or not at all."""
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
         with whole_folder(folder) as staged:
             with locked(team.policies.values()):
@@ -44,7 +44,7 @@ class Checkpoint:
         return cls(folder)
 
     def verify(self) -> None:
-        """Compare every file with its recorded sha256. Raises `RunError` naming the first that differs."""
+        """Compare every file with its recorded sha256; raise `RunError` naming the first that differs."""
         self._refuse_changes("*")
         if self.state["step"] != self.step:
             raise RunError(f"checkpoint {self.folder} was made after {self.state['step']} steps; give it back its name")
@@ -65,20 +65,20 @@ class Checkpoint:
                 )
 
     def load_into(self, team: Team) -> None:
-        """Set the team's weights and optimizers to the saved ones. Refuses a team of another make."""
+        """Set the team's weights and optimizers to the saved ones; raise `RunError` if it is another team."""
         different = differences(self.state["team"], describe_team(team))
         if different:
             raise RunError(f"checkpoint {self.folder} was made by another team: {different}")
         self.give(team)
 
     def give(self, team: Team) -> None:
-        """The same to a team that is known to be of that make."""
+        """Load weights and optimizers into a team that is known to match."""
         with locked(team.policies.values(), training=True):
             for number, name in enumerate(team.policies):
                 team.policies[name].load(self.folder / "policies" / str(number))
 
     def tokenizer(self, policy: str) -> Any:
-        """The fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or None."""
+        """Return the fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or `None`."""
         names = list(self.state["team"]["policies"])
         path = self.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
         self._refuse_changes("tokenizer.json")
@@ -89,8 +89,7 @@ class Checkpoint:
         return Tokenizer.from_file(str(path))
 
     def team(self, base: str | Sequence[str] = ()) -> Team:
-        """The team rebuilt from the folder (and, for adapters, the base model that it names; `base` allows one of the
-        hub)."""
+        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters."""
         names = self.state["team"]["policies"]
         from mas_lab.backends.loading import restore_policies
 
@@ -101,7 +100,7 @@ class Checkpoint:
 
 
 def describe_team(team: Team) -> dict[str, Any]:
-    """A team as plain data: what a checkpoint must agree on before it is loaded."""
+    """Return a team as plain data, which must be equal before a checkpoint is loaded."""
     described = {
         "agents": {agent: team.name_of(agent) for agent in team},
         "policies": {name: policy.describe() for name, policy in team.policies.items()},
