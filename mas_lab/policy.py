@@ -103,6 +103,8 @@ class Capabilities:
 
     gradients: bool = True
     """Gradients can be read and set here. Otherwise only the norm of a whole policy is known, after its step."""
+    entropies: bool = True
+    """`forward` returns the entropy of each token."""
     clipping: bool = True
     """`optim_step` clips at `max_norm`."""
     no_clipping: str = "its back end does not clip; pass max_norm=None"
@@ -175,8 +177,8 @@ class Policy(Protocol):
         """Add the gradient of sum_i weight_i sum_t loss_it. An empty batch only checks the loss."""
         ...
 
-    def gradients(self) -> "list[torch.Tensor]":
-        """Return the gradient of each parameter that this policy trains, always in the same order."""
+    def gradients(self) -> "list[tuple[str, torch.Tensor]]":
+        """Return (parameter name, gradient) of each parameter that this policy trains, always in the same order."""
         ...
 
     def set_gradients(self, gradients: "Iterable[torch.Tensor] | None") -> None:

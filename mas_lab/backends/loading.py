@@ -19,7 +19,7 @@ BACKENDS = ("torch", "unsloth", "vllm", "tinker")
 
 
 def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: float | None = None, template=None,
-                seed=0, **options) -> Policy:  # fmt: skip
+                seed=0, plain: bool = False, **options) -> Policy:  # fmt: skip
     """Load one policy, with full weights or one adapter.
 
     Args:
@@ -31,9 +31,9 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
             off, or 1e-6 (2e-5 with LoRA) for any other model.
         template: Keyword arguments of the chat template, such as `{"enable_thinking": False}`. `None`: no arguments.
         seed: Seed of the adapter's initial weights; it has no effect on full weights.
-        **options: Options of the back end. `plain=True` samples and trains by the readable code in
-            `mas_lab.backends.torch`, not by the fast one in its room `fast`. All are fields of
-            `mas_lab.backends.torch.model.Options`, for vLLM
+        plain: Sample and train by the readable padded code in `mas_lab.backends.torch`, in place of the fast code in
+            its room `fast`: for a debugger, and for a doubt. The numbers are the same up to float noise.
+        **options: Options of the back end: `mas_lab.backends.torch.model.Options`, for vLLM
             `mas_lab.backends.vllm.model.VllmOptions`, for Unsloth `mas_lab.backends.unsloth.model.UnslothOptions`, and
             for weights behind a Tinker server `mas_lab.backends.tinker.base.TinkerOptions`.
 
@@ -47,6 +47,7 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     1e-3, and 5e-3 with LoRA. The first policy on a CPU sets torch's number of threads for the process: MAS_LAB_THREADS,
     or else the number that a probe finds. A call of `set_threads` before that has priority.
     """
+    options |= {"plain": True} if plain else {}
     if lora is not None:
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
     if backend == "tinker":

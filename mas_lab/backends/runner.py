@@ -8,6 +8,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from mas_lab.cells.episode import (
     EpisodeState,
     Generate,
     Generation,
+    Plan,
     RolloutError,
     Score,
     StepEnv,
@@ -117,9 +119,9 @@ class Runner:
         self.scoring: list[tuple[RunningPlan, int, Score]] = []
         self.ready: deque[RunningPlan] = deque()
 
-    def run(self, plans: Sequence[tuple[EpisodeState, Generator]] = ()) -> None:
-        """Run `plans`, and what is left of earlier ones, until nobody waits for an answer that can be had here."""
-        self.ready.extend(RunningPlan(episode, generator) for episode, generator in plans)
+    def run(self, episodes: Sequence[EpisodeState] = (), plan: Plan | None = None) -> None:
+        """Explore `episodes` by `plan`, and go on with earlier ones, until nothing more can be answered here."""
+        self.ready.extend(RunningPlan(episode, plan(episode)) for episode in episodes)
         try:
             with locked(self.team.policies.values()):
                 while self.ready or self.pending or self.stepping or self.scoring:
@@ -241,6 +243,12 @@ class Runner:
             cuts = np.cumsum([len(score.rows) for _, _, score in own])[:-1]
             for (plan, slot, _), part in zip(own, np.split(values, cuts), strict=True):
                 self.answer((plan, slot), part)
+
+
+@singledispatch
+def runner_for(env: Env) -> type[Runner]:
+    """Return the class of an environment's runner. An environment that plays whole episodes by itself registers its."""
+    return Runner
 
 
 class Prompts:

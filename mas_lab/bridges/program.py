@@ -14,11 +14,12 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
+from mas_lab.backends.runner import runner_for
 from mas_lab.bridges.episode import Earned, Episode, Program
 from mas_lab.bridges.switchboard import Switchboard
-from mas_lab.cells.episode import Plan, RolloutError
+from mas_lab.cells.episode import EpisodeState, Plan, RolloutError
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import instances, play_episodes, rollout
+from mas_lab.cells.rollout import rollout
 from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, not_plain
 from mas_lab.team import Team
@@ -193,30 +194,37 @@ class ProgramEnv:
         self._plays_itself()
 
 
-@play_episodes.register
-def _play_program(env: ProgramEnv, team: Team, tasks: Sequence[Task], plan: Plan, seed: int, step: int, threads: Any,
-                  bar: Any) -> list[dict[str, Any]]:  # fmt: skip
-    """Return the rows of all episodes of a program, for `rollout`."""
-    if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
-        raise RolloutError(
-            f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
-        )
-    bar.total = len(tasks) * plan.instances
-    board = Switchboard(team, seed, step, env.max_tokens, env.patience_s, bar)
-    found = [
-        Episode(env.program, task, name, env.agents, env.max_calls, env.timeout_s, board.tell)
-        for task, name in instances(tasks, plan)
-    ]  # fmt: skip
-    board.play(found, env.at_once)
-    rows = []
-    for episode in found:
-        if isinstance(plan, TimedPlan):
-            plan.seconds.setdefault(episode.task.id, []).append(episode.seconds)
-        rows += env.rows(episode)
-    if not rows:
-        first = found[0]
-        raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
-    return rows
+class ProgramRunner:
+    """Run the episodes of a program; the arguments are those of `mas_lab.backends.runner.Runner`."""
+
+    def __init__(self, env: ProgramEnv, team: Team, seed: int, step: int, workers: Any, finished: Any):
+        self.env, self.team, self.seed, self.step, self.finished = env, team, seed, step, finished
+
+    def run(self, states: Sequence[EpisodeState], plan: Plan) -> None:
+        """Play all episodes. Raises RolloutError if the plan is not `episodes(n)`, or if every episode failed."""
+        if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
+            raise RolloutError(
+                f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
+            )
+        env = self.env
+        board = Switchboard(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
+        found = [
+            Episode(env.program, state.task, state.episode, env.agents, env.max_calls, env.timeout_s, board.tell)
+            for state in states
+        ]  # fmt: skip
+        board.play(found, env.at_once)
+        for state, episode in zip(states, found, strict=True):
+            if isinstance(plan, TimedPlan):
+                plan.seconds.setdefault(episode.task.id, []).append(episode.seconds)
+            state.rows = env.rows(episode)
+        if not any(state.rows for state in states):
+            first = found[0]
+            raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
+
+
+@runner_for.register
+def _runner_of_program(env: ProgramEnv) -> type[ProgramRunner]:
+    return ProgramRunner
 
 
 @check_env.register

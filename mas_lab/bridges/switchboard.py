@@ -5,14 +5,14 @@ Leaves out: the programs (`episode`), and how their calls arrive (`gateway`).
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from mas_lab.backends.runner import PendingRequests, draw_seed
 from mas_lab.bridges.episode import Call, Episode
 from mas_lab.bridges.gateway import Gateway
 from mas_lab.bridges.openai_chat import Refused, answer_to
-from mas_lab.backends.runner import PendingRequests, draw_seed
 from mas_lab.env import transcript
 from mas_lab.locks import locked
 from mas_lab.policy import Completion, Request
@@ -30,12 +30,14 @@ class Switchboard:
     seconds without news it gets them anyway.
     """
 
-    def __init__(self, team: Team, seed: int, step: int, max_tokens: int, patience_s: float, bar: Any):
-        self.team, self.seed, self.step, self.max_tokens, self.bar = team, seed, step, max_tokens, bar
+    def __init__(
+        self, team: Team, seed: int, step: int, max_tokens: int, patience_s: float, finished: Callable[[], Any]
+    ):
+        self.team, self.seed, self.step, self.max_tokens, self.finished = team, seed, step, max_tokens, finished
         self.patience_s, self._news_at = patience_s, time.monotonic()
         self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
         self.asked: list[Call] = []
-        self.speaking: PendingRequests[tuple[Call, dict[str, Any], Sequence[str]]] = PendingRequests(team, _whose)
+        self.pending: PendingRequests[tuple[Call, dict[str, Any], Sequence[str]]] = PendingRequests(team, _whose)
 
     def tell(self, episode: Episode, call: Call | None) -> None:
         """Report a call, or the end of the episode as `None`. Any thread may do so."""
@@ -55,27 +57,27 @@ class Switchboard:
         finally:
             for episode in live:
                 episode.end(None, "playing was broken off")
-            self.speaking.cancel()
+            self.pending.cancel()
 
     def _turn(self, gateway: Gateway, live: set[Episode]) -> None:
         """Take in news, then send requests to the engines."""
-        ended = self._hear(0.0 if self.speaking else SLICE)
+        ended = self._hear(0.0 if self.pending else SLICE)
         for episode in live:
             if episode.is_late:
                 episode.end(None, f"it took more than timeout_s={episode.timeout_s:g} seconds")
         for episode in ended:
             live.discard(episode)
             gateway.episodes.pop(episode.key, None)
-            self.bar.update()
+            self.finished()
         if ended:
             return  # the next wave includes the episodes that replace them
         waiting = {call.episode for call in self.asked}
         silent = time.monotonic() - self._news_at > self.patience_s
-        if self.asked and (self.speaking.streams or silent or waiting >= live):
+        if self.asked and (self.pending.streams or silent or waiting >= live):
             calls, self.asked = sorted(self.asked, key=lambda call: (call.episode.name, call.depth)), []
             for agent in sorted({call.asked.agent for call in calls}):
                 self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
-        if self.speaking:
+        if self.pending:
             self._collect()
 
     def _hear(self, seconds: float) -> list[Episode]:
@@ -114,14 +116,14 @@ class Switchboard:
                        "prompt_ids": list(ids), "temperature": temperature}  # fmt: skip
             told.append((call, columns, stop))
         if asked:
-            self.speaking.submit(policy, asked, told)
+            self.pending.submit(policy, asked, told)
 
     def _refuse(self, call: Call, status: int, code: str, sentence: str) -> None:
         call.episode.open.discard(call)
         call.settle(Refused(status, code, sentence))
 
     def _collect(self) -> None:
-        for (call, columns, stop), completion in self.speaking.answers():
+        for (call, columns, stop), completion in self.pending.answers():
             if not call.answer.done():
                 self._answer(call, columns, stop, completion)
 

@@ -1,10 +1,10 @@
 """Plans: how an environment instance is explored.
 
-A plan is a small generator. It yields a list of requests that are executed together. Each request is a `Generate` (an agent
-speaks), a `StepEnv` (the environment steps), a `Score` (a credit judges rows), or the generator of another plan (a branch
-that runs by itself). The plan receives the answers in the same order: a `Generation`, a `mas_lab.env.Step`, an array of
-credits, or the return value of the generator. The runner of `rollout` batches the requests of all running plans. Leaves
-out: the requests and the rows (`episode`).
+A plan is a small generator. It yields a list of requests that are answered together. Each request is a `Generate` (an
+agent speaks), a `StepEnv` (the environment steps), a `Score` (a credit judges rows), or the generator of another plan
+(a branch of its own). The plan receives the answers in the same order: a `Generation`, a `mas_lab.env.Step`, an array
+of credits, or the return value of the generator. The runner of `rollout` batches the requests of all running plans.
+Leaves out: the requests and the rows (`episode`).
 
     @dataclass(frozen=True)
     class greedy_two:                                    # a plan of your own

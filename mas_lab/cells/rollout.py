@@ -7,12 +7,11 @@ Leaves out: how an episode is explored (`plans`), who answers its requests (`bac
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import fields, is_dataclass, replace
-from functools import singledispatch
 from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.runner import Runner
+from mas_lab.backends.runner import runner_for
 from mas_lab.backends.workers import require_limit, worker_threads
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
@@ -32,6 +31,7 @@ def rollout(
     workers: int | None = None,
     step: int = 0,
     step_timeout: float | None = None,
+    truncated: bool = False,
 ) -> pd.DataFrame:
     """Play tasks with a team and return a table with a row per model call.
 
@@ -48,6 +48,7 @@ def rollout(
         workers: Number of threads that call `env.step`. None: the caller's thread.
         step: Number of the training step, the first column of the table.
         step_timeout: Seconds that one `env.step` may take, with `workers`. A late step is left to its thread.
+        truncated: Allow agents to sample with `top_p` and `top_k`, for scores. Nobody can train on such a table.
 
     Returns:
         A table with the columns `mas_lab.table.ROLLOUT`; `info` only if the environment's steps return any.
@@ -57,38 +58,15 @@ def rollout(
         EnvError: The environment breaks its contract.
         RolloutError: The environment or a policy fails. Both name task, agent and turn.
     """
-    _refuse_truncated_sampling(env, team)
-    return play(env, team, tasks, plan, seed, max_turns, workers, step, step_timeout)
-
-
-def play(
-    env: Env,
-    team: Team,
-    tasks: Sequence[Task],
-    plan: Plan,
-    seed: int,
-    max_turns: int | None = None,
-    workers: int | None = None,
-    step: int = 0,
-    step_timeout: float | None = None,
-) -> pd.DataFrame:
-    """Play as `rollout` does, also with `top_p` and `top_k`: for scores, which nobody trains on."""
     require_limit(step_timeout, workers, "rollout")
     env = with_max_turns(env, max_turns)
     require_policies(env.agents, team, tasks, "rollout")
-    with worker_threads(workers, step_timeout) as threads, progress_bar(None, "rollout", "episode") as bar:
-        rows = play_episodes(env, team, tasks, plan, seed, step, threads, bar)
-    return as_table(rows, step)
-
-
-@singledispatch
-def play_episodes(env: Env, team: Team, tasks: Sequence[Task], plan: Plan, seed: int, step: int, threads: Any,
-                  bar: Any) -> list[dict[str, Any]]:  # fmt: skip
-    """Return the rows of all episodes. An environment that plays whole episodes by itself registers its own."""
+    if not truncated:
+        _refuse_truncated_sampling(env, team)
     states = [EpisodeState(env, task, name) for task, name in instances(tasks, plan)]
-    bar.total = len(states)
-    Runner(env, team, seed, step, threads, bar.update).run([(state, plan(state)) for state in states])
-    return [row for state in states for row in state.rows]
+    with worker_threads(workers, step_timeout) as threads, progress_bar(len(states), "rollout", "episode") as bar:
+        runner_for(env)(env, team, seed, step, threads, bar.update).run(states, plan)
+    return as_table([row for state in states for row in state.rows], step)
 
 
 def instances(tasks: Sequence[Task], plan: Plan) -> Iterator[tuple[Task, str]]:

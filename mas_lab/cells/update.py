@@ -160,12 +160,8 @@ class PolicyStep:
                 self.tokens[agent] = self.policy.forward_backward(samples, self.loss)
                 self.norms[agent] = self.policy.gradient_norm()
                 if len(self.samples) > 1:
-                    own = self.policy.gradients()
-                    total = (
-                        [part.clone() for part in own]
-                        if total is None
-                        else [a.add_(b) for a, b in zip(total, own, strict=True)]
-                    )
+                    own = [gradient for _, gradient in self.policy.gradients()]
+                    total = [a.add_(b) for a, b in zip(total, own, strict=True)] if total else [a.clone() for a in own]
                     self.policy.set_gradients(None)
         if total is not None:
             self.policy.set_gradients(total)
@@ -236,7 +232,7 @@ class PolicyStep:
             Columns `row` (of the table that `update` got, from 0), `agent`, `token` (position) and `share`. Shares may
             be negative and sum to 1; there are none if G is 0.
         """
-        gradient = [part.clone() for part in self.policy.gradients()]
+        gradient = [part.clone() for _, part in self.policy.gradients()]
         square = self.policy.gradient_norm() ** 2
         parts = [pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})]
         for agent, samples in self.samples.items():
@@ -283,8 +279,8 @@ def check_update(team: Team, loss: Loss, aggregate: str, max_norm: Any, watch: A
     for policy in learners(team):
         if watch is not None and not policy.capabilities.gradients:
             raise PolicyError(
-                f"policy {policy.name!r}: {type(watch).__name__} looks at the gradient, which its back end keeps; leave "
-                "out watch=. SpikeInspector still marks spikes by the norms"
+                f"policy {policy.name!r}: {type(watch).__name__} looks at the gradient, which its back end keeps; "
+                "leave out watch=. SpikeInspector still marks spikes by the norms"
             )
         if max_norm is not None and not policy.capabilities.clipping:
             raise PolicyError(f"policy {policy.name!r}: max_norm={max_norm}, and {policy.capabilities.no_clipping}")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.locks import locked
-from mas_lab.policy import Policy, Sample
+from mas_lab.policy import Policy, PolicyError, Sample
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
 
@@ -62,6 +62,8 @@ def _of_policy(policy: Policy, name: str, rows: pd.DataFrame) -> pd.Series:
     lists = {row: [0.0] * length for row, length in lengths[greedy].items()}
     drawn = rows[~greedy]
     if len(drawn):
+        if not policy.capabilities.entropies:
+            raise PolicyError(f"policy {policy.name!r}: its back end does not give entropies")
         samples = [Sample(*row, 0.0, 0.0) for row in drawn[READ[1:]].itertuples(index=False, name=None)]
         tokens = policy.forward(samples)
         logprobs_N, entropy_N = (values.double().cpu().numpy() for values in (tokens.logprobs_N, tokens.entropy_N))

@@ -15,6 +15,7 @@ from mas_lab.locks import locked
 from mas_lab.runs.disk import RunError, differences, hashes, read_json, whole_folder, write_json
 from mas_lab.team import Sampling, Team
 
+
 class Checkpoint:
     """The team after some number of steps."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
-from mas_lab.cells.advantages import require_one_per_token
+from mas_lab.cells.update import require_advantage_per_token
 from mas_lab.runs.disk import RunError
 from mas_lab.table import SCHEMA, plain, require
 
@@ -119,7 +119,7 @@ def _require_turns(table: pd.DataFrame, path: str) -> None:
     """Check the rest of the schema; columns with texts and lists only were checked cell by cell."""
     seen = {name for name in TEXTS | LISTS if not SCHEMA[name].checks}
     require(table, [name for name in table.columns if name in SCHEMA and name not in seen], path)
-    require_one_per_token(table, path)
+    require_advantage_per_token(table, path)
     for row, (logprobs, ids) in enumerate(zip(table["logprobs"], table["completion_ids"], strict=True)):
         if len(logprobs) != len(ids):
             raise RunError(f"{path}: row {row} has not one of logprobs for each of completion_ids")

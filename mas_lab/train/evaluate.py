@@ -12,10 +12,10 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
+from mas_lab.backends.workers import require_limit
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import play
-from mas_lab.backends.workers import require_limit
+from mas_lab.cells.rollout import rollout
 from mas_lab.env import Env, Task
 from mas_lab.team import Sampling, Team
 
@@ -91,7 +91,7 @@ def evaluate(
     playing = team.swapped(*swap) if swap else team
     playing = playing.with_sampling(sampling) if sampling is not None else playing
     plan, start = TimedPlan(episodes(k)), time.perf_counter()
-    turns = play(env, playing, tasks, plan, seed, workers=workers, step=STREAM, step_timeout=step_timeout)
+    turns = rollout(env, playing, tasks, plan, seed, None, workers, STREAM, step_timeout, truncated=True)
     throughput = len(tasks) * k / (time.perf_counter() - start)
     scores = _per_task(turns, tasks, k).merge(_per_agent(turns, tasks, env.agents, k), on="task")
     if price is not None:

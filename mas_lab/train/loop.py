@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from mas_lab.cells.contract import require_loss
 from mas_lab.cells.normalization import refuse_nonsense
-from mas_lab.cells.update import Watch, learners, refuse_what_policies_cannot, update
+from mas_lab.cells.update import UpdateCallback, check_update, learners, update
 from mas_lab.check import check_env
 from mas_lab.env import Env
-from mas_lab.locks import trained_alone
+from mas_lab.locks import one_trainer
 from mas_lab.progress import in_notebook
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.forking import Fork
@@ -40,7 +39,7 @@ def train(
     steps: int | None = None,
     seed: int = 0,
     run: str | Path | None = None,
-    watch: Watch | None = None,
+    watch: UpdateCallback | None = None,
     curriculum: Curriculum | None = None,
     budget: Budget | Mapping[str, int] | None = None,
     fork: str | Path | None = None,
@@ -74,10 +73,9 @@ def train(
     """
     recipe, chosen = find(recipe), Settings.of(settings)
     recipe, curriculum, memory = own_copies(recipe, curriculum)
-    require_loss(recipe.loss, recipe.aggregate, "train")
     refuse_nonsense(**recipe.normalization)
     _refuse_what_cannot_choose(recipe, chosen, curriculum)
-    refuse_what_policies_cannot(team, recipe.loss, chosen.max_norm, watch)
+    check_update(team, recipe.loss, recipe.aggregate, chosen.max_norm, watch, "train")
     if steps is None and budget is None:
         raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
     budget = None if budget is None else Budget.of(budget)
@@ -103,7 +101,7 @@ def train(
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, recorder, ranks, budget)
     loop = told(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = _driven(loop, ranks) if ranks else loop
-    loop = trained_alone(learners(team), loop)
+    loop = one_trainer(learners(team), loop)
     _open.add(loop)
     return loop
 
@@ -136,7 +134,7 @@ def _ranks(team: Team):
     """The processes that a launcher started; `None` in a process of its own, which never imports what joins them."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
-    from mas_lab.backends.ranks.ranks import Ranks
+    from mas_lab.backends.distributed.ranks import Ranks
 
     return Ranks.of(team)
 

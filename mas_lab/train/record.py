@@ -59,7 +59,7 @@ def describe(
 def _devices(team: Team) -> str:
     """Return the devices on which the weights learn; for several ranks, those of the first."""
     policies = team.policies.values()
-    places = {called(one.device) if getattr(one, "sees_gradients", True) else "a server's" for one in policies}
+    places = {called(one.device) if one.capabilities.gradients else "a server's" for one in policies}
     return "; ".join(sorted(places))
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.advantages import live
+from mas_lab.cells.episode import RolloutError
 from mas_lab.cells.normalization import refuse_lone_groups
-from mas_lab.cells.rollout import RolloutError, rollout
-from mas_lab.cells.update import Watch, learners, update
+from mas_lab.cells.rollout import rollout
+from mas_lab.cells.update import UpdateCallback, learners, nonzero, update
 from mas_lab.env import Env, EnvError
-from mas_lab.locks import alone
+from mas_lab.locks import locked
 from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe
 from mas_lab.runs.recorder import Recorder
@@ -43,7 +43,7 @@ class Training:
     recipe: Recipe
     seed: int
     chosen: Settings
-    watch: Watch | None
+    watch: UpdateCallback | None
     curriculum: Curriculum | None
     memory: Memory
     recorder: Recorder | None
@@ -136,7 +136,7 @@ class Training:
 
     def _save(self) -> None:
         if self.recorder and not self.recorder.is_superseded():
-            with alone(self.team.policies.values()):
+            with locked(self.team.policies.values()):
                 if self._learned() == self.learned:
                     self.recorder.save(self.done, self.team, self.watch, self.memory)
 
@@ -172,7 +172,7 @@ class Training:
         stats.insert(0, "step", step)
         if not (chosen := selected(turns)).any():
             notes = (*notes, "no row is selected, nothing was learned")
-        elif not live(turns.loc[chosen, "advantage"]).any():
+        elif not nonzero(turns.loc[chosen, "advantage"]).any():
             notes = (*notes, "all groups are flat: every advantage is 0, nothing was learned")
         return Report(step, turns, stats, profile, notes)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.advantages import in_words, listed
 from mas_lab.table import TableError, require
+from mas_lab.widgets.advantages import in_words, listed
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import visible, visible_data
 

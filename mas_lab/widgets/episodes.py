@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mas_lab.cells.advantages import in_words, listed
+from mas_lab.widgets.advantages import in_words, listed
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import visible
 

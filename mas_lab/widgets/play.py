@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.seat import Seat
 from mas_lab.env import Env, Task, transcript
 from mas_lab.progress import front_end
 from mas_lab.team import Team
 from mas_lab.widgets.document import beside, escape, table_html
+from mas_lab.widgets.human_agent import HumanAgent
 from mas_lab.widgets.live import with_fallback
 from mas_lab.widgets.text import visible
 
@@ -52,7 +52,7 @@ class PlayAs:
 
     def __init__(self, env: Env, team: Team, agent: str, seed: int, split: str):
         self.env, self.team, self.agent, self.seed, self.split = env, team, agent, seed, split
-        self._played: list[Seat] = []
+        self._played: list[HumanAgent] = []
         self._panel: Any = None
         self.another()
         if front_end() == "terminal":
@@ -70,7 +70,7 @@ class PlayAs:
         tasks = self.env.tasks(len(self._played) + 1, self.split, self.seed)
         if len(tasks) <= len(self._played):
             raise ValueError(f"play_as: the env gave {len(tasks)} tasks, and all of them were played; use another seed")
-        self._played.append(Seat(self.env, self.team, self.agent, tasks[-1], self.seed))
+        self._played.append(HumanAgent(self.env, self.team, self.agent, tasks[-1], self.seed))
         self._show()
 
     def say(self, text: str) -> None:
@@ -101,7 +101,7 @@ class PlayAs:
         return transcript(self._seat.heard) if self._seat.waits else ""
 
     @property
-    def _seat(self) -> Seat:
+    def _seat(self) -> HumanAgent:
         return self._played[-1]
 
     def _outcome(self) -> str:

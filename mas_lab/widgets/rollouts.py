@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mas_lab.cells.advantages import in_words
 from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
 from mas_lab.progress import front_end
 from mas_lab.table import TableError, column, require
 from mas_lab.widgets.address import address, fields
+from mas_lab.widgets.advantages import in_words
 from mas_lab.widgets.answers import Answers
 from mas_lab.widgets.bridge import connect, new_name
 from mas_lab.widgets.choice import Room, filled

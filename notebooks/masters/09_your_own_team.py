@@ -395,7 +395,7 @@ print(spoken.observe(State({"ann": [2, 5], "ben": [5, 9]}, (2,)), "ben")[0]["con
 # %% [markdown]
 # ## A plan of your own
 #
-# A plan says how an episode is explored. It is a generator: it *yields* what it wants done, and gets back the answers. `lab.Say(at, agent, candidate)` asks an agent at a node, `lab.Act(at, said)` steps the world, `game.record` writes rows, `game.next` gives the next node, and `None` at the end. All that live plans ask for is batched.
+# A plan says how an episode is explored. It is a generator: it *yields* what it wants done, and gets back the answers. `lab.Generate(at, agent, candidate)` asks an agent at a node, `lab.StepEnv(at, said)` steps the world, `game.record` writes rows, `game.next` gives the next node, and `None` at the end. All that live plans ask for is batched.
 #
 # This one asks how good an *opening* is: `k` first words, each played to its end.
 
@@ -408,8 +408,8 @@ class openings:
 
     def __call__(self, game):
         at = game.start()
-        said = yield [lab.Say(at, agent, i) for agent in game.acting(at) for i in range(self.k)]
-        steps = yield [lab.Act(at, [one]) for one in said]
+        said = yield [lab.Generate(at, agent, i) for agent in game.acting(at) for i in range(self.k)]
+        steps = yield [lab.StepEnv(at, [one]) for one in said]
         after = []
         for i, (one, step) in enumerate(zip(said, steps, strict=True)):
             game.record(at, [one], step)
@@ -418,8 +418,8 @@ class openings:
 
     def on(self, game, at):
         while at is not None:
-            said = yield [lab.Say(at, agent) for agent in game.acting(at)]
-            [step] = yield [lab.Act(at, said)]
+            said = yield [lab.Generate(at, agent) for agent in game.acting(at)]
+            [step] = yield [lab.StepEnv(at, said)]
             game.record(at, said, step)
             at = game.next(at, said, step, branch=0)
 
@@ -445,12 +445,12 @@ class shorter_of_two:
         while at is not None:
             [agent] = game.acting(at)  # one agent at a time, here
             ### BEGIN SOLUTION
-            said = yield [lab.Say(at, agent, i) for i in range(2)]
+            said = yield [lab.Generate(at, agent, i) for i in range(2)]
             kept = min(said, key=lambda one: len(one.text))
             ### STARTER
-            # [kept] = yield [lab.Say(at, agent)]
+            # [kept] = yield [lab.Generate(at, agent)]
             ### END SOLUTION
-            [step] = yield [lab.Act(at, [kept])]
+            [step] = yield [lab.StepEnv(at, [kept])]
             game.record(at, [kept], step)
             at = game.next(at, [kept], step)
 

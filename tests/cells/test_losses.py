@@ -245,7 +245,7 @@ def test_shares_of_losses_that_read_rows_are_exact(loss, kind, off, models):
         for agent, samples in batch.samples.items():
             row = batch.used[agent].index[0]
             with batch.gradients_kept():
-                batch.policy.accumulate(samples[:1], batch.loss)
+                batch.policy.forward_backward(samples[:1], batch.loss)
                 alone = [gradient for _, gradient in batch.policy.gradients()]
                 share = sum((a.double() * b.double()).sum().item() for a, b in zip(whole, alone, strict=True)) / square
             assert shares.loc[shares["row"] == row, "share"].sum() == pytest.approx(share, rel=1e-3, abs=1e-6)

@@ -14,9 +14,10 @@ from small import KINDS, Relay, make_team
 import mas_lab
 import mas_lab.cells.plans
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return
-from mas_lab.cells.game import Act, Say
+from mas_lab.cells.episode import StepEnv, Generate
 from mas_lab.cells.plans import episodes, joint, tree
-from mas_lab.cells.rollout import RolloutError, rollout
+from mas_lab.cells.episode import RolloutError
+from mas_lab.cells.rollout import rollout
 from mas_lab.env import EnvError, Step
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES
@@ -252,7 +253,7 @@ def test_max_turns_of_an_env_that_is_no_dataclass():
 def test_a_plan_of_your_own_as_the_module_shows_it():
     """The example of the docstring runs, and plays what `episodes(1)` plays."""
     source = textwrap.dedent(mas_lab.cells.plans.__doc__[mas_lab.cells.plans.__doc__.index("    @dataclass") :])
-    names = {"dataclass": dataclass, "Say": Say, "Act": Act}
+    names = {"dataclass": dataclass, "Generate": Generate, "Act": Act}
     exec(source, names)
     mine = play(Ladder(), by_seed, names["greedy_two"](), tasks=3)
     assert mine.equals(play(Ladder(), by_seed, episodes(1), tasks=3)) and len(mine) == 12

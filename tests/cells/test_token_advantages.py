@@ -168,7 +168,7 @@ def test_what_is_no_number_per_token_is_refused_with_its_place(advantage, words,
 
 def test_a_policy_refuses_advantages_without_tokens(models):
     with pytest.raises(PolicyError, match="sample 0 has 2 tokens and 3 advantages; give one, or one per token"):
-        make_team("shared", models)["asker"].accumulate(
+        make_team("shared", models)["asker"].forward_backward(
             [Sample([3], [4, 5], [-1.0, -1.0], 1.0, [1.0, 2.0, 3.0], 1.0)], lab.reinforce()
         )
 

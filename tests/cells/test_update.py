@@ -205,11 +205,11 @@ def test_an_adapters_step_is_its_own_gradient(sampled, models):
         policy = team[agent]
         policy.model.set_adapter(policy.adapter)
         own = [row for row in rows if row["agent"] == agent]
-        policy.clear_gradients()
+        policy.set_gradients(None)
         weight = plain_torch.weights(own, "token")
         (plain_torch.token_losses(policy.model, own, {"kind": "clipped"}) * weight).sum().backward()
         expected[agent] = {key: parameter.grad.clone() for key, parameter in policy.parameters.items()}
-        policy.clear_gradients()
+        policy.set_gradients(None)
     update(team, sampled, watch=watch)
     for agent in AGENTS:
         assert expected[agent].keys() == seen[agent].keys() and any(g.any() for g in expected[agent].values())

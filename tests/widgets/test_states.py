@@ -7,7 +7,7 @@ import pytest
 from small import RECIPE, Relay, make_team, recorded
 
 import mas_lab as lab
-from mas_lab.cells.seat import Seat
+from mas_lab.widgets.human_agent import HumanAgent
 from mas_lab.drawn import no_picture
 from mas_lab.train.drawing import step_seed
 from mas_lab.widgets.source import Source
@@ -96,7 +96,7 @@ def test_states_are_those_of_a_plain_walk(plan, together, team):
 def test_a_persons_turns_are_played_again(team):
     env = Drawn()
     [task] = env.tasks(1, "train", 0)
-    seat = Seat(env, team, "doer", task)
+    seat = HumanAgent(env, team, "doer", task)
     while seat.waits:
         seat.say("w1 w2")
     rows = rows_of(seat.turns)

@@ -7,8 +7,6 @@ homogeneous in the advantage. Leaves out: sending them (`policy`).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.policy import PolicyError, Sample
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -15,10 +16,6 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from mas_lab.backends.torch.fast.engine import TreeEngine
-from mas_lab.backends.torch.fast.lean_norm import lean_norms
-from mas_lab.backends.torch.fast.packing import PACKINGS, Cost, packed_batches
-from mas_lab.backends.torch.fast.tree_attention import follows_trees
 from mas_lab.backends.torch.finite import require_finite
 from mas_lab.backends.torch.padded import padded_batches
 from mas_lab.backends.torch.sampling import PaddedEngine
@@ -28,6 +25,7 @@ from mas_lab.locks import ModelLock
 from mas_lab.policy import PolicyError, Sample
 
 OPTIMIZERS = ("adamw", "sgd")
+PACKINGS = ("auto", "packed", "padded")
 
 
 @dataclass(frozen=True)
@@ -133,20 +131,38 @@ class TorchModel:
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = AutoTokenizer.from_pretrained(self.weights, trust_remote_code=False)
         self.context = getattr(self.net.config.get_text_config(), "max_position_embeddings", None) or 2**20
-        self.by_tree = options.packing != "padded" and follows_trees(self.net)
-        self.cost = Cost.of(self.net)
         self.engine = self.make_engine()
         self._reference = None
 
     def make_engine(self):
         """Return the engine that samples from this model."""
-        return PaddedEngine(self) if self.options.plain else TreeEngine(self, self.options.sample_tokens)
+        if self.options.plain:
+            return PaddedEngine(self)
+        from mas_lab.backends.torch.fast.engine import TreeEngine
+
+        return TreeEngine(self, self.options.sample_tokens)
 
     def micro_batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
         """Yield the samples in micro-batches; each computes its `token_logprobs`."""
         if self.options.plain:
             return padded_batches(samples, self.options.train_tokens, self.device)
+        from mas_lab.backends.torch.fast.packing import packed_batches
+
         return packed_batches(samples, self)
+
+    @cached_property
+    def by_tree(self) -> bool:
+        """Return whether rows are packed as trees."""
+        from mas_lab.backends.torch.fast.tree_attention import follows_trees
+
+        return self.options.packing != "padded" and follows_trees(self.net)
+
+    @cached_property
+    def cost(self):
+        """Return the operations of a forward pass, by its length."""
+        from mas_lab.backends.torch.fast.packing import Cost
+
+        return Cost.of(self.net)
 
     def add_adapter(self, name: str, rank: int) -> None:
         """One more LoRA adapter on every linear layer; torch's generator decides its start."""
@@ -184,6 +200,8 @@ class TorchModel:
         if self.device.type == "cpu":
             own_memory(net)
         if not self.options.plain:
+            from mas_lab.backends.torch.fast.lean_norm import lean_norms
+
             lean_norms(net)
         return net
 

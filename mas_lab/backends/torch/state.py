@@ -9,7 +9,7 @@ import json
 from copy import copy
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
@@ -19,9 +19,6 @@ from mas_lab.backends.torch.finite import require_finite
 from mas_lab.backends.torch.model import quiet
 from mas_lab.backends.torch.source import Source
 from mas_lab.policy import PolicyError
-
-if TYPE_CHECKING:
-    from mas_lab.backends.torch.policy import TorchPolicy
 
 RECORD, ADAPTER = "policy.json", "adapter_model.safetensors"
 OPTIMIZER = "training/optimizer.safetensors"
@@ -33,7 +30,7 @@ FORM = {
 """The types of a record's values besides its source."""
 
 
-def record(policy: "TorchPolicy") -> dict[str, Any]:
+def record(policy: Any) -> dict[str, Any]:
     """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
     return {
@@ -47,7 +44,7 @@ def record(policy: "TorchPolicy") -> dict[str, Any]:
     }
 
 
-def describe(policy: "TorchPolicy") -> dict[str, Any]:
+def describe(policy: Any) -> dict[str, Any]:
     """Return the record without the parts that depend on the machine: a directory's place, device, engine settings."""
     described = record(policy)
     if described["source"]["kind"] == "directory":
@@ -76,7 +73,7 @@ def read_record(directory: Path) -> dict[str, Any]:
     return found
 
 
-def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
+def save_weights(policy: Any, directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
     """Write the weights in the form that transformers, PEFT and vLLM load: a model with its tokenizer, or one adapter.
 
     `weights`: other weights than those of the present model.
@@ -100,7 +97,7 @@ def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
+def whole(policy: Any) -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
     """Return the full weights, if they are sharded over several ranks, and the optimizer's state by parameter.
 
     All ranks must call this if weights are sharded.
@@ -115,7 +112,7 @@ def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[s
     return {**rest, **cut} if cut else None, state
 
 
-def save(policy: "TorchPolicy", directory: Path) -> None:
+def save(policy: Any, directory: Path) -> None:
     policy.passes.before_saving()
     weights, state = whole(policy)
     require_finite(weights or policy.parameters, policy.name, "and are not kept")
@@ -125,7 +122,7 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
     (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n", encoding="utf-8")
 
 
-def load_weights(policy: "TorchPolicy", directory: Path) -> None:
+def load_weights(policy: Any, directory: Path) -> None:
     """Load the weights that `save_weights` wrote, bit for bit; the optimizer starts anew."""
     shared = policy.shared
     if policy.adapter is None:
@@ -143,7 +140,7 @@ def load_weights(policy: "TorchPolicy", directory: Path) -> None:
     policy.optimizer.state.clear()
 
 
-def load(policy: "TorchPolicy", directory: Path) -> None:
+def load(policy: Any, directory: Path) -> None:
     lr = read_record(directory)["lr"]
     load_weights(policy, directory)
     for key, value in load_file(directory / OPTIMIZER).items():

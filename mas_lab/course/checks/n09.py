@@ -91,7 +91,9 @@ def played(plan) -> list[dict]:
             if count > LIMIT:
                 raise NotYet("the plan never ends: `episode.next` returns the next node, and None at the end")
             if not isinstance(wanted, list):
-                raise NotYet(f"the plan yielded {type(wanted).__name__}; yield a list of `lab.Generate` or `lab.StepEnv`")
+                raise NotYet(
+                    f"the plan yielded {type(wanted).__name__}; yield a list of `lab.Generate` or `lab.StepEnv`"
+                )
             answer = [_answered(episode, one, wanted) for one in wanted]
     except StopIteration:
         return episode.rows
@@ -106,7 +108,7 @@ def _answered(episode: EpisodeState, one: Any, wanted: list) -> Any:
         actions = {said.agent: said.text for said in one.said}
         return episode.env.step(one.at.state, actions)
     if not isinstance(one, Generate):
-        raise NotYet(f"the plan asked for {type(one).__name__}; `lab.Generate` and `lab.StepEnv` are all that is needed here")
+        raise NotYet(f"the plan asked for {type(one).__name__}; `Generate` and `StepEnv` are all it needs")
     asks = Counter(other.candidate for other in wanted if isinstance(other, Generate) and other.agent == one.agent)
     if sorted(asks.items()) != [(0, 1), (1, 1)]:
         raise NotYet(f"{one.agent}, turn {one.at.depth // 2}: asked for the candidates {sorted(asks.elements())}; ask "

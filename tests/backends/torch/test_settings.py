@@ -26,7 +26,7 @@ def step(policy) -> None:
         Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, (-1.0) ** i, 0.1)
         for i, (r, c) in enumerate(zip(ASKED, said, strict=True))
     ]
-    policy.accumulate(samples, lab.clipped(0.2))
+    policy.forward_backward(samples, lab.clipped(0.2))
     policy.apply(1.0)
 
 
@@ -173,7 +173,7 @@ def test_sgd_steps_against_the_clipped_gradient_and_by_nothing_else(qwen3):
     before = {name: p.detach().clone() for name, p in policy.parameters.items()}
     said = policy.sample(ASKED)
     samples = [Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, 1.0, 0.1) for r, c in zip(ASKED, said, strict=True)]
-    policy.accumulate(samples, lab.reinforce())
+    policy.forward_backward(samples, lab.reinforce())
     gradients = {name: gradient.clone() for name, gradient in policy.gradients()}
     norm, clipped = policy.apply(0.5, lr_scale=0.5)
     assert norm > 0.5 and clipped == pytest.approx(0.5)

@@ -51,7 +51,7 @@ def test_the_update_is_the_same_with_and_without(model_dirs, kind, monkeypatch):
         policy = load_policy(model_dirs[kind], packing="packed")
         said = samples(policy) + samples(policy, 0.5)
         trees = policy.plant(said)
-        tokens = policy.accumulate(said, lab.clipped(0.2))
+        tokens = policy.forward_backward(said, lab.clipped(0.2))
         found.append((len(trees), sum(map(len, trees)), tokens, dict(policy.gradients())))
     (few, short, tokens, gradients), (many, long, plain, expected) = found
     assert few < many == 2 * len(PROMPTS) and short < long, "two temperatures share no tree"

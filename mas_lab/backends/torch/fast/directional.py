@@ -5,7 +5,7 @@ Leaves out: the interpretation of the shares (`explain`), and gradients themselv
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.autograd import forward_ad
@@ -15,12 +15,9 @@ from mas_lab.backends.torch.fast.packing import MicroBatch, packed_batches
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.policy import Sample
 
-if TYPE_CHECKING:
-    from mas_lab.backends.torch.policy import TorchPolicy
-
 
 def directional_derivatives(
-    policy: "TorchPolicy", samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]
+    policy: Any, samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]
 ) -> torch.Tensor:
     """Return how fast the weighted loss changes along `direction` through each token: (N,), exact.
 
@@ -52,7 +49,7 @@ def directional_derivatives(
 
 
 @contextmanager
-def _moving(policy: "TorchPolicy", direction: Sequence[torch.Tensor]) -> Iterator[Any]:
+def _moving(policy: Any, direction: Sequence[torch.Tensor]) -> Iterator[Any]:
     """Yield the network as a function of its inputs, with parameters that move along `direction`."""
     with forward_mode():
         along = zip(policy.parameters.items(), direction, strict=True)

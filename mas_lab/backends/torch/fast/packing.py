@@ -21,7 +21,6 @@ from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
 from mas_lab.backends.torch.fast.trie import Trie, alike
 from mas_lab.policy import PolicyError, Sample
 
-PACKINGS = ("auto", "packed", "padded")
 LARGE_LOGITS = 2**25
 """Logits (U * V) from which on they are made in chunks and made again for the backward pass."""
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import torch
 
-from mas_lab.backends.ranks.engine import RankError
+from mas_lab.backends.distributed.engine import RankError
 
 GOES_ON = "If the run is kept, the same command goes on from its newest checkpoint"
 

@@ -17,11 +17,12 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.ranks.ending import connected, saying_why
-from mas_lab.backends.ranks.engine import Elsewhere, RankedEngine, RankError
-from mas_lab.backends.ranks.shares import Sharded, Share
+from mas_lab.backends.distributed.ending import connected, saying_why
+from mas_lab.backends.distributed.engine import RankedEngine, RankError, RemoteEngine
+from mas_lab.backends.distributed.shares import Sharded, Share
 from mas_lab.backends.torch import state as torch_state
-from mas_lab.locks import alone
+from mas_lab.backends.torch.policy import Passes
+from mas_lab.locks import locked
 from mas_lab.team import Team
 
 PATIENCE = timedelta(hours=12)
@@ -36,7 +37,7 @@ class Ranks:
         self.accelerator = Accelerator(cpu=on_cpu, mixed_precision="no", kwargs_handlers=handlers)
         self.number, self.size = self.accelerator.process_index, self.accelerator.num_processes
         self.team: Team | None = None
-        self.engines: list[RankedEngine | Elsewhere] = []
+        self.engines: list[RankedEngine | RemoteEngine] = []
         self.listening = True
         """True while the other ranks wait for a message of rank 0; False while all of them update."""
 
@@ -136,7 +137,7 @@ class Ranks:
 
         No thread of this process asks them for anything else in the meantime.
         """
-        with alone(self.team.policies.values(), changing=True):
+        with locked(self.team.policies.values(), training=True):
             self.tell("update", turns, options)
             self.listening = False
             yield
@@ -188,10 +189,10 @@ class Ranks:
             self._share_state(policy)
         for name, policy in team.policies.items():
             if team.learners(name):
-                policy.ranks = Sharded(self, policy) if self.accelerator.is_fsdp2 else Share(self, policy)
+                policy.passes = Sharded(self, policy) if self.accelerator.is_fsdp2 else Share(self, policy)
         models = {id(policy.shared): policy.shared for policy in team.policies.values()}
         for number, model in enumerate(models.values()):
-            self.engines.append(Elsewhere(model) if model.engine.streams else RankedEngine(self, number, model))
+            self.engines.append(RemoteEngine(model) if model.engine.streams else RankedEngine(self, number, model))
             if not (model.engine.streams and self.drives):
                 model.engine = self.engines[-1]
         if hasattr(watch, "load_state"):
@@ -213,9 +214,9 @@ class Ranks:
     def _part(self) -> None:
         """Separate the policies from the ranks; policies with sharded weights stay, and raise an error when used."""
         policies = self.team.policies.values() if self.team else ()
-        cut = {id(policy.shared) for policy in policies if isinstance(policy.ranks, Sharded)}
+        cut = {id(policy.shared) for policy in policies if isinstance(policy.passes, Sharded)}
         for policy in policies:
-            policy.ranks = policy.ranks if id(policy.shared) in cut else None
+            policy.passes = policy.passes if id(policy.shared) in cut else Passes(policy)
         for engine in self.engines:
             engine.model.engine = engine if id(engine.model) in cut else engine.inner
         self.accelerator.free_memory()

@@ -3,64 +3,37 @@
 Leaves out: the group of ranks and their messages (`ranks`).
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import count
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mas_lab.backends.torch.fast.engine import Pending
-from mas_lab.locks import alone
+from mas_lab.backends.torch.policy import Passes
+from mas_lab.backends.waves import Asked, WaveEngine
+from mas_lab.locks import locked
 from mas_lab.policy import Completion, PolicyError, Request
 
 if TYPE_CHECKING:
-    from mas_lab.backends.ranks.ranks import Ranks
+    from mas_lab.backends.distributed.ranks import Ranks
 
 
 class RankError(PolicyError):
     """Error of ranks that cannot go on together; it names the rank and what ended."""
 
 
-class RankedEngine:
-    """One model's sampler over all ranks: rank 0 asks, and every rank answers the requests of some of the prompts."""
-
-    streams = False
+class RankedEngine(WaveEngine):
+    """One model's sampler over all ranks: rank 0 asks, and every rank answers a share of the prompts."""
 
     def __init__(self, ranks: "Ranks", number: int, model):
+        super().__init__()
         self.ranks, self.number, self.model, self.inner = ranks, number, model, model.engine
         self.policies = [policy for policy in ranks.team.policies.values() if policy.shared is model]
-        self._pending, self._tickets = Pending(), count()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def submit(self, policy, requests: Sequence[Request]) -> list[int]:
-        """Queue requests on rank 0, and return a ticket for each."""
-        tickets = [next(self._tickets) for _ in requests]
-        own = self.policies.index(policy)
-        self._pending.asked += [(ticket, own, request) for ticket, request in zip(tickets, requests, strict=True)]
-        return tickets
-
-    def cancel(self, tickets: Iterable[int]) -> None:
-        """Drop requests that have no answer yet."""
-        forgotten = set(tickets)
-        self._pending.asked = [entry for entry in self._pending.asked if entry[0] not in forgotten]
-
-    def ready(self) -> list[tuple[int, Completion]]:
-        """Answer all requests of this thread, as (ticket, completion)."""
-        pending, self._pending.asked = self._pending.asked, []
-        asked = [(own, request) for _, own, request in pending]
-        return list(zip([ticket for ticket, _, _ in pending], self._ask(asked), strict=True))
-
-    def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
-        """Answer these requests now, in order."""
-        return self._ask([(self.policies.index(policy), request) for request in requests])
-
-    def _ask(self, asked: list[tuple[int, Request]]) -> list[Completion]:
-        if not asked:
-            return []
-        with alone(self.policies):  # the other ranks receive one message at a time
-            self.ranks.require_team(self.policies[asked[0][0]].name)
-            self.ranks.tell("sample", self.number, asked)
-            return self.answer(asked)
+    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Return a completion per (policy, request), in order; called on rank 0."""
+        numbered = [(self.policies.index(policy), request) for policy, request in asked]
+        with locked(self.policies):  # the other ranks receive one message at a time
+            self.ranks.require_team(self.policies[numbered[0][0]].name)
+            self.ranks.tell("sample", self.number, numbered)
+            return self.answer(numbered)
 
     def answer(self, asked: list[tuple[int, Request]]) -> list[Completion]:
         """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
@@ -79,11 +52,9 @@ class RankedEngine:
 
     def _sample(self, asked: list[tuple[int, Request]]) -> list[Completion]:
         def work() -> list[Completion]:
-            tickets = [self.inner.submit(self.policies[own], [request])[0] for own, request in asked]
-            answers = dict(self.inner.ready()) if tickets else {}
-            return [answers[ticket] for ticket in tickets]
+            return self.inner.complete([(self.policies[own], request) for own, request in asked]) if asked else []
 
-        shares = [policy.ranks for policy in self.policies if policy.ranks is not None]
+        shares = [policy.passes for policy in self.policies if type(policy.passes) is not Passes]
         return shares[0].sampling(work) if shares else work()
 
     def _deal(self, asked: list[tuple[int, Request]]) -> list[list[int]]:
@@ -100,7 +71,7 @@ class RankedEngine:
         return dealt
 
 
-class Elsewhere:
+class RemoteEngine:
     """A stand-in for an engine that streams, on every rank but 0: only rank 0 sends requests and weights to servers."""
 
     streams = True
@@ -108,5 +79,5 @@ class Elsewhere:
     def __init__(self, model):
         self.model, self.inner = model, model.engine
 
-    def publish(self, policy) -> None: ...
-    def rest(self) -> None: ...
+    def sync_weights(self, policy) -> None: ...
+    def release_memory(self) -> None: ...

@@ -4,7 +4,7 @@ import pytest
 from scripted import Duel, Duet, Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.cells.seat import PERSON, Seat
+from mas_lab.widgets.human_agent import PERSON, HumanAgent
 
 
 def five(prompt, nth, seed):
@@ -12,7 +12,7 @@ def five(prompt, nth, seed):
 
 
 def seated(env, agent, team=None, seed=0):
-    return Seat(env, team_of(env, five) if team is None else team, agent, env.tasks(1, "train", 0)[0], seed)
+    return HumanAgent(env, team_of(env, five) if team is None else team, agent, env.tasks(1, "train", 0)[0], seed)
 
 
 def test_the_others_play_until_it_is_the_persons_turn():
@@ -34,7 +34,7 @@ def test_the_others_play_until_it_is_the_persons_turn():
 def test_a_person_who_says_what_the_policy_would_plays_the_same_episode():
     env = Ladder()
     team, tasks = team_of(env, five), env.tasks(1, "train", 0)
-    seat = Seat(env, team, "planner", tasks[0])
+    seat = HumanAgent(env, team, "planner", tasks[0])
     while seat.waits:
         seat.say("5")
     played, alone = seat.turns, lab.rollout(env, team, tasks, lab.episodes(1))

@@ -4,7 +4,7 @@
 on each rank (torch's FSDP2). Accelerate sets up both. Leaves out: the messages between ranks (`ranks`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,51 +13,52 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import distribute_tensor
 
-from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, token_logprobs
+from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, plant, tensor_batches
+from mas_lab.backends.torch.policy import Passes
 from mas_lab.policy import PolicyError, Sample
 
 if TYPE_CHECKING:
-    from mas_lab.backends.ranks.ranks import Ranks
+    from mas_lab.backends.distributed.ranks import Ranks
 
 
-class Share:
-    """One rank's share of a policy's passes, with whole weights."""
+class Share(Passes):
+    """The share of one rank in one policy's passes, with whole weights on every rank."""
 
     def __init__(self, ranks: "Ranks", policy):
-        self.ranks, self.policy = ranks, policy
-        policy.activate()  # DDP joins the gradients of the parameters that are trainable now
+        super().__init__(policy)
+        self.ranks = ranks
+        policy.activate()  # DDP joins the gradients of the parameters that are trainable now, those of this policy
         self.module = self._prepared(Within(policy.shared.net))
 
     def _prepared(self, module: "Within") -> torch.nn.Module:
         return self.ranks.accelerator.prepare(module, device_placement=[False])
 
-    def passes(self, samples: Sequence[Sample], known_3N, found_4N, loss) -> None:
-        """Leave the gradient of all ranks' samples in `.grad`, and fill `found_4N` for all samples, on every rank.
+    def batches(self, samples: Sequence[Sample]) -> Iterator[tuple[MicroBatch, float]]:
+        """Yield this rank's micro-batches, and what their weights are multiplied by.
 
-        All ranks make equally many passes; missing ones use rows of weight 0. DDP averages the gradients over the
-        ranks. The weights of rows refer to the whole table, so the sum is needed. A factor turns the average into the
-        sum.
+        All ranks make equally many passes; the shorter ones add passes of weight 0. The gradients come out averaged
+        over the ranks, and the weights refer to the whole table, so a sum is needed: hence the factor.
         """
-        policy, accelerator = self.policy, self.ranks.accelerator
-        self.ranks.require_all(policy.name)
-        mine, padding = self._deal(policy.plant(samples), policy.shared.options.train_tokens)
-        factor_3N = torch.ones_like(known_3N)
-        factor_3N[2] = self.ranks.size
-        nothing_3N, unread_4N = torch.ones_like(known_3N), torch.empty_like(found_4N)
-        nothing_3N[2] = 0
-        for number, batch in enumerate(batches := list(policy.batches(mine + padding, samples)), 1):
-            scale_3N, into_4N = (factor_3N, found_4N) if number <= len(mine) else (nothing_3N, unread_4N)
+        model, accelerator = self.policy.shared, self.ranks.accelerator
+        self.ranks.require_all(self.policy.name)
+        trees = plant(samples, model.options.packing if model.by_tree else "padded", model.cost)
+        mine, padding = self._deal(trees, model.options.train_tokens)
+        batches = list(tensor_batches(mine + padding, samples, model))
+        for number, batch in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.module):
-                policy.one_pass(batch, known_3N * scale_3N, into_4N, loss, self.through)
-        found_4N.copy_(accelerator.reduce(found_4N, "sum"))
+                yield batch, float(self.ranks.size) if number <= len(mine) else 0.0
 
-    def through(self, batch: MicroBatch, entropy_grad: bool):
-        """Return `token_logprobs`, computed inside the module that joins the gradients."""
-        return self.module(partial(token_logprobs, self.policy.shared.net, batch, entropy_grad))
+    def trained(self, batch: MicroBatch, entropy_grad: bool):
+        """Return log-probability and entropy of each token, in a pass that joins the gradients of all ranks."""
+        return self.module(partial(batch.token_logprobs, self.policy.shared.net, entropy_grad))
 
     def forward(self, batch: MicroBatch, entropy_grad: bool):
-        """Return `token_logprobs` without gradients, of a batch that every rank computes."""
-        return token_logprobs(self.policy.shared.net, batch, entropy_grad)
+        """Return the same without gradients, for a batch that every rank computes."""
+        return batch.token_logprobs(self.policy.shared.net, entropy_grad)
+
+    def total(self, found_4N: torch.Tensor) -> torch.Tensor:
+        """Return the results of all ranks."""
+        return self.ranks.accelerator.reduce(found_4N, "sum")
 
     def _deal(self, trees: list[Tree], budget: int) -> tuple[list[list[Tree]], list[list[Tree]]]:
         """Return this rank's micro-batches, and micro-batches that pad them to the number of the rank with the most."""
@@ -82,7 +83,7 @@ class Sharded(Share):
     small, and several adapters over one base are several models to FSDP.
     """
 
-    forward = Share.through
+    forward = Share.trained
 
     def __init__(self, ranks: "Ranks", policy):
         if policy.adapter is not None:
