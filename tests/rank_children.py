@@ -18,6 +18,7 @@ from pathlib import Path
 import small
 
 import mas_lab as lab
+from mas_lab.explain.diagnostics import norm_without
 from mas_lab.policy import Request
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -50,7 +51,7 @@ class Curious(small.Memory):
 
     def __call__(self, policy: str, norms: Mapping[str, float], attribute) -> None:
         super().__call__(policy, norms, attribute)
-        self.total += attribute.norm_without(attribute.rows.index[0]) + attribute()["share"].abs().max()
+        self.total += norm_without(attribute, attribute.rows.index[0]) + attribute()["share"].abs().max()
         Curious.calls += 1
         if Curious.dies_at == Curious.calls:
             os.kill(os.getpid(), signal.SIGKILL)

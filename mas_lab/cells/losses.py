@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -327,7 +329,8 @@ def one_per_token(values_N: Any, logprobs_N: "Tensor", who: str) -> "Tensor":
     """Return values, which must be a tensor of the shape of `logprobs_N`; raise TypeError if they are not."""
     if isinstance(values_N, type(logprobs_N)) and values_N.shape == logprobs_N.shape:
         return values_N
-    shape = f" of shape {tuple(values_N.shape)}" if isinstance(values_N, type(logprobs_N)) else ""
+    is_array = isinstance(values_N, type(logprobs_N) | np.ndarray)
+    shape = f" of shape {tuple(values_N.shape)}" if is_array else ""
     raise TypeError(
         f"{who} gave a {type(values_N).__name__}{shape} for {len(logprobs_N)} tokens; wanted is a tensor of shape "
         f"{tuple(logprobs_N.shape)}, a value per token, summed or averaged over nothing: `aggregate` does that"

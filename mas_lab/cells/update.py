@@ -149,6 +149,11 @@ class PolicyStep:
                 Sample(*row) for row in used[[*ROW[1:], "weight"]].itertuples(index=False, name=None)
             ]
 
+    @property
+    def norm(self) -> float:
+        """Return the norm of the policy's gradient before clipping."""
+        return self.policy.gradient_norm()
+
     def backward(self) -> None:
         """Compute the gradient agent by agent. It stays at the policy, and each agent's norm in `norms`."""
         if not self.policy.capabilities.gradients:
@@ -233,7 +238,7 @@ class PolicyStep:
             be negative and sum to 1; there are none if G is 0.
         """
         gradient = [part.clone() for _, part in self.policy.gradients()]
-        square = self.policy.gradient_norm() ** 2
+        square = self.norm**2
         parts = [pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})]
         for agent, samples in self.samples.items():
             if samples and square:

@@ -141,7 +141,7 @@ def norms_without(
                 batch.backward()
                 for row in rows:
                     if row in batch.rows.index:
-                        found.append((batch.name, row, batch.policy.gradient_norm(), norm_without(batch, row)))
+                        found.append((batch.name, row, batch.norm, norm_without(batch, row)))
     return pd.DataFrame(found, columns=["policy", "row", "norm", "norm_without"])
 
 
@@ -211,13 +211,13 @@ def norm_without(batch: PolicyStep, row: int) -> float:
     agent = batch.rows.loc[row, "agent"]
     used = batch.used[agent].index
     if row not in used:
-        return batch.policy.gradient_norm()
+        return batch.norm
     whole = [gradient.clone() for _, gradient in batch.policy.gradients()]
     with gradients_kept(batch):
         batch.policy.forward_backward([batch.samples[agent][used.get_loc(row)]], batch.loss)
         own = [gradient for _, gradient in batch.policy.gradients()]
         batch.policy.set_gradients([gradient - part for gradient, part in zip(whole, own, strict=True)])
-        return batch.policy.gradient_norm()
+        return batch.norm
 
 
 def norms_with(batch: PolicyStep, advantages: pd.Series) -> tuple[float, dict[str, float]]:
@@ -226,7 +226,7 @@ def norms_with(batch: PolicyStep, advantages: pd.Series) -> tuple[float, dict[st
     other = PolicyStep(batch.name, batch.policy, rows, batch.loss, batch.aggregate, batch.table)
     with gradients_kept(batch):
         other.backward()
-        return batch.policy.gradient_norm(), other.norms
+        return batch.norm, other.norms
 
 
 def squared_scores(batch: PolicyStep, rows: pd.Index) -> np.ndarray:
@@ -238,7 +238,7 @@ def squared_scores(batch: PolicyStep, rows: pd.Index) -> np.ndarray:
     with gradients_kept(batch):
         for row, weight in zip(unit[columns].itertuples(index=False, name=None), weights, strict=True):
             batch.policy.forward_backward([Sample(*row, weight)], reinforce())
-            squares.append(batch.policy.gradient_norm() ** 2)
+            squares.append(batch.norm**2)
             batch.policy.set_gradients(None)
     return np.array(squares)
 

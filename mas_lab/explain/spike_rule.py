@@ -165,7 +165,7 @@ class SpikeWatch:
         """
         call = self._calls.get(policy, 0)
         self._calls[policy] = call + 1
-        series = {"": attribute.policy.gradient_norm(), **norms}
+        series = {"": attribute.norm, **norms}
         scores = dict(self._advance(policy, series))
         high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
         if high:

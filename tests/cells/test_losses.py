@@ -11,6 +11,7 @@ import torch
 from small import Relay, make_team
 
 import mas_lab as lab
+from mas_lab.explain.diagnostics import gradients_kept
 from mas_lab.policy import Sample
 
 RELAY = Relay()
@@ -244,7 +245,7 @@ def test_shares_of_losses_that_read_rows_are_exact(loss, kind, off, models):
         square = sum(part.double().square().sum().item() for part in whole)
         for agent, samples in batch.samples.items():
             row = batch.used[agent].index[0]
-            with batch.gradients_kept():
+            with gradients_kept(batch):
                 batch.policy.forward_backward(samples[:1], batch.loss)
                 alone = [gradient for _, gradient in batch.policy.gradients()]
                 share = sum((a.double() * b.double()).sum().item() for a, b in zip(whole, alone, strict=True)) / square

@@ -71,11 +71,12 @@ def captured(team):
     calls = []
     for name, policy in team.policies.items():
 
-        def accumulate(samples, loss, name=name, call=policy.accumulate):
-            calls.append((name, list(samples)))
+        def forward_backward(samples, loss, name=name, call=policy.forward_backward):
+            if samples:
+                calls.append((name, list(samples)))
             return call(samples, loss)
 
-        policy.accumulate = accumulate
+        policy.forward_backward = forward_backward
     return calls
 
 
@@ -495,10 +496,10 @@ def test_an_interrupt_between_two_policies_leaves_no_gradient(sampled, models):
     def stop(*_):
         raise KeyboardInterrupt
 
-    step, team["doer"].apply = team["doer"].apply, stop
+    step, team["doer"].optim_step = team["doer"].optim_step, stop
     with pytest.raises(KeyboardInterrupt):
         update(team, sampled)
-    team["doer"].apply = step
+    team["doer"].optim_step = step
     assert not any(gradient.any() for agent in AGENTS for _, gradient in team[agent].gradients())
     assert update(team, sampled).set_index("agent")["policy_norm"]["doer"] == norms["doer"]
 

@@ -8,7 +8,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team, of_format
 
 import mas_lab as lab
-from mas_lab.cells.episode import StepEnv, Generate
+from mas_lab.cells.episode import Generate, StepEnv
 from mas_lab.runs.disk import read_note
 from mas_lab.runs.scores import KEPT, episode_returns, kept_scores, run_curve, step_scores, training_curve
 from mas_lab.table import TableError

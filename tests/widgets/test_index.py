@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mas_lab.cells.advantages import per_token
 
 import mas_lab as lab
-from mas_lab.cells.advantages import per_token
 from mas_lab.explain.index import TOLD, telling
 from mas_lab.widgets.choice import Choice, filled, spread_out
 from mas_lab.widgets.index import index_of, plain, ranks

@@ -7,9 +7,9 @@ import pytest
 from small import RECIPE, Relay, make_team, recorded
 
 import mas_lab as lab
-from mas_lab.widgets.human_agent import HumanAgent
 from mas_lab.drawn import no_picture
 from mas_lab.train.drawing import step_seed
+from mas_lab.widgets.human_agent import HumanAgent
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import NoStates, States, replayed, states
 

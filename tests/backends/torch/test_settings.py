@@ -27,7 +27,7 @@ def step(policy) -> None:
         for i, (r, c) in enumerate(zip(ASKED, said, strict=True))
     ]
     policy.forward_backward(samples, lab.clipped(0.2))
-    policy.apply(1.0)
+    policy.optim_step(1.0)
 
 
 def test_each_adapter_has_its_own_rank_and_rate(qwen3):
@@ -175,7 +175,7 @@ def test_sgd_steps_against_the_clipped_gradient_and_by_nothing_else(qwen3):
     samples = [Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, 1.0, 0.1) for r, c in zip(ASKED, said, strict=True)]
     policy.forward_backward(samples, lab.reinforce())
     gradients = {name: gradient.clone() for name, gradient in policy.gradients()}
-    norm, clipped = policy.apply(0.5, lr_scale=0.5)
+    norm, clipped = policy.optim_step(0.5, lr_scale=0.5)
     assert norm > 0.5 and clipped == pytest.approx(0.5)
     for name, parameter in policy.parameters.items():
         expected = before[name] - 0.05 * gradients[name] * 0.5 / norm

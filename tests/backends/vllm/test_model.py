@@ -361,7 +361,7 @@ def test_what_is_saved_loads_in_vllm_itself(tmp_path):
         disturb(policy, 0.1)
         for _, gradient in policy.gradients():
             gradient.fill_(1.0)
-        policy.apply(None)  # an optimizer's state is saved beside the weights, and vLLM must not take it for some
+        policy.optim_step(None)  # an optimizer's state is saved beside the weights, and vLLM must not take it for some
         policy.save(tmp_path / name)
     arguments = {"dtype": "float32", "max_model_len": 64, "enforce_eager": True, "kv_cache_memory_bytes": 2**26,
                  "distributed_executor_backend": "uni", "use_tqdm_on_load": False}  # fmt: skip
