@@ -3,6 +3,7 @@
 A back end writes `complete`. Leaves out: engines that stream (`vllm`).
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -20,6 +21,7 @@ class WaveEngine(ABC):
     def __init__(self):
         self._queue: dict[int, Asked] = {}
         self._tickets = count()
+        self._turn = threading.RLock()  # an environment's own threads may sample beside a rollout
 
     @abstractmethod
     def complete(self, asked: Sequence[Asked]) -> list[Completion]:
@@ -36,7 +38,8 @@ class WaveEngine(ABC):
     def ready(self) -> list[tuple[int, Completion]]:
         """Answer all that is queued, as (ticket, completion)."""
         queue, self._queue = self._queue, {}
-        return list(zip(queue, self.complete(list(queue.values())), strict=True)) if queue else []
+        with self._turn:
+            return list(zip(queue, self.complete(list(queue.values())), strict=True)) if queue else []
 
     def cancel(self, tickets: Iterable[int]) -> None:
         """Forget queued requests."""
@@ -47,7 +50,8 @@ class WaveEngine(ABC):
         """Answer these requests now, in order; the queue stays."""
         for request in requests:
             check_fit(policy, request)
-        return self.complete([(policy, request) for request in requests])
+        with self._turn:
+            return self.complete([(policy, request) for request in requests])
 
     def sync_weights(self, policy: Policy) -> None:  # noqa: B027 - most engines sample from the trained weights
         """Sample from the policy's present weights; nothing to do if these are the ones that are trained."""

@@ -13,7 +13,7 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import clipped
 from mas_lab.cells.normalization import normalize
 from mas_lab.cells.update import policy_steps
-from mas_lab.explain.diagnostics import squared_scores
+from mas_lab.explain.diagnostics import norms_with, squared_scores
 from mas_lab.explain.moments import COMPARED, both_baselines, inflation
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
@@ -96,7 +96,7 @@ def controlled_inflation(
     for table in tables:
         for name, advantages in both_baselines(table).items():
             rows[name] += (squares_R * advantages[own] ** 2).sum()  # a mean of these is E|z|^2 F + delta
-            whole[name] += batch.norms_with(advantages)[1][agent] ** 2
+            whole[name] += norms_with(batch, advantages)[1][agent] ** 2
     statistics = inflation(tables[0]).set_index("agent").loc[agent]
     return {
         "called": called, "shift": shift, "F": statistics["F_k"].mean(),

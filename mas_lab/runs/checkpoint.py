@@ -4,16 +4,14 @@ It is safetensors and JSON with their sha256, without pickle. Leaves out: when o
 (`recorder`).
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from mas_lab.locks import locked
-from mas_lab.runs.disk import RunError, differences, hashes, read_json, whole_folder, write_json
-from mas_lab.team import Sampling, Team
+from mas_lab.runs.disk import RunError, hashes, read_json, whole_folder, write_json
+from mas_lab.team import Sampling, Team, describe_team, differences
 
 
 class Checkpoint:
@@ -98,14 +96,3 @@ class Checkpoint:
         data = self.state["team"]
         sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
         return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
-
-
-def describe_team(team: Team) -> dict[str, Any]:
-    """Return a team as plain data, which must be equal before a checkpoint is loaded."""
-    described = {
-        "agents": {agent: team.name_of(agent) for agent in team},
-        "policies": {name: policy.describe() for name, policy in team.policies.items()},
-        "sampling": {agent: asdict(sampling) for agent, sampling in team.sampling.items()},
-        "frozen": list(team.frozen),
-    }
-    return json.loads(json.dumps(described))

@@ -4,20 +4,17 @@ Leaves out: comparing arms (`comparison`).
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pandas as pd
 
 from mas_lab.train.spent import KINDS, Budget
 
-if TYPE_CHECKING:
-    from mas_lab.study.runner import Study
-
 SHOWN = 5
 """The most entries that are shown of a long list."""
 
 
-def told(study: "Study") -> list[str]:
+def told(study: Any) -> list[str]:
     """Return the lines of text that describe the study."""
     table = study.table
     counts = table["state"].value_counts()
@@ -37,7 +34,7 @@ def told(study: "Study") -> list[str]:
     return lines
 
 
-def _of_task(study: "Study", task: str, rows: pd.DataFrame) -> Iterator[str]:
+def _of_task(study: Any, task: str, rows: pd.DataFrame) -> Iterator[str]:
     budget = Budget.of(study.design.budget_of(task))
     made = rows[rows["state"] == "made"] if len(rows) else rows
     spent = "".join(f"; {kind.replace('_', ' ')} {_range(made[kind])}" for kind in KINDS if len(made))

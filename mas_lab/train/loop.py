@@ -15,7 +15,7 @@ from weakref import WeakSet
 from mas_lab.cells.normalization import refuse_nonsense
 from mas_lab.cells.update import UpdateCallback, check_update, learners, update
 from mas_lab.check import check_env
-from mas_lab.env import Env
+from mas_lab.env import Env, spec
 from mas_lab.locks import one_trainer
 from mas_lab.progress import in_notebook
 from mas_lab.recipes import Recipe, find
@@ -94,9 +94,10 @@ def train(
     ranks = _ranks(team)
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
-    if chosen.check:
+    if chosen.check and (kind := (type(env), repr(spec(env)))) not in _checked:
         with ranks.telling() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
+        _checked.add(kind)
     recorder = _recorder(run, fork)
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, recorder, ranks, budget)
     loop = told(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
@@ -107,6 +108,8 @@ def train(
 
 
 _open: WeakSet[Iterator[Report]] = WeakSet()
+_checked: set[tuple[type, str]] = set()
+"""Environments that passed `check_env` in this process."""
 
 
 @atexit.register

@@ -16,9 +16,8 @@ from mas_lab.backends.devices import called
 from mas_lab.env import Env, spec
 from mas_lab.holds import untold
 from mas_lab.recipes import Recipe, to_data
-from mas_lab.runs.checkpoint import describe_team
 from mas_lab.runs.run import FORMAT
-from mas_lab.team import Team
+from mas_lab.team import Team, describe_team
 from mas_lab.train.drawing import Curriculum
 from mas_lab.train.settings import Settings
 

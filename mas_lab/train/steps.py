@@ -5,7 +5,7 @@ Leaves out: what may be asked for (`loop`), what each cell does, and how a run i
 
 import copy
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,7 @@ from mas_lab.cells.episode import RolloutError
 from mas_lab.cells.normalization import refuse_lone_groups
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, learners, nonzero, update
-from mas_lab.env import Env, EnvError
+from mas_lab.env import Env, EnvError, Task
 from mas_lab.locks import locked
 from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe
@@ -71,8 +71,7 @@ class Training:
                 if self.recorder and self.recorder.is_superseded():
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
                 scores = [held_out.now(self.done)]
-                report = self._seen(self.done)
-                self._keep(report)
+                report = self._step(self.done)
                 scores.append(held_out.after(self.done, last=self._ended(steps)))
                 if self.done % self.chosen.save_every == 0 or self._ended(steps):
                     self._save()
@@ -143,20 +142,45 @@ class Training:
     def _learned(self) -> list[int]:
         return [policy.version for policy in learners(self.team)]
 
-    def _seen(self, step: int) -> Report:
-        """A step, shown to the curriculum; an error in it leaves the memory at the last good step."""
+    def _step(self, step: int) -> Report:
+        """Make one training step: rollout, advantages, update, record.
+
+        While too few tasks have a row to learn from, more are played (`Settings.rounds`). All rounds are judged as one
+        table, so what the recipe remembers moves once. An error leaves it as it was.
+        """
+        chosen, recipe_memory, seconds = self.chosen, self.memory.of_recipe(), {}
+        before, rounds, known, missing = recipe_memory.state(), [], [], chosen.tasks
         with self.memory.unmoved_by_errors():
-            report = self._step(step)
+            while missing and len(rounds) < chosen.rounds:
+                with _timed(seconds, "rollout"):
+                    tasks = self._tasks(step, len(rounds), missing, known)
+                    rounds.append(rollout(
+                        self.env, self.team, tasks, self.recipe.plan, self.seed, chosen.max_turns, chosen.workers, step,
+                        chosen.step_timeout,
+                    ))  # fmt: skip
+                with _timed(seconds, "advantages"):
+                    recipe_memory.load_state(before)
+                    turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
+                    turns = self.recipe.advantages(turns)
+                    refuse_lone_groups(turns, "train")
+                missing = chosen.tasks - turns.loc[selected(turns), "task"].nunique()
+            with _timed(seconds, "update"):
+                stats = self._update(turns, step)
+            report = Report(step, turns, stats, seconds, self._notes(turns, missing, len(known)))
             if hasattr(self.curriculum, "see"):
                 self.curriculum.see(report)
-        self.done, self.unkept, self.learned = step + 1, report, self._learned()
-        if self._counts:
-            self.spent.add(report)
+        self._record(report)
         return report
 
-    def _step(self, step: int) -> Report:
-        profile: dict[str, float] = {}
-        turns, notes = self._judged(step, profile)
+    def _tasks(self, step: int, round_: int, n: int, known: list[str]) -> list[Task]:
+        """Return `n` tasks that are not among the `known` of this step, which they join."""
+        by = step_seed(self.seed, step, round_)
+        tasks = drawn(self.env, self.curriculum, n, self.chosen.split, by, known)
+        known += [task.id for task in tasks]
+        return tasks
+
+    def _update(self, turns: pd.DataFrame, step: int) -> pd.DataFrame:
+        """Update the team; an error before any policy has stepped leaves weights and watch as they were."""
         options = {
             "loss": self.recipe.loss,
             "aggregate": self.recipe.aggregate,
@@ -167,62 +191,43 @@ class Training:
             "nonfinite": self.chosen.nonfinite,
             "seed": step_seed(self.seed, step),
         }
-        with _timed(profile, "update"), self.ranks.updating(turns, options) if self.ranks else nullcontext():
-            stats = self._updated(turns, options)
-        stats.insert(0, "step", step)
-        if not (chosen := selected(turns)).any():
-            notes = (*notes, "no row is selected, nothing was learned")
-        elif not nonzero(turns.loc[chosen, "advantage"]).any():
-            notes = (*notes, "all groups are flat: every advantage is 0, nothing was learned")
-        return Report(step, turns, stats, profile, notes)
-
-    def _updated(self, turns: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataFrame:
-        """What breaks before any policy has stepped leaves weights, and what the watch remembers, as they were."""
         versions, watched = self._learned(), self._watched()
         self.whole = False
         try:
-            return update(self.team, turns, watch=self.watch, **options)
+            with self.ranks.updating(turns, options) if self.ranks else nullcontext():
+                stats = update(self.team, turns, watch=self.watch, **options)
         except BaseException:
             if self._learned() == versions:
                 if watched is not None:
                     self.watch.load_state(watched)
                 self.whole = True
             raise
+        stats.insert(0, "step", step)
+        return stats
+
+    def _notes(self, turns: pd.DataFrame, missing: int, known: int) -> tuple[str, ...]:
+        """Return remarks about a step from which little or nothing was learned."""
+        notes, tasks, rounds = [], self.chosen.tasks, self.chosen.rounds
+        if rounds > 1 and missing:
+            found = f"{tasks - missing} of {tasks} tasks have a row that is learned from"
+            notes.append(f"{found}, after {rounds} rounds of {known} tasks")
+        if not (chosen := selected(turns)).any():
+            notes.append("no row is selected, nothing was learned")
+        elif not nonzero(turns.loc[chosen, "advantage"]).any():
+            notes.append("all groups are flat: every advantage is 0, nothing was learned")
+        return tuple(notes)
+
+    def _record(self, report: Report) -> None:
+        """Note that a step is made, and keep its tables."""
+        self.done, self.unkept, self.learned = report.step + 1, report, self._learned()
+        if self._counts:
+            self.spent.add(report)
+        self._keep(report)
 
     def _watched(self) -> Any:
         """What the watch remembers, where a checkpoint would keep it."""
         remembers = self.recorder and hasattr(self.watch, "state") and hasattr(self.watch, "load_state")
         return copy.deepcopy(self.watch.state()) if remembers else None
-
-    def _judged(self, step: int, profile: dict[str, float]) -> tuple[pd.DataFrame, tuple[str, ...]]:
-        """The turns of a step with their advantages, and what is to be noted. Played in rounds: each plays as many new
-        tasks as are still missing, until `tasks` of them have a row that is learned from. All rows of all rounds are
-        judged as one table, so what the recipe remembers moves once."""
-        chosen, remembered = self.chosen, self.memory.of_recipe()
-        before, rounds, known, found = remembered.state(), [], [], 0
-        while True:
-            with _timed(profile, "rollout"):
-                rounds.append(self._round(step, len(rounds), chosen.tasks - found, known))
-            with _timed(profile, "advantages"):
-                remembered.load_state(before)
-                turns = self.recipe.advantages(rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True))
-                refuse_lone_groups(turns, "train")
-            found = turns.loc[selected(turns), "task"].nunique()
-            if chosen.rounds == 1 or found >= chosen.tasks:
-                return turns, ()
-            if len(rounds) == chosen.rounds:
-                told = f"{found} of {chosen.tasks} tasks have a row that is learned from, after {chosen.rounds} rounds"
-                return turns, (f"{told} of {len(known)} tasks",)
-
-    def _round(self, step: int, round_: int, n: int, known: list[str]) -> pd.DataFrame:
-        """Play `n` tasks that are not among the `known` of this step, which they join."""
-        by = step_seed(self.seed, step, round_)
-        tasks = drawn(self.env, self.curriculum, n, self.chosen.split, by, known)
-        known += [task.id for task in tasks]
-        return rollout(
-            self.env, self.team, tasks, self.recipe.plan, self.seed, max_turns=self.chosen.max_turns,
-            workers=self.chosen.workers, step=step, step_timeout=self.chosen.step_timeout,
-        )  # fmt: skip
 
 
 def _with_scores(report: Report, scores: list[pd.DataFrame | None]) -> Report:

@@ -4,15 +4,12 @@ Leaves out: the group of ranks and their messages (`ranks`).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.backends.waves import Asked, WaveEngine
 from mas_lab.locks import locked
 from mas_lab.policy import Completion, PolicyError, Request
-
-if TYPE_CHECKING:
-    from mas_lab.backends.distributed.ranks import Ranks
 
 
 class RankError(PolicyError):
@@ -22,7 +19,7 @@ class RankError(PolicyError):
 class RankedEngine(WaveEngine):
     """One model's sampler over all ranks: rank 0 asks, and every rank answers a share of the prompts."""
 
-    def __init__(self, ranks: "Ranks", number: int, model):
+    def __init__(self, ranks: Any, number: int, model):
         super().__init__()
         self.ranks, self.number, self.model, self.inner = ranks, number, model, model.engine
         self.policies = [policy for policy in ranks.team.policies.values() if policy.shared is model]

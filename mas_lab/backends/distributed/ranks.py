@@ -174,8 +174,7 @@ class Ranks:
     # All ranks
 
     def _assemble(self, team: Team, watch: Any) -> None:
-        from mas_lab.runs.checkpoint import describe_team
-        from mas_lab.runs.disk import differences
+        from mas_lab.team import describe_team, differences
 
         self.team = team
         if watch is not None and self.accelerator.is_fsdp2:

@@ -7,7 +7,7 @@ on each rank (torch's FSDP2). Accelerate sets up both. Leaves out: the messages 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.distributed.fsdp import FSDPModule
@@ -17,14 +17,11 @@ from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches,
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.policy import PolicyError, Sample
 
-if TYPE_CHECKING:
-    from mas_lab.backends.distributed.ranks import Ranks
-
 
 class Share(Passes):
     """The share of one rank in one policy's passes, with whole weights on every rank."""
 
-    def __init__(self, ranks: "Ranks", policy):
+    def __init__(self, ranks: Any, policy):
         super().__init__(policy)
         self.ranks = ranks
         policy.activate()  # DDP joins the gradients of the parameters that are trainable now, those of this policy
@@ -85,7 +82,7 @@ class Sharded(Share):
 
     forward = Share.trained
 
-    def __init__(self, ranks: "Ranks", policy):
+    def __init__(self, ranks: Any, policy):
         if policy.adapter is not None:
             raise PolicyError(
                 f"policy {policy.name!r}: FSDP cuts full weights; adapters are trained without it: launch with "

@@ -273,7 +273,8 @@ class TorchPolicy:
 
     def save(self, directory: Path) -> None:
         """Write weights as transformers or PEFT load them, the optimizer's state, and what rebuilds the policy."""
-        torch_state.save(self, Path(directory))
+        with locked([self]):
+            torch_state.save(self, Path(directory))
 
     def load_weights(self, directory: Path) -> None:
         """Read weights alone, in Hugging Face or PEFT format, of a policy of the same make."""

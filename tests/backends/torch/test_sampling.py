@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mas_lab.backends.loading import load_policy
-from mas_lab.backends.torch import decoders
+from mas_lab.backends.torch.fast import decoders
 from mas_lab.policy import PolicyError, Request
 
 KINDS = ("qwen3", "llama", "gpt2", "gemma2")

@@ -6,7 +6,7 @@ import torch
 
 import mas_lab as lab
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.torch import decoders, packing, trie
+from mas_lab.backends.torch.fast import decoders, packing, trie
 from mas_lab.backends.torch.fast.packing import Cost
 from mas_lab.backends.torch.fast.trie import Trie, alike, shared
 from mas_lab.policy import Request, Sample
@@ -50,7 +50,7 @@ def test_the_update_is_the_same_with_and_without(model_dirs, kind, monkeypatch):
         monkeypatch.setattr(trie, "MERGED", merged)
         policy = load_policy(model_dirs[kind], packing="packed")
         said = samples(policy) + samples(policy, 0.5)
-        trees = policy.plant(said)
+        trees = packing.plant(said, "packed", policy.shared.cost)
         tokens = policy.forward_backward(said, lab.clipped(0.2))
         found.append((len(trees), sum(map(len, trees)), tokens, dict(policy.gradients())))
     (few, short, tokens, gradients), (many, long, plain, expected) = found
