@@ -1,23 +1,26 @@
-"""A conformance check for environments: run it on your own env before you train on it.
+"""Conformance checks: of an environment, before you train on it, and of a loss, before it is trained with.
 
 It plays real episodes with good and with hostile texts and checks the laws that the cells rely on. To test purity it
 calls functions twice, which is slow where chats grow. It therefore does this at the first steps of an episode and at
-some later ones. Leaves out: whether the rewards make sense, and how states are compared (`purity`).
+some later ones. Leaves out: whether the rewards make sense.
 """
 
+import inspect
 import json
 import math
+import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import singledispatch
 from typing import Any
 
 import pandas as pd
 
-from mas_lab.drawn import no_picture
+from mas_lab.cells.losses import Loss
+from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import Env, EnvError, Step, Task, env_option, no_message, not_plain, transcript
-from mas_lab.purity import Before, same
 
 HOSTILE = ("nothing", "garbage", "cut", "long", "unicode")
 """Players besides the env's own `demonstrate`; each of them says something that no env expects."""
@@ -30,6 +33,7 @@ HARRIED = 2
 CLOSELY, THEN_EVERY = 16, 24
 """Every call is made twice in the first `CLOSELY` steps of an episode, and then in every `THEN_EVERY`-th step."""
 EPSILON = 1e-9
+UNPICKLED = (pickle.PicklingError, TypeError, AttributeError)
 PARTS = ("agents", "max_turns", "max_return", "tasks", "start", "acting", "observe", "step", "max_tokens")
 
 
@@ -211,7 +215,7 @@ class _Check:
     def picture(self, state: Any, task: Task, turns: Counter) -> None:
         if hasattr(self.env, "draw"):
             where = {"task": task.id, "state after turns": dict(turns)}
-            problem = no_picture(self.pure("draw", state, lambda: self.env.draw(state), **where))
+            problem = validate_svg(self.pure("draw", state, lambda: self.env.draw(state), **where))
             self.law("draw gives a picture", not problem, f"what draw gave {problem}", **where)
 
     def acting(self, state: Any, task: Task, turns: Counter) -> tuple[str, ...]:
@@ -277,3 +281,71 @@ def _finite(value: Any) -> bool:
         return math.isfinite(value)
     except TypeError:
         return False
+
+
+class Before:
+    """The earlier content of an object: its pickle, which is much faster than a copy, or a copy if it has no pickle."""
+
+    def __init__(self, value: Any):
+        try:
+            self.pickle, self.copy = pickle.dumps(value), None
+        except UNPICKLED:
+            self.pickle, self.copy = None, deepcopy(value)
+
+    def is_still(self, value: Any) -> bool:
+        if self.pickle is None:
+            return same(value, self.copy)
+        return pickle.dumps(value) == self.pickle or same(value, pickle.loads(self.pickle))
+
+
+def same(first: Any, second: Any) -> bool:
+    """Return True if two objects are equal, or have equal pickles (for classes without their own equality)."""
+    try:
+        if bool(first == second):
+            return True
+    except ValueError:  # arrays are compared element by element
+        pass
+    try:
+        return pickle.dumps(first) == pickle.dumps(second)
+    except UNPICKLED as error:
+        kind = type(first).__name__
+        raise EnvError(f"a {kind} has neither equality nor a pickle ({error}); use frozen dataclasses") from None
+
+
+AGGREGATES = ("token", "turn", "agent", "sum")
+ROW_AGGREGATES = ("turn", "agent")
+"""Aggregates in which a row counts once, however long it is."""
+CALLED_WITH = "(logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)"
+REPORTED = {"clips": "(logprobs_N, old_N, advantages_N, row_N)", "ratios": "(logprobs_N, old_N, row_N)"}
+
+
+def require_loss(loss: Any, aggregate: str, cell: str) -> None:
+    """Raise TypeError or ValueError, naming the `cell`, if `update` cannot average this loss by `aggregate`."""
+    if aggregate not in AGGREGATES:
+        raise ValueError(f"{cell}: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
+    name = type(loss).__name__
+    if not isinstance(loss, Loss):
+        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass of that kind")
+    methods = [("loss", loss.__call__, CALLED_WITH, "fourth")]
+    methods += [(f"{part} of loss", getattr(loss, part), asked, "last") for part, asked in REPORTED.items()]
+    for what, method, asked, which in methods:
+        if not _takes(method, asked.count(",") + 1):
+            raise TypeError(
+                f"{cell}: {what} {name} takes {inspect.signature(method)}, and is called with {asked}: let row_N, the "
+                f"row of each token, be its {which} argument"
+            )
+    if loss.is_sequence_level and aggregate not in ROW_AGGREGATES:
+        raise ValueError(
+            f"{cell}: {loss!r} gives every token of a row what belongs to the whole row, and aggregate={aggregate!r} "
+            "adds it up once for each token: long rows would weigh twice, by their ratio and by their length; pass "
+            "aggregate='turn' or 'agent', where a row counts once"
+        )
+
+
+def _takes(function: Callable, count: int) -> bool:
+    """Return whether a function takes so many positional arguments, the entropy not before the rows."""
+    try:
+        bound = inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    return bound.arguments.get("entropy_N") != 3

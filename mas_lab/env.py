@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 
-from mas_lab.holds import holding, own_repr
+from mas_lab.fingerprint import fingerprint, own_repr
 
 Message = dict[str, Any]
 """One chat message, `{"role": "system" | "user" | "assistant" | "tool", "content": text}`. It may also have the keys
@@ -68,7 +68,7 @@ class Env(Protocol):
     - `demonstrate(state, agent, rng) -> str`: imperfect play. `check_env` tries it, and `make_pocket` teaches it.
     - `draw(state) -> str`: the state as a small SVG picture, if a picture says more than the prompt. Instruments show
       it beside each turn. It has `width`, `height`, `viewBox` and a light background of its own, and no script, link or
-      style sheet. `check_env` checks it (`drawn.no_picture`).
+      style sheet. `check_env` checks it (`drawn.validate_svg`).
     - `splits_meet = True`: the env has few tasks, and `train` and `test` share some of them. Scores on `test` then say
       nothing about tasks that were not trained on.
     - `competitive = True`: its agents play against each other. `team_reward` is then always 0, and an agent earns its
@@ -206,9 +206,9 @@ def spec(env: Env) -> dict[str, Any]:
     kind = type(env)
     name = env.name if kind.__module__.startswith("mas_lab.") else class_name(kind)
     if is_dataclass(env):
-        return {"name": name, **_options(env), **holding(env, _option)}
+        return {"name": name, **_options(env), **fingerprint(env, _option)}
     text = own_repr(env)
-    return {"name": name, **({} if text is None else {"repr": text}), **holding(env, _option)}
+    return {"name": name, **({} if text is None else {"repr": text}), **fingerprint(env, _option)}
 
 
 def class_name(kind: type) -> str:
@@ -227,10 +227,10 @@ def _option(value: Any) -> Any:
     if not not_plain(value, ""):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {"is": class_name(type(value)), **_options(value), **holding(value, _option)}
+        return {"is": class_name(type(value)), **_options(value), **fingerprint(value, _option)}
     if not callable(value) and (text := own_repr(value)) is not None:
         return text
-    name, held = class_name(value if hasattr(value, "__qualname__") else type(value)), holding(value, _option)
+    name, held = class_name(value if hasattr(value, "__qualname__") else type(value)), fingerprint(value, _option)
     return {"is": name, **held} if held else name
 
 

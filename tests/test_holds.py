@@ -11,7 +11,7 @@ import small
 
 import mas_lab as lab
 from mas_lab.env import spec
-from mas_lab.holds import comparable, untold
+from mas_lab.fingerprint import comparable, untold
 from mas_lab.recipes import to_data
 
 

@@ -8,8 +8,8 @@ import mas_lab
 
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
-    ("paths", "visible", "cell_bars", "progress", "plain"),
-    ("meanings", "keyed", "table", "holds", "env", "drawn", "purity", "check", "policy", "team", "locks"),
+    ("paths", "plain", "display"),
+    ("table", "fingerprint", "env", "check", "policy", "team", "locks"),
     ("cells", "backends"),
     ("explain", "recipes"),
     ("runs",),

@@ -10,8 +10,8 @@ from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.cells.update import STATS
-from mas_lab.keyed import Keyed, key_html, keyed
-from mas_lab.meanings import MEANINGS
+from mas_lab.display.column_docs import COLUMN_DOCS
+from mas_lab.display.documented_frame import DocumentedFrame, documented, key_html
 from mas_lab.table import SCHEMA
 from mas_lab.widgets.figures import dialogue
 
@@ -34,7 +34,7 @@ def test_the_schema_shows_each_meaning_whole(width):
         of_turns, of_inflation = shown(lab.schema()), shown(lab.schema("inflation"))
         chosen = shown(lab.schema().set_index("column").loc[["advantage", "parent"], ["meaning"]])
     assert all(column.description in of_turns for column in SCHEMA.values())
-    assert all(meaning in of_inflation for meaning in MEANINGS["inflation"].values())
+    assert all(meaning in of_inflation for meaning in COLUMN_DOCS["inflation"].values())
     assert all(SCHEMA[name].description in chosen for name in ("advantage", "parent"))
 
 
@@ -55,16 +55,18 @@ def test_a_dialogue_is_whole_with_its_line_breaks(spiky):
 
 
 def test_the_key_tells_of_the_columns_that_are_shown(found):
-    assert all(f"<b>{name}</b>: " in found._repr_html_() for name in MEANINGS["inflation"] if name != "step")
+    assert all(f"<b>{name}</b>: " in found._repr_html_() for name in COLUMN_DOCS["inflation"] if name != "step")
     few = found[["agent", "F_k"]].round(2).head(1)
     assert "<b>F_k</b>: v_k + b_k²" in few._repr_html_() and "<b>signal</b>" not in few._repr_html_()
     assert "<b>F_k</b>" not in found.rename(columns={"F_k": "inflated"})._repr_html_()
-    assert key_html("inflation", ["mine"]) == "" and "<small>" not in keyed(pd.DataFrame({"F_k": [1]}))._repr_html_()
+    assert (
+        key_html("inflation", ["mine"]) == "" and "<small>" not in documented(pd.DataFrame({"F_k": [1]}))._repr_html_()
+    )
 
 
 def test_what_is_computed_of_it_is_the_table_that_pandas_makes(found):
     plain = pd.DataFrame(found)
-    assert type(plain) is pd.DataFrame and type(found) is Keyed
+    assert type(plain) is pd.DataFrame and type(found) is DocumentedFrame
     means = [table.groupby("agent").mean(numeric_only=True) for table in (found, plain)]
     pd.testing.assert_frame_equal(*means)
     assert repr(found) == repr(plain) and pd.concat([plain, found]).shape == (4, found.shape[1])
@@ -73,7 +75,7 @@ def test_what_is_computed_of_it_is_the_table_that_pandas_makes(found):
 
 def test_whatever_a_table_holds_is_text():
     evil = "<img src=x onerror=hack()>"
-    table = keyed(
+    table = documented(
         pd.DataFrame({evil: [evil, [evil], {"a": evil}, None, 2.5, True]}, index=[evil, 1, 2, 3, 4, (evil, 2)])
     )
     page = table._repr_html_()
@@ -82,7 +84,7 @@ def test_whatever_a_table_holds_is_text():
 
 
 def test_many_rows_and_several_levels_are_shown_as_pandas_shows_them(found):
-    many = keyed(pd.DataFrame({"text": [f"row {number}" for number in range(200)]}))
+    many = documented(pd.DataFrame({"text": [f"row {number}" for number in range(200)]}))
     with pd.option_context("display.max_rows", 60, "display.min_rows", 10):
         assert len(re.findall(r">row \d+<", many._repr_html_())) == 10 and "200 rows" in many._repr_html_()
     wide = found.set_index(["task", "agent"])[["F_k"]].unstack()
@@ -106,12 +108,12 @@ def test_every_column_has_its_meaning(found, spiky, models):
         "baseline_ratio": lab.baseline_ratio(team, report.turns, rows=4),
         "evaluate": lab.evaluate(env, team, env.tasks(2, "test", 0), k=2),
     }
-    assert set(tables) == set(MEANINGS)
+    assert set(tables) == set(COLUMN_DOCS)
     for name, table in tables.items():
         columns = ["pass@j" if column.startswith("pass@") else column for column in table.columns]
-        assert not set(columns) - set(MEANINGS[name]), name
+        assert not set(columns) - set(COLUMN_DOCS[name]), name
         plain = name in ("update", "evaluate")
-        assert plain or (type(table) is Keyed and table.kind == name)
-    assert set(MEANINGS["update"]) == {"step", *STATS.split()}
+        assert plain or (type(table) is DocumentedFrame and table.kind == name)
+    assert set(COLUMN_DOCS["update"]) == {"step", *STATS.split()}
     assert {"b", "v", "F", "lone"} <= set(inspector.table.columns)
-    assert set(inspector.table.columns) | {"turn"} == set(MEANINGS["rewards"])
+    assert set(inspector.table.columns) | {"turn"} == set(COLUMN_DOCS["rewards"])

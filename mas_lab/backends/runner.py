@@ -7,7 +7,8 @@ steps run here or in worker threads. Leaves out: how an episode is explored (`ce
 import hashlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import singledispatch
 from typing import Any, Generic, TypeVar
 
@@ -26,7 +27,7 @@ from mas_lab.cells.episode import (
     error_context,
     place_of,
 )
-from mas_lab.env import Env, EnvError, transcript, unwritable, validate_step
+from mas_lab.env import Env, EnvError, Task, transcript, unwritable, validate_step
 from mas_lab.locks import locked
 from mas_lab.policy import Completion, Policy, PolicyError, Request
 from mas_lab.table import TableError, place
@@ -324,3 +325,37 @@ def max_tokens(env: Env, agent: str) -> int:
 def draw_seed(*key: Any) -> int:
     """Return 64 bits that depend on the key alone: (seed, step, node, agent, candidate)."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big")
+
+
+def with_max_turns(env: Env, max_turns: int | None) -> Env:
+    """Return the env with another bound on the turns of one agent; None keeps its own."""
+    if max_turns is None:
+        return env
+    if max_turns < 1:
+        raise ValueError(f"rollout: max_turns={max_turns} leaves nobody a turn")
+    if is_dataclass(env) and any(f.name == "max_turns" and f.init for f in fields(env)):
+        return replace(env, max_turns=max_turns)
+    try:
+        env = copy(env)
+        env.max_turns = max_turns
+    except AttributeError:
+        raise ValueError(
+            f"rollout: {type(env).__name__} has a fixed max_turns={env.max_turns}; make it a dataclass field"
+        ) from None
+    return env
+
+
+def require_policies(agents: Sequence[str], team: Team, tasks: Sequence[Task], cell: str) -> None:
+    """Raise ValueError, naming the `cell`, if one of `agents` has no policy or two tasks have one id."""
+    missing = [agent for agent in agents if agent not in team]
+    if missing:
+        raise ValueError(
+            f"{cell}: agent {missing[0]!r} has no policy; the env plays {tuple(agents)}, the team has {list(team)}"
+        )
+    ids = [task.id for task in tasks]
+    if len(set(ids)) < len(ids):
+        twice = next(task_id for task_id in ids if ids.count(task_id) > 1)
+        raise ValueError(f"{cell}: task {twice!r} stands twice among the tasks; ask a plan for more instances instead")
+    for task_id in ids:
+        if problem := unwritable(str(task_id)):
+            raise EnvError(f"{cell}: the id of task {task_id!r} has {problem}, which no file holds; give another id")

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import pandas as pd
 
 from mas_lab.backends.runner import runner_for
-from mas_lab.bridges.episode import Earned, Episode, Program
-from mas_lab.bridges.switchboard import Switchboard
+from mas_lab.bridges.dispatcher import Dispatcher
+from mas_lab.bridges.episode import Episode, EpisodeResult, Program
 from mas_lab.cells.episode import EpisodeState, Plan, RolloutError
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout
@@ -43,7 +43,7 @@ def play(
     Each call of the program becomes a row, with the exact tokens and log-probabilities that were sampled. The program
     uses OpenAI's chat completions on loopback (`endpoint.base_url`, `endpoint.api_key`), where `model` is an agent of
     `team`. It can also call `endpoint("solver", text)`. It returns the team's reward, {agent: number} for local
-    rewards, or a `lab.Earned`. The team's reward is recorded at the last call.
+    rewards, or a `lab.EpisodeResult`. The team's reward is recorded at the last call.
 
     An episode fails if its program raises an exception, returns no valid reward, takes longer than `timeout_s`, makes
     no call or more than `max_calls`, calls an unknown agent, or gives a reward to an agent that it never called. A
@@ -175,7 +175,7 @@ class ProgramEnv:
             )  # fmt: skip
             if self.failed is None:
                 return []
-            episode.earned = Earned(self.failed, success=False)
+            episode.earned = EpisodeResult(self.failed, success=False)
         return episode.closed_rows(self.max_return)
 
     def _plays_itself(self) -> NoReturn:
@@ -207,7 +207,7 @@ class ProgramRunner:
                 f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
             )
         env = self.env
-        board = Switchboard(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
+        board = Dispatcher(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
         found = [
             Episode(env.program, state.task, state.episode, env.agents, env.max_calls, env.timeout_s, board.tell)
             for state in states

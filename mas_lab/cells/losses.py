@@ -7,8 +7,6 @@ at sampling time (with `tis`, those of the trained weights before the update). L
 must pass (`contract`).
 """
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +54,7 @@ class Loss:
         return self.entropy != 0
 
     @property
-    def still_at_0(self) -> bool:
+    def skips_zero_advantage(self) -> bool:
         """Return True if a row with advantages of 0 adds exactly nothing to the gradient.
 
         Such a row needs no pass through the model. Your own loss may return True to save time.
@@ -64,7 +62,7 @@ class Loss:
         return False
 
     @property
-    def of_rows(self) -> bool:
+    def is_sequence_level(self) -> bool:
         """Return True if every token of a row carries a value of the whole row.
 
         The loss then needs an `aggregate` that counts a row once.
@@ -213,11 +211,11 @@ class clipped(Loss):
             raise ValueError(f"clipped: ratio={self.ratio!r}; known are {', '.join(RATIOS)}")
 
     @property
-    def still_at_0(self) -> bool:
+    def skips_zero_advantage(self) -> bool:
         return _is_gain(self, clipped)
 
     @property
-    def of_rows(self) -> bool:
+    def is_sequence_level(self) -> bool:
         return self.ratio != "token"
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
@@ -260,7 +258,7 @@ class reinforce(Loss):
     """
 
     @property
-    def still_at_0(self) -> bool:
+    def skips_zero_advantage(self) -> bool:
         return _is_gain(self, reinforce)
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
@@ -273,45 +271,6 @@ def _is_gain(loss: Loss, kind: type[Loss]) -> bool:
     A subclass of a loss of the kit may have added a term, so `__call__` must be the one of `kind`.
     """
     return type(loss).__call__ is kind.__call__ and not (loss.needs_reference or loss.needs_entropy)
-
-
-AGGREGATES = ("token", "turn", "agent", "sum")
-ROW_AGGREGATES = ("turn", "agent")
-"""Aggregates in which a row counts once, however long it is."""
-CALLED_WITH = "(logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)"
-REPORTED = {"clips": "(logprobs_N, old_N, advantages_N, row_N)", "ratios": "(logprobs_N, old_N, row_N)"}
-
-
-def require_loss(loss: Any, aggregate: str, cell: str) -> None:
-    """Raise TypeError or ValueError, naming the `cell`, if `update` cannot average this loss by `aggregate`."""
-    if aggregate not in AGGREGATES:
-        raise ValueError(f"{cell}: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
-    name = type(loss).__name__
-    if not isinstance(loss, Loss):
-        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass of that kind")
-    methods = [("loss", loss.__call__, CALLED_WITH, "fourth")]
-    methods += [(f"{part} of loss", getattr(loss, part), asked, "last") for part, asked in REPORTED.items()]
-    for what, method, asked, which in methods:
-        if not _takes(method, asked.count(",") + 1):
-            raise TypeError(
-                f"{cell}: {what} {name} takes {inspect.signature(method)}, and is called with {asked}: let row_N, the "
-                f"row of each token, be its {which} argument"
-            )
-    if loss.of_rows and aggregate not in ROW_AGGREGATES:
-        raise ValueError(
-            f"{cell}: {loss!r} gives every token of a row what belongs to the whole row, and aggregate={aggregate!r} "
-            "adds it up once for each token: long rows would weigh twice, by their ratio and by their length; pass "
-            "aggregate='turn' or 'agent', where a row counts once"
-        )
-
-
-def _takes(function: Callable, count: int) -> bool:
-    """Return whether a function takes so many positional arguments, the entropy not before the rows."""
-    try:
-        bound = inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    return bound.arguments.get("entropy_N") != 3
 
 
 def token_losses(loss: Loss, logprobs_N: "Tensor", *known: "Tensor | None") -> "Tensor":

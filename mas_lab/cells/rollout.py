@@ -5,18 +5,16 @@ Leaves out: how an episode is explored (`plans`), who answers its requests (`bac
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.runner import runner_for
+from mas_lab.backends.runner import require_policies, runner_for, with_max_turns
 from mas_lab.backends.workers import require_limit, worker_threads
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
-from mas_lab.env import Env, EnvError, Task, unwritable
-from mas_lab.progress import progress_bar
+from mas_lab.display.progress import progress_bar
+from mas_lab.env import Env, Task
 from mas_lab.table import ROLLOUT
 from mas_lab.team import Team
 
@@ -81,40 +79,6 @@ def as_table(rows: Sequence[Mapping[str, Any]], step: int) -> pd.DataFrame:
     has_info = any(row["info"] for row in rows)
     columns = [name for name in ROLLOUT if name != "info" or has_info]
     return pd.DataFrame([{"step": step, **row} for row in rows], columns=columns)
-
-
-def with_max_turns(env: Env, max_turns: int | None) -> Env:
-    """Return the env with another bound on the turns of one agent; None keeps its own."""
-    if max_turns is None:
-        return env
-    if max_turns < 1:
-        raise ValueError(f"rollout: max_turns={max_turns} leaves nobody a turn")
-    if is_dataclass(env) and any(f.name == "max_turns" and f.init for f in fields(env)):
-        return replace(env, max_turns=max_turns)
-    try:
-        env = copy(env)
-        env.max_turns = max_turns
-    except AttributeError:
-        raise ValueError(
-            f"rollout: {type(env).__name__} has a fixed max_turns={env.max_turns}; make it a dataclass field"
-        ) from None
-    return env
-
-
-def require_policies(agents: Sequence[str], team: Team, tasks: Sequence[Task], cell: str) -> None:
-    """Raise ValueError, naming the `cell`, if one of `agents` has no policy or two tasks have one id."""
-    missing = [agent for agent in agents if agent not in team]
-    if missing:
-        raise ValueError(
-            f"{cell}: agent {missing[0]!r} has no policy; the env plays {tuple(agents)}, the team has {list(team)}"
-        )
-    ids = [task.id for task in tasks]
-    if len(set(ids)) < len(ids):
-        twice = next(task_id for task_id in ids if ids.count(task_id) > 1)
-        raise ValueError(f"{cell}: task {twice!r} stands twice among the tasks; ask a plan for more instances instead")
-    for task_id in ids:
-        if problem := unwritable(str(task_id)):
-            raise EnvError(f"{cell}: the id of task {task_id!r} has {problem}, which no file holds; give another id")
 
 
 def _refuse_truncated_sampling(env: Env, team: Team) -> None:

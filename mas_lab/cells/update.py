@@ -17,10 +17,11 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from mas_lab.backends.parallel import parallel_devices
-from mas_lab.cells.losses import Loss, clipped, k3, one_per_token, require_loss
+from mas_lab.cells.losses import Loss, clipped, k3, one_per_token
+from mas_lab.check import require_loss
 from mas_lab.locks import locked
 from mas_lab.policy import Policy, PolicyError, Sample, Tokens
-from mas_lab.table import TableError, column, place, require, selected, trained
+from mas_lab.table import column, place, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class PolicyStep:
             )
         self.weights = token_weights(self.rows["agent"], lengths, self.aggregate)
         for agent, own in self.rows.assign(weight=self.weights).groupby("agent", sort=False):
-            used = self.used[agent] = own[nonzero(own["advantage"])] if self.loss.still_at_0 else own
+            used = self.used[agent] = own[nonzero(own["advantage"])] if self.loss.skips_zero_advantage else own
             if self.loss.tis is not None and len(used):
                 used = _importance_weighted(used, self.loss.tis)
             self.samples[agent] = [
@@ -334,18 +335,6 @@ def token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.S
 def nonzero(advantages: pd.Series) -> pd.Series:
     """Return which rows have an advantage other than 0, at any token."""
     return advantages != 0 if is_numeric_dtype(advantages) else advantages.map(np.any).astype(bool)
-
-
-def require_advantage_per_token(rows: pd.DataFrame, cell: str) -> None:
-    """Raise TableError, naming the place, if a list has not one advantage per token of its completion."""
-    if is_numeric_dtype(rows["advantage"]):
-        return
-    for at, (advantage, ids) in enumerate(zip(rows["advantage"], rows["completion_ids"], strict=True)):
-        if not isinstance(advantage, Real) and len(advantage) != len(ids):
-            raise TableError(
-                f"{cell}: the advantage of {place(rows.iloc[at])} is a list of {len(advantage)}, and its completion "
-                f"has {len(ids)} tokens; give one number for the row, or one for each token, EOS included"
-            )
 
 
 @contextmanager

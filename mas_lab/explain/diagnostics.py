@@ -12,8 +12,8 @@ import pandas as pd
 
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.update import PolicyStep, learners, nonzero, policy_steps
+from mas_lab.display.documented_frame import documented
 from mas_lab.explain.moments import both_baselines
-from mas_lab.keyed import keyed
 from mas_lab.locks import locked
 from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import require
@@ -192,7 +192,7 @@ def baseline_ratio(
                 ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
                 found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
                               **norms, "measured": ratio})  # fmt: skip
-    return keyed(pd.DataFrame(found), "baseline_ratio")
+    return documented(pd.DataFrame(found), "baseline_ratio")
 
 
 @contextmanager

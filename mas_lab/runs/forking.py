@@ -10,7 +10,7 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any
 
-from mas_lab.holds import comparable
+from mas_lab.fingerprint import comparable
 from mas_lab.recipes import typed
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, dumps, write_bytes

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from mas_lab.holds import comparable, holders
+from mas_lab.fingerprint import comparable, holders
 from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError
 from mas_lab.runs.run import FORMAT, KEEPING, TABLES, Run

@@ -24,8 +24,8 @@ from mas_lab.recipes import to_data
 from mas_lab.runs.disk import RunError, whole
 from mas_lab.study.described import Described, of_design, recorded_design
 from mas_lab.study.tables import CELL, Named, failures_of, held_equal, named, rows_of, run_row
+from mas_lab.train.budget import KINDS
 from mas_lab.train.config import Place
-from mas_lab.train.spent import KINDS
 
 RUNS, CURVES, AGENTS, RATES, PROVENANCE = "runs.csv", "curves.csv", "agents.csv", "rates.csv", "provenance.json"
 OF_RUN = ["cell", "task", "arm", "phase", "lr", "seed", "steps", *KINDS, "seconds", "code"]

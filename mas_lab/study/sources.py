@@ -20,10 +20,10 @@ from mas_lab.study.design import Cell, Design
 from mas_lab.study.entries import run_paths
 from mas_lab.study.record import is_record, read_record
 from mas_lab.team import describe_team, differences
+from mas_lab.train.budget import Budget, Spent
 from mas_lab.train.config import Config, Place
 from mas_lab.train.record import code
 from mas_lab.train.settings import Settings
-from mas_lab.train.spent import Budget, Spent
 
 Record = Mapping[str, Any]
 

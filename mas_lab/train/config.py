@@ -15,8 +15,8 @@ from mas_lab.recipes import Recipe, find, from_data
 from mas_lab.tasks import make_env
 from mas_lab.tasks.own import own_env
 from mas_lab.team import Sampling, Team
+from mas_lab.train.budget import Budget
 from mas_lab.train.settings import Settings
-from mas_lab.train.spent import Budget
 
 WEIGHTS = ("model", "backend", "lora", "lr", "template", "device", "options")
 """Keys of a policy: for the whole team, or for an agent with weights of its own."""

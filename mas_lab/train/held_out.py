@@ -14,10 +14,10 @@ from mas_lab.env import Env
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.scores import keep_scores, scored_steps
 from mas_lab.team import Team
+from mas_lab.train.budget import Spent
 from mas_lab.train.drawing import tasks_of
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.settings import Settings
-from mas_lab.train.spent import Spent
 
 SPLIT = "test"
 Hears = Callable[[int, pd.DataFrame | None], None]

@@ -15,21 +15,21 @@ from weakref import WeakSet
 from mas_lab.cells.normalization import refuse_nonsense
 from mas_lab.cells.update import UpdateCallback, check_update, learners, update
 from mas_lab.check import check_env
+from mas_lab.display.progress import in_notebook
 from mas_lab.env import Env, spec
 from mas_lab.locks import one_trainer
-from mas_lab.progress import in_notebook
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import run_folder
 from mas_lab.team import Team
+from mas_lab.train.budget import Budget
 from mas_lab.train.drawing import Curriculum
 from mas_lab.train.memory import own_copies
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
-from mas_lab.train.spent import Budget
+from mas_lab.train.status_line import with_status_line
 from mas_lab.train.steps import Training
-from mas_lab.train.telling import told
 
 
 def train(
@@ -95,12 +95,12 @@ def train(
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
     if chosen.check and (kind := (type(env), repr(spec(env)))) not in _checked:
-        with ranks.telling() if ranks else nullcontext():
+        with ranks.reporting_errors() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
         _checked.add(kind)
     recorder = _recorder(run, fork)
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, recorder, ranks, budget)
-    loop = told(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
+    loop = with_status_line(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = _driven(loop, ranks) if ranks else loop
     loop = one_trainer(learners(team), loop)
     _open.add(loop)

@@ -14,7 +14,7 @@ from typing import Any
 
 from mas_lab.backends.devices import called
 from mas_lab.env import Env, spec
-from mas_lab.holds import untold
+from mas_lab.fingerprint import untold
 from mas_lab.recipes import Recipe, to_data
 from mas_lab.runs.run import FORMAT
 from mas_lab.team import Team, describe_team

@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.cells.episode import RolloutError
-from mas_lab.cells.normalization import refuse_lone_groups
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, learners, nonzero, update
 from mas_lab.env import Env, EnvError, Task
@@ -23,15 +22,15 @@ from mas_lab.recipes import Recipe
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError
 from mas_lab.runs.scores import KEPT
-from mas_lab.table import TableError, selected
+from mas_lab.table import TableError, refuse_lone_groups, selected
 from mas_lab.team import Team
+from mas_lab.train.budget import Budget, Spent
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
 from mas_lab.train.held_out import HeldOut
 from mas_lab.train.memory import Memory
 from mas_lab.train.record import describe
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
-from mas_lab.train.spent import Budget, Spent
 
 
 @dataclass

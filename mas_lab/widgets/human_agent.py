@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mas_lab.backends.runner import Runner, draw_seed, max_tokens
+from mas_lab.backends.runner import Runner, draw_seed, max_tokens, require_policies
 from mas_lab.cells.episode import EpisodeState, Generation
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import as_table, require_policies
+from mas_lab.cells.rollout import as_table
 from mas_lab.env import Env, Message, Task, transcript
 from mas_lab.policy import Request
 from mas_lab.team import Team

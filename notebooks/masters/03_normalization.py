@@ -23,8 +23,8 @@ from IPython.display import display
 from plotly import express as px
 
 import mas_lab as lab
+from mas_lab.display.progress import front_end
 from mas_lab.paths import data_dir
-from mas_lab.progress import front_end
 from mas_lab.study.record import Recorded
 from mas_lab.widgets.figures import LAYOUT, learning_curves, norm_lines
 from mas_lab.widgets.recipe_colors import recipe_colors

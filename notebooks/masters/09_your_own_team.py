@@ -592,7 +592,7 @@ def meet(task, endpoint):
         said.append(int(text) if text in map(str, HOURS) else 0)
         if said[-1] and said[-2:-1] == said[-1:]:
             good = all(said[-1] in free for free in task.data.values())
-            return lab.Earned((1.0 - 0.1 * (len(said) - 2)) * good, success=good)
+            return lab.EpisodeResult((1.0 - 0.1 * (len(said) - 2)) * good, success=good)
     return 0.0
 
 

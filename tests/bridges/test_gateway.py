@@ -121,7 +121,7 @@ def test_what_a_program_returns_is_who_earns(team):
 
     def both(task, endpoint):
         relay(task, endpoint)
-        return lab.Earned(0.25, {"asker": 1.0}, success=True, info={"tests": [1, 2]})
+        return lab.EpisodeResult(0.25, {"asker": 1.0}, success=True, info={"tests": [1, 2]})
 
     turns = lab.play(both, team, TASKS[:1], **LIMITS)
     assert turns["team_reward"].tolist() == [0, 0.25] and turns["local_reward"].tolist() == [1.0, 0.0]

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import candidates_table, episodes_table, joint_table, shuffled
 
-from mas_lab.cells.centers import pooled_deviation
 from mas_lab.cells.credits import episode_return, mixed, return_to_go
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import group_stats, normalize, refuse_lone_groups
+from mas_lab.cells.normalization import group_stats, normalize, pooled_deviation, refuse_lone_groups
 from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mas_lab.cells.advantages import per_token
 
 import mas_lab as lab
-from mas_lab.explain.index import TOLD, telling
+from mas_lab.explain.index import TOLD, informative
 from mas_lab.widgets.choice import Choice, filled, spread_out
 from mas_lab.widgets.index import index_of, plain, ranks
 from mas_lab.widgets.source import Source
@@ -118,7 +118,7 @@ def test_what_tells_much_by_hand():
         surprise=[0.25, np.nan, 4.0, 4.0, 1.0],
         lone=[0, 0, 2, 1, 0], truncated=[0, 0, 1, 5, 0], invalid=[0, 0, 0, 1, 0],
     )  # fmt: skip
-    assert telling(index).tolist() == [2.75, 2.5, 3.0, 9.0, 6.0]
+    assert informative(index).tolist() == [2.75, 2.5, 3.0, 9.0, 6.0]
 
 
 def test_steps_are_visited_from_afar_and_companions_are_near():

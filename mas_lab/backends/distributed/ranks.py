@@ -99,7 +99,7 @@ class Ranks:
     # Rank 0
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def reporting_errors(self) -> Iterator[None]:
         """End the other ranks too if an error occurs inside, with the same message if they listen (on rank 0)."""
         try:
             with saying_why(self.number), self._connected():
@@ -116,7 +116,7 @@ class Ranks:
     def driving(self) -> Iterator[None]:
         """End the other ranks when a whole training ends (on rank 0)."""
         try:
-            with self.telling():
+            with self.reporting_errors():
                 yield
         except GeneratorExit:
             self.tell("end")

@@ -13,7 +13,7 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import distribute_tensor
 
-from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, plant, tensor_batches
+from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, pack_prefix_trees, tensor_batches
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.policy import PolicyError, Sample
 
@@ -38,7 +38,7 @@ class Share(Passes):
         """
         model, accelerator = self.policy.shared, self.ranks.accelerator
         self.ranks.require_all(self.policy.name)
-        trees = plant(samples, model.options.packing if model.by_tree else "padded", model.cost)
+        trees = pack_prefix_trees(samples, model.options.packing if model.by_tree else "padded", model.cost)
         mine, padding = self._deal(trees, model.options.train_tokens)
         batches = list(tensor_batches(mine + padding, samples, model))
         for number, batch in enumerate(batches, 1):

@@ -32,7 +32,7 @@ def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
         )
     if loss.dual is not None:
         raise PolicyError(f"{who}: dual={loss.dual} is not to be had: the server's ppo has no dual clip; leave it out")
-    if loss.of_rows:
+    if loss.is_sequence_level:
         raise PolicyError(
             f"{who}: ratio={loss.ratio!r} is not to be had: the server's ppo has a ratio per token; take ratio='token'"
         )

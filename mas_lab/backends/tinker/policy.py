@@ -184,7 +184,7 @@ class TinkerPolicy:
 
     def describe(self) -> dict[str, Any]:
         """Return a description of this policy; two policies with equal descriptions may swap states."""
-        told = self.base.options.told()
+        told = self.base.options.plain()
         del told["url"]
         return {"backend": "tinker", "source": asdict(self.base.source), "template": self.base.template, "lr": self.lr,
                 "lora": {"rank": self.base.rank, "seed": self.base.seed, "index": self.index}, "options": told,

@@ -114,8 +114,8 @@ def test_auto_packs_short_completions_and_not_long_ones():
     cost = packing_module.Cost(linear=1000.0, attention=1.0)
     short = [Sample(range(4, 54), [5 + k, 6], [0.0] * 2, 1.0, 1.0, 1.0) for k in range(8)]
     long = [Sample([4], [5 + k] * 4000, [0.0] * 4000, 1.0, 1.0, 1.0) for k in range(8)]
-    assert len(packing_module.plant(short, "auto", cost)) == 1
-    assert len(packing_module.plant(long, "auto", cost)) == 8
+    assert len(packing_module.pack_prefix_trees(short, "auto", cost)) == 1
+    assert len(packing_module.pack_prefix_trees(long, "auto", cost)) == 8
 
 
 def test_shared_beginnings_are_one_node():

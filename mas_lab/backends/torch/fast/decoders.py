@@ -17,7 +17,7 @@ from transformers import DynamicCache
 from mas_lab.backends.torch.fast.mixed_lora import Slices
 from mas_lab.backends.torch.fast.packing import Cost
 from mas_lab.backends.torch.fast.tree_attention import Layout, Store, forward, laid_out
-from mas_lab.backends.torch.fast.trie import Trie, alike
+from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 
 FIRST_ROOM = 256
 """Columns for completions that are set aside at once; more are made when they run out."""
@@ -64,7 +64,7 @@ class TreeDecoder:
         tries, adapters, start = [], [], 0
         nodes_G: list[np.ndarray] = [np.empty(0, int)] * len(self.prompts)
         for adapter, own in places.items():
-            for prompts in alike({prompt: len(prompt) for prompt in own}, self.cost):
+            for prompts in merge_prefixes({prompt: len(prompt) for prompt in own}, self.cost):
                 trie = Trie()
                 for prompt in prompts:
                     nodes_G[own[prompt]] = start + np.array(trie.walk(prompt)[1:])

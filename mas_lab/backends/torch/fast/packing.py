@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from mas_lab.backends.torch.fast import tree_attention
 from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
-from mas_lab.backends.torch.fast.trie import Trie, alike
+from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 from mas_lab.policy import PolicyError, Sample
 
 LARGE_LOGITS = 2**25
@@ -65,7 +65,7 @@ class Cost:
         return length * (self.linear + length * self.attention)
 
 
-def plant(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
+def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
     """The trees of all samples: one of a prompt (at one temperature) and its completions, or one per sample where that
     is cheaper; and of several prompts that begin alike, where that is cheaper still."""
     ends = np.cumsum([len(s.completion_ids) for s in samples])
@@ -94,7 +94,7 @@ def plant(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
         else:
             trees += [tree_of([i]) for i in members]
     for temperature, alone in packed.items():
-        for prompts in alike({prompt: len(tree) for prompt, tree in alone.items()}, cost):
+        for prompts in merge_prefixes({prompt: len(tree) for prompt, tree in alone.items()}, cost):
             members = [i for prompt in prompts for i in groups[temperature, prompt]]
             trees.append(alone[prompts[0]] if len(prompts) == 1 else tree_of(members))
     return trees
@@ -102,7 +102,7 @@ def plant(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
 
 def packed_batches(samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
     """Yield samples as micro-batches of trees, packed as the model takes them."""
-    trees = plant(samples, model.options.packing if model.by_tree else "padded", model.cost)
+    trees = pack_prefix_trees(samples, model.options.packing if model.by_tree else "padded", model.cost)
     return tensor_batches(micro_batches(trees, model.options.train_tokens), samples, model)
 
 

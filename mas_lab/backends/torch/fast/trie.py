@@ -59,7 +59,7 @@ class Trie:
         return at_L
 
 
-def alike(sizes: Mapping[Sequence[int], int], cost: Callable[[int], float]) -> Iterator[list[Sequence[int]]]:
+def merge_prefixes(sizes: Mapping[Sequence[int], int], cost: Callable[[int], float]) -> Iterator[list[Sequence[int]]]:
     """Yield groups of sequences that share a tree: they begin alike, and one tree costs no more than a tree for each.
 
     `sizes`: sequence -> the number of nodes of its own tree, including what grows from its end. Sequences are taken in

@@ -8,7 +8,7 @@ import unicodedata
 KEPT = "\n\t"
 
 
-def visible(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     """Return `text` with control characters as pictures (␀, ␛) and other invisible ones as codes such as ⟨U+202E⟩."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text

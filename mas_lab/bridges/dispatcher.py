@@ -22,7 +22,7 @@ SLICE = 0.05
 """Seconds between two checks for late episodes and for waves that have waited long enough."""
 
 
-class Switchboard:
+class Dispatcher:
     """Dispatcher that plays episodes, at most `at_once` of them at a time.
 
     A draw depends only on (seed, step, episode, agent, number of that agent's call). An engine that answers in waves

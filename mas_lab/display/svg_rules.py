@@ -16,7 +16,7 @@ ACTIVE = {"script", "foreignObject", "a", "animate", "animateMotion", "animateTr
 SIZE = re.compile(r"[0-9]+(\.[0-9]+)?(px)?")
 
 
-def no_picture(drawn: Any) -> str:
+def validate_svg(drawn: Any) -> str:
     """Return an error message if `drawn` is no SVG picture that may be shown, else an empty string.
 
     A picture is well-formed XML with an `svg` root, its namespace, `width`, `height` and `viewBox`. It holds no script,

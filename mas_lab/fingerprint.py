@@ -22,7 +22,7 @@ UNTOLD = object()
 _within: ContextVar[tuple[int, ...]] = ContextVar("what is being described", default=())
 
 
-def holding(part: Any, tell: Tell) -> dict[str, Any]:
+def fingerprint(part: Any, tell: Tell) -> dict[str, Any]:
     """Return `{"holds": ...}`, or an empty dict if `part` holds nothing.
 
     `tell` describes the values. `holds` has names and plain data under `args`, `keywords`, `captured`, `defaults` and

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
-from mas_lab.cell_bars import DELAY, CellBar
+from mas_lab.display.cell_bars import DELAY, CellBar
 
 FRONT_ENDS = {
     "colab": "Colab: core widgets and static figures; the stop is the kernel's interrupt",

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from mas_lab.cells.plans import episodes
-from mas_lab.progress import progress_bar
+from mas_lab.display.progress import progress_bar
 from mas_lab.recipes import Recipe
 from mas_lab.runs.scores import mean_scores
 from mas_lab.train.report import Report
 
 
-def told(loop: Iterator[Report], recipe: Recipe, steps: int | None) -> Iterator[Report]:
+def with_status_line(loop: Iterator[Report], recipe: Recipe, steps: int | None) -> Iterator[Report]:
     """Yield the same reports, and show a notebook their number, their cost, and the first and last scores."""
     with closing(loop), progress_bar(steps, recipe.name, "step", even=True) as bar:
         so_far = SoFar(played_as_it_plays=isinstance(recipe.plan, episodes))

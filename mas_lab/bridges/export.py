@@ -15,12 +15,11 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.runner import max_tokens
+from mas_lab.backends.runner import max_tokens, with_max_turns
 from mas_lab.bridges import hand_over_texts as texts
-from mas_lab.bridges.handed import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
+from mas_lab.bridges.export_reader import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
 from mas_lab.bridges.program import ProgramEnv
 from mas_lab.bridges.trainers import WORDS, Asked, refusals
-from mas_lab.cells.rollout import with_max_turns
 from mas_lab.env import Env, Task, spec
 from mas_lab.runs.disk import dumps, whole_folder, write_bytes, write_json, write_table
 from mas_lab.runs.export import export as export_file

@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.train.spent import KINDS, Budget
+from mas_lab.train.budget import KINDS, Budget
 
 SHOWN = 5
 """The most entries that are shown of a long list."""
 
 
-def told(study: Any) -> list[str]:
+def status_lines(study: Any) -> list[str]:
     """Return the lines of text that describe the study."""
     table = study.table
     counts = table["state"].value_counts()

@@ -19,7 +19,7 @@ SMALLER = 2048
 
 
 @dataclass(frozen=True)
-class Wish:
+class ModelSpec:
     """One model in memory: the part that is trained, and the devices that it may use."""
 
     model: "str | PretrainedConfig"
@@ -110,7 +110,7 @@ class Wish:
         return f"{many} of rank {self.lora}, {self.bits}-bit base"
 
 
-def savings(wish: Wish) -> Iterator[tuple[str, Wish]]:
+def savings(wish: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
     """Yield other settings that need less memory, those that change least first."""
     fewer = replace(wish, sample_tokens=min(wish.sample_tokens, SMALLER), train_tokens=min(wish.train_tokens, SMALLER))
     less = f"sample_tokens and train_tokens of {SMALLER}"

@@ -10,23 +10,23 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.meanings import MEANINGS
-from mas_lab.visible import visible
+from mas_lab.display.column_docs import COLUMN_DOCS
+from mas_lab.display.escape import escape_control_chars
 
 LONG = 32
 """A column with a text of this many characters, or of several words, is left-aligned and keeps its line breaks."""
 
 
-class Keyed(pd.DataFrame):
+class DocumentedFrame(pd.DataFrame):
     """A DataFrame with meanings of its columns; slices and copies of it are such a table too. `keyed` makes one."""
 
     _metadata = ["kind"]
     kind = ""
-    """The name in `MEANINGS` under which its columns are described."""
+    """The name in `COLUMN_DOCS` under which its columns are described."""
 
     @property
-    def _constructor(self) -> type["Keyed"]:
-        return Keyed
+    def _constructor(self) -> type["DocumentedFrame"]:
+        return DocumentedFrame
 
     def _repr_html_(self) -> str:
         most, few = pd.get_option("display.max_rows"), pd.get_option("display.min_rows")
@@ -52,22 +52,22 @@ class Keyed(pd.DataFrame):
         return any(len(text) >= LONG or len(text.split()) > 1 for text in texts)
 
 
-def keyed(table: pd.DataFrame, kind: str = "") -> Keyed:
-    """Return the table as one that shows the meanings of its columns, `MEANINGS[kind]`."""
-    table = Keyed(table)
+def documented(table: pd.DataFrame, kind: str = "") -> DocumentedFrame:
+    """Return the table as one that shows the meanings of its columns, `COLUMN_DOCS[kind]`."""
+    table = DocumentedFrame(table)
     table.kind = kind
     return table
 
 
 def key(kind: str, columns: Any) -> str:
     """Return the meanings of the columns in one line; columns without a meaning are skipped."""
-    told = MEANINGS.get(kind, {})
+    told = COLUMN_DOCS.get(kind, {})
     return "; ".join(f"{name}: {told[name]}" for name in columns if name in told)
 
 
 def key_html(kind: str, columns: Any) -> str:
     """Return the same as an HTML paragraph, or an empty string if there is nothing to say."""
-    told = MEANINGS.get(kind, {})
+    told = COLUMN_DOCS.get(kind, {})
     parts = [f"<b>{html.escape(str(name))}</b>: {html.escape(told[name])}" for name in columns if name in told]
     return f"<p><small>{'; '.join(parts)}</small></p>" if parts else ""
 
@@ -80,7 +80,7 @@ def _is_plain(values: pd.Series) -> bool:
 def _cell(value: Any, long: bool) -> Any:
     if isinstance(value, bool | Number) or value is None:
         return value
-    text = html.escape(visible(str(value))).replace("\n", "&#10;")  # else pandas writes a line break as \n
+    text = html.escape(escape_control_chars(str(value))).replace("\n", "&#10;")  # else pandas writes a line break as \n
     return f'<div style="text-align: left; white-space: pre-wrap">{text}</div>' if long else text
 
 

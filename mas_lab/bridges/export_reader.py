@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.backends.runner import with_max_turns
 from mas_lab.bridges.external_rollout import Speak, Speaker, play
-from mas_lab.cells.rollout import with_max_turns
 from mas_lab.env import Env, Task, spec
 from mas_lab.recipes import from_data
 from mas_lab.runs.disk import read_json, read_table

@@ -25,7 +25,7 @@ class Weight:
     text: int
 
 
-def weigh(data: bytes) -> Weight:
+def estimate_memory(data: bytes) -> Weight:
     """Return a table's weight from footer and page headers alone; ValueError if `train` did not write them."""
     import pyarrow
     from pyarrow import parquet

@@ -8,7 +8,7 @@ SIGNAL = (
     "the part of F that is information: the variance of the agent's credits over that and the squared offset; far "
     "below 1, the global baseline teaches this agent mostly an offset, whatever F says"
 )
-MEANINGS: dict[str, dict[str, str]] = {
+COLUMN_DOCS: dict[str, dict[str, str]] = {
     "group_stats": {
         "step": WHERE["step"],
         "group": "id of the comparison group",
