@@ -9,8 +9,8 @@ import mas_lab
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
     ("paths", "plain", "display"),
-    ("table", "fingerprint", "env", "check", "policy", "team", "locks"),
-    ("cells", "backends"),
+    ("table", "fingerprint", "env", "policy", "team", "locks"),
+    ("cells", "backends", "check"),
     ("explain", "recipes"),
     ("runs",),
     ("tasks",),

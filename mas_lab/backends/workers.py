@@ -7,14 +7,18 @@ and what is made of the answers (`steps`).
 
 import os
 import time
-from collections.abc import Callable, Collection
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from math import inf
 from numbers import Real
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
+
+from mas_lab.locks import locked
+from mas_lab.policy import Policy
 
 SLICE = 0.2
 """Seconds of a wait: Windows interrupts no endless one, and after each it is seen whether a step is late."""
@@ -116,3 +120,27 @@ def ended(jobs: Collection[Job], first: bool = False, patience: float = inf) -> 
 def worker_threads(count: int | None, limit: float | None = None) -> AbstractContextManager[Workers | None]:
     """Return a context with `count` workers, or with None if there are to be none."""
     return Workers(count, limit) if count else nullcontext()
+
+
+@contextmanager
+def training(policies: Sequence[Policy]) -> Iterator[Callable[[Callable, Iterable[Any]], Iterable[None]]]:
+    """Keep other threads off the models of `policies`, and yield a map over the steps that train them.
+
+    It is `map` if all policies are on one device. Else it uses a thread per device, in which the steps of that device
+    are done one after the other. A step is anything with a `policy`.
+    """
+    with locked(policies, training=True):
+        devices = {policy.capabilities.device for policy in policies}
+        if len(devices) < 2:
+            yield map
+            return
+        with ThreadPoolExecutor(len(devices)) as pool:
+            yield partial(_each, pool)
+
+
+def _each(pool: ThreadPoolExecutor, function: Callable[[Any], None], steps: Iterable[Any]) -> list[Any]:
+    by_device: dict[str, list[Any]] = {}
+    for step in steps:
+        by_device.setdefault(step.policy.capabilities.device, []).append(step)
+    futures = [pool.submit(lambda own: list(map(function, own)), own) for own in by_device.values()]
+    return [future.result() for future in futures]

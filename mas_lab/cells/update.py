@@ -16,10 +16,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from mas_lab.backends.parallel import parallel_devices
+from mas_lab.backends.workers import training
 from mas_lab.cells.losses import Loss, clipped, k3, one_per_token
 from mas_lab.check import require_loss
-from mas_lab.locks import locked
 from mas_lab.policy import Policy, PolicyError, Sample, Tokens
 from mas_lab.table import column, place, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
@@ -92,7 +91,7 @@ def update(
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
-    with locked(learners(team), training=True), parallel_devices(learners(team)) as each:
+    with training(learners(team)) as each:
         rows = trained_rows(team, turns, loss, aggregate)
         for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
             steps = [PolicyStep(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
@@ -173,7 +172,7 @@ class PolicyStep:
             self.policy.set_gradients(total)
 
     def _backward_unseen(self) -> None:
-        """Compute the gradient where a server keeps it, with all agents in one request; agents have no norms then."""
+        """Compute the gradient with all agents in one request, if it cannot be read; then agents have no norms."""
         samples = [sample for own in self.samples.values() for sample in own]
         self.norms = {agent: np.nan if own else 0.0 for agent, own in self.samples.items()}
         if samples:

@@ -13,6 +13,11 @@ from mas_lab.policy import NotFiniteError
 BACK = "go back to weights that were kept (policy.load(folder), lab.load_run(run).team())"
 
 
+def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whole; one that is cut over several processes (DTensor) has only its own part in `item()`."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
 def not_finite(tensors: Mapping[str, torch.Tensor]) -> str | None:
     """Return the first name whose tensor has no finite norm, or `None`; one pass over all tensors, one device sync.
 
@@ -23,7 +28,7 @@ def not_finite(tensors: Mapping[str, torch.Tensor]) -> str | None:
         return None
     norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)
     # `item()` of a tensor that is sharded over ranks (DTensor) gives only this rank's part.
-    whole = [norm.full_tensor() if hasattr(norm, "full_tensor") else norm for norm in norms]
+    whole = [whole_tensor(norm) for norm in norms]
     finite = torch.stack([norm.to(whole[0].device) for norm in whole]).isfinite()
     return None if finite.all().item() else list(floating)[int((~finite).nonzero()[0])]
 

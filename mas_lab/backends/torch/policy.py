@@ -15,7 +15,7 @@ import torch
 
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import encode
-from mas_lab.backends.torch.finite import require_finite
+from mas_lab.backends.torch.finite import require_finite, whole_tensor
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.env import Message
@@ -225,7 +225,7 @@ class TorchPolicy:
     def gradient_norm(self) -> float:
         """Return the norm of the gradient, in float64."""
         squares = [gradient.detach().double().square().sum() for _, gradient in self.gradients()]
-        return float(np.sqrt(sum(torch_state.whole_tensor(square).item() for square in squares)))
+        return float(np.sqrt(sum(whole_tensor(square).item() for square in squares)))
 
     def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Clip, make one optimizer step at `lr * lr_scale`, clear the gradients.

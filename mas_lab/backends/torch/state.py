@@ -15,7 +15,7 @@ import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
-from mas_lab.backends.torch.finite import require_finite
+from mas_lab.backends.torch.finite import require_finite, whole_tensor
 from mas_lab.backends.torch.model import quiet
 from mas_lab.backends.torch.source import Source
 from mas_lab.policy import PolicyError
@@ -90,11 +90,6 @@ def save_weights(policy: Any, directory: Path, weights: dict[str, torch.Tensor] 
         config = copy(shared.peft.peft_config[policy.adapter])
         config.target_modules = sorted(config.target_modules)  # a set has another order in each process
         config.save_pretrained(directory)
-
-
-def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor whole; one that is cut over several processes (DTensor) has only its own part in `item()`."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def whole(policy: Any) -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
