@@ -1,7 +1,7 @@
-"""The policy protocol: what cells, runs and instruments may ask of weights that generate and learn.
+"""Define the policy protocol: the methods of weights that generate and learn, for cells, runs and instruments.
 
-Which agents share a policy is the `Team`'s matter. Full weights or an adapter, and torch, Unsloth, vLLM or Tinker, is
-the constructor's (`mas_lab.backends`). docs/extending.md shows a new back end.
+docs/extending.md shows a new back end. Leaves out: the assignment of agents to policies (`Team`). The constructors in
+`mas_lab.backends` choose full weights or an adapter, and torch, Unsloth, vLLM or Tinker.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,60 +18,60 @@ if TYPE_CHECKING:
 
 
 class PolicyError(ValueError):
-    """A policy that cannot do what was asked: names the policy and the remedy."""
+    """An error of a policy that cannot do what was asked; the message names the policy and the remedy."""
 
     ticket: int | None = None
-    """The request that failed, if one is known."""
+    """Ticket of the request that failed. `None`: unknown."""
 
 
 class NotFiniteError(PolicyError):
-    """Weights or log-probabilities that are NaN or infinite: samples from them mean nothing."""
+    """An error for weights or log-probabilities that are NaN or infinite, so that their samples mean nothing."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One completion to sample. `seed` (64 bit) alone decides the draw, whatever else is in the batch."""
+    """One completion to sample. The draw depends on `seed` (64 bit), not on the other requests of the batch."""
 
     prompt_ids: tuple[int, ...]
     max_tokens: int
     temperature: float
     seed: int
     stop: tuple[str, ...] = ()
-    """Texts after which the completion ends; the text stays in it."""
+    """Stop texts: the completion ends after one of them, and contains it."""
     top_p: float = 1.0
     top_k: int | None = None
 
     @property
     def is_truncated(self) -> bool:
-        """Return whether unlikely tokens are left out."""
+        """Return True if unlikely tokens are left out."""
         return self.top_p < 1 or self.top_k is not None
 
 
 @dataclass(frozen=True)
 class Completion:
-    """Sampled tokens, with EOS if it was sampled."""
+    """The sampled tokens of one request, with EOS if it was sampled."""
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    """Under the distribution they were drawn from, temperature included."""
+    """Log-probabilities in nats, under the distribution that the tokens were drawn from (with its temperature)."""
     text: str
     finish: str
-    """"eos", "stop" (a stop text of the request stands in it) or "length"."""
+    """Reason of the end: "eos", "stop" (the text contains a stop text of the request) or "length"."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One row as the optimizer sees it."""
+    """One row of the table, in the form that the policy trains on."""
 
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
     logprobs: Sequence[float]
-    """Of the completion's tokens, when they were sampled."""
+    """Log-probabilities of the completion's tokens when they were sampled."""
     temperature: float
     advantage: float | Sequence[float]
     """One number for the row, or one per token."""
     weight: float
-    """Multiplies the loss of each of its tokens."""
+    """Factor of the loss of each token."""
 
     @property
     def advantages_T(self) -> np.ndarray:
@@ -81,13 +81,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Per-token results (N,), detached: the tokens of all samples, in their order."""
+    """Detached results (N,) per token, for the tokens of all samples in their order."""
 
     logprobs_N: "torch.Tensor"
     entropy_N: "torch.Tensor"
     losses_N: "torch.Tensor"
     reference_N: "torch.Tensor | None" = None
-    """Log-probabilities under the frozen reference, if the loss needs them."""
+    """Log-probabilities under the frozen reference. `None`: the loss does not need them."""
 
     def split(self, samples: Sequence[Sequence[Sample]]) -> "list[Tokens]":
         """Return the tokens of each part of the samples."""
@@ -99,25 +99,25 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Declare what a back end can do beyond the protocol."""
+    """The abilities of a back end beyond the protocol."""
 
     gradients: bool = True
-    """Gradients can be read and set here. Otherwise only the norm of a whole policy is known, after its step."""
+    """True if gradients can be read and set. Otherwise only the norm of a whole policy is known, after its step."""
     entropies: bool = True
-    """`forward` returns the entropy of each token."""
+    """True if `forward` returns the entropy of each token."""
     clipping: bool = True
-    """`optim_step` clips at `max_norm`."""
+    """True if `optim_step` clips at `max_norm`."""
     no_clipping: str = "its back end does not clip; pass max_norm=None"
-    """The error message for a `max_norm`, if it does not clip."""
+    """Error message for a `max_norm`, if the back end does not clip."""
     device: str = "cpu"
-    """Policies on different devices compute their gradients at the same time."""
+    """Name of the device. Policies on different devices compute their gradients at the same time."""
 
 
 class Engine(Protocol):
-    """Sample for all policies of one model: `submit` queues requests, `ready` returns what is answered.
+    """A sampler for all policies of one model: `submit` queues requests, and `ready` returns answers.
 
-    An engine that does not stream answers all that is queued at the first `ready`. One that streams returns what is
-    finished after a moment, perhaps nothing.
+    If `streams` is False, the first `ready` answers all queued requests. If it is True, `ready` returns the requests
+    that are finished after a moment, perhaps none.
     """
 
     streams: bool
@@ -127,7 +127,7 @@ class Engine(Protocol):
         ...
 
     def ready(self) -> list[tuple[int, Completion]]:
-        """Return (ticket, completion) of requests that are answered."""
+        """Return (ticket, completion) of the answered requests."""
         ...
 
     def cancel(self, tickets: Iterable[int]) -> None:
@@ -136,7 +136,7 @@ class Engine(Protocol):
 
 
 class Policy(Protocol):
-    """Weights that generate and learn. `version` rises whenever they change.
+    """Weights that generate and learn. `version` increases whenever they change.
 
     `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`.
     """
@@ -154,7 +154,7 @@ class Policy(Protocol):
     capabilities: Capabilities
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a chat, up to where the policy is to speak."""
+        """Return the token ids of a chat, up to the place where the policy answers."""
         ...
 
     def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
@@ -182,7 +182,7 @@ class Policy(Protocol):
         ...
 
     def set_gradients(self, gradients: "Iterable[torch.Tensor] | None") -> None:
-        """Replace the gradients; None clears them."""
+        """Replace the gradients; `None` clears them."""
         ...
 
     def gradient_norm(self) -> float:
@@ -194,15 +194,15 @@ class Policy(Protocol):
         ...
 
     def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
-        """Clip, make one optimizer step at `lr * lr_scale`, clear the gradients; return the norm before and after."""
+        """Clip, make one optimizer step at `lr * lr_scale`, clear the gradients; return (norm, clipped norm)."""
         ...
 
     def sync_weights(self) -> None:
-        """Have the engine sample from these weights from now on."""
+        """Make the engine sample from the present weights."""
         ...
 
     def save(self, directory: Path) -> None:
-        """Write weights, optimizer state, and what rebuilds the policy."""
+        """Write weights, optimizer state, and the record that rebuilds the policy."""
         ...
 
     def load(self, directory: Path) -> None:
@@ -210,12 +210,12 @@ class Policy(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return what the policy is as plain data; two that agree may load each other's states."""
+        """Return a description as plain data; policies with equal descriptions may load each other's states."""
         ...
 
 
 def check_fit(policy: Policy, request: Request) -> None:
-    """Raise PolicyError if a request exceeds the context of its policy."""
+    """Raise PolicyError if a request is empty or exceeds the context of its policy."""
     prompt, more = len(request.prompt_ids), request.max_tokens
     if prompt == 0 or more < 1:
         raise PolicyError(f"policy {policy.name!r}: {prompt} prompt tokens and max_tokens {more}; both must be ≥ 1")

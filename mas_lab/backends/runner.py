@@ -1,7 +1,7 @@
-"""Answer what the plans of a rollout request: policies generate, the environment steps, credits judge rows.
+"""Answer the requests of the plans of a rollout: policies generate, the environment steps, credits judge rows.
 
 Every plan runs until it waits for an answer. Then all requests to one policy go to its engine together, and environment
-steps run here or in worker threads. Leaves out: how an episode is explored (`cells.plans`).
+steps run here or in worker threads. Leaves out: the exploration of an episode (`cells.plans`).
 """
 
 import hashlib
@@ -34,16 +34,16 @@ from mas_lab.table import TableError, place
 from mas_lab.team import Team
 
 MOMENT = 0.001
-"""Seconds for a quick environment step, so that its episode does not wait for the engine's next answers."""
+"""Seconds to wait for quick environment steps. Without it, their episodes would wait for the engine's next answers."""
 Kept = TypeVar("Kept")
 
 
 class PendingRequests(Generic[Kept]):
-    """Hold the requests in flight at the engines of a team, each with what its asker keeps. True while one is missing.
+    """Hold the requests in flight at the engines of a team, each with a kept value; true while an answer is missing.
 
     Args:
         team: The team whose engines answer.
-        named: Returns the place of a request in words, from what was kept with it, for an engine's error.
+        named: Function from the kept value of a request to its place in words, for an engine's error.
     """
 
     def __init__(self, team: Team, named: Callable[[Kept], str]):
@@ -56,7 +56,7 @@ class PendingRequests(Generic[Kept]):
         return bool(self._kept)
 
     def submit(self, policy: Policy, requests: Sequence[Request], kept: Sequence[Kept]) -> None:
-        """Queue requests to one policy. Raises RolloutError, which names the first."""
+        """Queue requests to one policy. Raises RolloutError, which names the first request."""
         try:
             tickets = policy.engine.submit(policy, requests)
         except PolicyError as error:
@@ -64,7 +64,7 @@ class PendingRequests(Generic[Kept]):
         self._kept |= {(id(policy.engine), ticket): one for ticket, one in zip(tickets, kept, strict=True)}
 
     def answers(self) -> Iterator[tuple[Kept, Completion]]:
-        """Yield what the engines have answered. Raises RolloutError, which names the request that failed."""
+        """Yield the kept value and completion of each answer. Raises RolloutError, which names the failed request."""
         for engine in self.engines:
             try:
                 ready = engine.ready()
@@ -83,24 +83,27 @@ class PendingRequests(Generic[Kept]):
 
 @dataclass(eq=False)
 class RunningPlan:
-    """A plan's generator, and the answers that it waits for."""
+    """The generator of a plan, and the answers that it waits for."""
 
     episode: EpisodeState
     generator: Generator
     parent: "RunningPlan | None" = None
     slot: int = 0
-    """Place of this plan's result among the answers of its parent."""
+    """Index of this plan's result among the answers of its parent."""
     answers: Sequence[Any] = ()
     missing: int = 0
     started: bool = False
 
 
 Slot = tuple[RunningPlan, int]
-"""A plan, and the place of an answer in its list."""
+"""A plan, and the index of an answer in its list."""
 
 
 class Runner:
-    """Run plans until none is left. `workers` steps the environment in threads; `finished` is called per episode."""
+    """Run plans until all have ended.
+
+    `workers` steps the environment in threads; `None` steps it here. `finished` is called after each episode.
+    """
 
     def __init__(self, env: Env, team: Team, seed: int, step: int, workers: Workers | None = None,
                  finished: Callable[[], Any] = lambda: None):  # fmt: skip
@@ -121,7 +124,7 @@ class Runner:
         self.ready: deque[RunningPlan] = deque()
 
     def run(self, episodes: Sequence[EpisodeState] = (), plan: Plan | None = None) -> None:
-        """Explore `episodes` by `plan`, and go on with earlier ones, until nothing more can be answered here."""
+        """Explore `episodes` by `plan`, and continue earlier plans, until no request is left to answer here."""
         self.ready.extend(RunningPlan(episode, plan(episode)) for episode in episodes)
         try:
             with locked(self.team.policies.values()):
@@ -137,7 +140,7 @@ class Runner:
             self.pending.cancel()
 
     def submit_ready(self) -> None:
-        """Advance every plan that waits for nothing, and submit what they request of the policies."""
+        """Advance every plan that has all its answers, and submit its requests to the policies."""
         wanted: dict[int, list[tuple[RunningPlan, int, Generate]]] = {}
         while self.ready:
             plan = self.ready.popleft()
@@ -162,7 +165,7 @@ class Runner:
             self.submit(requests)
 
     def answer(self, slot: Slot, answer: Any) -> None:
-        """Give a plan one of its answers; it goes on when it has all."""
+        """Give a plan one of its answers; the plan is ready when it has all."""
         plan, place = slot
         plan.answers[place] = answer
         plan.missing -= 1
@@ -214,7 +217,7 @@ class Runner:
             self.stepping[self.workers.submit(lambda: self.env.step(request.at.state, actions))] = plan, slot, request
 
     def checked_step(self, episode: EpisodeState, request: StepEnv, take: Callable[[], Any]) -> Any:
-        """Return the step that `take` returns, refused if it breaks the contract of an environment."""
+        """Return the step that `take` returns; raise an error if it breaks the contract of an environment."""
         agents = [one.agent for one in request.said]
         places = ", ".join(place_of(episode.task, request.at, agent) for agent in agents)
         with error_context(self.env, "step", places):
@@ -222,7 +225,7 @@ class Runner:
         return validate_step(self.env, step, agents, places)
 
     def _collect_steps(self) -> None:
-        """Take all steps; beside engines that stream, those done after a moment, or the first if nothing generates."""
+        """Take all steps. With streaming engines, take those done after a moment, or the first if none generates."""
         if not self.pending.streams:
             jobs = ended(self.stepping)
         else:
@@ -248,12 +251,12 @@ class Runner:
 
 @singledispatch
 def runner_for(env: Env) -> type[Runner]:
-    """Return the class of an environment's runner. An environment that plays whole episodes by itself registers its."""
+    """Return the runner class of an environment; an env that plays whole episodes by itself registers its own."""
     return Runner
 
 
 class Prompts:
-    """Write the prompts of one rollout: each (node, agent) is observed once, each distinct chat is encoded once."""
+    """Write the prompts of one rollout. Each (node, agent) is observed once; each distinct chat is encoded once."""
 
     def __init__(self, env: Env):
         self.env = env
@@ -265,7 +268,9 @@ class Prompts:
 
         Raises:
             EnvError: The environment returned no chat.
-            RolloutError: The policy cannot encode it. Both name task, agent and turn.
+            RolloutError: The environment's `observe` failed, or the policy cannot encode the chat.
+
+        Both errors name task, agent and turn.
         """
         chats = [self._chat(task, one) for task, one in requests]
         new = {key: (messages, place) for messages, key, _, place in chats if (id(policy), key) not in self._ids}
@@ -328,7 +333,7 @@ def draw_seed(*key: Any) -> int:
 
 
 def with_max_turns(env: Env, max_turns: int | None) -> Env:
-    """Return the env with another bound on the turns of one agent; None keeps its own."""
+    """Return the env with another bound on the turns of one agent; `None` keeps the present bound."""
     if max_turns is None:
         return env
     if max_turns < 1:
@@ -346,7 +351,7 @@ def with_max_turns(env: Env, max_turns: int | None) -> Env:
 
 
 def require_policies(agents: Sequence[str], team: Team, tasks: Sequence[Task], cell: str) -> None:
-    """Raise ValueError, naming the `cell`, if one of `agents` has no policy or two tasks have one id."""
+    """Raise an error, naming the `cell`, if an agent has no policy, two tasks have one id, or an id is unwritable."""
     missing = [agent for agent in agents if agent not in team]
     if missing:
         raise ValueError(

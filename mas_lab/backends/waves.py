@@ -1,6 +1,6 @@
-"""An engine that answers in waves: it queues requests, and the first `ready` answers all of them.
+"""Answer requests in waves: the engine queues requests, and the first `ready` answers all of them.
 
-A back end writes `complete`. Leaves out: engines that stream (`vllm`).
+A back end implements `complete`. Leaves out: engines that stream (`vllm`).
 """
 
 import threading
@@ -14,14 +14,14 @@ Asked = tuple[Policy, Request]
 
 
 class WaveEngine(ABC):
-    """Queue requests of the policies of one model, and answer them together."""
+    """An engine that queues the requests to the policies of one model and answers them together."""
 
     streams = False
 
     def __init__(self):
         self._queue: dict[int, Asked] = {}
         self._tickets = count()
-        self._turn = threading.RLock()  # an environment's own threads may sample beside a rollout
+        self._turn = threading.RLock()  # threads of an environment may sample during a rollout
 
     @abstractmethod
     def complete(self, asked: Sequence[Asked]) -> list[Completion]:
@@ -36,7 +36,7 @@ class WaveEngine(ABC):
         return tickets
 
     def ready(self) -> list[tuple[int, Completion]]:
-        """Answer all that is queued, as (ticket, completion)."""
+        """Answer all queued requests; return them as (ticket, completion)."""
         queue, self._queue = self._queue, {}
         with self._turn:
             return list(zip(queue, self.complete(list(queue.values())), strict=True)) if queue else []
@@ -47,14 +47,14 @@ class WaveEngine(ABC):
             self._queue.pop(ticket, None)
 
     def sample(self, policy: Policy, requests: Sequence[Request]) -> list[Completion]:
-        """Answer these requests now, in order; the queue stays."""
+        """Answer these requests now, in order; the queue does not change."""
         for request in requests:
             check_fit(policy, request)
         with self._turn:
             return self.complete([(policy, request) for request in requests])
 
     def sync_weights(self, policy: Policy) -> None:  # noqa: B027 - most engines sample from the trained weights
-        """Sample from the policy's present weights; nothing to do if these are the ones that are trained."""
+        """Sample from the policy's present weights; an engine that samples from the trained weights does nothing."""
 
     def release_memory(self) -> None:  # noqa: B027
-        """Hand back memory before training; nothing to do for an engine that has none of its own."""
+        """Release memory before training; an engine without memory of its own does nothing."""

@@ -1,8 +1,8 @@
-"""Threads that step an environment, each step within a time limit if there is one.
+"""Step an environment in threads, each step within a time limit if there is one.
 
-No thread can be ended from outside. One that hangs is left to itself: nothing waits for it, neither the end of a
-rollout nor that of the interpreter, and what it answers late goes nowhere. Leaves out: what they are asked (`driver`),
-and what is made of the answers (`steps`).
+Python cannot end a thread from outside. So a thread that hangs is abandoned: neither a rollout nor the interpreter
+waits for it at the end, and a late answer is dropped. Leaves out: the choice of the steps and the use of their answers
+(`runner`).
 """
 
 import os
@@ -21,16 +21,16 @@ from mas_lab.locks import locked
 from mas_lab.policy import Policy
 
 SLICE = 0.2
-"""Seconds of a wait: Windows interrupts no endless one, and after each it is seen whether a step is late."""
+"""Seconds of one wait. Windows cannot interrupt an endless wait, and late steps are looked for after each wait."""
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def require_limit(step_timeout: Any, workers: int | None, cell: str) -> None:
-    """Raises ValueError, naming who asks, for a limit that is no number of seconds, or that nobody could keep."""
+    """Raise ValueError, naming the `cell`, for a limit that is not a number of seconds above 0 or lacks workers."""
     if step_timeout is None:
         return
     if isinstance(step_timeout, bool) or not isinstance(step_timeout, Real) or not 0 < step_timeout < inf:
@@ -43,7 +43,7 @@ def require_limit(step_timeout: Any, workers: int | None, cell: str) -> None:
 
 
 class Job(Future):
-    """One step, and how long it has taken since a worker began it."""
+    """One step, and its times from the moment when a worker began it."""
 
     def __init__(self, work: Callable[[], Any], limit: float | None):
         super().__init__()
@@ -52,10 +52,11 @@ class Job(Future):
 
     @property
     def late(self) -> bool:
+        """Return True if the step takes, or took, longer than its limit."""
         return min(self.until, time.monotonic()) - self.since > self.limit
 
     def answer(self) -> Any:
-        """What `work` gave, or what it raised; TimeoutError where it is late, though it may have answered by now."""
+        """Return the result of `work`, or raise its error; raise TimeoutError if it is late, even if it has ended."""
         if self.late:
             raise TimeoutError(
                 f"no answer within step_timeout={self.limit} seconds; its thread is left to itself, and a late answer "
@@ -75,7 +76,7 @@ class Job(Future):
 
 
 class Workers:
-    """`count` daemon threads; unlike those of an executor, none is waited for. `limit`: seconds for each step."""
+    """A pool of `count` daemon threads; unlike an executor, it waits for none. `limit`: seconds for each step."""
 
     def __init__(self, count: int, limit: float | None = None):
         self.count, self.limit = count, limit
@@ -86,7 +87,7 @@ class Workers:
         return self
 
     def __exit__(self, *_) -> None:
-        """What has not begun never does; idle threads end, and a busy one when its step does."""
+        """Cancel the steps that have not begun; idle threads end now, and a busy thread ends after its step."""
         while not self._jobs.empty():
             self._jobs.get().cancel()
         for _ in range(self._started):
@@ -106,8 +107,10 @@ class Workers:
 
 
 def ended(jobs: Collection[Job], first: bool = False, patience: float = inf) -> list[Job]:
-    """The jobs that have ended or are late, in their order: when all have (or the `first` has), when one is late, or
-    after `patience` seconds."""
+    """Wait, then return the jobs that have ended or are late, in their order.
+
+    The wait ends when all jobs have ended (or one, with `first`), when a job is late, or after `patience` seconds.
+    """
     until = time.monotonic() + patience
     while True:
         seconds = max(0.0, min(SLICE, until - time.monotonic()))
@@ -118,7 +121,7 @@ def ended(jobs: Collection[Job], first: bool = False, patience: float = inf) -> 
 
 
 def worker_threads(count: int | None, limit: float | None = None) -> AbstractContextManager[Workers | None]:
-    """Return a context with `count` workers, or with None if there are to be none."""
+    """Return a context with `count` workers, or a context with `None` if `count` is `None` or 0."""
     return Workers(count, limit) if count else nullcontext()
 
 

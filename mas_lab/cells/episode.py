@@ -1,7 +1,7 @@
-"""One episode in play, and the requests that a plan may make of it.
+"""Hold one episode in play, and define the requests that a plan may yield.
 
-An episode is a tree of nodes (decision points) and the rows recorded so far. Leaves out: how it is explored (`plans`),
-and who answers the requests (`backends.runner`).
+An episode is a tree of nodes (decision points) and the rows recorded so far. Leaves out: the exploration (`plans`) and
+the answers to the requests (`backends.runner`).
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -14,54 +14,69 @@ from mas_lab.env import Env, EnvError, Step, Task
 
 
 class RolloutError(RuntimeError):
-    """A rollout that broke: names the task, the agent and the turn."""
+    """An error that ended a rollout; the message names the place, usually task, agent and turn."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A decision point: the state, the action that led to it, and how far it is from the start."""
+    """A decision point of an episode."""
 
     state: Any
+    """State of the environment."""
     name: str
+    """Name of the node, unique in a rollout."""
     parent: str
+    """Name of the joint action that led to it. "": the first node."""
     depth: int
+    """Number of joint actions since the start."""
     turns: Mapping[str, int]
-    """Turns that each agent has made before it."""
+    """Number of turns that each agent has made before."""
 
 
 @dataclass(frozen=True)
 class Generate:
-    """Request a completion of `agent` at a node. `candidate` numbers the agent's draws at this node."""
+    """Request of a plan for one completion; the answer is a `Generation`."""
 
     at: Node
+    """The node at which the agent speaks."""
     agent: str
+    """Name of the agent."""
     candidate: int = 0
+    """Number of the draw among the agent's draws at this node, from 0. Each number gives another draw."""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """Answer a `Generate`: the text, and the columns of its row that the policy knows."""
+    """Answer to a `Generate`."""
 
     agent: str
+    """Name of the agent."""
     candidate: int
+    """Number of the draw, as in the request."""
     text: str
+    """Text of the completion."""
     columns: Mapping[str, Any]
+    """Columns of the row that come from the policy: prompt, completion, token ids, log-probabilities and others."""
 
 
 @dataclass(frozen=True)
 class StepEnv:
-    """Request a step of the environment at a node, by the generations of the agents that act there."""
+    """Request of a plan for one step of the environment; the answer is a `mas_lab.env.Step`."""
 
     at: Node
+    """The node at which the agents act."""
     said: Sequence[Generation]
+    """A generation of each agent that acts there: the joint action."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Request the credits of some rows."""
+    """Request of a plan for the credits of some rows; the answer is an array with one number per row."""
 
     rows: Sequence[Mapping[str, Any]]
+    """The rows, in the form of `EpisodeState.rows`."""
     credit: Credit
+    """The credit that judges the rows."""
 
 
 Plan = Callable[["EpisodeState"], Generator]
@@ -69,7 +84,7 @@ Plan = Callable[["EpisodeState"], Generator]
 
 @dataclass
 class EpisodeState:
-    """One episode in play: its environment and task, and the rows recorded so far."""
+    """One episode in play, with its environment, its task and the rows recorded so far."""
 
     env: Env
     task: Task
@@ -78,6 +93,7 @@ class EpisodeState:
     probe: bool = False
     """True for a continuation, which only values the action that led to its root."""
     root: Node | None = None
+    """First node of a continuation. `None`: the environment starts the episode."""
 
     def start(self) -> Node:
         """Return the first node."""
@@ -99,17 +115,17 @@ class EpisodeState:
         return agents
 
     def action(self, at: Node, said: Sequence[Generation]) -> str:
-        """Return the name of a joint action: `node.i-j`, the candidate of each agent."""
+        """Return the name of a joint action, `node.i-j` with the candidate of each agent."""
         return f"{at.name}.{'-'.join(str(one.candidate) for one in said)}"
 
     def next(self, at: Node, said: Sequence[Generation], step: Step, branch: int | None = None) -> Node | None:
-        """Return the node that a joint action leads to, or None if the episode ends there.
+        """Return the node that a joint action leads to, or `None` if the episode ends there.
 
         Args:
             at: The node at which the agents acted.
             said: Their generations.
             step: The environment's step.
-            branch: The number of this joint action, if all joint actions of a node are followed.
+            branch: The number of this joint action, if all joint actions of a node are followed. `None`: only one is.
         """
         if step.done:
             return None
@@ -121,7 +137,7 @@ class EpisodeState:
         return None if over else node
 
     def record(self, at: Node, said: Sequence[Generation], step: Step) -> None:
-        """Add the rows of a joint action; a reward for an agent that did not act goes to its last call before."""
+        """Add the rows of a joint action; the reward of an agent that did not act is added to its last row before."""
         others = step.local_rewards.keys() - {one.agent for one in said}
         if self.probe and others:
             self._refuse_other_agents(at, others)
@@ -130,17 +146,18 @@ class EpisodeState:
             self._last_call(at, agent)["local_reward"] += step.local_rewards[agent]
 
     def row(self, at: Node, one: Generation, action: str, steps: Sequence[Step]) -> dict[str, Any]:
-        """Return the row of one candidate; its rewards are means over `steps`, the joint actions it took part in.
+        """Return the row of one candidate, with rewards averaged over `steps`, the joint actions that contain it.
 
         Raises:
-            EnvError: A step pays an agent that did not act. All candidates share the calls before, so it is nobody's.
+            EnvError: A step pays an agent that did not act. All candidates share its last call before, so the reward
+                belongs to none of them.
         """
         for step in steps:
             self._refuse_other_agents(at, step.local_rewards.keys() - step.valid.keys())
         return self._row(at, one, action, steps)
 
     def continuation(self, node: Node, number: int) -> "EpisodeState":
-        """Return an episode from `node` to the end, which values the action that led there."""
+        """Return an episode from `node` to the end, which values the action that led to `node`."""
         episode = f"{node.parent}+{number}"
         root = Node(node.state, f"{episode}/{node.depth}", node.parent, node.depth, node.turns)
         return EpisodeState(self.env, self.task, episode, self.rows, probe=True, root=root)

@@ -1,7 +1,7 @@
-"""The bars of a notebook's cell: they share one output, which ends as a line that tells what was done.
+"""Draw the progress bars of a notebook's cell in one output, which ends as a line that says what was done.
 
-So a stored notebook has that line, where a bar would be dead. Core displays alone, no widget. Leaves out: who watches
-(`progress`).
+So a stored notebook has that line, where a widget's bar would be dead. Only IPython's core displays are used, no
+widget. Leaves out: the choice of the bar (`progress`).
 """
 
 import html
@@ -14,9 +14,9 @@ DELAY, PAUSE = 0.5, 0.25
 
 
 class CellBar:
-    """A bar of the cell that runs; what of tqdm is used here.
+    """A progress bar of the running cell, with the part of tqdm's interface that we use.
 
-    One that is opened while another is open shows as long as it moves: the line of the outer one covers what it did.
+    A bar that is opened while another is open disappears when it closes; the line of the outer bar covers its work.
     """
 
     disable = False
@@ -44,7 +44,7 @@ class CellBar:
         self.update(0)
 
     def set_postfix_str(self, told: str) -> None:
-        """Stands behind the numbers, in the line that is left too."""
+        """Set the text after the numbers, which also stays in the final line."""
         self.told = told
         self.update(0)
 
@@ -54,7 +54,7 @@ class CellBar:
             self._cell = None
 
     def _follow(self) -> None:
-        """A generator may be asked for more by a later cell, which shows it from then on."""
+        """Move this bar to the running cell, because a later cell may continue a generator."""
         cell = Cell.that_runs()
         if cell is not self._cell:
             self._cell.remove(self, tells=True)
@@ -66,7 +66,7 @@ class CellBar:
 
     @property
     def line(self) -> str:
-        """How far it is."""
+        """Return the progress as text."""
         of = f" of {self.total:,.0f}" if self.total else ""
         left = ""
         if self.even and self.total and self.n:
@@ -88,7 +88,7 @@ class Cell:
     def __init__(self, key: Any):
         self._key, self._bars, self._handle, self._due = key, [], None, 0.0
         self._done: dict[tuple[str, str], list[Any]] = {}
-        """(what, unit): how many of how many, in how many seconds, what else is told. Those of one name add up."""
+        """(name, unit) -> [count, total, seconds, text] of closed bars; the numbers of equal keys are added up."""
 
     @classmethod
     def that_runs(cls) -> "Cell":
@@ -98,7 +98,7 @@ class Cell:
         return cls._last
 
     def add(self, bar: CellBar) -> bool:
-        """Is another bar open already?"""
+        """Add a bar; return True if another bar is open already."""
         self._bars.append(bar)
         return len(self._bars) > 1
 
@@ -131,7 +131,7 @@ class Cell:
 
 
 def _request() -> Any:
-    """What tells one run of a cell from another: the request that it answers."""
+    """Return the id of the request that the running cell answers; it differs for each run of a cell."""
     shell = sys.modules["IPython"].get_ipython()
     parent = shell.kernel.get_parent() if hasattr(shell.kernel, "get_parent") else {}
     return parent.get("header", {}).get("msg_id", shell.execution_count)

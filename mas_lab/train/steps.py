@@ -1,6 +1,6 @@
-"""A training in progress: its next step, and what is kept where it stops.
+"""Run a training in progress: make its next step, and keep tables and checkpoints.
 
-Leaves out: what may be asked for (`loop`), what each cell does, and how a run is kept (`runs.recorder`).
+Leaves out: the check of the arguments (`loop`), the work of each cell, and the files of a run (`runs.recorder`).
 """
 
 import copy
@@ -35,7 +35,7 @@ from mas_lab.train.settings import Settings
 
 @dataclass
 class Training:
-    """One training in progress: what `train` was asked for, with copies of its own of all that remembers."""
+    """One training in progress: the arguments of `train`, with its own copies of the parts that remember."""
 
     env: Env
     team: Team
@@ -49,16 +49,17 @@ class Training:
     ranks: Any = None
     budget: Budget | None = None
     done: int = 0
-    """Steps that were made."""
+    """Number of steps that were made."""
     spent: Spent = field(default_factory=Spent)
     whole: bool = True
-    """Are the weights those after `done` steps, with the tables of each of them kept?"""
+    """True if the weights are those after `done` steps, and the tables of each of these steps are kept."""
     unkept: Report | None = None
-    """The step whose tables are still to be kept, if the weights are those after it."""
+    """The last step, if its update is done but its tables are not kept yet; else `None`."""
     learned: list[int] = field(default_factory=list)
-    """Versions of what learns after `done` steps: another training may have gone on with a team whose loop was left."""
+    """Versions of the learning policies after `done` steps. They differ if another training has used the team since."""
 
     def run(self, steps: int | None) -> Iterator[Report]:
+        """Yield a report after each step, until `steps` steps are made or the budget is spent."""
         if self.recorder:
             self._begin()
         self.learned = self._learned()
@@ -75,7 +76,7 @@ class Training:
                 if self.done % self.chosen.save_every == 0 or self._ended(steps):
                     self._save()
                 yield _with_scores(report, scores)
-            if self._ended(steps):  # also where a training ended before its last scores were made
+            if self._ended(steps):  # needed if an earlier call ended before the last scores were made
                 held_out.now(self.done, last=True)
         except GeneratorExit:
             self._save()
@@ -88,24 +89,26 @@ class Training:
 
     @property
     def _counts(self) -> bool:
-        """Does anything hang on what is spent?"""
+        """Return True if a budget or a score depends on the resources spent."""
         return self.budget is not None or bool(self.chosen.score_at)
 
     def _ended(self, steps: int | None) -> bool:
-        """Are all steps made, or is the budget spent?"""
+        """Return True if all steps are made or the budget is spent."""
         made = steps is not None and self.done >= steps
         return made or (self.budget is not None and self.spent.reaches(self.budget, self.done))
 
     def _save_after(self, error: BaseException) -> None:
-        """A checkpoint wherever the weights are those after `done` steps: while the team plays, is scored and judged,
-        and in an update until the first policy steps. Between two optimizer steps there is none to be had, and the run
-        goes on from the newest one. An interrupt before the tables of a step stand leaves them, too. Weights from which
-        nothing can be sampled are not kept.
+        """Save a checkpoint after an error if the weights are those after `done` steps.
+
+        That is so during rollout, scores and advantages, and in an update until the first policy steps. Between two
+        optimizer steps of an update no checkpoint is possible; the run then goes on from the newest one. If an
+        interrupt comes before the tables of a step are kept, they are kept first. Weights that cannot be sampled from
+        are not kept.
         """
         try:
             if self.unkept is not None and not isinstance(error, Exception):
                 self._keep(self.unkept)
-            # Ranks save together: not where one of them may have ended, or waits within an update.
+            # Ranks save together. This is impossible if one of them may have ended or waits within an update.
             lost = isinstance(error.__cause__, NotFiniteError)
             if self.whole and not lost and (not self.ranks or isinstance(error, RolloutError | EnvError)):
                 self._save()
@@ -118,8 +121,10 @@ class Training:
         self.unkept, self.whole = None, True
 
     def _begin(self) -> None:
-        """A run goes on where it stopped, with as many torch threads as it was made with; several ranks have theirs
-        from their launcher."""
+        """Begin the run, or continue it where it stopped, with the number of torch threads that it recorded.
+
+        Several ranks get their number of threads from their launcher.
+        """
         from mas_lab.backends.torch.threads import take_threads
 
         ranks = self.ranks.size if self.ranks else 1
@@ -144,8 +149,8 @@ class Training:
     def _step(self, step: int) -> Report:
         """Make one training step: rollout, advantages, update, record.
 
-        While too few tasks have a row to learn from, more are played (`Settings.rounds`). All rounds are judged as one
-        table, so what the recipe remembers moves once. An error leaves it as it was.
+        While too few tasks have a row to learn from, more tasks are played (`Settings.rounds`). The advantages of all
+        rounds are computed in one table, so the memory of the recipe changes once per step. An error restores it.
         """
         chosen, recipe_memory, seconds = self.chosen, self.memory.of_recipe(), {}
         before, rounds, known, missing = recipe_memory.state(), [], [], chosen.tasks
@@ -172,14 +177,14 @@ class Training:
         return report
 
     def _tasks(self, step: int, round_: int, n: int, known: list[str]) -> list[Task]:
-        """Return `n` tasks that are not among the `known` of this step, which they join."""
+        """Return `n` tasks that are not in `known`, the task ids of this step; add their ids to `known`."""
         by = step_seed(self.seed, step, round_)
         tasks = drawn(self.env, self.curriculum, n, self.chosen.split, by, known)
         known += [task.id for task in tasks]
         return tasks
 
     def _update(self, turns: pd.DataFrame, step: int) -> pd.DataFrame:
-        """Update the team; an error before any policy has stepped leaves weights and watch as they were."""
+        """Update the team; after an error before the first policy step, weights and watch are unchanged."""
         options = {
             "loss": self.recipe.loss,
             "aggregate": self.recipe.aggregate,
@@ -205,7 +210,7 @@ class Training:
         return stats
 
     def _notes(self, turns: pd.DataFrame, missing: int, known: int) -> tuple[str, ...]:
-        """Return remarks about a step from which little or nothing was learned."""
+        """Return remarks about a step in which little or nothing was learned."""
         notes, tasks, rounds = [], self.chosen.tasks, self.chosen.rounds
         if rounds > 1 and missing:
             found = f"{tasks - missing} of {tasks} tasks have a row that is learned from"
@@ -217,14 +222,14 @@ class Training:
         return tuple(notes)
 
     def _record(self, report: Report) -> None:
-        """Note that a step is made, and keep its tables."""
+        """Count a step as made, and keep its tables."""
         self.done, self.unkept, self.learned = report.step + 1, report, self._learned()
         if self._counts:
             self.spent.add(report)
         self._keep(report)
 
     def _watched(self) -> Any:
-        """What the watch remembers, where a checkpoint would keep it."""
+        """Return a copy of the state of `watch` if a checkpoint would keep it, else `None`."""
         remembers = self.recorder and hasattr(self.watch, "state") and hasattr(self.watch, "load_state")
         return copy.deepcopy(self.watch.state()) if remembers else None
 
@@ -235,8 +240,10 @@ def _with_scores(report: Report, scores: list[pd.DataFrame | None]) -> Report:
 
 
 def _notes(report: Report) -> dict[str, Any]:
-    """What is kept with the turns of a step: its scores, if its plan has any. A plan of one's own may branch in ways
-    that have no return; whoever asks for the curve of such a run is told why."""
+    """Return the scores of a step, which are kept with its turns, or nothing if the rows have no return.
+
+    A user's plan may branch in ways that have no return. The curve of such a run raises an error that says why.
+    """
     try:
         return {KEPT: report.scored}
     except TableError:

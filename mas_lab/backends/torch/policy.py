@@ -1,6 +1,6 @@
 """Policies that learn with torch: full weights, or one adapter of a shared base.
 
-Leaves out: the loss (`cells.losses`), the sampler (`sampling`, `fast.engine`), and how log-probabilities are computed
+Leaves out: the loss (`cells.losses`), the sampler (`sampling`, `fast.engine`), and the computation of log-probabilities
 (`padded`, `fast.packing`).
 """
 
@@ -24,13 +24,13 @@ from mas_lab.policy import Capabilities, Completion, PolicyError, Request, Sampl
 
 
 class Passes:
-    """The forward and backward passes of one policy. `distributed` replaces it by the share of one process."""
+    """The forward and backward passes of one policy; `distributed` replaces them by those of one process's share."""
 
     def __init__(self, policy: "TorchPolicy"):
         self.policy = policy
 
     def batches(self, samples: Sequence[Sample]) -> Iterator[tuple[Any, float]]:
-        """Yield each micro-batch, and what its weights are multiplied by."""
+        """Yield each micro-batch and the factor of its weights."""
         for batch in self.policy.shared.micro_batches(samples):
             yield batch, 1.0
 
@@ -41,21 +41,21 @@ class Passes:
     forward = trained
 
     def total(self, found_4N: torch.Tensor) -> torch.Tensor:
-        """Return the results of all processes."""
+        """Return the results (4, N) summed over all processes; here there is one."""
         return found_4N
 
     def before_saving(self) -> None:
-        """Prepare other processes for `save`; there are none."""
+        """Prepare other processes for `save`; here there are none."""
 
 
 class TorchPolicy:
-    """Weights that generate and learn. `adapter` names a LoRA adapter of the model; None trains all weights."""
+    """Weights that generate and learn. `adapter` names a LoRA adapter of the model; `None` trains all weights."""
 
     def __init__(self, shared: TorchModel, lr: float, adapter: str | None = None):
         self.shared, self.lr, self.adapter, self.version = shared, lr, adapter, 0
         self.name = adapter or Path(shared.source.name).name
         self.made_with: dict[str, int] | None = None
-        """For an adapter: how its base was made, and its index there."""
+        """For an adapter: the arguments that made its base, and its index there. `None`: all weights are trained."""
         self.passes = Passes(self)
         infix = f".{adapter}." if adapter else ""
         self.parameters = {name: p for name, p in shared.net.named_parameters() if infix in name}
@@ -75,7 +75,7 @@ class TorchPolicy:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Return what this back end can do. Processes that share a policy compute one policy after the other."""
+        """Return the abilities of this back end. Processes that share a policy compute one policy after the other."""
         return Capabilities(device=str(self.device) if type(self.passes) is Passes else "shared")
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ class TorchPolicy:
     # Generate
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a chat, up to where the policy is to speak."""
+        """Return the token ids of a chat, up to the place where the policy answers."""
         return self.encode_all([messages])[0]
 
     def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
@@ -106,8 +106,7 @@ class TorchPolicy:
     def forward_backward(self, samples: Sequence[Sample], loss: Loss) -> Tokens:
         """Add the gradient of sum_i weight_i sum_t loss_it to `.grad`.
 
-        The result does not depend on how samples are cut into micro-batches, beyond float noise. An empty batch does
-        nothing.
+        The result does not depend on the split into micro-batches, beyond float noise. An empty batch does nothing.
 
         Returns:
             Log-probability, entropy and loss of each token, detached, in the order of the samples.
@@ -155,12 +154,12 @@ class TorchPolicy:
 
     @torch.no_grad()
     def reference_logprobs(self, batch: Any) -> torch.Tensor:
-        """Return the log-probability of each token of a micro-batch under the frozen start."""
+        """Return the log-probability of each token of a micro-batch under the frozen reference."""
         with self.shared.reference() as net, self.shared.computing():
             return batch.token_logprobs(net, False)[0]
 
     def known(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """Return (3, N) per token: log-probability when sampled, advantage, weight."""
+        """Return (3, N) for the tokens: log-probability when sampled, advantage and weight."""
         for i, sample in enumerate(samples):
             length = len(sample.completion_ids)
             for what, count in (("log-probabilities", len(sample.logprobs)), ("advantages", np.size(sample.advantage))):
@@ -173,9 +172,9 @@ class TorchPolicy:
 
     @contextmanager
     def _loss_scale(self, known_3N: torch.Tensor) -> Iterator[None]:
-        """In float16, compute the gradient in units near the largest weight.
+        """Divide the weights inside the `with` block by a power of two near 16 times the largest, if in float16.
 
-        A mean over ten thousand tokens weighs each by 1e-4, and gradients so small vanish in float16 (a T4).
+        A mean over ten thousand tokens gives each the weight 1e-4. Such small gradients vanish in float16 (a T4).
         """
         weights_N = known_3N[2]
         if self.shared.dtype != torch.float16 or not weights_N.any():
@@ -193,7 +192,7 @@ class TorchPolicy:
             torch._foreach_mul_(gradients, factor)
 
     def activate(self) -> None:
-        """Put this policy's weights in place. Dropout stays off: the trained distribution is the sampled one."""
+        """Activate this policy's adapter. Dropout stays off, so that we train the distribution that we sampled from."""
         if self.adapter is not None:
             self.shared.peft.set_adapter(self.adapter)
         if self.shared.net.training:
@@ -215,7 +214,7 @@ class TorchPolicy:
         return [(name, parameter.grad) for name, parameter in self.parameters.items()]
 
     def set_gradients(self, gradients: Iterable[torch.Tensor] | None) -> None:
-        """Replace the gradients, in the order of `gradients()`; None clears them."""
+        """Replace the gradients, in the order of `gradients()`; `None` clears them."""
         if gradients is None:
             self.optimizer.zero_grad(set_to_none=True)
             return
@@ -228,14 +227,14 @@ class TorchPolicy:
         return float(np.sqrt(sum(whole_tensor(square).item() for square in squares)))
 
     def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
-        """Clip, make one optimizer step at `lr * lr_scale`, clear the gradients.
+        """Clip the gradient, make one optimizer step at `lr * lr_scale`, and clear the gradients.
 
         Returns:
-            The gradient's norm before and after clipping.
+            The norm of the gradient before and after clipping.
 
         Raises:
             PolicyError: The gradient is not finite; no step was made.
-            NotFiniteError: The weights are not finite after the step, and are lost.
+            NotFiniteError: The weights are not finite after the step; they cannot be restored.
         """
         gradients = [gradient for _, gradient in self.gradients()]
         before = torch.nn.utils.get_total_norm(gradients).item()
@@ -246,7 +245,7 @@ class TorchPolicy:
             torch._foreach_mul_(gradients, shrink)
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * lr_scale
-        self.version += 1  # also if the step below is interrupted half-way
+        self.version += 1  # before the step, because an interrupt may stop the step half-way
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         when = f"after a step at learning rate {self.lr * lr_scale:g}, which is too high or was no number"
@@ -254,7 +253,7 @@ class TorchPolicy:
         return before, before * shrink
 
     def sync_weights(self) -> None:
-        """Have the engine sample from these weights from now on."""
+        """Make the engine sample from the present weights."""
         self.engine.sync_weights(self)
 
     def _require_gradients(self) -> None:
@@ -268,22 +267,22 @@ class TorchPolicy:
     # Keep
 
     def describe(self) -> dict[str, Any]:
-        """Return what this policy is, as plain data that does not depend on the machine."""
+        """Return a description of this policy as plain data that does not depend on the machine."""
         return torch_state.describe(self)
 
     def save(self, directory: Path) -> None:
-        """Write weights as transformers or PEFT load them, the optimizer's state, and what rebuilds the policy."""
+        """Write weights (in Hugging Face or PEFT format), optimizer state, and the record that rebuilds the policy."""
         with locked([self]):
             torch_state.save(self, Path(directory))
 
     def load_weights(self, directory: Path) -> None:
-        """Read weights alone, in Hugging Face or PEFT format, of a policy of the same make."""
+        """Read only the weights of a policy of the same kind, in Hugging Face or PEFT format."""
         with locked([self], training=True):
             torch_state.load_weights(self, Path(directory))
             self.version += 1
 
     def load(self, directory: Path) -> None:
-        """Read what `save` wrote, bit for bit, into a policy of the same make."""
+        """Restore bit for bit what `save` wrote; the saved policy must be of the same kind."""
         with locked([self], training=True):
             torch_state.load(self, Path(directory))
             self.version += 1

@@ -1,8 +1,8 @@
 """Draw tokens, and the plain sampler: one padded row per request, with the model's own key-value cache.
 
-A request's seed alone gives its uniform numbers, and each token is drawn by inverting the cumulative distribution. So a
-draw does not depend on the other requests of its batch, beyond float noise. The fast sampler is `fast.engine`. Leaves
-out: penalties and beams.
+A request's uniform numbers depend on its seed alone, and each token is drawn by inverting the cumulative distribution.
+So a draw does not depend on the other requests of its batch, beyond float noise. The fast sampler is `fast.engine`.
+Leaves out: penalties and beams.
 
 Shapes: R requests; L prompt tokens, padded on the left; M distributions, at most R; V vocabulary.
 """
@@ -19,7 +19,7 @@ from mas_lab.policy import Completion, Request
 
 
 class PaddedEngine(WaveEngine):
-    """Sample requests of one adapter at a time, each in a row of its own."""
+    """An engine that samples the requests of one adapter at a time, one padded row per request."""
 
     def __init__(self, model):
         super().__init__()
@@ -39,7 +39,7 @@ class PaddedEngine(WaveEngine):
         return [found[place] for place in range(len(asked))]
 
     def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
-        """Sample token after token; a row that has ended is computed on, and its tokens are dropped."""
+        """Sample token after token; a row that has ended is still computed, and its later tokens are dropped."""
         model, requests_R = self.model, [request for _, request in asked]
         longest = max(len(request.prompt_ids) for request in requests_R)
         ids = torch.tensor([[0] * (longest - len(one.prompt_ids)) + list(one.prompt_ids) for one in requests_R])
@@ -81,7 +81,7 @@ class PaddedEngine(WaveEngine):
         ]
 
     def _finish(self, request: Request, said: list[int]) -> str | None:
-        """Return why a completion has ended, or None."""
+        """Return the reason why a completion has ended, or `None` if it has not."""
         if said[-1] in self.model.eos_ids():
             return "eos"
         text = self.model.tokenizer.decode(said, skip_special_tokens=True) if request.stop else ""
@@ -91,7 +91,7 @@ class PaddedEngine(WaveEngine):
 
 
 class Uniforms:
-    """Uniform numbers in [0, 1): a request's seed alone decides its own (Philox, a counter-based generator)."""
+    """Uniform numbers in [0, 1) that depend only on the request's seed (Philox, a counter-based generator)."""
 
     def __init__(self):
         self._bits = np.random.Philox(key=0)
@@ -99,7 +99,7 @@ class Uniforms:
         self._generator = np.random.Generator(self._bits)
 
     def __call__(self, requests_R: Sequence[Request], most: int) -> np.ndarray:
-        """(R, most), zero beyond a request's max_tokens."""
+        """Return the numbers (R, most), zero beyond a request's `max_tokens`."""
         uniform_RT = np.zeros((len(requests_R), most))
         for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
             # Setting the key of one generator is ten times faster than making one per request.
@@ -111,8 +111,7 @@ class Uniforms:
 
 @dataclass(frozen=True)
 class TopKTopP:
-    """Which tokens each request leaves out: those after its `top_k` likeliest, and of those that are left the ones
-    after the likeliest that have `top_p` of the probability."""
+    """The truncation of each request: keep its `top_k` likeliest tokens, then the likeliest with mass `top_p`."""
 
     requests_R: Sequence[Request]
 
@@ -120,7 +119,7 @@ class TopKTopP:
         return TopKTopP([self.requests_R[row] for row in live])
 
     def __call__(self, logprobs_RV: torch.Tensor) -> torch.Tensor:
-        """The log-probabilities of what is left, -inf for the others; untouched where a request leaves out nothing."""
+        """Return renormalised log-probabilities, -inf for tokens that are left out; other rows stay as they are."""
         rows = [row for row, one in enumerate(self.requests_R) if one.is_truncated]
         if not rows:
             return logprobs_RV
@@ -141,10 +140,10 @@ class TopKTopP:
 def sample_from_logits(
     logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray, uniform_R: np.ndarray, cut_R: TopKTopP
 ):
-    """One token per request from its node's distribution at its temperature (0: the likeliest, log-probability 0).
+    """Draw a token per request from its node's distribution at its temperature.
 
-    Returns (ids_R, logprobs_R) as arrays, NaN where the logits are not finite. Inverts the cumulative distribution,
-    summed in float64.
+    The draw inverts the cumulative distribution, summed in float64. Temperature 0 takes the likeliest token, with
+    log-probability 0. Returns the arrays (ids_R, logprobs_R); a log-probability is NaN if the logits are not finite.
     """
     device = logits_MV.device
     greedy_R = temperature_R == 0

@@ -1,1 +1,1 @@
-"""The fast sampler and forward pass: trees of prompts and completions, mixed adapters, fused norms."""
+"""Fast sampler and forward pass: trees of prompts and completions, mixed adapters, fused norms."""

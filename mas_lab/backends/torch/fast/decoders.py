@@ -1,10 +1,10 @@
-"""Logits of the live nodes of a growing batch: first after each prompt, then after each node's new children.
+"""Compute the logits of the live nodes of a growing batch: first after each prompt, then after each new child.
 
 A node is a distinct (adapter, prompt, beginning of a completion). `TreeDecoder` keeps one set of keys and values per
-prompt; `RowDecoder` keeps one padded row per node, for models whose attention cannot follow trees. Leaves out: which
-tokens are drawn (`engine`).
+prompt; `RowDecoder` keeps one padded row per node, for models whose attention cannot follow trees. Leaves out: the draw
+of tokens (`engine`).
 
-`room`: the tokens that the candidates of one prompt may come to, at most. `cost`: of a pass, by its length.
+`room` is the maximal number of tokens of all candidates of one prompt. `cost` maps the length of a pass to operations.
 Shapes: G prompts; M live nodes; C columns of keys per prompt; V vocabulary.
 """
 
@@ -20,11 +20,11 @@ from mas_lab.backends.torch.fast.tree_attention import Layout, Store, forward, l
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 
 FIRST_ROOM = 256
-"""Columns for completions that are set aside at once; more are made when they run out."""
+"""Initial number of columns for completions; more are added when they are full."""
 
 
 class TreeDecoder:
-    """Keeps each tree's keys and values once: candidates share their prompt's, and all that they said alike."""
+    """A decoder that stores the keys and values of a tree once: candidates share those of their common beginning."""
 
     def __init__(
         self,
@@ -39,8 +39,10 @@ class TreeDecoder:
         self.cost, self.device = cost, net.get_input_embeddings().weight.device
 
     def prefill(self) -> torch.Tensor:
-        """Logits (G, V) after each prompt. What prompts have in common at their beginning is computed once, and kept
-        with each of them."""
+        """Return the logits (G, V) after each prompt.
+
+        A common beginning of prompts is computed once, and its keys and values are copied to each of them.
+        """
         lengths_G = np.array([len(prompt) for prompt in self.prompts])
         G, L = len(lengths_G), int(lengths_G.max())
         self.store = Store(G, L + min(self.room, FIRST_ROOM))
@@ -56,8 +58,7 @@ class TreeDecoder:
         return self._forward(ids_M, at_M, layout, ends_G, adapters_P, list(map(len, tries)))
 
     def _tries(self) -> tuple[list[Trie], list[np.ndarray], list[str]]:
-        """Prompts of one adapter that begin alike as one; of each prompt the flat nodes of its tokens; of each trie its
-        adapter."""
+        """Return tries of prompts that begin alike, the flat nodes of each prompt's tokens, and each trie's adapter."""
         places: dict[str, dict[tuple[int, ...], int]] = {}
         for g, (prompt, adapter) in enumerate(zip(self.prompts, self.adapters, strict=True)):
             places.setdefault(adapter, {})[tuple(prompt)] = g
@@ -74,7 +75,7 @@ class TreeDecoder:
         return tries, nodes_G, adapters
 
     def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
-        """Logits (M, V) after nodes `ids_M`, children of the last call's nodes `parent_M`, which are in order."""
+        """Return the logits (M, V) after tokens `ids_M`, children of the last call's nodes `parent_M` (ascending)."""
         self.tree_M, self.depth_M = self.tree_M[parent_M], self.depth_M[parent_M] + 1
         self.visible_MC = self.visible_MC[parent_M]
         count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
@@ -102,7 +103,7 @@ class TreeDecoder:
         return self._forward(self._put(ids_M), self._put(self.depth_M), layout, np.arange(M), self.adapters, count_G)
 
     def _make_room(self, count_G: np.ndarray) -> None:
-        """Drops finished trees once they are half of all; doubles the columns when they run out."""
+        """Drop the finished trees once they are half of all trees; double the columns when they are full."""
         alive_P = np.flatnonzero(count_G)
         drop = 2 * len(alive_P) <= len(count_G)
         kept_P = alive_P if drop else np.arange(len(count_G))
@@ -129,7 +130,7 @@ class TreeDecoder:
 
 
 class RowDecoder:
-    """For models whose attention cannot follow trees: one padded row per live node, with the model's own cache."""
+    """A decoder with one padded row per live node and the model's own cache, if attention cannot follow trees."""
 
     def __init__(
         self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None, room: int
@@ -138,7 +139,7 @@ class RowDecoder:
         self.device = net.get_input_embeddings().weight.device
 
     def prefill(self) -> torch.Tensor:
-        """Logits (G, V) after each prompt, padded on the left."""
+        """Return the logits (G, V) after each prompt; prompts are padded on the left."""
         longest = max(map(len, self.prompts))
         ids_GL = np.zeros((len(self.prompts), longest), np.int64)
         self.mask_ML = np.zeros_like(ids_GL)
@@ -149,11 +150,11 @@ class RowDecoder:
         return self._forward(ids_GL, np.maximum(self.mask_ML.cumsum(1) - 1, 0))
 
     def new_cache(self):
-        """What the model keeps of the tokens so far; rows are picked from it when the batch changes."""
+        """Return an empty cache of earlier tokens; rows are selected from it when the batch changes."""
         return DynamicCache(config=self.net.config)
 
     def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
-        """Logits (M, V) after nodes `ids_M`, children of the last call's nodes `parent_M`, which are in order."""
+        """Return the logits (M, V) after tokens `ids_M`, children of the last call's nodes `parent_M` (ascending)."""
         if not np.array_equal(parent_M, np.arange(len(self.mask_ML))):
             self.cache.batch_select_indices(torch.from_numpy(parent_M).to(self.device))
         self.adapters_M = [self.adapters_M[parent] for parent in parent_M]

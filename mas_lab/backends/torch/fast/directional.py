@@ -1,4 +1,4 @@
-"""The contribution of each token to a gradient, by one forward-mode derivative of the network.
+"""Compute the contribution of each token to a gradient, by one forward-mode derivative of the network.
 
 Leaves out: the interpretation of the shares (`explain`), and gradients themselves (`policy`).
 """
@@ -19,16 +19,16 @@ from mas_lab.policy import Sample
 def directional_derivatives(
     policy: Any, samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """Return how fast the weighted loss changes along `direction` through each token: (N,), exact.
+    """Return the exact derivative (N,) of the weighted loss along `direction`, through each token.
 
     The path through a token is its log-probability, and its entropy if the loss needs it. `direction` has one tensor
-    per gradient. With the policy's gradient G as direction, token t gets <its contribution to G, G>, and these add up
-    to |G|^2. If the loss of a token reads only that token, this is <grad of its loss, G>. If it reads the whole row,
-    each token gets the part that it moves.
+    per gradient. With the policy's gradient G as direction, token t gets <its contribution to G, G>. The sum over all
+    tokens is |G|^2. If the loss of a token reads only that token, its value is <grad of its loss, G>. If the loss reads
+    the whole row, each token gets the part of the change that goes through it.
 
-    It takes one forward-mode derivative of the network (Baydin et al. 2018, arXiv 1502.05767) and a backward pass
-    through the loss alone, about the cost of one forward and backward. Raises PolicyError if the back end's kernels
-    have no such derivative.
+    The function takes one forward-mode derivative of the network (Baydin et al. 2018, arXiv 1502.05767) and a backward
+    pass through the loss alone. This costs about one forward and backward pass. Raises PolicyError if the back end's
+    kernels have no such derivative.
     """
     policy.shared.refuse_slopes(policy.name)
     known_3N = policy.known(samples)
@@ -50,7 +50,7 @@ def directional_derivatives(
 
 @contextmanager
 def _moving(policy: Any, direction: Sequence[torch.Tensor]) -> Iterator[Any]:
-    """Yield the network as a function of its inputs, with parameters that move along `direction`."""
+    """Yield the network as a function of its inputs; its parameters are dual numbers with tangent `direction`."""
     with forward_mode():
         along = zip(policy.parameters.items(), direction, strict=True)
         duals = {name: forward_ad.make_dual(parameter, part) for (name, parameter), part in along}
@@ -63,7 +63,7 @@ def _moving(policy: Any, direction: Sequence[torch.Tensor]) -> Iterator[Any]:
 
 @torch.enable_grad()
 def _pulls(loss: Loss, batch: MicroBatch, known_3N: torch.Tensor, found_2N: Sequence[torch.Tensor], reference_N):
-    """Return the derivative of the weighted loss by each token's log-probability and entropy, (N,) or None each."""
+    """Return the derivatives (N,) of the weighted loss by log-probability and by entropy, or `None` if unused."""
     logprobs_N, entropy_N = (values_N.detach().requires_grad_() for values_N in found_2N)
     old_N, advantages_N, weights_N = known_3N
     losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)

@@ -1,9 +1,9 @@
-"""The sampler: all pending requests at once, each distinct prefix through the model once.
+"""Sample all pending requests at once; each distinct prefix goes through the model once.
 
-Requests of every policy that the engine serves are answered together: distinct prompts are prefilled once, candidates
-that have said the same so far are one node of a tree, finished ones leave. A request's seed alone gives its uniform
-numbers and each token is drawn by inverting the cumulative distribution, so that a draw does not depend (beyond float
-noise) on who else is in the batch. Leaves out: penalties, beams and the like.
+The engine answers the requests of all its policies together. Each distinct prompt is prefilled once. Candidates with
+equal tokens so far are one node of a tree, and finished candidates leave the batch. A request's uniform numbers depend
+on its seed alone, and each token is drawn by inverting the cumulative distribution. So a draw does not depend on the
+other requests of its batch, beyond float noise. Leaves out: penalties and beams.
 
 Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V vocabulary.
 """
@@ -27,7 +27,7 @@ from mas_lab.policy import Completion, Request
 
 @dataclass
 class Chunk:
-    """Requests that are answered together; `prompt_R` says which of the `prompts` (of an adapter) each continues."""
+    """Requests that are answered together; `prompt_R` is the index in `prompts` (and `adapters`) of each request."""
 
     prompts: list[tuple[int, ...]] = field(default_factory=list)
     adapters: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Chunk:
     policies_R: list[Any] = field(default_factory=list)
     tokens: int = 0
     room: int = 0
-    """The tokens that one prompt's completions may come to, at most."""
+    """Maximal number of tokens of all completions of one prompt."""
 
     def add(
         self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Any, Request]], room: int
@@ -53,13 +53,13 @@ class Chunk:
 
 
 class TreeEngine(WaveEngine):
-    """Answer requests in batches of about `budget` tokens (prompts, and completions at full length)."""
+    """An engine that answers requests in batches of about `budget` tokens (prompts, and completions at full length)."""
 
     def __init__(self, model, budget: int):
         super().__init__()
         self.model, self.budget = model, budget
         self._uniforms = Uniforms()
-        # Small models repeat themselves, and decoding is slow.
+        # A cache, because small models repeat themselves and decoding is slow.
         self._text = lru_cache(2**16)(lambda ids: self.model.tokenizer.decode(ids, skip_special_tokens=True))
 
     def complete(self, asked: Sequence[Asked]) -> list[Completion]:
@@ -72,7 +72,7 @@ class TreeEngine(WaveEngine):
         return [answers[place] for place in range(len(asked))]
 
     def _chunks(self, pending) -> Iterator[Chunk]:
-        """Requests of one (adapter, prompt) together, adapters in a row, like lengths side by side."""
+        """Yield chunks of requests, grouped by (adapter, prompt) and sorted by adapter and prompt length."""
         groups: dict[tuple, list] = {}
         for ticket, policy, request in pending:
             groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append((ticket, policy, request))
@@ -100,7 +100,7 @@ class TreeEngine(WaveEngine):
         return completions
 
     def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> TreeDecoder | RowDecoder:
-        """What computes this chunk's logits; each adapter speaks for its own rows until `stack` is left."""
+        """Return the decoder of a chunk; each adapter applies to its own rows until `stack` is closed."""
         model, slices = self.model, None
         if model.peft is not None:
             slices = Slices(axis=1 if model.by_tree else 0)
@@ -109,7 +109,7 @@ class TreeEngine(WaveEngine):
         return make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
 
     def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):
-        """Draws token after token; returns ids and log-probabilities (R, T), lengths (R,), and why each ended (R,)."""
+        """Draw token after token; return ids and log-probabilities (R, T), lengths (R,) and finish reasons (R,)."""
         eos = np.array(sorted(self.model.eos_ids()))
         most_R = np.array([request.max_tokens for request in chunk.requests_R])
         temperature_R = np.array([request.temperature for request in chunk.requests_R], np.float32)
@@ -134,19 +134,19 @@ class TreeEngine(WaveEngine):
             if not on.any():
                 break
             live = live[on]
-            # Candidates of one node that drew the same token are one node of the next step.
+            # Candidates that share a node and drew the same token share a node in the next step.
             vocabulary = logits_MV.shape[1]
             branches, node_R = np.unique(node_R[on] * vocabulary + ids[on], return_inverse=True)
             logits_MV = decoder.extend(branches // vocabulary, branches % vocabulary)
         return ids_RT, logprobs_RT, lengths_R, finish_R
 
     def _stopped(self, chunk: Chunk, live: np.ndarray, ended: np.ndarray, ids_RT: np.ndarray) -> list[int]:
-        """The places in `live` whose text now holds one of the strings that its request stops at."""
+        """Return the places in `live` whose text now contains a stop text of the request."""
         asked = [(place, chunk.requests_R[row].stop, ids_RT[row]) for place, row in enumerate(live) if not ended[place]]
         return [place for place, stop, ids_T in asked if stop and self._holds(ids_T, stop)]
 
     def _holds(self, ids_T: np.ndarray, stop: Sequence[str]) -> bool:
-        """Is there one of `stop` in the last few tokens? A character is at most four of them."""
+        """Return True if one of `stop` is in the last few tokens; a character is at most four tokens."""
         window = 4 * max(map(len, stop)) + 4
         text = self.model.tokenizer.decode(ids_T[-window:].tolist(), skip_special_tokens=True)
         return any(one in text for one in stop)

@@ -1,6 +1,6 @@
-"""Forward-mode derivatives in one thread: torch has one level of them for all threads, and this module guards it.
+"""Guard forward-mode derivatives, because torch has one level of them for all threads.
 
-Leaves out: the derivatives themselves (`slopes`).
+Leaves out: the derivatives themselves (`directional`).
 """
 
 import threading
@@ -15,7 +15,7 @@ _user: int | None = None
 
 @contextmanager
 def forward_mode() -> Iterator[None]:
-    """Let this thread compute with dual numbers; other threads that want to wait, whatever their model."""
+    """Let this thread compute with dual numbers; other threads wait for it, also if they use another model."""
     global _user
     with LEVEL, forward_ad.dual_level():
         _user = threading.get_ident()

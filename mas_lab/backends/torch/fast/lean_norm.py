@@ -1,8 +1,8 @@
 """RMSNorm (arXiv 1910.07467) in half the passes over memory, for small models on a CPU.
 
-Written as element-wise steps, the norms of a model of a million parameters cost a third of the time of its matrix
-products. Here the backward pass is one formula, computed in place. Leaves out: GPUs, half precision, forward-mode
-derivatives, and every norm that does not compute exactly this function; they keep their own code.
+In a model of a million parameters, norms in element-wise steps take a third of the time of the matrix products. Here
+the backward pass is one formula, computed in place. Leaves out: GPUs, half precision, forward-mode derivatives, and
+norms that compute another function. They keep their own code.
 """
 
 import torch
@@ -42,7 +42,7 @@ class _RMSNorm(torch.autograd.Function):
 
 
 def lean_norms(net: torch.nn.Module) -> int:
-    """Replace the RMSNorm layers of `net` if a trial shows that they compute this function; return how many did."""
+    """Replace each RMSNorm layer of `net` that computes this function in a trial; return the number of them."""
     layers = [module for module in net.modules() if _is_rms_norm(module)]
     for layer in layers:
         layer.forward = _Lean(layer)

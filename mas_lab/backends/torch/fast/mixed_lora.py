@@ -1,7 +1,7 @@
-"""Several LoRA adapters in one batch: each adapter's rows are a slice, and the base runs once over all of them.
+"""Apply several LoRA adapters in one batch: each adapter has a slice of the rows, and the base runs once over all.
 
-PEFT's `adapter_names` does the same by lists of row indices, which it builds anew in every layer. Leaves out: training,
-with one active adapter at a time, and every adapter variant but plain LoRA, which is the only one made here.
+PEFT's `adapter_names` does the same with lists of row indices, which it builds again in every layer. Leaves out:
+training, which has one active adapter at a time, and adapter variants other than plain LoRA, which we never create.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from peft.tuners.lora import LoraLayer
 
 
 class Slices:
-    """The rows of the next forward pass by adapter; rows are grouped, in any order of adapters."""
+    """The rows of the next forward pass by adapter. Rows of one adapter are adjacent; adapters have any order."""
 
     def __init__(self, axis: int):
         self.axis = axis
@@ -44,7 +44,7 @@ class Slices:
 
 @contextmanager
 def mixing(net: torch.nn.Module, slices: Slices) -> Iterator[None]:
-    """Let each LoRA layer of `net` apply to each slice its own adapter, inside the `with` block."""
+    """Make each LoRA layer of `net` apply the adapter of each slice to it, inside the `with` block."""
     layers = [module for module in net.modules() if isinstance(module, LoraLayer)]
     for layer in layers:
         layer.forward = partial(slices.forward, layer)

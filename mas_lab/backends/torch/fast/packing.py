@@ -1,10 +1,10 @@
-"""Log-probabilities of sampled tokens, with gradients, at the least cost.
+"""Compute the log-probabilities of sampled tokens, with gradients, at the least cost.
 
-Samples are packed as trees: each distinct beginning of a prompt's completions once, and what prompts have in common at
-theirs once too, where that counts fewer operations. Where one row per sample counts fewer (long completions), or where
-a model's attention cannot follow trees, rows are padded instead; the numbers are the same. Only positions that predict
-a sampled token reach the output embedding.
-Leaves out: what is done with the log-probabilities (`policy`) and the attention itself (`tree_attention`).
+Samples are packed as trees: each distinct beginning of a prompt's completions is computed once. A common beginning of
+several prompts is computed once too, if that takes fewer operations. If one row per sample takes fewer operations (long
+completions), each sample is a tree of its own. If a model's attention cannot follow trees, these rows are padded. The
+numbers are the same. Only positions that predict a sampled token reach the output embedding.
+Leaves out: the use of the log-probabilities (`policy`) and the attention itself (`tree_attention`).
 
 Shapes: M tokens in a micro-batch; U distinct predicting positions; V vocabulary; N sampled tokens.
 """
@@ -22,14 +22,14 @@ from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 from mas_lab.policy import PolicyError, Sample
 
 LARGE_LOGITS = 2**25
-"""Logits (U * V) from which on they are made in chunks and made again for the backward pass."""
+"""Number of logits (U * V) above which they are computed in chunks, and again in the backward pass."""
 
 
 class Tree(Trie):
-    """Samples of one temperature: the distinct beginnings of their prompts and completions.
+    """A tree of samples with one temperature: the distinct beginnings of their prompts and completions.
 
-    `predictors`: per sample, the node that predicts each of its completion's tokens. `tokens`: per sample, where its
-    tokens stand among the N tokens of all samples.
+    `predictors` has, for each sample, the node that predicts each token of its completion. `tokens` has, for each
+    sample, the places of its tokens among the N tokens of all samples.
     """
 
     def __init__(self, temperature: float):
@@ -40,7 +40,7 @@ class Tree(Trie):
         self._ends: dict[tuple[int, ...], int] = {}
 
     def add(self, prompt: tuple[int, ...], completion: Sequence[int], tokens: np.ndarray) -> None:
-        """A sample. A completion's last token predicts nothing, so it is no node."""
+        """Add a sample. The last token of a completion predicts nothing, so it has no node."""
         if prompt not in self._ends:
             self._ends[prompt] = self.walk(prompt)[-1]
         self.predictors.append(self.walk(completion[:-1], self._ends[prompt]))
@@ -49,7 +49,7 @@ class Tree(Trie):
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations per forward pass: `linear` per token and `attention` per pair of query and key."""
+    """The operations of a forward pass: `linear` per token and `attention` per pair of query and key."""
 
     linear: float
     attention: float
@@ -66,8 +66,11 @@ class Cost:
 
 
 def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
-    """The trees of all samples: one of a prompt (at one temperature) and its completions, or one per sample where that
-    is cheaper; and of several prompts that begin alike, where that is cheaper still."""
+    """Return the trees of all samples.
+
+    A tree has one prompt (at one temperature) and its completions. If that is cheaper, each sample gets a tree of its
+    own. Several prompts that begin alike share a tree if that is no more expensive than a tree for each.
+    """
     ends = np.cumsum([len(s.completion_ids) for s in samples])
     groups: dict[tuple, list[int]] = {}
     for i, sample in enumerate(samples):
@@ -101,20 +104,20 @@ def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost) -> li
 
 
 def packed_batches(samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
-    """Yield samples as micro-batches of trees, packed as the model takes them."""
+    """Yield samples as micro-batches of trees, packed in the way that the model can compute."""
     trees = pack_prefix_trees(samples, model.options.packing if model.by_tree else "padded", model.cost)
     return tensor_batches(micro_batches(trees, model.options.train_tokens), samples, model)
 
 
 def tensor_batches(parts: Iterable[list[Tree]], samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
-    """Yield parts of the trees of `samples` as tensors."""
+    """Yield a micro-batch for each part of the trees of `samples`."""
     ids_N = np.concatenate([np.asarray(sample.completion_ids, np.int64) for sample in samples])
     for trees in parts:
         yield MicroBatch(trees, ids_N, model.device, model.by_tree)
 
 
 def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
-    """Trees of like length together, at most `budget` tokens (padding counted) at a time, but at least one tree."""
+    """Yield lists of trees of similar length, each at most `budget` tokens with padding, but at least one tree."""
     batch: list[Tree] = []
     for tree in sorted(trees, key=len, reverse=True):
         if batch and len(batch[0]) * (len(batch) + 1) > budget:
@@ -126,9 +129,12 @@ def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
 
 
 class MicroBatch:
-    """Trees as tensors. `token_N` says which of all tokens these are, `row_N` to which sample each belongs, numbered
-    from 0 within the micro-batch: a tree holds whole samples, so none is cut. Token n was predicted at place
-    `from_N[n]` of the U distinct predicting positions, whose distributions have `temperature_U`."""
+    """Trees as tensors.
+
+    `token_N` holds the places of these tokens among all tokens. `row_N` holds the sample of each token, numbered from 0
+    within the micro-batch; a tree holds whole samples, so none is cut. Token n was predicted at place `from_N[n]` of
+    the U distinct predicting positions, whose distributions have the temperatures `temperature_U`.
+    """
 
     def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device, by_tree: bool):
         self.trees, self.by_tree, self.device = trees, by_tree, device
@@ -158,11 +164,11 @@ class MicroBatch:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def token_logprobs(self, net, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return log-probability and entropy (N,) of each token; see the function of this name."""
+        """Return log-probability and entropy (N,) of each token, see the function of this name."""
         return token_logprobs(net, self, entropy_grad, call)
 
     def logits(self, net, call) -> torch.Tensor:
-        """(U, V), made by the model's own head, so that whatever it does to logits is done."""
+        """Return the logits (U, V) of the model's own head, with every transformation that it applies to them."""
         if self.by_tree:
             return tree_attention.forward(call, net.config, self.ids_M, self.at_M, self.layout, self.keep_U)
         # The fused kernels have no forward-mode derivative.
@@ -172,7 +178,7 @@ class MicroBatch:
         return logits_PQV.flatten(0, 1).index_select(0, self.keep_U)
 
     def hidden(self, net) -> torch.Tensor:
-        """(U, h), what the output embedding reads."""
+        """Return the hidden states (U, h), which are the input of the output embedding."""
         if self.by_tree:
             states = tree_attention.hidden(net, self.ids_M, self.at_M, self.layout)
         else:
@@ -181,14 +187,14 @@ class MicroBatch:
 
 
 def bare_head(net) -> bool:
-    """Are the logits nothing but the output embedding of the last hidden state (no cap, no scale)?"""
+    """Return True if the logits are just the output embedding of the last hidden state (no cap, no scale)."""
     config = net.config.get_text_config()
     scaled = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
     return net.get_output_embeddings() is not None and not any(getattr(config, name, None) for name in scaled)
 
 
 def token_logprobs(net, batch: MicroBatch, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
-    """(logprobs_N, entropy_N) in float32, under the temperature each token was sampled at."""
+    """Return (logprobs_N, entropy_N) in float32, at the temperature with which each token was sampled."""
     vocabulary = net.config.get_text_config().vocab_size
     large = len(batch.keep_U) * vocabulary > LARGE_LOGITS
     forward_mode = in_forward_mode()

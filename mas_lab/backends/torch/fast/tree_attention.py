@@ -1,10 +1,10 @@
-"""Attention over a flat batch of trees: each distinct token prefix goes through the model once.
+"""Compute attention over a flat batch of trees; each distinct token prefix goes through the model once.
 
 Candidates share their prompt, and often their first tokens too. A batch is therefore flat, (1, M) tokens without
 padding. This attention function is registered with transformers and lets each token see its own ancestors. It serves
 sampling (keys and values of earlier tokens come from a `Store`) and training (they come from the batch itself). It
 works with any Hugging Face model that uses the attention interface. The idea of one prompt for many completions is from
-Prefix Grouper, arXiv 2506.05433. Leaves out: making trees (`packing`, `engine`), and models with their own attention.
+Prefix Grouper, arXiv 2506.05433. Leaves out: making trees (`packing`, `decoders`), models with their own attention.
 
 Shapes: M flat tokens; P trees; Q queries per tree and W keys per tree, padded; H heads; D head size.
 """
@@ -24,7 +24,7 @@ NAME = "mas_lab_tree"
 
 
 class Store:
-    """Keys and values of all tokens so far, per layer: (P * capacity, H, D); it grows when a tree needs more slots."""
+    """The keys and values of all tokens so far, per layer (P * capacity, H, D). It grows if a tree needs more slots."""
 
     def __init__(self, trees: int, capacity: int):
         self.trees, self.capacity = trees, capacity
@@ -54,7 +54,7 @@ class Store:
 
 @dataclass
 class Layout:
-    """The place of the M flat tokens in the (P, Q) grid of queries, and the keys that each query sees."""
+    """The places of the M flat tokens in the (P, Q) grid of queries, and the keys that each query sees."""
 
     grid_PQ: torch.Tensor
     """Flat token of each cell; cells without a token hold 0."""
@@ -71,8 +71,8 @@ class Layout:
     slot_S: torch.Tensor | None = None
     """With a store: the slots that are filled, tree * capacity + column."""
     source_S: torch.Tensor | None = None
-    """With a store: the flat token of each filled slot; the tokens then see each other. `None`: all tokens in their
-    order, which then see the content of the store."""
+    """With a store: the flat token of each filled slot; the tokens then see each other. `None`: all tokens fill the
+    slots in their order, and they see the content of the store."""
     _masks: dict = field(default_factory=dict)
 
     def keys_values(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor):
@@ -86,7 +86,7 @@ class Layout:
         return tuple(kept[:, :width] for kept in self.store.write(layer, key_MHD, value_MHD, self.slot_S))
 
     def mask(self, repeats: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
-        """Return 0 if visible, else -inf: (P, 1, repeats * Q, W); built once per forward pass, not once per layer."""
+        """Return the mask (P, 1, repeats * Q, W), 0 if visible, else -inf; it is built once per forward pass."""
         if (repeats, window, dtype) not in self._masks:
             visible = self.visible_PQW
             if window is not None:
@@ -101,7 +101,7 @@ def laid_out(
 ) -> tuple[torch.Tensor, torch.Tensor, Layout]:
     """Return (ids_M, at_M, layout) of tries whose tokens see each other.
 
-    The nodes of the tries are the flat tokens, one trie after the other. `stored`: the layout's store and its slots.
+    The nodes of the tries are the flat tokens, one trie after the other. `stored` holds the layout's store and slots.
     """
     sizes_P = np.array([len(trie) for trie in tries])
     real_PQ = np.arange(sizes_P.max()) < sizes_P[:, None]
@@ -120,9 +120,10 @@ def laid_out(
 def tree_attention(
     module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, tree=None, **options
 ):
-    """Compute attention for transformers: query (1, H, M, D) in, (1, M, H, D) out, no weights.
+    """Return the attention output (1, M, H, D) of queries (1, H, M, D), and `None` for the attention weights.
 
-    Heads that share a key (grouped queries) are folded into the query axis, so that keys are never repeated.
+    Heads that share a key (grouped queries) are folded into the query axis, so keys are not repeated. The signature is
+    that of the attention functions of transformers.
     """
     if options.get("s_aux") is not None:
         raise NotImplementedError("attention sinks")
@@ -156,7 +157,7 @@ ALL_ATTENTION_FUNCTIONS.register(NAME, tree_attention)
 
 @contextmanager
 def attending(config, how: str = NAME) -> Iterator[None]:
-    """Let models with this config attend by tree, or by `how`, inside the `with` block."""
+    """Make models with this config use the attention function `how` inside the `with` block."""
     before = config._attn_implementation
     config._attn_implementation = how
     try:
@@ -181,7 +182,7 @@ def hidden(net, ids_M, at_M, layout: Layout) -> torch.Tensor:
 
 
 def follows_trees(net) -> bool:
-    """Return True if this model gives the same logits by tree as row by row, in a trial with two tiny sequences."""
+    """Return True if the logits of a tree of two tiny sequences agree with those of a row, in a trial."""
     config = net.config.get_text_config()
     if not set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}:
         return False

@@ -1,4 +1,4 @@
-"""Token sequences with common beginnings as trees, in which each distinct beginning is one node.
+"""Store token sequences with common beginnings as trees, in which each distinct beginning is one node.
 
 In a causal model, equal tokens after equal beginnings have equal results, so a node is computed once. Leaves out: the
 attention mask (`tree_attention`), samples (`packing`) and candidates (`decoders`).
@@ -14,8 +14,8 @@ ROOT = -1
 WIDE = 2**32
 """More than the number of tokens in any vocabulary."""
 MERGED = 128
-"""Most nodes of a tree of several sequences. The attention mask is square, and on a CPU it costs more than its number
-of operations suggests. Among 64, 128, 256 and 512, this was the fastest for pocket models."""
+"""Largest number of nodes of a tree of several sequences. The attention mask is square, and on a CPU it costs more than
+its number of operations suggests. Among 64, 128, 256 and 512, this was the fastest for pocket models."""
 
 
 class Trie:
@@ -25,8 +25,7 @@ class Trie:
         self.ids: list[int] = []
         self.parents: list[int] = []
         self._children: dict[int, int] = {}
-        """Children by parent and token, joined to one number; pairs, one per token, would keep the garbage collector
-        busy."""
+        """Children by parent and token, joined to one number. Tuples as keys would slow down the garbage collector."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -45,7 +44,7 @@ class Trie:
         return list(accumulate(tokens, self.child, initial=start))
 
     def visible(self) -> np.ndarray:
-        """Return (L, L) booleans, True where a node sees another: its ancestors and itself."""
+        """Return booleans (L, L), True if the row's node sees the column's node: an ancestor or itself."""
         seen_LL = np.eye(len(self), dtype=bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
@@ -62,8 +61,8 @@ class Trie:
 def merge_prefixes(sizes: Mapping[Sequence[int], int], cost: Callable[[int], float]) -> Iterator[list[Sequence[int]]]:
     """Yield groups of sequences that share a tree: they begin alike, and one tree costs no more than a tree for each.
 
-    `sizes`: sequence -> the number of nodes of its own tree, including what grows from its end. Sequences are taken in
-    the order of their tokens, so that each is most similar to the one before it.
+    `sizes` maps a sequence to the number of nodes of its own tree, including completions after its end. Sequences are
+    sorted by their tokens, so that each is most similar to the one before it.
     """
     together: list[Sequence[int]] = []
     size = 0
