@@ -174,7 +174,10 @@ class Policy(Protocol):
         ...
 
     def forward_backward(self, samples: Sequence[Sample], loss: Any) -> Tokens:
-        """Add the gradient of sum_i weight_i sum_t loss_it. An empty batch only checks the loss."""
+        """Add the gradient of sum_i weight_i sum_t loss_it to the one that is there.
+
+        With no samples, only raise PolicyError if the back end cannot compute this loss.
+        """
         ...
 
     def gradients(self) -> "list[tuple[str, torch.Tensor]]":
