@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from mas_lab.bridges.elsewhere import completion
 from small import SETTINGS, Relay, make_team
 
 import mas_lab as lab
+from mas_lab.bridges.external_rollout import completion
 
 ASKED = {**SETTINGS, "minibatches": 1, "schedule": "constant", "horizon": None, "workers": None}
 

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mas_lab.cells.advantages import per_token
 
 import mas_lab as lab
 from mas_lab.explain.index import TOLD, informative
@@ -31,7 +30,11 @@ def by_loop(turns):
                 kept.setdefault(row["depth"], []).append(row)
         branches = any(len({row["agent"] for row in at}) < len(at) for at in kept.values())
         unlike = any(len({row["team_reward"] for row in at}) > 1 for at in kept.values())
-        advantages = [one for row in rows for one in per_token(row["advantage"], max(1, len(row["completion_ids"])))]
+        advantages = [
+            one
+            for row in rows
+            for one in np.broadcast_to(np.asarray(row["advantage"], float), max(1, len(row["completion_ids"])))
+        ]
         largest = max(map(abs, advantages))
         means = [-sum(row["logprobs"]) / len(row["logprobs"]) for row in rows if len(row["logprobs"])]
         found[step, episode] = {
