@@ -57,7 +57,7 @@ class ExternalRunner(Runner):
 
     def __init__(self, env: Env, team: Team, seed: int):
         super().__init__(env, team, seed, step=0)
-        [self.speaker] = team.policies.values()
+        [self.source] = team.policies.values()
         self.external: dict[asyncio.Future, tuple[RunningPlan, int, StepEnv]] = {}
 
     async def rows(self, episode: EpisodeState, plan: Plan) -> list[dict[str, Any]]:
@@ -65,14 +65,14 @@ class ExternalRunner(Runner):
         self.ready.append(RunningPlan(episode, plan(episode)))
         try:
             while self._advance():
-                waiting = [*self.speaker.asked.values(), *self.external]
+                waiting = [*self.source.asked.values(), *self.external]
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 self.collect_generations()
                 for job in [job for job in self.external if job.done()]:
                     running, slot, request = self.external.pop(job)
                     self.answer((running, slot), self.checked_step(episode, request, job.result))
         finally:
-            self.speaker.cancel(list(self.speaker.asked))
+            self.source.cancel(list(self.source.asked))
             for job in self.external:
                 job.cancel()
         return episode.rows
@@ -83,7 +83,7 @@ class ExternalRunner(Runner):
             self.submit_ready()
             if self.scoring:
                 self.score()
-        return bool(self.speaker.asked or self.external)
+        return bool(self.source.asked or self.external)
 
     def step_env(self, plan: RunningPlan, slot: int, request: StepEnv) -> None:
         """Step in a thread: a program that a step runs must not stop the trainer's event loop."""
