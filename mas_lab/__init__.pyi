@@ -42,7 +42,7 @@ from mas_lab.cells.selection import not_flat as not_flat
 from mas_lab.cells.selection import select as select
 from mas_lab.cells.update import UpdateError as UpdateError
 from mas_lab.cells.update import update as update
-from mas_lab.check import check_env as check_env
+from mas_lab.check.env import check_env as check_env
 from mas_lab.doctor import doctor as doctor
 from mas_lab.env import Env as Env
 from mas_lab.env import EnvError as EnvError

@@ -20,7 +20,7 @@ from mas_lab.bridges.episode import Episode, EpisodeResult, Program
 from mas_lab.cells.episode import EpisodeState, Plan, RolloutError
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, Task, not_plain
 from mas_lab.team import Team
 from mas_lab.train.evaluate import TimedPlan

@@ -18,7 +18,7 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.backends.workers import training
 from mas_lab.cells.losses import Loss, clipped, k3, one_per_token
-from mas_lab.check import require_loss
+from mas_lab.check.loss import require_loss
 from mas_lab.policy import Policy, PolicyError, Sample, Tokens
 from mas_lab.table import column, place, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
@@ -248,8 +248,6 @@ class PolicyStep:
                 token_N = np.concatenate([np.arange(length) for length in lengths])
                 parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": moved_N / square}))
         return pd.concat(parts[1:] or parts, ignore_index=True)
-
-    attribute = __call__
 
     def _compared(self, agent: str) -> dict[str, float]:
         """Return the statistics that compare the weights with the recorded log-probabilities."""

@@ -62,9 +62,9 @@ def attribute(
 
 
 def shares_of(batch: PolicyStep) -> pd.DataFrame:
-    """Return `batch.attribute()` with the column `exact`, or `proxy_shares` if the back end cannot do it."""
+    """Return `batch()` with the column `exact`, or `proxy_shares` if the back end cannot do it."""
     try:
-        return batch.attribute().assign(exact=True)
+        return batch().assign(exact=True)
     except PolicyError:
         return proxy_shares(batch).assign(exact=False)
 

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from mas_lab.cells.normalization import refuse_nonsense
 from mas_lab.cells.update import UpdateCallback, check_update, learners, update
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.display.progress import in_notebook
 from mas_lab.env import Env, spec
 from mas_lab.locks import one_trainer

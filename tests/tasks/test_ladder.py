@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plays import in_turn
 
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.tasks import make_env

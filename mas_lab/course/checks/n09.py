@@ -6,7 +6,7 @@ from typing import Any
 
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.episode import EpisodeState, Generate, Generation, StepEnv
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.course.compare import asked, close, same_rows, tables
 from mas_lab.course.exercises import NotYet, exercise
 from mas_lab.env import EnvError, Step, Task
