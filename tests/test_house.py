@@ -8,7 +8,7 @@ import mas_lab
 
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
-    ("paths", "visible", "cell_bars", "progress"),
+    ("paths", "visible", "cell_bars", "progress", "plain"),
     ("meanings", "keyed", "table", "holds", "env", "drawn", "purity", "check", "policy", "team", "locks"),
     ("cells",),
     ("explain", "recipes"),
