@@ -1,6 +1,6 @@
-"""What `make demo` runs: trainings side by side, and the page that shows them.
+"""Train the teams of `make demo` side by side and show them on one page.
 
-The first notebook takes the settings of the first training one step at a time. Leaves out: the recipes themselves.
+The first notebook goes through the settings of the first training one by one. The recipes themselves are not here.
 """
 
 from mas_lab.demo.command import compare, main

@@ -1,6 +1,6 @@
-"""The command: what is trained in which order, and the lines it ends with.
+"""Run the trainings of the demo and print their results.
 
-Leaves out: how a training goes (`trials`), and the page (`report`).
+How one training runs is in `trials`, the page in `report`.
 """
 
 import shutil
@@ -28,13 +28,14 @@ from mas_lab.runs.run import runs_dir
 from mas_lab.study.processes import side_by_side
 
 KEPT = "ladder-grpo-0"
-"""The run on the ladder that is kept, for its spikes."""
+"""Folder of the ladder run that is stored, so that its spikes can be shown."""
 
 
 def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None) -> list[Trained]:
-    """A team learns in a maze; then two baselines on the ladder, over `seeds`. Prints a line of results for each.
+    """Train a team in a maze and two baselines on the ladder over `seeds` seeds, and print a line of results for each.
 
-    `steps`: of every training, in place of the usual. The page is there as soon as the maze is learned.
+    `steps` replaces the usual number of steps of every training. The page is written as soon as the maze is learned,
+    and again at the end.
     """
     out = Path(out) if out else runs_dir() / "quickstart"
     shutil.rmtree(out / KEPT, ignore_errors=True)
@@ -50,13 +51,16 @@ def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = 
 
 
 def ladder_trials(seeds: int, steps: int, kept: Path) -> list[Trial]:
-    """Both baselines on each seed; that of GRPO is kept once."""
+    """Return both baselines for each seed; the run of `grpo` with seed 0 is stored in `kept`."""
     asked = [(recipe, seed) for seed in range(seeds) for recipe in LADDER_RECIPES]
     return [ladder(*one, steps, kept if one == ("grpo", 0) else None) for one in asked]
 
 
 def compare(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None) -> list[Trained]:
-    """Three recipes in the maze, over `seeds`: `steps` of the method, and its baselines for as many tokens."""
+    """Train three recipes in the maze over `seeds` seeds, and print a line of results.
+
+    The method trains for `steps` steps. Each baseline then trains for as many sampled tokens.
+    """
     out = Path(out) if out else runs_dir() / "compare"
     found = list(side_by_side([(learn_alike, seed, steps or STEPS) for seed in range(seeds)]))
     runs = [run for seed in sorted(found, key=lambda runs: runs[0].trial.seed) for run in seed]
@@ -79,7 +83,7 @@ def is_maze(run: Trained) -> bool:
 
 
 def results(runs: list[Trained]) -> pd.DataFrame:
-    """A row per run."""
+    """Return one row per run."""
     rows = [{
         "env": run.trial.env["name"], "recipe": run.trial.recipe, "seed": run.trial.seed, "before": run.before,
         "after": run.after, "seconds": run.seconds, "steps": int(run.curve["step"].iloc[-1]),
@@ -89,9 +93,10 @@ def results(runs: list[Trained]) -> pd.DataFrame:
 
 
 def headline(runs: list[Trained]) -> str:
-    """`plan_path: at_grpo 0.48 -> 0.94, 40 s`: means over seeds, and seconds from the first start to the last end.
+    """Return a line such as `plan_path: at_grpo 0.48 -> 0.94, 40 s`.
 
-    On the ladder with each recipe's largest gradient norm of all runs: `dr_mas 0.00 -> 0.51 (largest norm 2.7)`.
+    Success is the mean over seeds. The seconds run from the first start to the last end. On the ladder each recipe also
+    has its largest gradient norm over all runs: `dr_mas 0.00 -> 0.51 (largest norm 2.7)`.
     """
     table, mazes = results(runs), is_maze(runs[0])
     told = []

@@ -1,6 +1,6 @@
-"""The page of the demo: the maze and the ladder, their curves, the norms, and a spike opened.
+"""Write the page of the demo: learning curves, episodes, gradient norms and spikes.
 
-Leaves out: the figures themselves (`mas_lab.widgets`).
+The figures themselves are in `mas_lab.widgets`.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ all stages, both learn."""
 
 
 def write_report(out: Path, runs: list[Trained], waiting: bool = False) -> Path:
-    """`out/report.html` with all runs so far; `waiting`: says that more will come."""
+    """Write `out/report.html` with all runs so far; `waiting` adds a note that more runs will follow."""
     mazes_runs, ladders = ([run for run in runs if (run.trial.env["name"] == ENV) is one] for one in (True, False))
     body = _maze(mazes_runs) if mazes_runs else []
     if ladders:
@@ -42,7 +42,7 @@ def write_report(out: Path, runs: list[Trained], waiting: bool = False) -> Path:
 
 
 def _maze(runs: list[Trained]) -> list[str]:
-    """What was learned in the maze, and how, by the first of `runs`."""
+    """Return the sections about the maze; everything below the curves is from the first of `runs`."""
     best, env = runs[0], make_env(ENV)
     curves, turns, (task, before, after) = pd.concat([run.curve for run in runs]), best.last.turns, best.shown
     recipes = list(dict.fromkeys(run.trial.recipe for run in runs))
@@ -75,7 +75,7 @@ def _maze(runs: list[Trained]) -> list[str]:
 
 
 def _ladder(runs: list[Trained]) -> list[str]:
-    """Both baselines on the ladder: curves, norms, and the spikes of the run that was kept."""
+    """Return the sections about the ladder: curves, gradient norms, and the spikes of the stored run."""
     curves, norms = pd.concat([run.curve for run in runs]), largest_norms(runs)
     parts = [
         f"<h2>A ladder of {STAGES}, under two baselines</h2><p>{escape(LADDER)}</p>",
@@ -93,6 +93,6 @@ def _ladder(runs: list[Trained]) -> list[str]:
 
 
 def largest_norms(runs: list[Trained]) -> pd.DataFrame:
-    """A row per run and step: the largest gradient norm of its policies."""
+    """Return one row per run and step with the largest gradient norm of its policies."""
     norms = pd.concat([run.norms for run in runs])
     return norms.groupby(["recipe", "seed", "step"], sort=False)["policy_norm"].max().reset_index()

@@ -1,6 +1,7 @@
-"""What the demo trains: one training as plain settings, which another process can be handed, and what came of it.
+"""Describe each training of the demo as plain settings, run it, and return its results.
 
-Leaves out: how several run side by side (`processes`), and what is shown of them (`report`).
+Plain settings can be sent to another process. Running several trainings side by side is in `mas_lab.study.processes`,
+the page in `report`.
 """
 
 import time
@@ -29,40 +30,41 @@ STEPS, SEEDS = 20, 3
 SETTINGS = {"tasks": 32, "minibatches": 2, "save_every": 20}
 LR = 1e-3
 HELD_OUT, REPEATS = 128, 4
-"""Mazes that a team is scored on, and episodes on each."""
+"""Number of mazes that a team is scored on, and episodes on each."""
 SCORE_EVERY = 5
-"""Steps between the scores of a learning curve."""
+"""Steps between two scores of a learning curve."""
 STAGES, LADDER_STEPS = 8, 30
 SPIKES = {"warmup": 2, "threshold": 2.5}
-"""Of the rule, both lower than usual: on the ladder norms are high and vary from the first step on."""
+"""Settings of the spike rule. Both are below the defaults, because gradient norms on the ladder are high and vary from
+the first step on."""
 LADDER_RECIPES = ("dr_mas", "grpo")
 
 Tell = Callable[[str, int, int], None]
-"""Called with a training's name, how far it is, and how far it will go."""
+"""Progress callback: it gets the name of a training, the progress so far and the total."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One training, as plain data. It ends after `steps`, or where `budget` tokens have been sampled."""
+    """One training as plain data; it ends after `steps` steps or after `budget` sampled tokens."""
 
     env: Mapping[str, Any]
-    """The arguments of `make_env`."""
+    """Arguments of `make_env`."""
     recipe: str
     seed: int
     lr: float
     settings: Mapping[str, Any]
-    """Those of `train`."""
+    """Arguments of `train`."""
     steps: int | None = None
     budget: int | None = None
     per_agent: bool = False
-    """Weights of its own for each agent, or one set for all."""
+    """Whether each agent has its own weights; otherwise all agents share one set."""
     frozen: tuple[str, ...] = ()
     held_out: int = 64
-    """Tasks that training never shows, `REPEATS` episodes on each, for a score."""
+    """Number of tasks for the first and the last score, `REPEATS` episodes each; training never shows them."""
     on_the_way: int = 64
-    """Those for the scores between the first and the last."""
+    """Number of tasks for the scores in between."""
     keep: Path | None = None
-    """A folder for the run, whose spikes are then watched."""
+    """Folder that the run is stored in; its spikes are then watched. `None`: not stored."""
 
     @property
     def name(self) -> str:
@@ -71,9 +73,11 @@ class Trial:
 
 @dataclass
 class Trained:
-    """One run: held-out success before, on the way (`curve`) and after; `seconds` of training alone.
+    """Results of one run: held-out success, learning curve and gradient norms.
 
-    `norms`: a row per step and policy, its largest gradient norm before clipping. `began`, `ended`: clock times.
+    `before` and `after` are the first and the last score, and `curve` has a row per score. `seconds` counts training
+    alone. `norms` has a row per step and policy: the largest gradient norm before clipping. `began` and `ended` are
+    clock times.
     """
 
     trial: Trial
@@ -87,34 +91,34 @@ class Trained:
     ended: float
     team: Team | None = None
     shown: tuple[Task, pd.DataFrame, pd.DataFrame] | None = field(default=None, repr=False)
-    """One task before and after, see `before_and_after`."""
+    """One task with its episodes before and after training, see `before_and_after`."""
 
 
 def maze(recipe: str, seed: int, steps: int | None = None, budget: int | None = None) -> Trial:
-    """Planner and executor with one set of weights in a maze."""
+    """Return a training of planner and executor in a maze, with one set of weights."""
     return Trial({"name": ENV}, recipe, seed, LR, SETTINGS, steps, budget, held_out=HELD_OUT, on_the_way=HELD_OUT // 2)
 
 
 def ladder(recipe: str, seed: int, steps: int = LADDER_STEPS, keep: Path | None = None) -> Trial:
-    """Eight agents with weights of their own on a ladder: who stands high is seldom reached."""
+    """Return a training of eight agents on a ladder, each with its own weights; late stages are rarely reached."""
     env, settings = {"name": "ladder", "n_agents": STAGES}, {"tasks": 16, "save_every": steps}
     return Trial(env, recipe, seed, 3e-4, settings, steps, per_agent=True, keep=keep)
 
 
 def make_team(env: Env, lr: float = LR, per_agent: bool = False, frozen: tuple[str, ...] = ()) -> Team:
-    """Pocket weights: one set for all roles, or a set for each."""
+    """Return a team with pocket weights: one set for all agents, or one set for each."""
     if per_agent:
         return Team.per_agent(lambda agent: load_policy(env.pocket, lr=lr), env.agents, frozen=frozen)
     return Team.shared(load_policy(env.pocket, lr=lr), env.agents, frozen=frozen)
 
 
 def held_out(env: Env, team: Team, tasks: int = HELD_OUT) -> float:
-    """Sampled success on tasks that training never shows."""
+    """Return the success rate on tasks that training never shows, with sampled answers."""
     return evaluate(env, team, env.tasks(tasks, "test", seed=0), k=REPEATS)["success"].mean()
 
 
 def learn(trial: Trial, tell: Tell = lambda name, done, total: None) -> Trained:
-    """Train as the trial says."""
+    """Train as `trial` says and return the results."""
     began, env = time.time(), make_env(**trial.env)
     team = make_team(env, trial.lr, trial.per_agent, trial.frozen)
     before, tokens, seconds, norms = held_out(env, team, trial.held_out), 0, 0.0, []
@@ -142,12 +146,12 @@ def _training(trial: Trial, env: Env, team: Team):
 
 
 def learn_apart(trial: Trial, tell: Tell) -> list[Trained]:
-    """`learn` for another process: what came of it without the team, which stays there."""
+    """Run `learn` in another process; the results come back without the team, which stays there."""
     return [_without_team(learn(trial, tell))]
 
 
 def learn_alike(seed: int, steps: int, tell: Tell) -> list[Trained]:
-    """The method for `steps` in the maze, and then the baselines, each for as many tokens as it sampled."""
+    """Train the method for `steps` steps in the maze, then each baseline for as many sampled tokens."""
     runs = learn_apart(maze(METHOD, seed, steps), tell)
     budget = int(runs[0].curve["tokens"].iloc[-1])
     return runs + [run for baseline in BASELINES for run in learn_apart(maze(baseline, seed, budget=budget), tell)]
@@ -160,9 +164,10 @@ def _without_team(run: Trained) -> Trained:
 
 
 def before_and_after(env: Env, trained: Team) -> tuple[Task, pd.DataFrame, pd.DataFrame]:
-    """A held-out maze that the untrained team fails and the trained one solves, with both episodes.
+    """Return a held-out maze that the untrained team fails and the trained team solves, with both episodes.
 
-    Of 64, the one with the longest way that was walked without a wasted step; if there is none, the first maze.
+    Of 64 mazes it is the one with the longest path that the trained team walked without a wasted step. If there is
+    none, it is the first maze.
     """
     tasks = env.tasks(64, "test", seed=1)
     untrained, learned = (rollout(env, team, tasks, episodes(1), seed=1) for team in (make_team(env), trained))
@@ -174,6 +179,6 @@ def before_and_after(env: Env, trained: Team) -> tuple[Task, pd.DataFrame, pd.Da
 
 
 def _least(env: Env, task: Task) -> int:
-    """Moves from the start to the goal."""
+    """Return the number of moves on a shortest path from the start to the goal."""
     maze = env.start(task).maze
     return distances(maze)[maze.start]

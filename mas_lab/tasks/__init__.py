@@ -1,4 +1,7 @@
-"""The tasks by name. An env is one file here; `ENVS["mine"] = MyEnv` adds one of your own."""
+"""Make the tasks by name.
+
+Each env is one file in this folder. `ENVS["mine"] = MyEnv` adds your own.
+"""
 
 from dataclasses import fields
 from typing import Any
@@ -42,10 +45,10 @@ ALL = (
     ReasoningGym,
 )
 ENVS = Catalog({env.name: env for env in ALL})
-"""Name -> env class, a frozen dataclass whose init fields are the options of `make_env`."""
+"""Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}
-"""Options that `make_env` names for every env; one that lacks an option only accepts the value given here."""
+"""Options that `make_env` names for every env. An env without such an option accepts only the value given here."""
 
 
 def make_env(
@@ -56,11 +59,23 @@ def make_env(
     n_agents: int | None = None,
     **task_options: Any,
 ) -> Env:
-    """The env `name`, with its own `task_options` besides the standard ones.
+    """Return the env called `name`, made with the given options.
 
-    `size`: "pocket" (a pocket model plays it), "full" (text for an instruction model), or a number where the task
-    has one. `rewards`: "ours", or "published" with its known defects. `single_agent`: one agent does it all.
-    Raises `ValueError` with the known names or the env's options.
+    Args:
+        name: A key of `ENVS`, for example "plan_path", or `module:Class` of an env in `ENVS`.
+        size: "pocket" (default) for a pocket model, or "full" for an instruction model that reads text. Some tasks also
+            take a number, for example the side of a grid.
+        rewards: "ours" (default), or "published" for the rewards of the paper with their known defects.
+        single_agent: Whether one agent does all the work. The default is False.
+        n_agents: Number of agents, if the task has this option. `None` (default) means the task's own number.
+        **task_options: Further options of this task: the init fields of its class.
+
+    Returns:
+        The env, an instance of its class in `ENVS`.
+
+    Raises:
+        ValueError: If no env has this name, or if it does not know an option or accept a value. The message lists the
+            known names or options.
     """
     classes = ENVS | {class_name(env): env for env in ENVS.values()}
     if name not in classes:

@@ -1,8 +1,9 @@
-"""ArXiv introductions (MAGRPO, arXiv 2508.04652): two writers expand an abstract at once, unseen by each other.
+"""Let two agents write the introduction of an arXiv paper from its abstract (MAGRPO, arXiv 2508.04652).
 
-One writes background and motivation, the other method and implications; over two turns a reviewer tells each in plain
-words what its part lacks, and both write anew. Pocket: five generated sentences; full: abstracts for an instruction
-model. Leaves out: the reward of two texts (`pair_reward`), the pocket texts (`stories`), how files are read (`rows`).
+Both agents write at once and do not see each other's text. One writes background and motivation, the other method and
+implications. With two turns, a reviewer says in plain words what each part lacks, and both write again. Pocket size has
+five generated sentences, full size has abstracts for an instruction model. The reward of two texts is in `pair_reward`,
+the pocket texts are in `stories`, and reading files is in `rows`.
 """
 
 import random
@@ -33,7 +34,7 @@ TASK = {
     f"first {BACKGROUND} in about 140 words, then a line that holds ||| and nothing else, then {METHOD} in about 200 "
     "words, about the same things in part, leading from point to point (therefore, however, for example). " + KEEP,
 }
-"""The lengths are some at which their ratio pays in full."""
+"""Prompts by role. The lengths that they name earn the full reward for the ratio."""
 ANEW = "Now write what is to stand, whole, with what the reviewer misses."
 REVIEWS = {
     "short": "It is too short.",
@@ -43,14 +44,14 @@ REVIEWS = {
     "apart": "The two parts have little in common.",
     "fine": "It is fine as it is.",
 }
-"""What the reviewer says, by its pocket word."""
+"""Sentences of the reviewer, by their pocket words."""
 
 
 @dataclass(frozen=True)
 class State:
     source: str
     drafts: tuple[str, str] | None = None
-    """What stands after the last turn: background, method."""
+    """Drafts after the last turn: background, method."""
     score: float = 0.0
     turn: int = 0
     done: bool = False
@@ -58,31 +59,37 @@ class State:
 
 @dataclass(frozen=True)
 class ArxivIntro:
-    """Both write at once; over two turns each then sees its own draft with the reviewer's word on it, and writes anew.
+    """Both agents write at once; with two turns, each then sees its own draft with a review, and writes again.
 
-    A draft of both is worth up to 3, gated (`pair_reward`): both lengths in range 0.5; length method / background in
-    [1.3, 1.6] 1, falling to 0 at 0.8 and 2.0; different words method / background in [0.7, 1.3] 0.5, falling to 0 at
-    0.5 and 1.7; style 1. `team_reward`, "ours": what the drafts gained in worth, so that a return is that of the last
-    ones; times their faithfulness to the abstract. Success: 2.4 (80 %).
+    A pair of drafts is worth up to 3 (`pair_reward`). The levels are gated: a level that fails shuts off those after
+    it.
 
-    Rewards "published" (CoMLRL's formula, with our word lists) read no abstract, and pay each turn's drafts anew, so
-    that `max_return` is 3 a turn. Their holes, scored in the tests: invented words with a tail of transition words,
-    transitions inside words, an introduction to another abstract, and the same draft handed in twice.
+    - lengths: 0.5 if both are in range
+    - ratio: the length of method / background gives 1 in [1.3, 1.6], falling to 0 at 0.8 and 2.0
+    - unique: the number of different words in method / background gives 0.5 in [0.7, 1.3], falling to 0 at 0.5 and 1.7
+    - style: at most 1
 
-    `local_reward`: 1 if the writer's own length is in range. An answer without a word is invalid, and so is a single
-    agent's without exactly one marker between two texts.
+    With rewards "ours", the worth is multiplied by the drafts' faithfulness to the abstract. `team_reward` is the gain
+    in worth in this turn, so the return is the worth of the last drafts. Success needs a worth of 2.4 (80 %).
+
+    Rewards "published" (CoMLRL's formula, with our word lists) do not read the abstract. They pay each turn's drafts
+    again, so `max_return` is 3 per turn. The tests score their known defects: invented words with a tail of transition
+    words, transitions inside words, an introduction to another abstract, and the same draft handed in twice.
+
+    `local_reward` is 1 if the writer's own length is in range. An answer without a word is invalid. A single agent's
+    answer is also invalid if it does not have exactly one marker between two texts.
     """
 
     size: str | int = "pocket"
-    """"pocket" (5 sentences), "full", or the number of sentences of a pocket text, 3 to 8."""
+    """Either "pocket" (5 sentences), "full", or the number of sentences of a pocket text, 3 to 8."""
     rewards: str = "ours"
     single_agent: bool = False
     max_turns: int = 1
-    """1, or 2 with the reviewer between them."""
+    """Either 1, or 2 with a review between the turns."""
     data: str = "LovelyBuggies/arXiv_abstract"
-    """Full size: a file, a folder or a data set of the hub (`sources.read`); `rows.abstract` names its columns."""
+    """Full size: a file, a folder or a data set of the hub (`sources.read`). `rows.abstract` lists its columns."""
     mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1: invented words and misjudged lengths grow with it."""
+    """How imperfect `demonstrate` is, 0 to 1. Invented words and wrong lengths grow with it."""
 
     name = "arxiv_intro"
     paper = "MAGRPO, arXiv 2508.04652"
@@ -90,11 +97,11 @@ class ArxivIntro:
     pocket = "arxiv_intro"
     succeeds_at = 2.4
     invents = 0.1
-    """How often a word of `demonstrate` is drawn from all words, at `mistakes` = 1."""
+    """Share of the words of `demonstrate` that are drawn from all words, at `mistakes` = 1."""
     connects = 0.25
-    """How often a sentence of its method opens with a transition."""
+    """Share of the sentences of its method part that start with a transition."""
     misjudges = 0.6
-    """How often it writes a sentence more or less than it should, at `mistakes` = 1."""
+    """Share of its texts that are a sentence too long or too short, at `mistakes` = 1."""
 
     def __post_init__(self):
         check_options(self, range(3, 9), "sentences")
@@ -120,11 +127,11 @@ class ArxivIntro:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         return (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "draft", *REVIEWS, *TASK)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different abstracts; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different abstracts; a longer list starts with the shorter one."""
         check_split(split, self.name)
         if self.size == "full":
             texts = [abstract(row) for row in sample_rows(self.data, n, split, seed, key=abstract, env=self.name)]
@@ -156,7 +163,7 @@ class ArxivIntro:
         return (0, 1) if agent == "solo" else (self.agents.index(agent),)
 
     def _review(self, state: State, place: int) -> str:
-        """The first thing that is amiss in one part, as a key of `REVIEWS`."""
+        """Return the first defect of one part, as a key of `REVIEWS`."""
         first, second = (wording.words(draft) for draft in state.drafts)
         own, wanted = (first, second)[place], self.wanted
         if not wanted.least <= len(own) <= wanted.most:
@@ -181,9 +188,9 @@ class ArxivIntro:
         return Step(after, gained, said.fits, said.valid, done and score >= self.succeeds_at, done, parts)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: invented words, wrong lengths, few transitions.
+        """Return an imperfect answer to learn from: invented words, wrong lengths, few transitions.
 
-        Full size: the first words of the abstract, cut to length.
+        In full size it is the abstract, repeated if it is short, and cut to length.
         """
         if agent == "solo":
             return f"{self.demonstrate(state, 'background', rng)} {MARKER} {self.demonstrate(state, 'method', rng)}"

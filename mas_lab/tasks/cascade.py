@@ -1,8 +1,8 @@
-"""Cascade: a teaching task in which each agent is called only if all before it were wrong.
+"""Cascade: a teaching task in which each agent is called only if all agents before it were wrong.
 
-The later an agent is called, the less a right answer earns. All rewards of the last tiers lie below the task's mean,
-and a global baseline punishes even their right answers. Pocket only. Leaves out: what a chain is, and how an answer to
-one is read (`chains`).
+The later an agent is called, the less a right answer earns. All rewards of the last tiers lie below the task's mean, so
+a global baseline punishes even their right answers. The task has only a pocket size. What a chain is, and how its
+answers are read, is in `chains`.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from mas_lab.env import Step
 from mas_lab.tasks.shared import chains
 
 PAYS = (1.0, 0.7, 0.4, 0.1)
-"""What a right answer of each tier earns the team."""
+"""Team reward for a right answer of each tier."""
 
 
 @dataclass(frozen=True)
 class Cascade(chains.ChainSequence):
-    """`tier_1` to `tier_4` answer a chain of digits each, one after the other, until one of them is right.
+    """Agents `tier_1` to `tier_4` answer one chain of digits each, in turn, until one of them is right.
 
-    `team_reward`: 1.0, 0.7, 0.4 or 0.1 for the right answer of that tier, so `max_return` = 1. Success is a right
-    answer of any tier. `local_reward`: 1 for a right answer. An answer that cannot be read is invalid, and wrong.
+    `team_reward` is 1.0, 0.7, 0.4 or 0.1 for a right answer of that tier, so `max_return` = 1. Success is a right
+    answer of any tier. `local_reward` is 1 for a right answer. An answer that cannot be read is invalid, and wrong.
     """
 
     name = "cascade"

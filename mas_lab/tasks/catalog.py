@@ -1,6 +1,6 @@
-"""The tasks as a table: who speaks when, where it comes from, and what its pocket model learned. `lab.ENVS` shows it.
+"""Show the tasks as a table: agents, origin, and results of the pocket models (`lab.ENVS`).
 
-Leaves out: how a task is made by its name (`make_env`), and the page with an episode of each (`docs/tasks.md`).
+Making a task by its name is in `make_env`. The page with an episode of each task is `docs/tasks.md`.
 """
 
 import json
@@ -13,13 +13,13 @@ from mas_lab.paths import data_dir
 
 @dataclass(frozen=True)
 class Learned:
-    """What the recorded runs of one task came to: share solved (or of the best return) on held-out tasks."""
+    """Results of the recorded runs of one task: success rate, or share of the best return, on held-out tasks."""
 
     recipe: str
     steps: int
     before: float
     after: tuple[float, ...]
-    """Of each seed."""
+    """One value per seed."""
 
     def __str__(self) -> str:
         low, high = f"{min(self.after):.2f}", f"{max(self.after):.2f}"
@@ -27,11 +27,11 @@ class Learned:
 
 
 GRADED = ("code_pair", "tldr", "arxiv_intro")
-"""Tasks whose score is the share of the best return: a success there is only a threshold."""
+"""Tasks that are scored by their share of the best return, because their success is only a threshold."""
 
 
 def learned(task: str) -> Learned | None:
-    """From `data/results/<task>/`; None where nothing is recorded."""
+    """Return the results in `data/results/<task>/`, or `None` if nothing is recorded."""
     folder = data_dir() / "results" / task
     if not (folder / "results.csv").is_file():
         return None
@@ -44,12 +44,15 @@ def learned(task: str) -> Learned | None:
 
 
 class Catalog(dict[str, type]):
-    """Name -> env class, a frozen dataclass whose init fields are the options of `make_env`. Shows itself as a table:
-    agents (`→` one after the other, `+` at once, `?` called on a condition: the class attribute `order`), origin
-    (`paper`), and pocket play."""
+    """Dict from name to env class that is displayed as a table.
+
+    Each class is a frozen dataclass, and its init fields are the options of `make_env`. The columns show the agents
+    (class attribute `order`: `→` one after the other, `+` at once, `?` called on a condition), the origin (`paper`),
+    and the results of the pocket model.
+    """
 
     def table(self) -> pd.DataFrame:
-        """A row per task."""
+        """Return one row per task."""
         rows = []
         for name, env in self.items():
             agents, paper = getattr(env, "order", ""), getattr(env, "paper", "")

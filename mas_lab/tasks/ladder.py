@@ -1,9 +1,9 @@
 """Ladder: a teaching task in which each agent is reached only if those before it were right.
 
-Under one global baseline, more agents with weights of their own are worse: whoever stands high is reached only in
-episodes that went well, all its rewards lie above everybody's mean, and it is praised for whatever it says. Under its
-own baseline it learns. Where one set of weights plays all stages, what stage 1 learns serves stage 8, and both do well.
-Pocket only. Leaves out: what a chain is, and how an answer to one is read (`chains`).
+With one global baseline, more agents with separate weights do worse. A late agent is reached only in episodes that
+already go well. All its rewards lie above the mean over all agents, so even its wrong answers are reinforced. With its
+own baseline it learns. If one set of weights plays all stages, stage 8 profits from what stage 1 learns, and both
+baselines do well. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,14 @@ AGENTS = 8
 
 @dataclass(frozen=True)
 class Ladder(chains.ChainSequence):
-    """`stage_1`, `stage_2`, … answer a chain of digits each, one after the other, until one of them is wrong or all
-    were right.
+    """Agents `stage_1`, `stage_2`, … answer one chain of digits each, in turn, until one is wrong or all were right.
 
-    `team_reward` arrives once, when it ends: the share of stages that were passed, so `max_return` = 1. Success is all
-    of them. `local_reward`: 1 for a right answer. An answer that cannot be read is invalid, and wrong.
+    `team_reward` comes once, at the end: the share of stages that were passed, so `max_return` = 1. Success means that
+    all stages were passed. `local_reward` is 1 for a right answer. An answer that cannot be read is invalid, and wrong.
     """
 
     n_agents: int | None = None
-    """2 to 8 stages; `None`: 8."""
+    """Number of stages, 2 to 8; `None` means 8."""
 
     name = "ladder"
     order = "stage_1 → stage_2? → … stage_8?"
@@ -48,7 +47,7 @@ class Ladder(chains.ChainSequence):
         return Step(after, team, {agent: float(right)}, {agent: valid}, success, after.done)
 
     def draw(self, state: chains.Progress) -> str:
-        """A rung for each stage, the first at the bottom, with its chain; a disc stands on the last one passed."""
+        """Draw a rung with its chain for each stage, the first at the bottom, and a disc on the last stage passed."""
         passed, count = state.passed, len(state.problems)
         rungs = [f"{problem} = {chains.value(problem)}" for problem in state.problems]
         fell = " The next answer was wrong." if state.done and passed < count else ""

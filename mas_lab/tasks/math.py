@@ -1,8 +1,8 @@
-r"""Math by solver and verifier (Dr. MAS, arXiv 2602.08847): one answers, the other approves or sends back.
+r"""Math by solver and verifier: one answers, the other approves or sends back (Dr. MAS, arXiv 2602.08847).
 
-With `fixer=True` a third role is called only after a rejection: the agent whose gradient a global baseline inflates.
-Pocket: chains of digits with + - *, read from left to right, mod 10; full: word problems for an instruction model,
-answers in `\boxed{}`. Leaves out: how two answers are compared (`grading`), how files are read (`rows`).
+With `fixer=True` a third role is called only after a rejection; a global baseline inflates the gradient of this agent.
+Pocket size has chains of digits with + - *, read from left to right, mod 10. Full size has word problems for an
+instruction model, with answers in `\boxed{}`. Comparing two answers is in `grading`, reading files in `rows`.
 """
 
 import random
@@ -18,11 +18,11 @@ from mas_lab.tasks.shared.rows import check_split, content_id, problems
 
 VERDICTS = {"approve": True, "reject": False}
 FORMAT, MATCH = 0.2, 0.8
-"""What a solver earns locally for an answer that can be read, and for one that is right."""
+"""Local reward of a solver for an answer that can be read, and for a right answer."""
 
 LATEST = 4
-"""The last turns that an agent reads whole; at full size, of those before it reads the answer and the verdict. With
-every text in every prompt, an episode would cost the square of its turns."""
+"""Number of last turns that an agent reads in full. In full size it also reads the answer and the verdict of earlier
+turns. With all texts in all prompts, the cost of an episode would grow with the square of its turns."""
 
 BOXED = "Reason step by step, then put only the final answer, without words around it, in \\boxed{}."
 DUTY = {
@@ -38,7 +38,7 @@ DUTY = {
 
 @dataclass(frozen=True)
 class Said:
-    """One turn: `answer` of a solver or fixer (None: unreadable); `approved` by a verifier (None: not its turn)."""
+    """One turn: `answer` of a solver or fixer (`None`: unreadable), `approved` of a verifier (else `None`)."""
 
     agent: str
     text: str
@@ -55,7 +55,7 @@ class State:
 
     @property
     def rounds(self) -> int:
-        """Verdicts so far."""
+        """Return the number of verdicts so far."""
         return sum(turn.approved is not None for turn in self.said)
 
     @property
@@ -64,7 +64,7 @@ class State:
 
     @property
     def rejected(self) -> list[str | None]:
-        """The answers that a verifier sent back, oldest first."""
+        """Return the answers that a verifier sent back, oldest first."""
         return [self.said[i - 1].answer for i, turn in enumerate(self.said) if turn.approved is False]
 
 
@@ -76,34 +76,37 @@ def _in_short(turn: Said) -> str:
 
 @dataclass(frozen=True)
 class Math:
-    """Solver, then verifier, for up to `max_turns` rounds; with `fixer=True`: solver, verifier, and after each
-    rejection fixer, verifier. The episode ends at an approval or after the last round's verdict, and the last answer
-    counts: `team_reward` 1 or 0 arrives at that step alone, so `max_return` = 1. Drafts and earlier verdicts earn 0.
+    """A solver answers and a verifier judges the answer, for up to `max_turns` rounds.
 
-    `local_reward`: solver and fixer 0.2 for an answer that can be read + 0.8 for a right one; verifier 1 if its
-    verdict agrees with the truth. An unreadable verdict is invalid, earns 0 and sends the answer back.
-    What an invalid output costs is the recipe's matter: `episode_return(invalid=Math.invalid_penalty)`.
+    With `fixer=True` the order is solver, verifier, and after each rejection fixer, verifier. The episode ends at an
+    approval or after the last round's verdict, and the last answer counts. `team_reward` is 1 or 0 at that step alone,
+    so `max_return` = 1. Drafts and earlier verdicts earn 0.
 
-    Rewards "published" differ in the verdict, as released: the word "approve" in its place anywhere approves, even
-    beside a "reject", and an unreadable verdict approves. Defect: a verifier that babbles lets everything pass.
+    `local_reward` of solver and fixer: 0.2 for an answer that can be read, plus 0.8 for a right answer. `local_reward`
+    of the verifier: 1 if its verdict agrees with the truth. An unreadable verdict is invalid, earns 0 and sends the
+    answer back. The recipe decides the cost of an invalid output: `episode_return(invalid=Math.invalid_penalty)`.
 
-    With `n_agents` above 2 (3 with a fixer) there are several solvers: in each round they speak in turn, each sees
-    the last four answers before its own, and the last one's is judged. With a fixer they speak in the first round only.
+    Rewards "published" read the verdict as the released code does. One verdict "approve" approves, even beside a
+    "reject", and an unreadable verdict approves. Defect: a verifier that writes nonsense lets everything pass.
+
+    With `n_agents` above 2 (3 with a fixer) there are several solvers. In each round they speak in turn, each sees the
+    last four answers before its own, and the last solver's answer is judged. With a fixer they speak only in the first
+    round.
     """
 
     size: str | int = "pocket"
-    """"pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
+    """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
     rewards: str = "ours"
     single_agent: bool = False
     n_agents: int | None = None
-    """2 to 16: one verifier, with `fixer` one fixer, the others solvers."""
+    """Number of agents, 2 to 16: one verifier, with `fixer` one fixer, and solvers. `None` means one solver."""
     fixer: bool = False
     max_turns: int = 3
     data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`sources.read`; `rows.problem_and_answer` has its columns),
-    or `reasoning_gym:<task>`, by default `reasoning_gym:gsm_symbolic`."""
+    """Full size: a file, a folder or a data set of the hub (`sources.read`), or `reasoning_gym:<task>`. `None` means
+    `reasoning_gym:gsm_symbolic`. `rows.problem_and_answer` lists the columns of a file."""
     mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1: haste and slips grow with it."""
+    """How imperfect `demonstrate` is, 0 to 1. Missing running values and slips grow with it."""
 
     name = "math"
     paper = "Dr. MAS, arXiv 2602.08847"
@@ -111,11 +114,11 @@ class Math:
     pocket = "math"
     max_return = 1.0
     invalid_penalty = 0.1
-    """What Dr. MAS subtracts from the return of an invalid output."""
+    """Penalty of Dr. MAS: it is subtracted from the return of an invalid output."""
     hasty = {"solver": 0.5, "verifier": 0.75, "fixer": 1.0, "solo": 0.5}
-    """How often `demonstrate` leaves out the running values, by role, at `mistakes` = 1."""
+    """Share of the answers of `demonstrate` without running values, by role, at `mistakes` = 1."""
     trusts = 0.85
-    """How often a verdict without working approves."""
+    """Share of its verdicts without running values that approve."""
 
     def __post_init__(self):
         check_options(self, range(2, 10), "digits", fewest=3 if self.fixer else 2)
@@ -147,11 +150,11 @@ class Math:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         return (*chains.WORDS, "solve", "check", "fix", "others", "tried", "answer", "none", *VERDICTS)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different problems; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different problems; a longer list starts with the shorter one."""
         check_split(split, "math")
         if self.size != "full":
             pairs = chains.draw_chains(n, split, seed, "math", self.digits)
@@ -187,9 +190,10 @@ class Math:
         return [{"role": "system", "content": DUTY[role]}, {"role": "user", "content": content}]
 
     def _pocket_prompt(self, state: State, role: str) -> str:
-        """`answer 8 check 3 + 4`, or `tried 8 others 7 solve 3 + 4`: tried was sent back, others is this round's.
+        """Return a prompt such as `answer 8 check 3 + 4` or `tried 8 others 7 solve 3 + 4`.
 
-        The problem comes last: its distance to the answer is then always the same, which small models learn faster.
+        `tried` lists the rejected answers, `others` the answers of this round. The problem comes last: its distance to
+        the answer is then always the same, which small models learn faster.
         """
         if role == "verifier":
             return f"answer {state.answers[-1] or 'none'} check {state.problem}"
@@ -200,13 +204,19 @@ class Math:
         return " ".join([*told, "fix" if role == "fixer" else "solve", state.problem])
 
     def read_answer(self, text: str) -> str | None:
-        r"""The answer, or None if it cannot be read. Pocket: running values if any, then `answer 7`, and no more."""
+        """Return the answer, or `None` if it cannot be read.
+
+        A pocket answer has optional running values, then `answer 7`, and nothing else.
+        """
         if self.size == "full":
             return last_boxed(text)
         return chains.read_answer(text)
 
     def read_verdict(self, text: str) -> bool | None:
-        """True: approved, False: sent back, None: unreadable. Pocket: running values if any, then one verdict."""
+        """Return True for approved, False for sent back, and `None` for an unreadable verdict.
+
+        A pocket verdict has optional running values, then one verdict word.
+        """
         if self.size == "full":
             found = re.findall(r"<verdict>\s*(approve|reject)\s*</verdict>", text.lower())
         else:
@@ -243,9 +253,9 @@ class Math:
         return Step(after, float(success), {agent: local}, {agent: verdict is not None}, success, done)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: guesses, slips in the working, hasty approvals.
+        """Return an imperfect answer to learn from: guesses, wrong running values, hasty approvals.
 
-        Full size: the right form around the right answer, or around one that is wrong half the time.
+        In full size it has the right form; the answer in it is wrong half of the time.
         """
         role = role_of(agent)
         if self.size == "full":

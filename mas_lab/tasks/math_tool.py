@@ -1,9 +1,10 @@
-r"""Math with a tool (AT-GRPO, arXiv 2510.11062): a reasoner answers, a tool user writes a program that does.
+r"""Math with a tool: a reasoner answers, and a tool user writes a program that answers (AT-GRPO, arXiv 2510.11062).
 
-Both work on the same problem at once, unseen, as in the released code, turn by turn until their answers agree. Pocket:
-chains of digits as in `math`, and programs of one line; full: word problems for an instruction model, answers in
-`\boxed{}` and Python in a fenced block. Leaves out: how programs are run (`sandbox`), how two answers are compared
-(`grading`), how files are read (`rows`), and turns before the last in a prompt (the released code shows all).
+Both work on the same problem at once and do not see each other's text, as in the released code. Turns continue until
+their answers agree. Pocket size has chains of digits as in `math`, and programs of one line. Full size has word
+problems for an instruction model, with answers in `\boxed{}` and Python in a fenced block. A prompt shows only the last
+turn; the released code shows all turns. Running programs is in `sandbox`, comparing two answers in `grading`, reading
+files in `rows`.
 """
 
 import random
@@ -20,13 +21,13 @@ from mas_lab.tasks.shared.programs import Printed
 from mas_lab.tasks.shared.rows import check_split, content_id, problems
 
 RUNS, PRINTS, FORMAT, MATCH = 0.1, 0.1, 0.2, 0.8
-"""What is earned locally: by a program that ends without an error, and one that prints; by a reasoner's answer that can
-be read; by either's right answer."""
+"""Local rewards: for a program that ends without an error, for a program that prints, for a reasoner's answer that can
+be read, and for a right answer of either agent."""
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 UNREAD = Printed("no program")
 SLIPS = {"digit": 0.15, "operation": 0.1, "modulo": 0.15, "bracket": 0.1}
-"""How often a program of `demonstrate` has another digit or operation, forgets `% 10`, or lacks its last bracket, at
-`mistakes` = 1."""
+"""Probability that a program of `demonstrate` has another digit, has another operation, forgets `% 10`, or lacks its
+last bracket, at `mistakes` = 1."""
 
 PROGRAM = (
     "Write a Python program in one fenced block (```python ... ```) that computes the answer and prints it alone in "
@@ -43,8 +44,10 @@ DUTY = {
 
 @dataclass(frozen=True)
 class State:
-    """After a turn: the tool user's program (None: none to be read), what came of it, and the two answers, None where
-    they cannot be read."""
+    """State after a turn: the tool user's program, its result, and both answers.
+
+    `code` is `None` if no program could be read; `printed` and `answer` are `None` if there is no readable answer.
+    """
 
     task: str
     problem: str
@@ -59,47 +62,50 @@ class State:
 
 @dataclass(frozen=True)
 class MathTool:
-    """Both act in each turn; it ends when both answers can be read and are the same, or after `max_turns`. Then each
-    sees both answers of the turn before, and the tool user its program and what it printed, or its error.
+    """A reasoner and a tool user act in each turn, until their answers are the same or for `max_turns` turns.
 
-    A program's answer is the last line that it prints, if it ends without an error. Rewards "ours": `team_reward` is 1
-    if the answers agree and are right, so that `max_return` = 1 is reached exactly by success. `local_reward`: tool
-    user 0.1 if its program runs to the end + 0.1 if it prints + 0.8 if its answer is right (a guess that it prints
-    counts as any other); reasoner 0.2 if its answer can be read + 0.8 if it is right. What cannot be read is invalid.
+    In the next turn each agent sees both answers of the turn before. The tool user also sees its program and what it
+    printed, or its error.
 
-    A program that wants what this sandbox lacks ("unsupported") has no answer, but is not counted wrong: `info` has
-    `right` None and tells of it under `unknown`, a warning says so once, and it earns the 0.2 of any program that
-    prints: more, and asking for what is missing would pay. A selector may leave its rows out of training. `Step.info`
-    names task, agent and turn of each program, its status, last line and error, whether its answer is right and agreed
-    on, and `backstop` where the wall clock ended it.
+    The answer of a program is the last line that it prints, if it ends without an error. With rewards "ours",
+    `team_reward` is 1 if the answers agree and are right, so `max_return` = 1 is reached exactly by success.
+    `local_reward` of the tool user: 0.1 if its program runs to the end, 0.1 if it prints, and 0.8 if its answer is
+    right. (A guess that it prints counts like any answer.) `local_reward` of the reasoner: 0.2 if its answer can be
+    read, and 0.8 if it is right. An output without a readable program or answer is invalid.
+
+    A program that needs something that this sandbox lacks ("unsupported") has no answer, but does not count as wrong.
+    `info` then has `right` = None and an entry `unknown`, and a warning is given once. The program earns 0.2, as any
+    program that prints. A higher reward would make such programs pay. A selector may leave its rows out of training.
+    `Step.info` has task, agent and turn of each program, its status, last line and error. It also says whether the
+    answer is right and agreed on, and has `backstop` if the wall clock ended the program.
 
     Rewards "published" (PettingLLMs): each turn pays the team 1 if the reasoner is right, and each agent 1 if it is
-    right itself; success is the reasoner's in the last turn. Where a program fails, the last number of its error counts
-    as its answer. Defects: a reasoner alone earns all of the team's reward, and the more of it the longer the two
-    disagree, so that `max_return` is `max_turns`; a program that crashes with the answer in its error is a right one.
+    right itself. Success: the reasoner is right in the last turn. If a program fails, the last number of its error
+    counts as its answer. Defects: the reasoner alone earns all of the team's reward, and more of it the longer the two
+    disagree, so `max_return` is `max_turns`. A program that crashes with the answer in its error counts as right.
 
-    A single agent writes programs until one prints an answer that can be read, and that one counts.
+    A single agent writes programs until one prints an answer that can be read, and this answer counts.
     """
 
     size: str | int = "pocket"
-    """"pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
+    """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
     rewards: str = "ours"
     single_agent: bool = False
     max_turns: int = 4
     data: str | None = None
-    """Full size: what `math` takes (`rows.problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
+    """Full size: the same as in `math` (`rows.problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
     mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1: slips, guesses and copied answers grow with it."""
+    """How imperfect `demonstrate` is, 0 to 1. Slips, guesses and copied answers grow with it."""
 
     name = "math_tool"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "tool + reasoner, until they agree, up to 4 turns"
     pocket = "math_tool"
     hasty = 0.5
-    """How often `demonstrate` does not compute: the reasoner leaves out the running values, the tool user prints a
-    digit."""
+    """Share of the answers of `demonstrate` that are not computed, at `mistakes` = 1: the reasoner leaves out the
+    running values, and the tool user prints a digit."""
     copies = 0.5
-    """How often it repeats the other's answer of the turn before, unread."""
+    """Share of its answers that copy the other agent's answer of the turn before, at `mistakes` = 1."""
 
     def __post_init__(self):
         check_options(self, range(2, 10), "digits")
@@ -126,13 +132,13 @@ class MathTool:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         python = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
         told = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
         return (*chains.WORDS, *python, *told, *DUTY)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different problems; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different problems; a longer list starts with the shorter one."""
         check_split(split, self.name)
         if self.size == "full":
             pairs = problems(self.data, n, split, seed, self.name)
@@ -161,8 +167,10 @@ class MathTool:
         return [{"role": "system", "content": DUTY[agent]}, {"role": "user", "content": "\n\n".join(told)}]
 
     def _pocket_prompt(self, state: State, agent: str) -> str:
-        """`printed error answered 7 tool 3 + 4`. The problem comes last: its distance to the answer is then always the
-        same, which small models learn faster."""
+        """Return a prompt such as `printed error answered 7 tool 3 + 4`.
+
+        The problem comes last: its distance to the answer is then always the same, which small models learn faster.
+        """
         if not state.turn:
             return f"{agent} {state.problem}"
         ran = state.ran
@@ -172,11 +180,14 @@ class MathTool:
         return f"printed {seen} {answered}{agent} {state.problem}"
 
     def read_answer(self, text: str) -> str | None:
-        r"""The reasoner's answer, or None. Pocket: running values if any, then `answer 7`, and no more."""
+        """Return the reasoner's answer, or `None` if it cannot be read.
+
+        A pocket answer has optional running values, then `answer 7`, and nothing else.
+        """
         return last_boxed(text) if self.size == "full" else chains.read_answer(text)
 
     def answer_of(self, ran: Printed) -> str | None:
-        """A program's answer, or None. Pocket: a digit, and no more."""
+        """Return a program's answer, or `None`; a pocket answer is one digit and nothing else."""
         said = ran.line if ran.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
         if ran.status != "ok" and self.rewards == "published":
             said = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
@@ -206,9 +217,9 @@ class MathTool:
         return Step(after, float(solved), local, valid, last and solved, last, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: slips, guesses, and the other's answer copied unread.
+        """Return an imperfect answer to learn from: slips, guesses, and copies of the other agent's answer.
 
-        Full size: the right form around the right answer, or around one that is wrong half the time.
+        In full size it has the right form; the answer in it is wrong half of the time.
         """
         if self.size == "full":
             answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
@@ -223,14 +234,14 @@ class MathTool:
 
 
 def worth(ran: Printed) -> float:
-    """What a program earns whatever its answer. One that is unsupported earns what any earns that prints."""
+    """Return a program's reward apart from its answer; an unsupported program earns as much as one that prints."""
     if ran.unknown:
         return RUNS + PRINTS
     return RUNS * (ran.status == "ok") + PRINTS * (ran.status == "ok" and ran.line != "")
 
 
 def came_of(ran: Printed) -> str:
-    """What a program of full size did, for who wrote it."""
+    """Return a text for the author of a full-size program that says what the program did."""
     if ran.unknown:
         return f"It needs what this sandbox does not have: {ran.error}"
     if ran.status != "ok":
@@ -239,7 +250,7 @@ def came_of(ran: Printed) -> str:
 
 
 def written(chain: str, rng: random.Random, mistakes: float = 0.0) -> str:
-    """`x = 3 ; x += 4 ; print ( x % 10 )`, the program of a chain, with slips now and then."""
+    """Return the program of a chain, `x = 3 ; x += 4 ; print ( x % 10 )`, with occasional slips."""
     slips = [rng.random() < SLIPS[kind] * mistakes for kind in SLIPS]
     words, operations = chain.split(), [*chains.OPERATIONS]
     if slips[0]:

@@ -1,7 +1,7 @@
-"""An env of one's own, by where its class stands: `my_file:MyEnv`, which imports that file.
+"""Make a user's own env from the place of its class: `my_file:MyEnv` imports that file.
 
-So it is for those who name a file of theirs, in a config or on the command line. What a run's description names is
-never handed here: a run may come from anybody. Leaves out: the envs of the package, by name (`make_env`).
+Use it only for names from users themselves, in a config or on the command line. Names from the description of a run
+must never come here, because a run may come from anybody. Envs of the package are made by name (`make_env`).
 """
 
 import importlib
@@ -16,7 +16,7 @@ from mas_lab.env import Env, EnvError
 
 
 def made(env: type, name: str, options: dict[str, Any]) -> Env:
-    """`env(**options)`. Raises ValueError with the options that it has."""
+    """Return `env(**options)`; for an unknown option raise ValueError with the env's known options."""
     known = {f.name for f in fields(env) if f.init} if is_dataclass(env) else set(options)
     unknown = sorted(set(options) - known)
     if unknown:
@@ -27,9 +27,9 @@ def made(env: type, name: str, options: dict[str, Any]) -> Env:
 
 
 def own_env(name: str, folder: Path, **options: Any) -> Env:
-    """The env `file:Class` or `package.module:Class`, made with `options`; files are looked for from `folder`.
+    """Return the env `file:Class` or `package.module:Class`, made with `options`; files are searched from `folder`.
 
-    Raises EnvError where there is no such file, module or class, or where importing it fails.
+    Raises EnvError if the file, module or class does not exist, or if importing it fails.
     """
     where, _, kind = name.rpartition(":")
     module = _from_file(file, name) if (file := _file(where, folder)) else _from_path(where, folder, name)
@@ -58,7 +58,7 @@ def _from_path(where: str, folder: Path, name: str) -> ModuleType:
 
 
 def _from_file(file: Path, name: str) -> ModuleType:
-    """The file as the module of its name, as `import` would have it from its folder."""
+    """Import the file under its own name, as `import` would do in its folder."""
     known = sys.modules.get(file.stem)
     if known is not None:
         if Path(getattr(known, "__file__", None) or "").resolve() == file:

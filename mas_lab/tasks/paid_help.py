@@ -1,9 +1,9 @@
 """Paid help: a teaching task in which one number decides whether a global baseline harms.
 
-A helper is called only where the solver was wrong, and what it can earn, `pay`, is less than what the solver earns
-alone: all its rewards lie below everybody's mean, far below where `pay` is small, and it is blamed for whatever it
-says. Its gradient norms are hardly larger for that. With `pay=1.0` its stakes are the solver's, and the harm is gone.
-Pocket only. Leaves out: what a chain is, and how an answer to one is read (`chains`).
+A helper is called only if the solver was wrong. It can earn at most `pay`, which is less than the solver earns alone.
+So all its rewards lie below the mean over all agents, far below if `pay` is small. A global baseline then punishes
+whatever it says, although its gradient norms hardly grow. With `pay=1.0` the helper can earn as much as the solver, and
+the harm is gone. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from collections.abc import Mapping
@@ -17,21 +17,22 @@ from mas_lab.tasks.shared import chains
 class State:
     problem: str
     tried: str | None = None
-    """What the solver answered, where that was wrong: a digit, or "none" for what could not be read."""
+    """Solver's answer: a digit, or "none" if it could not be read. `None`: the solver has not answered yet."""
     done: bool = False
 
 
 @dataclass(frozen=True)
 class PaidHelp(chains.ChainTask):
-    """The solver answers a chain of digits; where it is wrong, the helper hears what was tried, and answers too.
+    """The solver answers a chain of digits; if it is wrong, the helper sees this answer and answers too.
 
-    `team_reward`: 1 for a right answer of the solver, `pay` for one of the helper, so `max_return` = 1. Success is a
-    right answer in the end. `local_reward`: 1 for a right answer. An answer that cannot be read is invalid, and wrong.
-    To see what a baseline does to the helper alone, keep the solver as it is: `Team(…, frozen="solver")`.
+    `team_reward` is 1 for a right answer of the solver and `pay` for a right answer of the helper, so `max_return` = 1.
+    Success is a right answer in the end. `local_reward` is 1 for a right answer. An answer that cannot be read is
+    invalid, and wrong. To study the effect of a baseline on the helper alone, freeze the solver: `Team(…,
+    frozen="solver")`.
     """
 
     pay: float = 0.2
-    """What help is worth, above 0 and at most 1."""
+    """Team reward for a right answer of the helper, above 0 and at most 1."""
 
     name = "paid_help"
     order = "solver → helper?"

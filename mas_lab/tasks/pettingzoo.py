@@ -1,10 +1,11 @@
-"""Worlds of PettingZoo (arXiv 2009.14471, the extra `games`), parallel and turn by turn, put into words.
+"""Play worlds of PettingZoo as envs, with observations and actions in words (arXiv 2009.14471, the extra `games`).
 
     env = lab.from_pettingzoo(tictactoe_v3.env, say=board_in_words, read=square_of)
 
-`say(observation, agent) -> str` tells an agent what it sees; `read(text, agent)` the action in an answer, or None.
-Their envs change as they are played and promise no copies, so a state here is a seed and the moves since: each step
-plays them again on a fresh env. Leaves out: rendering, and agents that are born while the world runs.
+Parallel and turn-based worlds both work. `say(observation, agent) -> str` puts an agent's observation into words.
+`read(text, agent)` returns the action in an answer, or `None`. PettingZoo's envs change while they are played, and they
+do not promise copies. So a state here is a seed and the moves since: each step plays these moves again on a fresh env.
+Rendering is not supported, and neither are agents that are born while the world runs.
 """
 
 import random
@@ -16,7 +17,7 @@ from mas_lab.env import EnvError, Step, Task
 from mas_lab.tasks.shared import foreign
 
 Moves = tuple[tuple[tuple[str, Any], ...], ...]
-"""What was done, step by step: (agent, action) of each that acted."""
+"""Moves in order: for each step, (agent, action) of every agent that acted."""
 
 
 @dataclass(frozen=True)
@@ -24,21 +25,22 @@ class State:
     seed: int
     moves: Moves
     heard: tuple[tuple[str, str], ...]
-    """(agent, text) of those who act now; nobody when it is over."""
+    """(agent, text) of the agents that act now; empty when the episode is over."""
     earned: tuple[tuple[str, float], ...]
-    """What each has earned so far."""
+    """Total reward of each agent so far."""
     paid: tuple[tuple[str, float], ...] = ()
-    """The part of it that each was given; who has not acted yet is paid later."""
+    """Part of the total that was paid out. An agent that has not acted yet is paid later."""
 
 
 @dataclass(frozen=True)
 class PettingZoo(foreign.Shown):
-    """The world that `make()` returns (`env` or `parallel_env` of a PettingZoo module); `from_pettingzoo` makes one.
+    """An env that plays the world that `make()` returns; `from_pettingzoo` makes one.
 
-    What the world pays an agent is its local reward. `cooperative=False`: a game; the team earns nothing, and success
-    is the first agent's win. `cooperative=True`: the team earns the mean over agents, and success is what earns
-    `max_return`. An answer without an action that the world knows is invalid and ends the episode: its author gets
-    `illegal`. A task is the seed of a world. Where an agent would act more than `max_turns` times, it is over.
+    The local reward of an agent is the world's reward. With `cooperative=False` it is a game: the team earns nothing,
+    and success is the first agent's win. With `cooperative=True` the team earns the mean over agents, and success means
+    that its sum reaches `max_return`. An answer without an action that the world knows is invalid and ends the episode:
+    its author gets `illegal`. A task is the seed of a world. The episode also ends where an agent would act more than
+    `max_turns` times.
     """
 
     make: Callable[[], Any]
@@ -51,7 +53,7 @@ class PettingZoo(foreign.Shown):
     max_return: float = 1.0
     illegal: float = -1.0
     show: Callable[[str, random.Random], str] | None = None
-    """An imperfect answer to what is said, for `make_pocket`; `None`: nobody can demonstrate."""
+    """Function that returns an imperfect answer to a text, for `make_pocket`. `None`: the env cannot demonstrate."""
     pocket: str = ""
 
     name = "pettingzoo"
@@ -62,7 +64,7 @@ class PettingZoo(foreign.Shown):
 
     @property
     def world(self) -> str:
-        """What it is called, in ids and errors."""
+        """Return the name of the world in ids and errors."""
         return f"{self.make.__module__.rpartition('.')[2]}.{getattr(self.make, '__name__', 'make')}"
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
@@ -106,9 +108,24 @@ class PettingZoo(foreign.Shown):
 def from_pettingzoo(
     make: Callable[[], Any], say: Callable[[Any, str], str], read: Callable[[str, str], Any], **options: Any
 ) -> PettingZoo:
-    """The PettingZoo world that `make()` returns as an env; `options`: the other fields of `PettingZoo`.
+    """Return the PettingZoo world that `make()` returns as an env.
 
-    Raises EnvError where PettingZoo is missing, or `make` returns something else.
+    Args:
+        make: Function without arguments that returns a fresh world: `env` or `parallel_env` of a PettingZoo module.
+        say: Function `say(observation, agent)` that returns the agent's observation as text.
+        read: Function `read(text, agent)` that returns the action in an answer, or `None` if there is none.
+        **options: Other fields of `PettingZoo`. `cooperative`: whether the agents are one team; the default False means
+            a game. `max_turns`: turns of one agent, by default 30. `max_tokens`: tokens of one answer, by default 32.
+            `max_return`: upper bound of a return, by default 1.0. `illegal`: reward for an invalid answer, by default
+            -1.0. `show`: function `show(text, rng)` that returns an imperfect answer to learn from, by default `None`.
+            `pocket`: pocket model that plays the world, by default none.
+
+    Returns:
+        The env, a `PettingZoo`. Its agents are the world's `possible_agents`.
+
+    Raises:
+        EnvError: If PettingZoo is not installed, if `make()` returns something else than a world, or if the world does
+            not name its possible agents.
     """
     try:
         from pettingzoo import AECEnv, ParallelEnv
@@ -155,7 +172,7 @@ class _Played:
             self.world.step(None)
 
     def heard(self, say: Callable[[Any, str], str]) -> tuple[tuple[str, str], ...]:
-        """Who acts now, and what each is told."""
+        """Return each agent that acts now with the text that it gets."""
         if self.over:
             return ()
         acting: Sequence[str] = (

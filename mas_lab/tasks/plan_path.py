@@ -1,9 +1,8 @@
-"""Plan-Path (AT-GRPO, arXiv 2510.11062): a planner proposes moves through a maze, an executor commits them.
+"""Plan-Path: a planner proposes moves through a maze, an executor commits them (AT-GRPO, arXiv 2510.11062).
 
-Pocket: a small grid whose cells are words; a move is the cell it leads to, so that one token is one cell and a wall is
-a word not to say. Full: a 10x10 grid in prose, for an instruction model that answers in U, D, L and R. Leaves out:
-mazes from a file (they are drawn, solved and split by their walls, so that no layout of `test` is ever seen in
-`train`).
+Pocket size has a small grid whose cells are words. A move is the cell that it leads to: one token is one cell, and a
+wall is a word to avoid. Full size has a 10x10 grid in prose, for an instruction model that answers in U, D, L and R.
+Mazes are not read from files. They are drawn, solved and split by their walls, so no layout of `test` is in `train`.
 """
 
 import random
@@ -34,7 +33,7 @@ LARGEST_POCKET = 6
 DENSITY = 0.22
 """Share of wall cells, as published."""
 SHORTEST = 3
-"""A maze whose shortest path has fewer moves is too easy to keep."""
+"""Least number of moves on a shortest path; a maze with fewer is too easy."""
 
 RULES = (
     "You move through a grid and want to reach the goal in as few moves as possible. A cell is named by its column and "
@@ -53,13 +52,13 @@ ANSWER = (
 )
 
 LATEST = 4
-"""Proposals that a planner sees, the last ones; with all of them, a round would cost the square of its agents. The
-executor sees them all."""
+"""Number of last proposals that a planner sees. With all proposals, the cost of a round would grow with the square of
+its agents. The executor sees all proposals."""
 
 
 @dataclass(frozen=True)
 class State:
-    """`hints`: this round's proposals, `None` where one could not be read; `moved`: moves made so far."""
+    """State of one episode: `hints` has this round's proposals (`None`: unreadable), `moved` counts moves so far."""
 
     maze: Maze
     at: Cell
@@ -71,39 +70,43 @@ class State:
 
 @dataclass(frozen=True)
 class PlanPath:
-    """Planner(s) propose, the executor moves; the episode ends at the goal or after `max_turns` turns each.
+    """Planners propose, the executor moves; the episode ends at the goal or after `max_turns` turns each.
 
     Rewards "ours": `team_reward` of committed moves is (path before - path after) / path at the start, plus 1 at the
-    goal; a proposal earns 0. The progress of an episode adds up to 1 whatever the maze and however it is cut into
-    turns, so dawdling pays nothing and `max_return` = 2 is reached exactly when the goal is. `local_reward` is the
-    share of moves that lie on a shortest path, a proposal's as if executed; moves that were not made, up to the
-    limit or the goal, count as off the path, since otherwise the safest single move would score as a whole plan.
+    goal. A path is the shortest one to the goal, counted in moves. A proposal earns 0. The progress of an episode that
+    reaches the goal adds up to 1, for any maze and any division into turns. So detours pay nothing, and `max_return` =
+    2 is reached exactly when the goal is. `local_reward` is the share of moves that lie on a shortest path; a proposal
+    counts as if executed. Moves that were not made, up to the limit or the goal, count as off the path. Otherwise the
+    safest single move would score like a whole plan.
 
-    Rewards "published" (PettingLLMs): per move -0.01 (-0.1 if blocked) + d - 0.99 d', d the Manhattan distance to the
-    goal, +1 at the goal, +0.5 if no detour was made. Defect: a potential -d that is discounted pays 0.01 d for every
-    move that gets nowhere, and the sum grows with d at the start, so far goals outweigh near ones. Proposals earn it
-    as `local_reward`, as if executed. `max_return` is then an upper bound over all mazes.
+    Rewards "published" (PettingLLMs): per move -0.01 (-0.1 if blocked) + d - 0.99 d', with d and d' the Manhattan
+    distance to the goal before and after the move; +1 at the goal, +0.5 if no detour was made. Defect: the discounted
+    potential -d pays 0.01 d for every move that gets nowhere. The sum also grows with d at the start, so far goals
+    outweigh near ones. Proposals earn the same as `local_reward`, as if executed. `max_return` is then an upper bound
+    over all mazes.
 
-    An answer is invalid, and moves nothing, if a word of it is no move, or it has none or too many. A move into a wall,
-    over the edge or to a cell that is not beside is blocked, which is no reading error: the moves stop there.
+    An answer is invalid, and moves nothing, if one of its words is no move, or if it has no move or too many. A move
+    into a wall, over the edge or to a cell that is not adjacent is blocked. This is no reading error: the moves stop
+    there.
     """
 
     size: str | int = "pocket"
-    """"pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6."""
+    """Either "pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6."""
     rewards: str = "ours"
     single_agent: bool = False
     n_agents: int | None = None
-    """2 to 16: one executor, who sees all proposals; the others planners, who see the last four before their own."""
+    """Number of agents, 2 to 16: one executor, who sees all proposals, and planners, who see the last four before their
+    own. `None` means 2."""
     max_turns: int = 4
     mistakes: float = 0.4
-    """How often a move of `demonstrate` is drawn at random."""
+    """Share of the moves of `demonstrate` that are drawn at random."""
 
     name = "plan_path"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "planner → executor, up to 4 turns"
     pocket = "plan_path"
     hints_are_copied = 0.3
-    """How often `demonstrate` repeats the last proposal instead of thinking for itself."""
+    """Share of its answers that copy the last proposal."""
 
     def __post_init__(self):
         check_options(self, range(3, LARGEST_POCKET + 1))
@@ -120,7 +123,7 @@ class PlanPath:
 
     @property
     def limit(self) -> int:
-        """Moves in one answer."""
+        """Return the largest number of moves in one answer."""
         return 20 if self.size == "full" else 4
 
     @property
@@ -136,19 +139,19 @@ class PlanPath:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         cells = [word((column, row)) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET)]
         return ("walls", "goal", "at", "hint", "none", *DUTY, *cells)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different mazes; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different mazes; a longer list starts with the shorter one."""
         check_split(split, "plan_path")
         rng = random.Random(f"plan_path {self.side} {split} {seed}")
         found = draw(mazes(rng, self.side, DENSITY), n, split, self.name, home=layout, fits=self._fits)
         return [self._task(maze) for maze in found]
 
     def _fits(self, maze: Maze) -> bool:
-        """Is there a way, neither too short nor too long to be fun?"""
+        """Return whether the goal can be reached in time, and in no fewer moves than `SHORTEST`."""
         return SHORTEST <= distances(maze).get(maze.start, 0) <= self.limit * self.max_turns
 
     def _task(self, maze: Maze) -> Task:
@@ -183,7 +186,7 @@ class PlanPath:
         return [{"role": "system", "content": rules}, {"role": "user", "content": text}]
 
     def read(self, text: str) -> tuple[str, ...] | None:
-        """The moves of an answer, or `None` if it cannot be read."""
+        """Return the moves of an answer, or `None` if it cannot be read."""
         return read_moves(text, self.limit, tagged=self.size == "full")
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
@@ -217,7 +220,7 @@ class PlanPath:
         return reward, reward
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: wrong moves, and hints that are copied unread."""
+        """Return an imperfect answer to learn from: wrong moves, and copied proposals."""
         hints = [moves for moves in state.hints if moves]
         if hints and rng.random() < self.hints_are_copied:
             moves = hints[-1]
@@ -227,7 +230,7 @@ class PlanPath:
         return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
 
     def draw(self, state: State) -> str:
-        """The maze: a disc where the team stands, a ring around the goal, and dashes where the last proposal leads."""
+        """Draw the maze: a disc for the team, a ring around the goal, and a dashed line for the last proposal."""
         maze, hint = state.maze, state.hints[-1] if state.hints else None
         marks = [walls(maze.walls), rings([maze.goal]), disc(state.at)]
         if hint:

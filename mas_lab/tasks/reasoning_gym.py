@@ -1,8 +1,8 @@
-"""Any generator of reasoning-gym (arXiv 2505.24760, the extra `puzzles`) as a task for a solver, a verifier and, if you
-like, a fixer: `lab.make_env("reasoning_gym", dataset="countdown")`.
+"""Let a solver, a verifier and an optional fixer solve problems of any reasoning-gym generator (arXiv 2505.24760).
 
-Who speaks when, and what it earns, is that of `math`; problems and the judgement of an answer are the generator's.
-Leaves out: curricula, and the partial credit that some generators give.
+It needs the extra `puzzles`: `lab.make_env("reasoning_gym", dataset="countdown")`. The order of agents and their
+rewards are those of `math`. The problems, and the judgement of an answer, are the generator's. Curricula, and the
+partial credit of some generators, are not used.
 """
 
 import inspect
@@ -21,14 +21,14 @@ from mas_lab.tasks.shared.options import role_of
 from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
 EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify)\(")
-"""What runs the text that it is given as code."""
+"""Pattern of calls that run a given text as code."""
 HARMLESS = re.compile(
     r"(\d+(\.\d+)?|\b([a-zA-Z]|sin|cos|tan|exp|log|sqrt|pi)\b(?!\s*\.)(\*\*\d{1,2}(?!\d))?|\*(?!\*)|[\s+\-/(),\[\]=])*"
 )
-"""Numbers, single letters and their powers, usual functions, operators and brackets: nothing that could run, or take
-for ever."""
+"""Pattern of answers that are safe to evaluate: numbers, single letters and their powers, usual functions, operators
+and brackets. None of them can run code or take forever."""
 LONGEST = 300
-"""Characters of an answer that is judged by running it."""
+"""Most characters of an answer that is judged by running it."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,13 @@ class Posed(State):
 
 @dataclass(frozen=True)
 class ReasoningGym(Math):
-    """A problem of `dataset` (its `config` as in `reasoning_gym.create_dataset`), solved, verified and, with
-    `fixer=True`, fixed: see `Math` for roles, loops and rewards.
+    """Problems of `dataset` that are solved, verified and, with `fixer=True`, fixed.
 
-    An answer is right where the generator scores it 1. Some generators run an answer as code to judge it; of theirs
-    only numbers, letters, operators and brackets are judged so, and any other answer by comparison with the solution.
-    Full size: answers in boxes. Pocket: `answer` and what follows, for a model of your own (`lab.make_pocket`).
+    `config` holds options of `reasoning_gym.create_dataset`. Roles, loops and rewards are those of `Math`. An answer is
+    right if the generator scores it 1. Some generators run an answer as code to judge it. With them, only numbers,
+    letters, operators and brackets are judged in this way; any other answer is compared with the solution. Full size
+    has answers in boxes. Pocket size has `answer` and the text after it, for a model that you train yourself
+    (`lab.make_pocket`).
     """
 
     dataset: str = "chain_sum"
@@ -55,9 +56,9 @@ class ReasoningGym(Math):
     order = "solver → verifier (→ fixer?), up to 3 loops"
     pocket = ""
     wrong = 0.5
-    """How often `demonstrate` answers another problem, at `mistakes` = 1."""
+    """Share of the answers of `demonstrate` that answer another problem, at `mistakes` = 1."""
     misjudged = 0.25
-    """How often its verdict is the wrong one, at `mistakes` = 1."""
+    """Share of its verdicts that are wrong, at `mistakes` = 1."""
 
     def __post_init__(self):
         if self.size not in ("pocket", "full"):
@@ -73,11 +74,11 @@ class ReasoningGym(Math):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What play may show beside the words of the problems."""
+        """Return the words that play may show besides the words of the problems."""
         return ("solve", "check", "fix", "others", "tried", "answer", "none", "approve", "reject")
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different problems; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different problems; a longer list starts with the shorter one."""
         check_split(split, self.name)
         number = random.Random(f"{self.dataset} {split} {seed}").randrange(2**31)
         entries = self._generator(number, 1000 + 100 * n)
@@ -101,7 +102,7 @@ class ReasoningGym(Math):
         return Posed(task.data["problem"], task.data["gold"], drawn=(seed, place))
 
     def read_answer(self, text: str) -> str | None:
-        """Pocket: what follows the last `answer`."""
+        """Return the answer, or `None`; in pocket size it is the text after the last `answer`."""
         if self.size == "full":
             return super().read_answer(text)
         return text.rpartition("answer ")[2].strip() or None if "answer " in text else None
@@ -110,7 +111,7 @@ class ReasoningGym(Math):
         return answer is not None and _is_right(self.dataset, json.dumps(dict(self.config)), *state.drawn, answer)
 
     def demonstrate(self, state: Posed, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: that of another problem, or the wrong verdict."""
+        """Return an imperfect answer to learn from: the answer to another problem, or the wrong verdict."""
         if role_of(agent) == "verifier":
             approve = self.is_right(state.answers[-1], state) != (rng.random() < self.misjudged * self.mistakes)
             verdict = "approve" if approve else "reject"
@@ -126,7 +127,7 @@ class ReasoningGym(Math):
 
 @lru_cache(maxsize=64)
 def _generator(dataset: str, config: str, seed: int, size: int) -> Any:
-    """Raises EnvError where reasoning-gym is missing, has no such generator, or refuses the configuration."""
+    """Return the generator; raise EnvError if the package or the generator is missing, or refuses its configuration."""
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS

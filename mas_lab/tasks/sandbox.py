@@ -1,8 +1,9 @@
-"""Programs that a model wrote, run where they reach nothing: `run(source, entry, inputs)` and what came of it.
+"""Run programs that a model wrote, in a sandbox that reaches nothing outside.
 
-Two tiers, each a library's sandbox in worker processes that may crash alone: `pyeryx` (CPython in WebAssembly, Python
-3.12 and later) where it is installed, else `pydantic-monty` (a subset of Python). Expected answers never enter: values
-come out as plain data and are compared out here. Leaves out: what is right, and what it pays (the tasks).
+`run(source, entry, inputs)` returns an `Outcome`. There are two tiers. Each is a library's sandbox in worker processes
+that may crash alone. `pyeryx` (CPython in WebAssembly, Python 3.12 and later) is used if it is installed, else
+`pydantic-monty` (a subset of Python). Expected answers never enter the sandbox: values come out as plain data and are
+compared outside. The tasks decide what is right, and what it pays.
 """
 
 import importlib.util
@@ -18,11 +19,12 @@ from mas_lab.tasks.shared import harness, monty, wasm
 from mas_lab.tasks.shared.child import Child, ChildEnded
 
 FUEL = 24_000_000_000
-"""Instructions of a run that pyeryx counts: about a second of CPython's own, which takes three in WebAssembly."""
+"""Default limit of a run, in instructions that pyeryx counts: about one second of CPython itself, three in
+WebAssembly."""
 MOST_KEPT = 1 << 16
 """Characters of `stdout` and `stderr` that are kept."""
 GRACE = 0.5
-"""Seconds beyond the wall clock's limit at which a worker that did not end its program is ended itself."""
+"""Seconds after the wall-clock limit at which a worker that did not end its program is ended."""
 HOW = 'pip install "pydantic-monty>=1.4", or on Python 3.12 and later pip install pyeryx==0.11.0'
 STATUSES = ("ok", "error", "timeout", "memory", "killed", "unsupported", "refused")
 TIERS = {"pyeryx": "eryx", "monty": "pydantic_monty"}
@@ -30,31 +32,43 @@ TIERS = {"pyeryx": "eryx", "monty": "pydantic_monty"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a program.
+    """Result of a program.
 
-    `status`, that of the first call that failed:
-    - "ok": every call returned plain data;
-    - "error": it raised, does not parse, has no such function, or returned what is no plain data;
-    - "timeout": out of fuel, or over the wall clock's limit (`backstop`);
-    - "memory": out of memory; "killed": it ended its interpreter or its worker before it answered;
-    - "unsupported": this tier lacks what it uses; CPython might run it. It is neither right nor wrong;
-    - "refused": it reached for what the sandbox does not give: files, a network, processes.
+    `status` belongs to the first call that failed:
+
+    - "ok": every call returned plain data
+    - "error": the program raised, does not parse, has no such function, or returned something else than plain data
+    - "timeout": out of fuel, or over the wall-clock limit (`backstop`)
+    - "memory": out of memory
+    - "killed": it ended its interpreter or its worker before it answered
+    - "unsupported": this tier lacks something that it uses; CPython might run it, so it is neither right nor wrong
+    - "refused": it reached for something that the sandbox does not give: files, a network, processes
     """
 
     status: str
+    """One of the words above (`STATUSES`)."""
     values: tuple[Any, ...] = ()
-    """One per input, None where that call failed: None, a bool, int, float or str, or a list, tuple, set or dict."""
+    """One value per input, `None` where that call failed: None, a bool, int, float or str, or a list, tuple, set or
+    dict."""
     stderr: str = ""
-    """What went wrong first, in a line."""
+    """First error, in one line."""
     stdout: str = ""
+    """Printed text."""
     failed: tuple[bool, ...] = ()
-    """One per input: a value of None is an answer where this is False."""
+    """One entry per input: whether that call failed. Where it is False, a value of `None` is the answer."""
     backstop: bool = False
-    """Whether the wall clock ended it, so that a slower machine may see this where a quick one does not."""
+    """Whether the wall clock ended the program. A slower machine may then see this where a faster one does not."""
 
 
 def tier() -> str:
-    """ "pyeryx" or "monty", whichever is installed, in this order. Raises ModuleNotFoundError with what to install."""
+    """Return the name of the sandbox in use.
+
+    Returns:
+        "pyeryx" if it is installed, else "monty".
+
+    Raises:
+        ModuleNotFoundError: If neither is installed. The message says what to install.
+    """
     for name, module in TIERS.items():
         if importlib.util.find_spec(module):
             return name
@@ -69,14 +83,27 @@ def run(
     memory_mb: int = 256,
     fuel: int | None = None,
 ) -> Outcome:
-    """Runs `source`, then calls its function `entry` on each of `inputs` (lists of arguments, plain data).
+    """Run `source`, then call its function `entry` on each of `inputs`.
 
-    All calls share the limits. `fuel` (instructions, `FUEL` by default) decides on pyeryx, allocations and recursion on
-    monty, so that a program ends alike on any machine; `timeout_s` is wall time, the backstop. On monty a loop that
-    allocates nothing is ended by it alone. `random` begins at the same seed, and sleeping takes no time.
+    All calls share the limits. `fuel` decides on pyeryx, allocations and recursion decide on monty. So a program ends
+    in the same way on any machine, and `timeout_s` is only a backstop. On monty, `timeout_s` alone ends a loop that
+    allocates nothing. `random` starts at the same seed in every run, and sleeping takes no time. Several threads may
+    call this function: there is a worker for each core.
 
-    May be called from several threads: there is a worker for each core. Raises ValueError for arguments that are no
-    plain data or out of range, naming the place.
+    Args:
+        source: Program as text.
+        entry: Name of a function of the program. `None` (default) calls no function.
+        inputs: One list of arguments (plain data) for each call, by default no calls.
+        timeout_s: Limit of wall time in seconds, by default 5.
+        memory_mb: Limit of memory in MiB, by default 256.
+        fuel: Limit of instructions on pyeryx. `None` (default) means `FUEL`.
+
+    Returns:
+        The `Outcome`, with one value per input.
+
+    Raises:
+        ValueError: If an argument is not plain data or is out of range. The message names the place.
+        ModuleNotFoundError: If no sandbox is installed.
     """
     fuel = FUEL if fuel is None else fuel
     _check(source, entry, inputs, {"timeout_s": timeout_s, "memory_mb": memory_mb, "fuel": fuel})
@@ -85,7 +112,7 @@ def run(
         told = Told(error=problem)
     else:
         name = tier()
-        text = harness.steady(text) if name == "pyeryx" else text  # monty has it of its own
+        text = harness.steady(text) if name == "pyeryx" else text  # monty does this itself
         told = _engine(name)(text, float(timeout_s), int(memory_mb), int(fuel))
     return outcome(told, len(inputs), harness.mark(source))
 
@@ -108,8 +135,10 @@ def _check(source: Any, entry: Any, inputs: Sequence, limits: dict[str, Any]) ->
 
 @dataclass(frozen=True)
 class Told:
-    """What an engine says: `text`, the harness's answer; or `error`, what ended the program without one (empty where
-    its interpreter ended)."""
+    """Reply of an engine: the harness's answer in `text`, or an `error`.
+
+    `error` is what ended the program without an answer; it is empty if the program's interpreter ended.
+    """
 
     text: str | None = None
     error: str = ""
@@ -119,7 +148,7 @@ class Told:
 
 
 def outcome(told: Told, count: int, mark: str) -> Outcome:
-    """`told` as the outcome of `count` calls, where an answer begins with `mark`."""
+    """Return `told` as the outcome of `count` calls; a valid answer starts with `mark`."""
     nothing, said = {"values": (None,) * count, "failed": (True,) * count}, told.said[:MOST_KEPT]
     if told.text is None:
         status = "timeout" if told.late else harness.status_of(told.error) if told.error else "killed"
@@ -140,7 +169,7 @@ def outcome(told: Told, count: int, mark: str) -> Outcome:
 
 
 class Workers:
-    """A child for each core, each running `file`; one that died is replaced at the next program."""
+    """Pool with one child process per core, each running `file`; a dead child is replaced at the next program."""
 
     def __init__(self, file: str):
         self.file, self.free, self.idle = file, threading.BoundedSemaphore(usable_cores()), []
@@ -164,7 +193,7 @@ class Workers:
 
 
 _engines: dict[tuple[int, str], Workers] = {}
-"""By process and tier: a process that was forked starts workers of its own, and leaves its parent's alone."""
+"""Pools by process id and tier. A forked process starts its own workers and does not use those of its parent."""
 
 
 def _engine(name: str) -> Workers:

@@ -1,9 +1,8 @@
-"""Search (Dr. MAS, arXiv 2602.08847): a verifier says whether what is known answers the question, and calls either a
-search agent, which asks for more, or an answer agent.
+"""Search: a verifier calls a search agent until enough is known, then an answer agent (Dr. MAS, arXiv 2602.08847).
 
-Pocket: a closed world of 24 people for each task, and questions of one or two facts, looked up one at a time; full:
-questions for an instruction model over a corpus. Leaves out: worlds (`worlds`), finding passages (`retrieval`), how
-files are read (`rows`), when two answers are the same (`grading`).
+Pocket size has a closed world of 24 people for each task. Its questions need one or two facts, which are looked up one
+at a time. Full size has questions for an instruction model over a corpus. Worlds are in `worlds`, finding passages in
+`retrieval`, reading files in `rows`, and comparing two answers in `grading`.
 """
 
 import random
@@ -23,7 +22,7 @@ from mas_lab.tasks.shared.rows import check_split, content_id, draw, question_an
 VERDICTS = ("search", "answer")
 ANSWERS = ("verdict", "answer")
 KINDS = {"verifier": ("verdict",), "searcher": ("search",), "answerer": ("answer",), "solo": ("search", "answer")}
-"""What an agent may say."""
+"""Kinds of output that each agent may give."""
 SEARCH = "Put one query in <search> and </search>: short, and about one thing that is not known yet."
 ANSWER = "Put the answer in <answer> and </answer>: as few words as possible, without a sentence around it."
 DUTY = {
@@ -41,53 +40,55 @@ class State:
     task: str
     question: str
     answers: tuple[str, ...]
-    """All that are accepted."""
+    """All accepted answers."""
     needed: tuple[str, ...]
-    """Titles of the passages that it takes; none: a passage that has an accepted answer is enough."""
+    """Titles of the needed passages. If empty, a passage with an accepted answer is enough."""
     world: int | None
     calls: str
-    """Who is to act; nobody once it is over."""
+    """Agent that acts next; empty when the episode is over."""
     looks: tuple[Look, ...] = ()
 
     @property
     def missing(self) -> int:
-        """How many of the needed passages were not found yet."""
+        """Return how many of the needed passages have not been found yet."""
         return missing(self.looks, self.needed, self.answers)
 
 
 @dataclass(frozen=True)
 class Search:
-    """In each of up to `max_turns` turns the verifier calls the search agent or the answer agent. An answer ends the
-    episode; so does the last turn, and without an answer it fails.
+    """A verifier calls the search agent or the answer agent, in each of up to `max_turns` turns.
 
-    `team_reward` 1 for an answer that equals an accepted one (`plain_answer`), at that step alone: `max_return` = 1.
+    An answer ends the episode. The last turn ends it too, and fails without an answer. `team_reward` is 1 for an answer
+    that equals an accepted one (`plain_answer`), at that step alone, so `max_return` = 1.
 
-    `local_reward`, 1 or 0. Verifier: it called the answer agent where all that is needed was found, and otherwise the
-    search agent; in the last turn, where a search can no longer help, the answer agent. Searcher: its query brought a
-    passage that is needed and was not found before, so that each pays once. Answerer: a right answer.
+    `local_reward` is 1 or 0. Verifier: 1 if it calls the answer agent after all needed passages were found, or the
+    search agent before. In the last turn a search can no longer help, so only the answer agent gives 1. Searcher: 1 if
+    its query finds a needed passage that was not found before. Answerer: 1 for a right answer.
 
-    An unreadable verdict is invalid, earns 0 and searches; an unreadable query is invalid and finds nothing, and the
-    turn is over. What an invalid output costs is the recipe's matter: `episode_return(invalid=Search.invalid_penalty)`.
+    An unreadable verdict is invalid, earns 0 and calls the search agent. An unreadable query is invalid and finds
+    nothing, and the turn is over. The recipe decides the cost of an invalid output:
+    `episode_return(invalid=Search.invalid_penalty)`.
 
-    Rewards "published" differ in how texts are read, as released: the verdict "answer" in its place anywhere answers,
-    even beside a "search", and so does an unreadable one; of several queries or answers the first counts. Defect: a
-    verifier that babbles never searches.
+    Rewards "published" read texts as the released code does. One verdict "answer" calls the answer agent, even beside a
+    "search", and so does an unreadable verdict. Of several queries or answers the first counts. Defect: a verifier that
+    writes nonsense never searches.
     """
 
     size: str | int = "pocket"
-    """"pocket" (30 % of the questions take one fact, the others two), "full", or how many facts it takes, 1 to 3."""
+    """Either "pocket" (30 % of the questions need one fact, the others two), "full", or the number of needed facts, 1
+    to 3."""
     rewards: str = "ours"
     single_agent: bool = False
     max_turns: int = 4
     data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`sources.read`; its columns: `rows.question_and_answers`);
-    by default the few questions in `data/search`, about its corpus."""
+    """Full size: a file, a folder or a data set of the hub (`sources.read`; `rows.question_and_answers` lists its
+    columns). `None` means the few questions in `data/search`, about its corpus."""
     corpus: str | None = None
-    """Full size: the JSONL file that BM25 searches, see `retrieval`."""
+    """Full size: JSONL file that BM25 searches, see `retrieval`. `None` means the corpus in `data/search`."""
     passages: int = 3
-    """How many of it a query finds at most."""
+    """Most passages of the corpus that one query finds."""
     retriever: Retriever | None = None
-    """In place of BM25: a function from a query to passages. A run records it by its module and name."""
+    """Full size: function from a query to passages, instead of BM25. A run records it by its module and name."""
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1."""
 
@@ -97,10 +98,10 @@ class Search:
     pocket = "search"
     max_return = 1.0
     invalid_penalty = 0.01
-    """What Dr. MAS subtracts from the return of an invalid output."""
+    """Penalty of Dr. MAS: it is subtracted from the return of an invalid output."""
     errs = {"verifier": 0.15, "searcher": 0.3, "answerer": 0.25, "solo": 0.0}
-    """How often `demonstrate` says something else than it knows, by duty, at `mistakes` = 1; a single agent has the
-    duties of all three."""
+    """Share of the outputs of `demonstrate` that are wrong, by role, at `mistakes` = 1. A single agent plays all three
+    roles."""
 
     def __post_init__(self):
         check_options(self, range(1, 4), "facts")
@@ -127,16 +128,16 @@ class Search:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         return (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *DUTY)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different questions; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different questions; a longer list starts with the shorter one."""
         check_split(split, self.name)
         if self.size == "full":
             data = self.data or str(data_dir() / "search" / "questions.jsonl")
             if self.retriever is None:
-                index(self._corpus, self.name)  # made, or refused, before anybody plays
+                index(self._corpus, self.name)  # build the index, or fail, before any episode starts
             rows = sample_rows(data, n, split, seed, question_of, self.name)
             return [_full_task(*question_and_answers(row)) for row in rows]
         drawn = draw(worlds.worlds(random.Random(f"search {self.size} {split} {seed}")), n, split, self.name)
@@ -167,9 +168,9 @@ class Search:
         return [{"role": "system", "content": DUTY[agent]}, {"role": "user", "content": "\n\n".join(told)}]
 
     def read(self, text: str, agent: str) -> tuple[str, str] | None:
-        """What an agent says, and of which kind: ("verdict", "search"), ("search", query), ("answer", answer).
+        """Return the kind and the text of an output: ("verdict", "search"), ("search", query) or ("answer", answer).
 
-        None where it says nothing that can be read, or more than one thing.
+        `None` means that nothing can be read, or (with rewards "ours") more than one thing.
         """
         found = (_tagged if self.size == "full" else _worded)(text, KINDS[agent])
         if self.rewards == "published":
@@ -194,7 +195,7 @@ class Search:
         return Step(after, 0.0, {"verifier": local}, {"verifier": said is not None}, False, False)
 
     def _enough(self, state: State) -> bool:
-        """Is it time to answer? In the last turn it is, whatever is missing."""
+        """Return whether it is time to answer: nothing is missing, or this is the last turn."""
         return not state.missing or len(state.looks) + 1 == self.max_turns
 
     def _look(self, state: State, agent: str, said: tuple[str, str] | None) -> Step:
@@ -222,9 +223,9 @@ class Search:
         return Step(after, float(right), {agent: float(right)}, {agent: valid}, right, True)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An utterance to learn from, imperfect on purpose: hasty or endless, the wrong person asked, a wrong value.
+        """Return an imperfect output to learn from: hasty or endless searches, a wrong person, a wrong value.
 
-        Full size: the right form; the question itself as query, and an answer that is right half the time.
+        In full size it has the right form: the query is the question itself, and the answer is right half of the time.
         """
         errs = rng.random() < self.errs[agent] * self.mistakes
         if agent == "solo":
@@ -245,14 +246,17 @@ def _full_task(question: str, answers: list[str], titles: list[str]) -> Task:
 
 
 def _tagged(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Whatever stands between tags of one of the kinds."""
+    """Return each text between tags of one of `kinds`, with its kind."""
     found = re.findall(rf"<({'|'.join(kinds)})>(.*?)</\1>", text, re.DOTALL)
     said = [(kind, " ".join(inner.split())) for kind, inner in found if inner.strip()]
     return [(kind, inner) for kind, inner in said if kind != "verdict" or inner in VERDICTS]
 
 
 def _worded(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
-    """What pocket words say: a verdict is one of two words, a query a person and a relation, an answer one value."""
+    """Return the outputs of the given kinds in pocket words.
+
+    A verdict is one of two words, a query is a person and a relation, and an answer is one value.
+    """
     words = text.split()
     found = [("verdict", word) for word in words if word in VERDICTS]
     if len(words) == 2 and words[0] in worlds.PEOPLE and words[1] in worlds.RELATIONS:

@@ -1,8 +1,9 @@
-"""Sokoban (AT-GRPO, arXiv 2510.11062): a planner proposes moves, an executor commits them; boxes go onto targets.
+"""Sokoban: a planner proposes moves, an executor commits them; boxes go onto targets (AT-GRPO, arXiv 2510.11062).
 
-Pocket: a small floor whose cells are words; a move is the cell the player goes to, a push included. Full: prose, for an
-instruction model that answers in U, D, L and R. Leaves out: rooms from a file (they are drawn, solved backwards from
-their targets, and split by walls and targets, so that no room of `test` is ever seen in `train`, turned or mirrored).
+Pocket size has a small floor whose cells are words. A move is the cell that the player goes to, also when it pushes.
+Full size has prose, for an instruction model that answers in U, D, L and R. Rooms are not read from files. They are
+drawn, solved backwards from their targets, and split by walls and targets. So no room of `test` is in `train`, not even
+turned or mirrored.
 """
 
 import random
@@ -22,7 +23,7 @@ LARGEST_POCKET = 6
 DENSITY = 0.15
 """Share of wall cells."""
 SHORTEST = 3
-"""A room that is solved in fewer moves is too easy to keep."""
+"""Least number of moves of a solution; a room with fewer is too easy."""
 
 RULES = (
     "You push boxes onto targets. Column a is the leftmost, row 1 is the top. U lowers your row by one, D raises it, L "
@@ -38,12 +39,13 @@ DUTY = {
 ANSWER = "Think, then end with up to {limit} moves in one tag, for example <moves>U R R</moves>."
 
 STEP, BLOCKED, ON, OFF, WIN, GAMMA, SHAPING = -0.01, -0.05, 1.0, -0.5, 10.0, 0.99, 0.1
-"""The published rewards."""
+"""Published rewards: a move, a blocked move, a box onto a target, a box off a target, solved; then the discount and the
+weight of the potential."""
 
 
 @dataclass(frozen=True)
 class State:
-    """`hint`: this round's proposal, `()` where it could not be read, `None` before there is one."""
+    """State of one episode: `hint` is this round's proposal, `()` if unreadable, `None` before there is one."""
 
     room: Room
     start: Place
@@ -55,44 +57,46 @@ class State:
 
 @dataclass(frozen=True)
 class Sokoban:
-    """The planner proposes, the executor moves; it ends solved, lost (no way to solve it is left) or after `max_turns`
-    turns each.
+    """The planner proposes, the executor moves; the episode ends solved, lost, or after `max_turns` turns each.
 
-    Rewards "ours": `team_reward` of committed moves is the change in the share of boxes on targets (of those that were
-    not there at the start; none where the game is lost), plus 1 when all are; a proposal earns 0. The changes of an
-    episode add up to where the boxes stand at its end, so that a box pushed off and on again pays nothing, and
-    `max_return` = 2 is reached exactly when it is solved. `local_reward`, a proposal's as if executed: how many moves
-    nearer a solution they lead, as a share of the way at the start; what loses the game counts as the limit's worth of
-    moves astray. An executor's add up to at most 1, however it dawdles. Moves that only cause no deadlock earn nothing:
-    going to and fro would be play without fault.
+    A room is lost if it can no longer be solved.
+
+    Rewards "ours": `team_reward` of committed moves is the change in the share of boxes on targets, plus 1 when all are
+    there. The share is of the boxes that were off target at the start, and it is 0 where the game is lost. A proposal
+    earns 0. The changes of an episode add up to the final share. So a box pushed off and on again pays nothing, and
+    `max_return` = 2 is reached exactly when the room is solved. `local_reward` is the number of moves by which the
+    solution comes nearer, as a share of the moves that it takes from the start. A proposal counts as if executed. Moves
+    that lose the game count as `limit` moves in the wrong direction. The sum over an executor's turns is at most 1,
+    also with detours. Moves that only cause no deadlock earn nothing; otherwise going back and forth would be perfect
+    play.
 
     Rewards "published" (PettingLLMs): per move -0.01 (-0.05 if blocked), 1 for a box pushed onto a target, -0.5 for one
-    pushed off, 10 when solved, and 0.1 (0.99 p' - p) with p minus the sum of each box's Manhattan distance to its
-    nearest target. Defects: off and on again pays 0.5 each time; a box nearer to its target pays though it is lost in a
-    corner. Proposals earn it as `local_reward`, as if executed; what cannot be read earns 0 (theirs: -1). `max_return`
-    is then an upper bound over all rooms.
+    pushed off, 10 when solved, and 0.1 (0.99 p' - p). Here p is minus the sum of each box's Manhattan distance to its
+    nearest target, before the move, and p' the same after it. Defects: a box pushed off and on again pays 0.5 each
+    time. A box nearer to its target pays even if it is lost in a corner. Proposals earn the same as `local_reward`, as
+    if executed; an unreadable one earns 0 (theirs: -1). `max_return` is then an upper bound over all rooms.
 
-    An answer is invalid, and moves nothing, if a word of it is no move, or it has none or too many. A blocked move, or
-    one to a cell that is not beside, is no reading error: the moves stop there.
+    An answer is invalid, and moves nothing, if one of its words is no move, or if it has no move or too many. A blocked
+    move, or one to a cell that is not adjacent, is no reading error: the moves stop there.
     """
 
     size: str | int = "pocket"
-    """"pocket" (a floor of 4x4: what is published as 6x6 with its rim of walls), "full" (6x6), or the side of a pocket
-    floor, 4 to 6."""
+    """Either "pocket" (a floor of 4x4: the published 6x6 without its rim of walls), "full" (6x6), or the side of a
+    pocket floor, 4 to 6."""
     rewards: str = "ours"
     single_agent: bool = False
     boxes: int = 1
-    """1 or 2."""
+    """Number of boxes, 1 or 2."""
     max_turns: int = 4
     mistakes: float = 0.3
-    """How often a move of `demonstrate` is drawn at random."""
+    """Share of the moves of `demonstrate` that are drawn at random."""
 
     name = "sokoban"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "planner → executor, in turns"
     pocket = "sokoban"
     hints_are_copied = 0.3
-    """How often `demonstrate` repeats the proposal instead of thinking for itself."""
+    """Share of its answers that copy the proposal."""
 
     def __post_init__(self):
         check_options(self, range(4, LARGEST_POCKET + 1))
@@ -109,7 +113,7 @@ class Sokoban:
 
     @property
     def limit(self) -> int:
-        """Moves in one answer."""
+        """Return the largest number of moves in one answer."""
         return 20 if self.size == "full" else 4 * self.boxes
 
     @property
@@ -125,19 +129,19 @@ class Sokoban:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         cells = [word((column, row)) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET)]
         return ("walls", "target", "box", "at", "hint", "none", *DUTY, *cells)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different rooms with a start; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different rooms, each with a start; a longer list starts with the shorter one."""
         check_split(split, self.name)
         rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")
         drawn = rooms(rng, self.side, self.boxes, DENSITY)
         return [self._task(*one) for one in draw(drawn, n, split, self.name, lambda one: layout(one[0]), self._fits)]
 
     def _fits(self, one: tuple[Room, Place]) -> bool:
-        """Can it be solved in time, and not at once?"""
+        """Return whether the room can be solved in time, and in no fewer moves than `SHORTEST`."""
         return SHORTEST <= distances(one[0]).get(one[1], 0) <= self.limit * self.max_turns
 
     def _task(self, room: Room, place: Place) -> Task:
@@ -171,7 +175,7 @@ class Sokoban:
         return [{"role": "system", "content": rules}, {"role": "user", "content": text}]
 
     def read(self, text: str) -> tuple[str, ...] | None:
-        """The moves of an answer, or `None` if it cannot be read."""
+        """Return the moves of an answer, or `None` if it cannot be read."""
         return read_moves(text, self.limit, tagged=self.size == "full")
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
@@ -207,7 +211,7 @@ class Sokoban:
         return reward, reward
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: wrong moves, and a hint that is copied unread."""
+        """Return an imperfect answer to learn from: wrong moves, and copied proposals."""
         if state.hint and rng.random() < self.hints_are_copied:
             moves = list(state.hint)
         else:
@@ -225,7 +229,7 @@ class Sokoban:
         return said
 
     def draw(self, state: State) -> str:
-        """The room: a disc for the player, squares for boxes, rings for targets, dashes where the proposal leads."""
+        """Draw the room: disc for the player, squares for boxes, rings for targets, dashed line for the proposal."""
         room, (at, boxes) = state.room, state.place
         marks = [walls(room.walls), crates(boxes), rings(room.targets), disc(at)]
         if state.hint:

@@ -1,9 +1,9 @@
 """Stakes: a teaching task in which an agent's own standard deviation per task harms it.
 
 In most tasks the helper's reward does not depend on its answer: only the number of its words changes it, by a small
-cost. Dividing by the deviation of each task makes this cost as important as a right answer is in the other tasks, so
-the helper learns to answer without working. One deviation per agent over the whole batch (`own_pooled`) keeps the
-cost small. Pocket only. Leaves out: what a chain is, and how an answer to one is read (`chains`).
+cost. Dividing by the deviation of each task makes this cost as important as a right answer is in the other tasks. So
+the helper learns to answer without working. One deviation per agent over the whole batch (`own_pooled`) keeps the cost
+small. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from collections.abc import Mapping
@@ -15,29 +15,30 @@ from mas_lab.tasks.shared import chains
 HIGH = ("0", "1", "2")
 """A task is high if its second chain has one of these values."""
 RIGHT_HELP, LOW_HELP, WORD_COST = 0.3, 0.5, 0.004
-"""What the helper earns: for a right answer in a high task, for any answer in another, and less for each word."""
+"""Team reward of the helper for a right answer in a high task, for any answer in another task, and its cost per
+word."""
 
 
 @dataclass(frozen=True)
 class State:
     problems: tuple[str, ...]
-    """The chain of solver and helper, and the clerk's."""
+    """First chain for solver and helper, second chain for the clerk."""
     speaker: str | None = "solver"
-    """Who answers now; `None`: the episode is over."""
+    """Agent that answers now; `None`: the episode is over."""
     tried: str | None = None
-    """What the solver answered, where that was wrong: a digit, or "none" for what could not be read."""
+    """Solver's wrong answer: a digit, or "none" if it could not be read. `None`: it was not wrong so far."""
 
 
 @dataclass(frozen=True)
 class Stakes(chains.ChainTask):
-    """The solver answers a chain. Where it is wrong, the helper answers it too, and the episode ends.
+    """The solver answers a chain; if it is wrong, the helper answers it too, and the episode ends.
 
-    A task is high if its second chain has the value 0, 1 or 2. `team_reward`: where the solver is right, 1 at once in a
-    high task; in another the clerk answers the second chain, and the team earns 1 if that is right. The helper earns
-    0.3 for a right answer in a high task, 0.5 for any answer in another, less 0.004 for each of its words. So
-    `max_return` = 1. Success is a right answer at the end. `local_reward`: 1 for a right answer. An answer that cannot
-    be read is invalid, and wrong. To see what a baseline does to the helper alone: `Team(…, frozen=("solver",
-    "clerk"))`.
+    A task is high if its second chain has the value 0, 1 or 2. If the solver is right in a high task, `team_reward` is
+    1 at once. If it is right in another task, the clerk answers the second chain, and the team earns 1 if that is
+    right. The helper earns 0.3 for a right answer in a high task and 0.5 for any answer in another task, less 0.004 for
+    each of its words. So `max_return` = 1. Success is a right answer at the end. `local_reward` is 1 for a right
+    answer. An answer that cannot be read is invalid, and wrong. To study the effect of a baseline on the helper alone,
+    freeze the other agents: `Team(…, frozen=("solver", "clerk"))`.
     """
 
     name = "stakes"

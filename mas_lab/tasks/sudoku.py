@@ -1,8 +1,8 @@
-"""Sudoku (AT-GRPO, arXiv 2510.11062): a proposer suggests digits, a filler writes them; what is wrong may be rewritten.
+"""Sudoku: a proposer suggests digits, a filler writes them, and may rewrite wrong ones (AT-GRPO, arXiv 2510.11062).
 
-Pocket: 4x4 with a few open cells; a cell with its digit is one word. Full: 9x9 or 4x4 for an instruction model. Leaves
-out: puzzles from a file (they are drawn with exactly one solution, and split so that no puzzle of `test` is one of
-`train` in another dress, see `grids.kind`; the 288 ways to fill a 4x4 grid stand behind both).
+Pocket size is 4x4 with a few open cells; a cell with its digit is one word. Full size is 9x9 or 4x4 for an instruction
+model. Puzzles are not read from files. They are drawn with exactly one solution. No puzzle of `test` is one of `train`
+in another form (`grids.kind`). But both splits use the 288 ways to fill a 4x4 grid.
 """
 
 import random
@@ -49,13 +49,16 @@ ANSWER = (
 )
 
 Said = dict[int, int]
-"""Cell -> digit."""
+"""Digits of an answer: cell -> digit."""
 
 
 @dataclass(frozen=True)
 class State:
-    """`hint`: this round's proposal, empty where it could not be read, `None` before there is one; `steps`: digits and
-    turns so far, as the published reward counts them."""
+    """State of one episode.
+
+    `hint` is this round's proposal, empty if it could not be read, and `None` before there is one. `steps` counts
+    digits and turns so far, as the published reward does.
+    """
 
     clues: Grid
     grid: Grid
@@ -69,39 +72,47 @@ class State:
 class Sudoku:
     """The proposer suggests digits, the filler writes them; it ends solved, or after `max_turns` turns each.
 
-    Rewards "ours": a clue stays, whatever is said of it. `team_reward` is 1 when the grid is solved, so that
-    `max_return` = 1 is reached exactly then. `local_reward`, a proposal's as if written: cells put right, less those
-    put wrong, as a share of the cells that were open at the start; a filler's add up to where the grid stands, so that
-    erring and mending pays nothing. A digit that only clashes with none earns nothing: where there is one solution, it
-    blocks another cell.
+    Rewards "ours": a clue stays, whatever an answer says. `team_reward` is 1 when the grid is solved, so `max_return` =
+    1 is reached exactly then. `local_reward` is the change in the number of right cells, as a share of the cells that
+    were open at the start. A proposal counts as if written. The sum over a filler's turns depends only on the last
+    grid, so an error and its repair together pay nothing. A wrong digit earns nothing, even if it clashes with no other
+    digit: as there is only one solution, it blocks another cell.
 
-    Rewards "published" (PettingLLMs): each digit that clashes with none in an open cell earns -0.01 + 0.1 of the share
-    of cells filled then, 0.5 of the change of that share, 0.02 for each line (row, column, box) that it lengthens, 0.2
-    or 0.1 where one or two digits were possible, 0.05 while cells are open; any other digit -0.3. An answer that names
-    every cell replaces the grid, clues and all. A grid whose lines are in order is solved: 2, and 0.5 if it took no
-    more steps than there were open cells. Defects: clues are not read, so one and the same grid, the example of the
-    prompt, solves all puzzles; digits that make the puzzle unsolvable pay. Proposals earn it as `local_reward`; what
-    cannot be read earns 0 (theirs: -1). `max_return` is then an upper bound.
+    Rewards "published" (PettingLLMs): a digit in an open cell that clashes with no other digit earns the sum of these
+    parts:
 
-    An answer is invalid, and writes nothing, if a word of it is no cell with a digit, or a cell comes twice, or none.
+    - -0.01
+    - 0.1 of the share of cells filled then, and 0.5 of the change of that share
+    - 0.02 for each line (row, column, box) that it lengthens
+    - 0.2 or 0.1 if one or two digits were possible
+    - 0.05 while cells are open
+
+    Any other digit earns -0.3. An answer that names every cell replaces the grid, and the clues too. A grid whose lines
+    are all complete is solved: 2, and 0.5 more if it took no more steps than there were open cells. Defects: clues are
+    not read, so one fixed grid, the example of the prompt, solves all puzzles. Digits that make the puzzle unsolvable
+    pay. Proposals earn the same as `local_reward`; an unreadable one earns 0 (theirs: -1). `max_return` is then an
+    upper bound.
+
+    An answer is invalid, and writes nothing, if one of its words is no cell with a digit, if a cell comes twice, or if
+    it is empty.
     """
 
     size: str | int = "pocket"
-    """"pocket" (4x4, 6 open cells), "full", or the number of open cells of a pocket puzzle, 2 to 10."""
+    """Either "pocket" (4x4, 6 open cells), "full", or the number of open cells of a pocket puzzle, 2 to 10."""
     rewards: str = "ours"
     single_agent: bool = False
     side: int | None = None
-    """Full size: 9 (default), or 4, as published."""
+    """Full size: side of the grid, 9 or 4 (as published). `None` means 9."""
     max_turns: int = 4
     mistakes: float = 0.15
-    """How often a digit of `demonstrate` is drawn at random."""
+    """Share of the digits of `demonstrate` that are drawn at random."""
 
     name = "sudoku"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "proposer → filler, in turns"
     pocket = "sudoku"
     hints_are_copied = 0.3
-    """How often `demonstrate` repeats the proposal instead of thinking for itself."""
+    """Share of its answers that copy the proposal."""
 
     def __post_init__(self):
         check_options(self, range(2, 11), "open cells")
@@ -118,7 +129,7 @@ class Sudoku:
 
     @property
     def blanks(self) -> int:
-        """Open cells of a puzzle."""
+        """Return the number of open cells of a puzzle."""
         return self.size if type(self.size) is int else BLANKS[self._side] if self.size == "full" else POCKET_BLANKS
 
     @property
@@ -134,12 +145,12 @@ class Sudoku:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         written = (f"{cell}={digit}" for cell in names(4) for digit in range(1, 5))
         return ("clues", "put", "open", "hint", "none", *DUTY, *names(4), *written)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different puzzles; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different puzzles; a longer list starts with the shorter one."""
         check_split(split, self.name)
         rng = random.Random(f"{self.name} {self._side} {self.blanks} {split} {seed}")
         drawn = draw(puzzles(rng, self._side, self.blanks), n, split, self.name, home=kind)
@@ -175,7 +186,7 @@ class Sudoku:
         return [{"role": "system", "content": f"{rules} {DUTY[agent]} {ANSWER}"}, {"role": "user", "content": text}]
 
     def read(self, text: str) -> Said | None:
-        """The digits of an answer (full size: of its last `<fill>` tag) by cell, or `None` if it cannot be read."""
+        """Return the digits of an answer by cell, or `None` if unreadable; full size reads its last `<fill>` tag."""
         if self.size == "full":
             tags = re.findall(r"<fill>(.*?)</fill>", text, flags=re.DOTALL | re.IGNORECASE)
             text = re.sub(r"[,;]", " ", tags[-1]).lower() if tags else ""
@@ -214,7 +225,7 @@ class Sudoku:
         return grid, reward, reward, solved
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: wrong digits, and a hint that is copied unread."""
+        """Return an imperfect answer to learn from: wrong digits, and copied proposals."""
         if state.hint and rng.random() < self.hints_are_copied:
             said = state.hint
         else:
@@ -226,7 +237,7 @@ class Sudoku:
         return f"<fill>{text}</fill>" if self.size == "full" else text
 
     def draw(self, state: State) -> str:
-        """The grid: clues bold, written digits thin, those that are wrong struck through, proposed ones in italics."""
+        """Draw the grid: clues bold, written digits thin, wrong ones struck through, proposed ones in italics."""
         right, cells = solution(state.clues), [cell_of(name) for name in names(self._side)]
         written = {cell: digit for cell, digit in enumerate(state.grid) if digit != state.clues[cell]}
         wrong = {cell: digit for cell, digit in written.items() if digit != right[cell]}
@@ -242,12 +253,12 @@ class Sudoku:
         return board(self._side, marks, told, box=isqrt(self._side))
 
     def _told(self, said: Said) -> str:
-        """`a1=3 c2=1`."""
+        """Return digits as text, such as `a1=3 c2=1`."""
         return " ".join(f"{names(self._side)[cell]}={digit}" for cell, digit in said.items())
 
 
 def written_whole(grid: Grid, said: Said) -> tuple[Grid, float]:
-    """The published reward of an answer that names every cell, but for solving."""
+    """Return the grid and the published reward of an answer that names every cell, without the reward for solving."""
     after = tuple(said[cell] for cell in range(len(grid)))
     if satisfied(after):
         return after, -0.01
@@ -255,7 +266,7 @@ def written_whole(grid: Grid, said: Said) -> tuple[Grid, float]:
 
 
 def written_singly(grid: Grid, said: Said) -> tuple[Grid, float]:
-    """The published reward of single digits, one after the other, but for solving."""
+    """Return the grid and the published reward of digits written one by one, without the reward for solving."""
     reward = 0.0
     for cell, digit in said.items():
         taken = beside(grid, cell)

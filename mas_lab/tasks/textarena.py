@@ -1,12 +1,12 @@
-"""Games of TextArena (arXiv 2504.11442, the extra `games`): any of its ids as an env, for self-play or against others.
+"""Play games of TextArena as envs, in self-play or against others (arXiv 2504.11442, the extra `games`).
 
     env = lab.from_textarena("TicTacToe-v0")
     team = lab.Team.shared(policy, env.agents)                  # self-play: one policy has both seats
     recipe = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
     for report in lab.train(env, team, recipe, steps=10): ...
 
-Its envs change as they are played; a state here holds one that nobody plays on: each step plays a deep copy. Leaves
-out: TextArena's agents, its online arena, and word games that download their dictionary.
+TextArena's envs change while they are played. So a state here holds a game that is never played on: each step plays a
+deep copy. TextArena's agents, its online arena, and word games that download their dictionary are not supported.
 """
 
 import copy
@@ -24,18 +24,18 @@ from mas_lab.env import EnvError, Step, Task
 from mas_lab.tasks.shared import foreign
 
 SIZES = (2, 1, *range(3, 16))
-"""Numbers of players, in the order in which they are tried where none is asked for."""
+"""Numbers of players, in the order in which they are tried if none is given."""
 _dice = threading.Lock()
-"""TextArena draws from Python's own generator, which all threads share."""
+"""Lock for Python's own random generator: TextArena draws from it, and all threads share it."""
 
 
 @dataclass(frozen=True)
 class State:
-    """A game so far; two are the same where the same was said after the same seed, and is heard now."""
+    """State of a game; two states are equal if all fields except `game` are equal."""
 
     seed: int
     said: tuple[tuple[str, str], ...]
-    """(agent, answer), in order."""
+    """(agent, answer) of each turn, in order."""
     player: int
     heard: str
     done: bool = False
@@ -44,12 +44,13 @@ class State:
 
 @dataclass(frozen=True)
 class TextArena(foreign.Shown):
-    """The game `id` for `players`, who are `player_0`, `player_1`, …; `from_textarena` makes one.
+    """An env that plays the game `id` with agents `player_0`, `player_1`, …; `from_textarena` makes one.
 
-    With two or more it is `competitive`: at its end each gets what the game gives it as its local reward (in most -1
-    to 1), and the team nothing; who has said nothing by then is not paid. Alone, `player_0` earns it for the team, and
-    success is what earns `max_return`. A task is the seed of a game. An answer that the game refuses is invalid; it may
-    be given anew as often as the game allows. Where a player would speak more than `max_turns` times, it is a draw.
+    With two or more players it is `competitive`. At the end each player gets the game's reward as its local reward (in
+    most games -1 to 1), and the team earns nothing. A player that has said nothing by then is not paid. With one
+    player, `player_0` earns the reward for the team, and success means to earn `max_return`. A task is the seed of a
+    game. An answer that the game refuses is invalid; the player may answer again as often as the game allows. Where a
+    player would speak more than `max_turns` times, it is a draw.
     """
 
     id: str
@@ -58,11 +59,11 @@ class TextArena(foreign.Shown):
     max_tokens: int = 256
     max_return: float = 1.0
     say: Callable[[str], str] | None = None
-    """What an agent is shown of an observation; `None`: all of it."""
+    """Function from an observation to the text that an agent gets; `None`: the whole observation."""
     read: Callable[[str], str] | None = None
-    """The move in an answer, as the game wants it; `None`: the answer."""
+    """Function from an answer to the move that the game gets; `None`: the answer itself."""
     show: Callable[[str, random.Random], str] | None = None
-    """An imperfect answer to what is shown, for `make_pocket`; `None`: nobody can demonstrate."""
+    """Function that returns an imperfect answer to a text, for `make_pocket`. `None`: the env cannot demonstrate."""
     pocket: str = ""
 
     name = "textarena"
@@ -121,10 +122,25 @@ class TextArena(foreign.Shown):
 
 
 def from_textarena(id: str, players: int | None = None, **options: Any) -> TextArena:
-    """The TextArena game `id` as an env; `players`: how many sit down, two if the game allows it.
+    """Return the TextArena game `id` as an env.
 
-    `options`: the other fields of `TextArena`; `say`, `read` and `show` translate for a model that knows few words.
-    Raises EnvError with ids like it where there is none, or where the game does not open.
+    Args:
+        id: Name of the game in TextArena, for example "TicTacToe-v0".
+        players: Number of players. `None` (default) means two if the game allows it, else one, else the least number
+            from 3 to 15 that it allows.
+        **options: Other fields of `TextArena`. `max_turns`: turns of one player, by default 30. `max_tokens`: tokens of
+            one answer, by default 256. `max_return`: upper bound of a return, by default 1.0. `say`: function from an
+            observation to the text that an agent gets, by default the whole observation. `read`: function from an
+            answer to the game's move, by default the answer itself. `show`: function `show(text, rng)` that returns an
+            imperfect answer to learn from, by default `None`. `pocket`: pocket model that plays the game, by default
+            none. `say`, `read` and `show` translate for a model that knows few words.
+
+    Returns:
+        The env, a `TextArena` with one agent per player.
+
+    Raises:
+        EnvError: If TextArena is not installed, if it has no such game (the message lists similar ids), or if the game
+            does not open.
     """
     errors = []
     for count in SIZES if players is None else (players,):
@@ -152,13 +168,13 @@ def _made(id: str) -> Any:
 
 
 def _refused(game: Any, player: int) -> int:
-    """How many answers of this turn the game has refused; the last one ends a game, or a player's part in it."""
+    """Return the number of refused answers in this turn; the last one ends the game, or the player's part in it."""
     return getattr(game.state, "error_count", 0) + 10**6 * bool(game.state.game_info[player].get("invalid_move"))
 
 
 @contextmanager
 def _dice_of(seed: str) -> Iterator[None]:
-    """What is drawn within depends on `seed` alone, and whoever draws outside notices nothing."""
+    """Make all random draws inside depend on `seed` alone, and restore the generators afterwards."""
     with _dice:
         before, before_numpy = random.getstate(), np.random.get_state()
         random.seed(seed)

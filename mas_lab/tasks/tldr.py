@@ -1,7 +1,8 @@
-"""TLDR (MAGRPO, arXiv 2508.04652): two writers at the same time, unseen by each other: a short and a detailed summary.
+"""TLDR: two agents write a short and a detailed summary of one text at once (MAGRPO, arXiv 2508.04652).
 
-Pocket: four generated sentences of plain words; full: posts for an instruction model. Leaves out: the reward of two
-texts (`pair_reward`), the pocket texts (`stories`), how files are read (`rows`), and later turns: there is one.
+They do not see each other's text, and there is one turn. Pocket size has four generated sentences of plain words, full
+size has posts for an instruction model. The reward of two texts is in `pair_reward`, the pocket texts are in `stories`,
+and reading files is in `rows`.
 """
 
 import random
@@ -28,7 +29,7 @@ DUTY = {
     "as many different words, which leads from point to point (therefore, however, for example). "
     + KEEP.format(alone="the two summaries and the line between them alone"),
 }
-"""The lengths are some at which their ratio pays in full."""
+"""Prompts by role. The lengths that they name earn the full reward for the ratio."""
 
 
 RATIO, UNIQUE = (1.1, 1.6, 3.2, 5.0), (1.3, 2.0)
@@ -44,36 +45,38 @@ class State:
 
 @dataclass(frozen=True)
 class TLDR:
-    """Both write at once, then the episode ends. One joint reward of at most 3, gated: a part that fails shuts off
-    those after it.
+    """Both agents write at once, then the episode ends with one joint reward of at most 3.
 
-    1. both lengths in range: 0.5
-    2. length detailed / short in [1.6, 3.2]: 1, falling to 0 at 1.1 and 5.0
-    3. different words detailed / short at least 2: 0.5, falling to 0 at 1.3
-    4. 0.4 * style + 0.6 * min(J, enough) / enough. J: Jaccard of the content words; style: 0.4 for the first of 12
-       categories of transitions in the detailed summary and 0.05 for each more
+    The levels are gated: a level that fails shuts off those after it.
 
-    Rewards "ours": lengths are in words; transitions are whole words that lead on to something from the text; J counts
-    content words of the text alone; and the sum is multiplied by the faithfulness of the less faithful summary
+    - lengths: 0.5 if both are in range
+    - ratio: the length of detailed / short gives 1 in [1.6, 3.2], falling to 0 at 1.1 and 5.0
+    - unique: the number of different words in detailed / short gives 0.5 from 2 on, falling to 0 at 1.3
+    - style: 0.4 * transitions + 0.6 * min(J, enough) / enough, with J the Jaccard overlap of the content words;
+      transitions is 0.4 for the first of 12 categories in the detailed summary and 0.05 for each more
+
+    Rewards "ours": lengths are in words. Transitions are whole words that lead on to something from the text. J counts
+    only content words of the text. The sum is multiplied by the faithfulness of the less faithful summary
     (`wording.faithfulness`): content words that the text does not have, repetition and filler cost.
 
-    Rewards "published" (CoMLRL's formula, with our word lists): no text is read. Its holes, each scored in the tests:
-    invented words with a tail of transition words score 2.9 of 3; a summary of another text scores like one of this;
-    "masonry" counts as "so"; length is in characters, so one endless word is a detailed summary; a word may be
-    repeated for ever.
+    Rewards "published" (CoMLRL's formula, with our word lists) do not read the text. The tests score their known
+    defects. Invented words with a tail of transition words score 2.9 of 3. A summary of another text scores like one of
+    this text. "masonry" counts as "so". Length is in characters, so one endless word is a detailed summary. A word may
+    be repeated without end.
 
-    `local_reward`: 1 if the writer's own length is in range, a format reward. `success`: a return of 2.4 (80 %).
-    An answer without a word, or a single agent's without exactly one marker between two texts, is invalid.
+    `local_reward` is 1 if the writer's own length is in range, a format reward. Success is a return of 2.4 (80 %). An
+    answer without a word is invalid. A single agent's answer is also invalid if it does not have exactly one marker
+    between two texts.
     """
 
     size: str | int = "pocket"
-    """"pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8."""
+    """Either "pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8."""
     rewards: str = "ours"
     single_agent: bool = False
     data: str = "trl-lib/tldr"
-    """Full size: a file, a folder or a data set of the hub (`sources.read`); `rows.post` names its columns."""
+    """Full size: a file, a folder or a data set of the hub (`sources.read`). `rows.post` lists its columns."""
     mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1: invented words and misjudged lengths grow with it."""
+    """How imperfect `demonstrate` is, 0 to 1. Invented words and wrong lengths grow with it."""
 
     name = "tldr"
     paper = "MAGRPO, arXiv 2508.04652"
@@ -83,11 +86,11 @@ class TLDR:
     max_return = pair_reward.BEST
     succeeds_at = 2.4
     invents = 0.1
-    """How often a word of `demonstrate` is drawn from all words, at `mistakes` = 1."""
+    """Share of the words of `demonstrate` that are drawn from all words, at `mistakes` = 1."""
     connects = 0.25
-    """How often a sentence of its detailed summary opens with a transition."""
+    """Share of the sentences of its detailed summary that start with a transition."""
     overlong = 0.3
-    """How often its short summary is as long as a detailed one, and the other way round, at `mistakes` = 1."""
+    """Share of its short summaries that are as long as a detailed one, and the other way round, at `mistakes` = 1."""
 
     def __post_init__(self):
         check_options(self, range(2, 9), "sentences")
@@ -107,11 +110,11 @@ class TLDR:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of a pocket prompt or answer."""
+        """Return every word of a pocket prompt or answer."""
         return (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, *DUTY)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different texts; the first ones of a longer list are those of a shorter one."""
+        """Return `n` different texts; a longer list starts with the shorter one."""
         check_split(split, "tldr")
         if self.size == "full":
             texts = [post(row) for row in sample_rows(self.data, n, split, seed, key=post, env="tldr")]
@@ -142,9 +145,9 @@ class TLDR:
         return Step(after, reward, said.fits, said.valid, reward >= self.succeeds_at, True, parts)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """An answer to learn from, imperfect on purpose: invented words, wrong lengths, few transitions.
+        """Return an imperfect answer to learn from: invented words, wrong lengths, few transitions.
 
-        Full size: the first words of the text, cut to length.
+        In full size it is the first words of the text, cut to length.
         """
         if agent == "solo":
             return f"{self.demonstrate(state, 'short', rng)} {MARKER} {self.demonstrate(state, 'detailed', rng)}"

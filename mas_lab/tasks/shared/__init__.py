@@ -1,4 +1,4 @@
-"""What several tasks share: rows and splits, grids, grading, counting words.
+"""Hold what several tasks share: rows and splits, grids, grading, counting words.
 
-Leaves out: roles, prompts and rewards, which are a task's own.
+Roles, prompts and rewards belong to each task.
 """

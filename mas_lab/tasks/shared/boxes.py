@@ -1,6 +1,6 @@
-"""A room with walls, targets and boxes to push: where a move leads, the ways to solve it, and which pushes lose it.
+"""Model a room with walls, targets and boxes: moves, ways to solve it, and pushes that lose it.
 
-Cells and their names are those of `maze`. Leaves out: who moves, and why.
+Cells and their names are those of `maze`. The task decides who moves, and why.
 """
 
 import random
@@ -13,12 +13,12 @@ from itertools import product
 from mas_lab.tasks.shared.maze import MOVES, Cell, cell_of, word
 
 Place = tuple[Cell, frozenset[Cell]]
-"""Where the player stands, and the boxes."""
+"""Cell of the player, and cells of the boxes."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """What never moves. The edge blocks as a wall does."""
+    """Parts of a room that never move; the edge blocks like a wall."""
 
     size: int
     walls: frozenset[Cell]
@@ -31,8 +31,10 @@ class Room:
         return self.inside(cell) and cell not in self.walls
 
     def after(self, place: Place, move: str) -> Place:
-        """The place that `move`, a letter of `MOVES` or the name of a cell, leads to; `place` itself when it is
-        blocked: by a wall, the edge, a box that cannot be pushed, or because the cell is not beside the player."""
+        """Return the place after `move`, a letter of `MOVES` or the name of a cell; `place` itself if it is blocked.
+
+        A wall, the edge, or a box that cannot be pushed blocks a move. So does a cell that is not next to the player.
+        """
         (column, row), boxes = place
         cell = beyond((column, row), move) if move in MOVES else cell_of(move)
         step = cell[0] - column, cell[1] - row
@@ -48,7 +50,7 @@ class Room:
         return place[1] == self.targets
 
     def walk(self, place: Place, moves: tuple[str, ...]) -> list[Place]:
-        """The places passed, `place` first; ends where it is solved or lost, or before the first blocked move."""
+        """Return the places passed, `place` first, until the room is solved or lost, or a move is blocked."""
         path, away = [place], distances(self)
         for move in moves:
             after = self.after(path[-1], move)
@@ -59,14 +61,16 @@ class Room:
 
 
 def beyond(at: Cell, move: str) -> Cell:
-    """The cell that `move`, a letter of `MOVES`, points to, be it blocked or over the edge."""
+    """Return the cell that `move`, a letter of `MOVES`, points to, even if it is blocked or over the edge."""
     return at[0] + MOVES[move][0], at[1] + MOVES[move][1]
 
 
 @lru_cache(maxsize=128)
 def distances(room: Room) -> Mapping[Place, int]:
-    """Moves to the nearest solution from every place that has one (breadth first, backwards: boxes are pulled). A
-    place that is not in it is lost."""
+    """Return the number of moves to the nearest solution from every place that has one.
+
+    The search is breadth first and backwards, so boxes are pulled. A place without an entry is lost.
+    """
     cells = [cell for cell in product(range(room.size), repeat=2) if room.free(cell)]
     away = {(cell, room.targets): 0 for cell in cells if cell not in room.targets}
     queue = deque(away)
@@ -86,7 +90,7 @@ def distances(room: Room) -> Mapping[Place, int]:
 
 
 def rooms(rng: random.Random, size: int, boxes: int, density: float) -> Iterator[tuple[Room, Place]]:
-    """Random rooms without end, each with a place to start from, solvable or not; `density` is the share of walls."""
+    """Yield random rooms without end, each with a start, solvable or not; `density` is the share of walls."""
     cells = list(product(range(size), repeat=2))
     while True:
         walls = frozenset(cell for cell in cells if rng.random() < density)
@@ -97,12 +101,12 @@ def rooms(rng: random.Random, size: int, boxes: int, density: float) -> Iterator
 
 
 def in_order(cells: Iterable[Cell]) -> list[str]:
-    """Names of cells, row by row, each from the left."""
+    """Return the names of cells, row by row, each from the left."""
     return [word(cell) for cell in sorted(cells, key=lambda cell: cell[::-1])]
 
 
 def layout(room: Room) -> str:
-    """Walls and targets as a text that is the same for a room and its seven turned and mirrored ones."""
+    """Return walls and targets as a text that is the same for a room and its seven turned and mirrored forms."""
     last, parts, alike = room.size - 1, (room.walls, room.targets), []
     for _ in range(4):
         parts = [[(last - row, column) for column, row in part] for part in parts]

@@ -1,7 +1,7 @@
-"""Chains of digits with + - *, read from left to right, mod 10: the arithmetic that several pocket tasks pose.
+"""Pose chains of digits with + - *, read from left to right, mod 10: the arithmetic of several pocket tasks.
 
-Drawing them, solving them, reading an answer, answering imperfectly on purpose, and the base class of the tasks that
-pose nothing else. Leaves out: who is asked, and what an answer earns.
+This module draws and solves chains, reads answers, and makes imperfect answers. It has the base classes of the tasks
+that pose nothing else. The tasks decide who is asked, and what an answer earns.
 """
 
 import random
@@ -13,19 +13,19 @@ from mas_lab.env import Message, Task
 from mas_lab.tasks.shared.rows import check_split, content_id, draw
 
 CHAIN = 5
-"""Digits of a chain where nobody says otherwise."""
+"""Digits of a chain by default."""
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 WORDS = (*"0123456789", *OPERATIONS)
-"""The words of a chain."""
+"""Words of a chain."""
 
 SLIPS = 0.04
-"""How often a running value of `attempt` is wrong, at `mistakes` = 1."""
+"""Share of the running values of `attempt` that are drawn at random, at `mistakes` = 1."""
 GUESSES = 0.1
-"""How often its answer without working is right, beyond chance."""
+"""Share of its answers without running values that are right, beyond chance."""
 
 
 def value(chain: str) -> int:
-    """The value of a chain, read from left to right, mod 10: `3 + 4 * 2` gives 4."""
+    """Return the value of a chain, read from left to right, mod 10: `3 + 4 * 2` gives 4."""
     first, *rest = chain.split()
     total = int(first)
     for operation, digit in zip(rest[::2], rest[1::2], strict=True):
@@ -34,14 +34,14 @@ def value(chain: str) -> int:
 
 
 def chains(rng: random.Random, digits: int = CHAIN) -> Iterator[str]:
-    """Random chains without end."""
+    """Yield random chains without end."""
     while True:
         drawn = [str(rng.randrange(10)) for _ in range(digits)]
         yield " ".join([drawn[0], *(f"{rng.choice([*OPERATIONS])} {digit}" for digit in drawn[1:])])
 
 
 def draw_chains(n: int, split: str, seed: int, env: str, digits: int = CHAIN) -> list[tuple[str, str]]:
-    """`n` different chains of `split` with their values; the first ones of a longer list are those of a shorter one."""
+    """Return `n` different chains of `split` with their values; a longer list starts with the shorter one."""
     rng = random.Random(f"{env} {digits} {split} {seed}")
     return [(chain, str(value(chain))) for chain in draw(chains(rng, digits), n, split, env)]
 
@@ -51,16 +51,19 @@ def is_digit(word: str) -> bool:
 
 
 def read_answer(text: str) -> str | None:
-    """The digit of `2 0 7 5 answer 5`: running values if any, the answer, and no more. None if it cannot be read."""
+    """Return the digit of an answer such as `2 0 7 5 answer 5`, or `None` if it cannot be read.
+
+    An answer has optional running values, then `answer` and one digit, and nothing else.
+    """
     *working, mark, digit = text.split() if len(text.split()) > 1 else ("", "", "")
     return digit if mark == "answer" and all(map(is_digit, [*working, digit])) else None
 
 
 def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0) -> tuple[list[int], bool]:
-    """An imperfect solution: the running values, the answer last, and whether they are written out.
+    """Return an imperfect solution: the running values, the answer last, and whether they are written out.
 
-    Written out, they slip now and then, and later values carry the slip on; in haste (a share `hasty` of the time) the
-    answer is mostly a guess. Both shares are multiplied by `mistakes`, 0 to 1.
+    A running value is wrong now and then, and later values continue from it. In haste (a share `hasty` of the time) the
+    values are not written out, and the answer is mostly a guess. Both shares are multiplied by `mistakes`, 0 to 1.
     """
     first, *rest = chain.split()
     values = [int(first)]
@@ -74,18 +77,18 @@ def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0)
 
 
 def half_right(chain: str, rng: random.Random) -> str:
-    """An answer as `read_answer` reads it, right about half the time."""
+    """Return an answer that `read_answer` can read and that is right about half of the time."""
     values, working = attempt(chain, rng, hasty=0.5)
     return f"{told(values, working)}answer {values[-1]}"
 
 
 def told(values: list[int], working: bool) -> str:
-    """`2 0 7 5 ` before what is concluded from them, or nothing."""
+    """Return running values as text, such as `2 0 7 5 `, or an empty text without `working`."""
     return " ".join(map(str, values)) + " " if working else ""
 
 
 class ChainTask:
-    """Hold what the teaching tasks share in which every agent answers chains of digits, one turn each.
+    """Base class of the teaching tasks in which every agent answers chains of digits, one turn each.
 
     A subclass has `name`, `agents`, `start`, `acting`, `observe` and `step`.
     """
@@ -100,11 +103,11 @@ class ChainTask:
 
     @property
     def chains_per_task(self) -> int:
-        """Return how many different chains a task holds: its data is `problem` if one, else `problems`."""
+        """Return how many different chains a task holds; its data has `problem` for one chain, else `problems`."""
         return 1
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Draw `n` tasks; all their chains differ, and no chain stands in two splits."""
+        """Return `n` tasks; all their chains differ, and no chain is in two splits."""
         check_split(split, self.name)
         each = self.chains_per_task
         drawn = [chain for chain, _ in draw_chains(n * each, split, seed, self.name)]
@@ -115,14 +118,14 @@ class ChainTask:
         return Task(f"{self.name}-{content_id(', '.join(own))}", data)
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
-        """Return an answer to the agent's prompt that is right about half the time."""
+        """Return an answer to the agent's prompt that is right about half of the time."""
         prompt = self.observe(state, agent)[0]["content"]
         return half_right(prompt.partition("solve ")[2], rng)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Hold the state of a `ChainSequence`: a chain for each agent, and how many agents are behind us."""
+    """State of a `ChainSequence`: one chain for each agent, and how many agents the episode has passed."""
 
     problems: tuple[str, ...]
     passed: int = 0
@@ -130,7 +133,7 @@ class Progress:
 
 
 class ChainSequence(ChainTask):
-    """Hold what the tasks share whose agents are called one after the other, each with a chain of its own.
+    """Base class of the tasks whose agents are called one after the other, each with its own chain.
 
     A subclass has `name`, `agents` and `step`.
     """
@@ -149,7 +152,7 @@ class ChainSequence(ChainTask):
         return [{"role": "user", "content": f"solve {state.problems[state.passed]}"}]
 
     def marked(self, state: Progress, actions: Mapping[str, str]) -> tuple[str, bool, bool]:
-        """Return which agent answered, whether the answer is right, and whether it can be read."""
+        """Return the agent that answered, whether its answer is right, and whether it can be read."""
         (agent,) = self.acting(state)
         answer = read_answer(actions[agent])
         return agent, answer == str(value(state.problems[state.passed])), answer is not None

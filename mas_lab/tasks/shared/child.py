@@ -1,8 +1,8 @@
-"""A process of its own that answers questions, one JSON line each: what may hang or crash does so there, alone.
+"""Answer questions in a child process, one JSON line each, so that code may hang or crash there alone.
 
 `Child(file)` runs this file, which runs `file` and takes the function that its `prepare()` returns. `multiprocessing`
-would run the caller's own script anew in each process. Both files import nothing of the package. Leaves out: what is
-asked, and how many children there are.
+would run the caller's own script again in each process. Both files import nothing of the package. The callers decide
+what is asked, and how many children there are.
 """
 
 import json
@@ -21,7 +21,7 @@ READY = '"ready"\n'
 
 
 class ChildEnded(RuntimeError):
-    """A child that gave no answer: `late` if it was ended for taking too long, else it died (`code`)."""
+    """Error for a child without an answer: `late` if it was ended for taking too long, else it died (`code`)."""
 
     def __init__(self, late: bool, code: int | None):
         super().__init__("ended for taking too long" if late else f"ended with {code}")
@@ -29,10 +29,13 @@ class ChildEnded(RuntimeError):
 
 
 class Child:
-    """Started at once. Raises `ChildEnded` where the program does not start. One question at a time."""
+    """Child process that starts at once and answers one question at a time.
+
+    Raises `ChildEnded` if the program does not start.
+    """
 
     def __init__(self, program: str | Path):
-        command = [sys.executable, "-P", __file__, str(program)]  # -P: `import math` must not find the task there
+        command = [sys.executable, "-P", __file__, str(program)]  # -P: an import must not find a file of this folder
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, encoding="utf-8", start_new_session=True
@@ -45,7 +48,7 @@ class Child:
         return self.process.poll() is None
 
     def ask(self, question: Any, seconds: float) -> Any:
-        """The answer (plain data). Raises `ChildEnded` where none comes in time; the child is gone then."""
+        """Return the answer (plain data); raise `ChildEnded` if none comes in time, and the child is then gone."""
         late = threading.Event()
         clock = threading.Timer(seconds, lambda: (late.set(), self._kill()))
         clock.start()
@@ -56,13 +59,13 @@ class Child:
         except OSError:  # a broken pipe, which Windows calls an invalid argument
             line = ""
         except BaseException:
-            self.close()  # an answer that nobody waited for would be taken for that of the next question
+            self.close()  # a late answer would be taken for the answer to the next question
             raise
         finally:
             clock.cancel()
         if not line.endswith("\n"):
             raise self._ended(late.is_set())
-        if late.is_set():  # at the last moment: the answer is whole, the child is gone
+        if late.is_set():  # the answer is complete, but the clock has ended the child
             self.close()
         return json.loads(line)
 
@@ -71,8 +74,8 @@ class Child:
         return ChildEnded(late, self.process.returncode)
 
     def _kill(self) -> None:
-        """With what it started itself, which would go on to its own limit."""
-        if self.process.returncode is None:  # until it is waited for, nobody else has its number
+        """End the child and the processes that it started, which would run on to their own limit."""
+        if self.process.returncode is None:  # no other process can get its number before it is waited for
             _end_group(self.process.pid)
             self.process.kill()
 
@@ -80,12 +83,12 @@ class Child:
         self._kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):  # what was not written to a process that is gone
+            with suppress(OSError):  # unwritten data for a process that is gone
                 pipe.close()
 
 
 def serve(program: str) -> None:
-    """A child's life. What the program prints is not part of the protocol."""
+    """Answer each line of standard input; what the program prints goes to standard error, outside the protocol."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     answer = runpy.run_path(program)["prepare"]()
@@ -98,7 +101,10 @@ def serve(program: str) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """A fork of the parent that outlives it would hold the pipe open. (Windows goes on naming the same parent.)"""
+    """End this process when its parent has ended; a fork of the parent could otherwise keep the pipe open.
+
+    Windows keeps the number of an ended parent, so this does nothing there.
+    """
     while os.getppid() == parent:
         time.sleep(1)
     _end_group(os.getpid())
@@ -106,9 +112,9 @@ def _end_with(parent: int) -> None:
 
 
 def _end_group(leader: int) -> None:
-    """Ends what a child started, and the child, where a system has groups of processes."""
+    """End a child and the processes that it started, if the system has groups of processes."""
     if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError, PermissionError):  # all of it is gone (a Mac says: not permitted)
+        with suppress(ProcessLookupError, PermissionError):  # all of them are gone (macOS says: not permitted)
             os.killpg(leader, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Mathematical equality by `math-verify`: what a child of the grader runs (`child.serve`)."""
+"""Compare mathematical answers with `math-verify`, in a child process of the grader (`child.serve`)."""
 
 from collections.abc import Callable
 

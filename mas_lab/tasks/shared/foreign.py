@@ -1,6 +1,6 @@
-"""What envs of other libraries have in common: a task is the seed of a world, and an agent is told one text.
+"""Hold what envs of other libraries share: a task is the seed of a world, and an agent gets one text.
 
-Leaves out: how the world is played (`textarena`, `pettingzoo`).
+How a world is played is in `textarena` and `pettingzoo`.
 """
 
 import random
@@ -12,7 +12,7 @@ from mas_lab.tasks.shared.rows import SPLITS, check_split
 
 
 def seeds(world: str, n: int, split: str, seed: int) -> list[Task]:
-    """`n` seeds; those of `train` and `test` differ, though the worlds that they open may be alike."""
+    """Return `n` tasks with seeds; `train` and `test` have different seeds, but their worlds may be alike."""
     check_split(split, world)
     first = random.Random(f"{world} {seed}").randrange(2**20) * 2**10
     numbers = [len(SPLITS) * (first + number) + SPLITS.index(split) for number in range(n)]
@@ -20,8 +20,10 @@ def seeds(world: str, n: int, split: str, seed: int) -> list[Task]:
 
 
 class Shown:
-    """An env that shows an agent one text, `shown(state, agent)`. It can demonstrate where it was given `show`, an
-    imperfect answer to such a text."""
+    """Base class of envs that show an agent one text, `shown(state, agent)`.
+
+    An env has `demonstrate` if it was given `show`, a function that returns an imperfect answer to such a text.
+    """
 
     show: Callable[[str, random.Random], str] | None
 

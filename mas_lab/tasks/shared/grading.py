@@ -1,8 +1,9 @@
-"""Are two answers the same? Numbers exactly, other mathematics by `math-verify`, and words by what SQuAD compares.
+"""Compare two answers: numbers exactly, other mathematics with `math-verify`, and words as SQuAD does.
 
-`math-verify` runs in a child process: its own time limit needs the main thread's alarm, which `env.step` does not have
-(rollouts step in threads), and an answer such as 9^(9^9) would otherwise stop the whole program. One child serves all
-callers and is replaced when it had to be killed. Leaves out: finding the answer in a text, but for `last_boxed`.
+`math-verify` runs in a child process. Its own time limit needs the main thread's alarm, which `env.step` does not have,
+because rollouts step in threads. Without a limit an answer such as 9^(9^9) would stop the whole program. One child
+serves all callers and is replaced if it had to be killed. Finding the answer in a text is not done here, except for
+`last_boxed`.
 """
 
 import re
@@ -17,15 +18,18 @@ from mas_lab.tasks.shared.child import Child, ChildEnded
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _LONGEST = 300
-"""Characters. A longer "answer" is an essay in a box and counts as wrong unread."""
+"""Most characters of an answer; a longer one counts as wrong and is not read."""
 
 
 class GradingError(RuntimeError):
-    """The grader itself is broken (math-verify missing, or its process does not start): says what to install."""
+    """Error of the grader itself: math-verify is missing, or its process does not start; it says what to install."""
 
 
 def last_boxed(text: str) -> str | None:
-    r"""What stands in the last `\boxed{…}` of `text`, braces balanced; None if there is none or it is empty."""
+    r"""Return the content of the last `\boxed{…}` of `text`, braces balanced, or `None` if there is none.
+
+    An empty box also gives `None`.
+    """
     start = text.rfind(r"\boxed{")
     if start < 0:
         return None
@@ -38,9 +42,9 @@ def last_boxed(text: str) -> str | None:
 
 
 def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
-    """Does `answer` mean the same as `gold`? Both in LaTeX or plain text, without a box.
+    """Return whether `answer` means the same as `gold`; both are LaTeX or plain text, without a box.
 
-    An answer that cannot be graded within `timeout_s` seconds is not the same. Raises `GradingError`.
+    An answer that cannot be graded within `timeout_s` seconds counts as different. Raises `GradingError`.
     """
     numbers = _number(answer), _number(gold)
     if None not in numbers:
@@ -51,9 +55,10 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
 
 
 def plain_answer(text: str) -> str:
-    """A text as SQuAD compares it: lower case, without punctuation and articles, white space as one space.
+    """Return a text as SQuAD compares it: lower case, no punctuation, no articles, white space as one space.
 
-    Where nothing would be left ("The The", "A"), articles stay, and then punctuation: all such answers would be one.
+    If nothing would be left ("The The", "A"), the articles stay, and if still nothing is left, the punctuation.
+    Otherwise all such answers would be equal.
     """
     low = text.lower()
     bare = "".join(character for character in low if character not in string.punctuation)
@@ -62,7 +67,7 @@ def plain_answer(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def is_right(answer: str | None, gold: str) -> bool:
-    """Is an answer that could be read (`None`: it could not) the same as `gold`? Remembers what it graded."""
+    """Return whether an answer is the same as `gold`; `None` (unreadable) is not. Results are cached."""
     return answer is not None and same_answer(answer, gold)
 
 
@@ -75,7 +80,7 @@ def _number(text: str) -> Fraction | None:
 
 
 class _Grader:
-    """A child that compares answers; started at the first question, and replaced when it had to be ended."""
+    """Grader with one child process that starts at the first question and is replaced if it had to be ended."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -87,7 +92,7 @@ class _Grader:
                 self._child = self._start()
             try:
                 return self._child.ask([answer, gold], timeout_s)
-            except ChildEnded:  # at the time limit, or on this answer
+            except ChildEnded:  # ended at the time limit, or crashed on this answer
                 return False
 
     def _start(self) -> Child:

@@ -1,6 +1,6 @@
-"""Sudoku grids, 4x4 and 9x9: solved, drawn with exactly one solution, and told apart from their likes.
+"""Draw and solve Sudoku grids, 4x4 and 9x9, and recognise equivalent ones.
 
-A grid is a tuple of digits, row by row, 0 where nothing stands. Leaves out: who fills them, and why.
+A grid is a tuple of digits, row by row, 0 for an open cell. The task decides who fills it, and why.
 """
 
 import random
@@ -16,13 +16,13 @@ Grid = tuple[int, ...]
 
 @cache
 def names(side: int) -> tuple[str, ...]:
-    """What the cells are called, row by row: a1, b1, ..."""
+    """Return the names of the cells, row by row: a1, b1, ..."""
     return tuple(word((column, row)) for row in range(side) for column in range(side))
 
 
 @cache
 def homes(side: int) -> tuple[tuple[int, int, int], ...]:
-    """The row, the column and the box of every cell, each a number of its own."""
+    """Return the row, the column and the box of every cell, with a different number for each line."""
     box = isqrt(side)
     cells = ((row, column) for row in range(side) for column in range(side))
     return tuple((row, side + column, 2 * side + row // box * box + column // box) for row, column in cells)
@@ -30,35 +30,35 @@ def homes(side: int) -> tuple[tuple[int, int, int], ...]:
 
 @cache
 def lines(side: int) -> tuple[tuple[int, ...], ...]:
-    """The cells of every row, column and box."""
+    """Return the cells of every row, column and box."""
     return tuple(tuple(cell for cell, home in enumerate(homes(side)) if line in home) for line in range(3 * side))
 
 
 def satisfied(grid: Grid) -> bool:
-    """Does every row, column and box hold every digit?"""
+    """Return whether every row, column and box holds every digit."""
     side = isqrt(len(grid))
     return all({grid[cell] for cell in line} == set(range(1, side + 1)) for line in lines(side))
 
 
 def orderly(grid: Grid) -> int:
-    """The digits beyond the first in every line that holds none twice."""
+    """Return the number of digits beyond the first, over all lines in which no digit is repeated."""
     held = [[grid[cell] for cell in line if grid[cell]] for line in lines(isqrt(len(grid)))]
     return sum(len(digits) - 1 for digits in held if len(digits) == len(set(digits)) > 0)
 
 
 def filled(grid: Grid) -> float:
-    """The share of cells with a digit."""
+    """Return the share of cells with a digit."""
     return 1 - grid.count(0) / len(grid)
 
 
 def beside(grid: Grid, cell: int) -> set[int]:
-    """The digits in the row, column and box of a cell."""
+    """Return the digits in the row, column and box of a cell."""
     side = isqrt(len(grid))
     return {grid[other] for line in homes(side)[cell] for other in lines(side)[line]} - {0}
 
 
 def solutions(grid: Grid, most: int = 2, rng: random.Random | None = None) -> list[Grid]:
-    """Up to `most` ways to fill `grid`, none where two clues clash. With `rng`, digits are tried in a random order."""
+    """Return up to `most` ways to fill `grid`, none if two clues clash; `rng` gives the digits a random order."""
     side = isqrt(len(grid))
     free, home, now, found = [2 ** (side + 1) - 2] * (3 * side), homes(side), list(grid), []
     for cell, digit in enumerate(grid):
@@ -96,18 +96,18 @@ def solutions(grid: Grid, most: int = 2, rng: random.Random | None = None) -> li
 
 @lru_cache(maxsize=8192)
 def solution(clues: Grid) -> Grid | None:
-    """The one solution; `None` if there is none, or more than one."""
+    """Return the only solution, or `None` if there is none or more than one."""
     found = solutions(clues)
     return found[0] if len(found) == 1 else None
 
 
 def right_cells(clues: Grid, grid: Grid) -> int:
-    """How many cells of `grid` hold the digit of the one solution of `clues`."""
+    """Return how many cells of `grid` hold the digit of the only solution of `clues`."""
     return sum(digit == right for digit, right in zip(grid, solution(clues), strict=True))
 
 
 def puzzles(rng: random.Random, side: int, blanks: int) -> Iterator[Grid]:
-    """Random grids with one solution and `blanks` open cells, without end."""
+    """Yield random grids with one solution and `blanks` open cells, without end."""
     while True:
         [clues] = solutions((0,) * side**2, 1, rng)
         left = blanks
@@ -120,11 +120,12 @@ def puzzles(rng: random.Random, side: int, blanks: int) -> Iterator[Grid]:
 
 
 def kind(clues: Grid) -> str:
-    """A text that is the same for puzzles that are one puzzle in another dress: digits renamed, rows or columns of a
-    band, or whole bands, exchanged, turned or mirrored.
+    """Return a text that is the same for equivalent puzzles.
 
-    Each cell is told by what stands in its row and column (in either order), in its box and under its digit, three
-    times over (colour refinement). Different puzzles may share a text, like ones always do.
+    These are the equivalent changes: renamed digits, exchanged rows or columns of a band, exchanged bands, and a turned
+    or mirrored grid. Each cell is described by the cells in its row and column (in either order), in its box and with
+    its digit. This is done three times over (colour refinement). Equivalent puzzles always share a text; different
+    puzzles may share one.
     """
     side = isqrt(len(clues))
     same = [[cell for cell, other in enumerate(clues) if other == digit and digit] for digit in clues]

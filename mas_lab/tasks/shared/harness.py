@@ -1,8 +1,8 @@
-"""What runs beside a program in the sandbox, and what its errors mean: the same text and rules for every tier.
+"""Add calls to a program for the sandbox, and read its answers and errors; text and rules are the same for every tier.
 
-The calls are written behind the program, their arguments as literals, and each answer comes out as JSON of plain data
-that this process alone takes apart, so that no object of the program's own is ever compared with anything. Leaves out:
-who runs it (`sandbox`, `wasm`).
+The calls are written after the program, with their arguments as literals. Each answer comes out as JSON of plain data,
+and only this process takes it apart. So no object of the program is ever compared with anything. Running the text is in
+`sandbox` and `wasm`.
 """
 
 import builtins
@@ -25,7 +25,8 @@ HALF_THERE = {
     "functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "random", "re", "signal", "sys", "time",
     "typing", "unicodedata",
 }  # fmt: skip
-"""Modules that a sandbox has in part. An error's text is the program's own: it must not choose what is imported."""
+"""Modules that a sandbox has only in part. The program writes the text of its errors, so this text must not choose what
+is imported."""
 TYPES = {**vars(builtins), "function": types.FunctionType, "generator": types.GeneratorType}
 
 HARNESS = """
@@ -51,41 +52,44 @@ def _mas_lab_call(f, a):
 """
 CONTAINERS = {"list": list, "tuple": tuple, "set": set}
 MOST_BITS = 14_000
-"""Of an int: Python writes and reads 4300 digits."""
+"""Most bits of an int: Python writes and reads 4300 digits."""
 
 
 def program(source: str, entry: str | None, inputs: Sequence[Sequence[Any]]) -> str:
-    """`source`, and after it the calls of `entry`, whose answers are its last expression."""
+    """Return `source` followed by the calls of `entry`; their answers are its last expression."""
     literals = [_literals(arguments, f"inputs[{i}]") for i, arguments in enumerate(inputs)]
     calls = ", ".join(f"_mas_lab_call({entry}, {arguments})" for arguments in literals)
     return f"{source}\n{HARNESS}\n{RESULT} = '{mark(source)}[' + ', '.join([{calls}]) + ']'\n{RESULT}"
 
 
 def mark(source: str) -> str:
-    """What the harness's answer begins with: no program states its own digest, so that one that returns early from its
-    module (which monty allows) answers nothing."""
+    """Return the start of a valid answer of the harness, a digest of `source`.
+
+    No program states its own digest. So a program that returns early from its module (which monty allows) gives no
+    answer.
+    """
     return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def steady(source: str) -> str:
-    """`source` behind a line that makes chance and sleep the same in every run, where it has any of them."""
+    """Return `source` after a line that makes random numbers and sleep the same in every run, if it uses them."""
     chance = "import random as _mas_lab_r; _mas_lab_r.seed(0); " if "random" in source else ""
     sleep = "import time as _mas_lab_t; _mas_lab_t.sleep = lambda seconds: None; " if "sleep" in source else ""
     if not (chance or sleep):
         return source
-    if "__future__" in source:  # an import that must come first
+    if "__future__" in source:  # such an import must come first
         source = f"exec(compile({source!r}, '<string>', 'exec', dont_inherit=True))"
     return f"{chance}{sleep}\n{source}"
 
 
 def unreadable(source: str) -> str:
-    """Why no Python reads `source` at all, as an error's line; empty if one may."""
+    """Return a syntax error as one line if no Python can read `source`, else an empty text."""
     problem = unwritable(source) or ("source code cannot contain null bytes" if "\0" in source else "")
     return problem and f"SyntaxError: {problem}"
 
 
 def is_name(text: Any) -> bool:
-    """Whether a function may be called `text`."""
+    """Return whether a function may be called `text`."""
     return isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text)
 
 
@@ -99,7 +103,7 @@ def _literals(arguments: Any, name: str) -> str:
 
 
 def literal(value: Any, name: str) -> str:
-    """`value` as Python writes it. Raises ValueError, naming the place, for what is no plain data."""
+    """Return `value` as a Python literal; raise ValueError with its place if it is not plain data."""
     kind = type(value)
     if kind is int and value.bit_length() > MOST_BITS:
         raise ValueError(f"sandbox.run: {name} has {value.bit_length()} bits; give at most {MOST_BITS}")
@@ -124,7 +128,7 @@ def literal(value: Any, name: str) -> str:
 
 
 def answers(text: str, count: int, begin: str) -> list[tuple[Any, str | None]]:
-    """What `count` calls answered, (value, None) or (None, error). Raises ValueError for anything else."""
+    """Return the answers of `count` calls, (value, None) or (None, error); raise ValueError for any other text."""
     if not text.startswith(begin):
         raise ValueError("no answer of the harness: the program gave one of its own")
     try:
@@ -146,7 +150,7 @@ def _plain(told: Any) -> Any:
 
 
 def status_of(error: str) -> str:
-    """The status of an error as its last line tells it, `Name: text`."""
+    """Return the status of an error from its last line, `Name: text`."""
     name = error.split(":")[0]
     if name == "MemoryError":
         return "memory"
@@ -156,12 +160,12 @@ def status_of(error: str) -> str:
 
 
 def is_lacking(error: str) -> bool:
-    """Whether CPython has what this error of a sandbox misses: syntax, a module of the standard library, a name."""
+    """Return whether CPython has what a sandbox lacks by this error: syntax, a standard module, or a name."""
     if "monty" in error and error.startswith(("NotImplementedError", "RuntimeError")):
         return True
     if "is not supported in this environment" in error or error == "RuntimeError: can't start new thread":
         return True
-    if error.startswith("AttributeError: 'module' object"):  # which CPython says of no module
+    if error.startswith("AttributeError: 'module' object"):  # CPython says this of no module
         return True
     if found := re.match(r"ModuleNotFoundError: No module named '(\w+)", error):
         return found[1] in sys.stdlib_module_names

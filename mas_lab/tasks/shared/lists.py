@@ -1,8 +1,8 @@
-"""A language so small that a pocket model can write it: what to do to a list of digits, and Python that does it.
+"""Define a language that a pocket model can write: operations on a list of digits, and Python that does them.
 
-A problem is a chain of operations, `sort then add 3 then reverse`; a program is one line of Python with a space between
-any two symbols, `def f ( x ) : x = sorted ( x ) ; x = [ ( y + 3 ) % 10 for y in x ] ; x = x [ ::-1 ] ; return x`.
-Leaves out: who writes which part, and what that earns.
+A problem is a chain of operations, `sort then add 3 then reverse`. A program is one line of Python with a space between
+any two symbols, `def f ( x ) : x = sorted ( x ) ; x = [ ( y + 3 ) % 10 for y in x ] ; x = x [ ::-1 ] ; return x`. The
+tasks decide who writes which part, and what that earns.
 """
 
 import random
@@ -17,28 +17,28 @@ PLAIN: dict[str, tuple[str, Callable[[Numbers], Numbers]]] = {
     "rotate": ("x [ 1: ] + x [ :1 ]", lambda x: x[1:] + x[:1]),
     "double": ("x + x", lambda x: x + x),
 }
-"""Operations without a number: the Python of each, and what it does."""
+"""Operations without a number: the Python of each, and its function."""
 COUNTED: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "add": ("+", int.__add__),
     "times": ("*", int.__mul__),
 }
-"""Operations on each digit, mod 10, by a number: `add 3`, `times 7`."""
+"""Operations on each digit, mod 10, with a number: `add 3`, `times 7`."""
 DIGITS = tuple("0123456789")
 WORDS = (*PLAIN, *COUNTED, "then", *DIGITS, *"xy=;()[]%:+*,", "10", "::-1", "1:", ":1", "sorted", "for", "in", "def",
          "return", "assert", "==")  # fmt: skip
 """Every word of a problem, a program or a case."""
 LENGTH = 4
-"""Digits of a list that goes in."""
+"""Digits of an input list."""
 OPERATIONS = (*PLAIN, *(f"{name} {number}" for name in COUNTED for number in range(2, 10)))
 
 
 def parts(problem: str) -> list[str]:
-    """The operations of a problem, in order."""
+    """Return the operations of a problem, in order."""
     return problem.split(" then ")
 
 
 def done(problem: str, x: Numbers) -> Numbers:
-    """What the operations make of a list."""
+    """Return the result of a problem's operations on a list."""
     for operation in parts(problem):
         name, _, number = operation.partition(" ")
         x = PLAIN[name][1](x) if name in PLAIN else [COUNTED[name][1](y, int(number)) % 10 for y in x]
@@ -46,25 +46,25 @@ def done(problem: str, x: Numbers) -> Numbers:
 
 
 def statement(operation: str) -> str:
-    """One operation in Python: `x = sorted ( x ) ;`."""
+    """Return one operation in Python: `x = sorted ( x ) ;`."""
     name, _, number = operation.partition(" ")
     code = PLAIN[name][0] if name in PLAIN else f"[ ( y {COUNTED[name][0]} {number} ) % 10 for y in x ]"
     return f"x = {code} ;"
 
 
 def program(name: str, operations: list[str], first: str = "") -> str:
-    """A function of that name that does these operations, after a `first` one that it calls if one is named."""
+    """Return a function called `name` that does `operations`; it calls the function `first` before, if one is named."""
     call = [f"x = {first} ( x ) ;"] if first else []
     return " ".join([f"def {name} ( x ) :", *call, *map(statement, operations), "return x"])
 
 
 def case(name: str, x: Numbers, y: Numbers) -> str:
-    """`assert f ( [ 3 , 1 ] ) == [ 1 , 3 ]`."""
+    """Return a case such as `assert f ( [ 3 , 1 ] ) == [ 1 , 3 ]`."""
     return f"assert {name} ( {shown(x)} ) == {shown(y)}"
 
 
 def shown(values: Numbers) -> str:
-    """`[ 3 , 1 ]`."""
+    """Return a list as text, such as `[ 3 , 1 ]`."""
     return " ".join(["[", *" , ".join(map(str, values)).split(), "]"])
 
 
@@ -73,7 +73,7 @@ def numbers(rng: random.Random, length: int = LENGTH) -> Numbers:
 
 
 def cases(problem: str, count: int) -> list[tuple[list[Numbers], Numbers]]:
-    """`count` different lists and what the problem makes of each, the same ones whenever the problem is posed."""
+    """Return `count` different lists and the problem's result on each, always the same ones for a problem."""
     rng, drawn = random.Random(f"cases {problem}"), {}
     while len(drawn) < count:
         drawn[tuple(numbers(rng))] = None
@@ -81,7 +81,7 @@ def cases(problem: str, count: int) -> list[tuple[list[Numbers], Numbers]]:
 
 
 def problems(rng: random.Random, length: int) -> Iterator[str]:
-    """Random chains of `length` operations without end; none does the same twice in a row."""
+    """Yield random chains of `length` operations without end; no operation comes twice in a row."""
     while True:
         chain: list[str] = []
         while len(chain) < length:
@@ -92,5 +92,5 @@ def problems(rng: random.Random, length: int) -> Iterator[str]:
 
 
 def draw_problems(n: int, split: str, seed: int, env: str, length: int) -> list[str]:
-    """`n` different problems of `split`; the first ones of a longer list are those of a shorter one."""
+    """Return `n` different problems of `split`; a longer list starts with the shorter one."""
     return draw(problems(random.Random(f"{env} {length} {split} {seed}"), length), n, split, env)

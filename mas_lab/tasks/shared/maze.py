@@ -1,6 +1,6 @@
-"""A grid with walls: where a move leads, the ways to the goal, cells by name, and reading moves from an answer.
+"""Model a grid with walls: moves, ways to the goal, names of cells, and moves in an answer.
 
-Leaves out: who moves, and why.
+The tasks decide who moves, and why.
 """
 
 import random
@@ -14,10 +14,10 @@ MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
 
 LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
 NAMED_CELL = re.compile(r"[a-f][1-6]")
-"""A move of the pocket sizes: the word of the cell it leads to."""
+"""Move of the pocket sizes: the name of the cell that it leads to."""
 
 Cell = tuple[int, int]
-"""(column, row) from 0 at the top left."""
+"""(column, row), counted from 0 at the top left."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Maze:
     goal: Cell
 
     def after(self, at: Cell, move: str) -> Cell:
-        """The cell that `move`, a letter of `MOVES` or the name of a cell, leads to; `at` itself when it is blocked."""
+        """Return the cell after `move`, a letter of `MOVES` or the name of a cell; `at` itself if it is blocked."""
         column, row = (at[0] + MOVES[move][0], at[1] + MOVES[move][1]) if move in MOVES else cell_of(move)
         beside = abs(column - at[0]) + abs(row - at[1]) == 1
         free = beside and self.inside((column, row)) and (column, row) not in self.walls
         return (column, row) if free else at
 
     def beyond(self, at: Cell, move: str) -> Cell:
-        """The cell that `move`, a letter of `MOVES`, points to, be it a wall; `at` itself at the edge."""
+        """Return the cell that `move`, a letter of `MOVES`, points to, even a wall; `at` itself at the edge."""
         cell = at[0] + MOVES[move][0], at[1] + MOVES[move][1]
         return cell if self.inside(cell) else at
 
@@ -45,7 +45,7 @@ class Maze:
 
 @lru_cache(maxsize=8192)
 def distances(maze: Maze) -> Mapping[Cell, int]:
-    """Moves from every cell that reaches the goal to the goal (breadth first)."""
+    """Return the number of moves to the goal from every cell that reaches it (breadth first)."""
     away, queue = {maze.goal: 0}, deque([maze.goal])
     while queue:
         at = queue.popleft()
@@ -57,7 +57,7 @@ def distances(maze: Maze) -> Mapping[Cell, int]:
 
 
 def mazes(rng: random.Random, size: int, density: float) -> Iterator[Maze]:
-    """Random mazes without end, solvable or not; `density` is the share of walls."""
+    """Yield random mazes without end, solvable or not; `density` is the share of walls."""
     cells = [(column, row) for row in range(size) for column in range(size)]
     while True:
         walls = frozenset(cell for cell in cells if rng.random() < density)
@@ -67,17 +67,17 @@ def mazes(rng: random.Random, size: int, density: float) -> Iterator[Maze]:
 
 
 def walls_in_order(maze: Maze) -> list[str]:
-    """Row by row, each from the left."""
+    """Return the names of the wall cells, row by row, each from the left."""
     return [word(cell) for cell in sorted(maze.walls, key=lambda cell: cell[::-1])]
 
 
 def layout(maze: Maze) -> str:
-    """The walls alone, as a text: mazes with the same walls belong to the same split."""
+    """Return the walls as a text; mazes with the same walls belong to the same split."""
     return f"{maze.size} {' '.join(walls_in_order(maze))}"
 
 
 def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
-    """The cells visited, `at` first; ends at the goal or before the first blocked move."""
+    """Return the cells visited, `at` first, until the goal is reached or a move is blocked."""
     path = [at]
     for move in moves:
         cell = maze.after(path[-1], move)
@@ -88,7 +88,7 @@ def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
 
 
 def wander(maze: Maze, at: Cell, most: int, mistakes: float, rng: random.Random) -> list[tuple[Cell, str]]:
-    """Up to `most` moves to the goal, each with the cell it is made from; a share `mistakes` is drawn at random."""
+    """Return up to `most` moves to the goal, each with its start cell; a share `mistakes` is drawn at random."""
     away, taken = distances(maze), []
     while len(taken) < most and at != maze.goal:
         good = [move for move in MOVES if away[maze.after(at, move)] < away[at]]
@@ -99,8 +99,11 @@ def wander(maze: Maze, at: Cell, most: int, mistakes: float, rng: random.Random)
 
 
 def read_moves(text: str, most: int, tagged: bool) -> tuple[str, ...] | None:
-    """The moves of an answer: cells by name, or, `tagged`, letters of `MOVES` in its last `<moves>` tag. `None` if it
-    cannot be read: a word of it is no move, or it has none or more than `most`."""
+    """Return the moves of an answer, or `None` if it cannot be read.
+
+    Moves are names of cells or, if `tagged`, letters of `MOVES` in the last `<moves>` tag. An answer cannot be read if
+    one of its words is no move, or if it has no move or more than `most`.
+    """
     if tagged:
         tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
         text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
@@ -110,7 +113,7 @@ def read_moves(text: str, most: int, tagged: bool) -> tuple[str, ...] | None:
 
 
 def word(cell: Cell) -> str:
-    """(0, 2) as `a3`."""
+    """Return the name of a cell: `a3` for (0, 2)."""
     return f"{'abcdefghijklmnopqrstuvwxyz'[cell[0]]}{cell[1] + 1}"
 
 

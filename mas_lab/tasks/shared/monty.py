@@ -1,7 +1,7 @@
-"""Programs in pydantic-monty, a subset of Python: what a child of the sandbox runs (`child.serve`).
+"""Run programs in pydantic-monty, a subset of Python, in a child process of the sandbox (`child.serve`).
 
-A child of its own around the library's worker, because the library hangs in a process that was forked from one that
-used it. Leaves out: what is run, and what is made of the answer (`harness`, `sandbox`).
+The library hangs in a process that was forked from one that used it. So its worker gets a separate child process.
+Writing the programs and reading their answers is in `harness` and `sandbox`.
 """
 
 import datetime
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 RECURSION = 500
-"""Calls within each other."""
+"""Most calls within each other."""
 MOST_PRINTED = 16 << 20
 """Bytes that a program may print."""
 MOST_SAID = 1 << 18
-"""Characters of them that come out."""
+"""Characters of the printed text that are kept."""
 MOST_ANSWERED = 1 << 24
-"""Characters of all answers together; as objects they take many times as much."""
+"""Most characters of all answers together; as objects they take many times as much memory."""
 GRACE = 0.25
-"""Seconds after the limit at which a worker that does not end its program is ended by the library."""
+"""Seconds after the limit at which the library ends a worker that does not end its program."""
 
 
 def prepare() -> Callable[[str, float, int, int], dict[str, Any]]:
@@ -30,7 +30,7 @@ def prepare() -> Callable[[str, float, int, int], dict[str, Any]]:
     policy = {"datetime": midnight, "sleep": "zero", "process_time": "zero", "random_start": {"seed": 0}}
 
     def run(source: str, seconds: float, megabytes: int, fuel: int) -> dict[str, Any]:
-        """`source` in a fresh session, as the parts of `sandbox.Told`."""
+        """Run `source` in a fresh session and return the parts of `sandbox.Told`."""
         limits = {"max_feed_duration_secs": seconds, "max_memory": megabytes << 20, "max_recursion_depth": RECURSION}
         printed = pydantic_monty.CollectStreams(max_bytes=MOST_PRINTED)
         text, error, late, begun = None, "", False, time.monotonic()
@@ -42,7 +42,7 @@ def prepare() -> Callable[[str, float, int, int], dict[str, Any]]:
         except pydantic_monty.MontyError as failure:
             raised = failure.exception()
             error = f"{type(raised).__name__}: {raised}"
-            late = isinstance(raised, TimeoutError) and time.monotonic() - begun >= seconds  # it may raise one itself
+            late = isinstance(raised, TimeoutError) and time.monotonic() - begun >= seconds  # programs may raise it too
         said = "".join(text for stream, text in printed.output if stream == "stdout")[:MOST_SAID]
         text = text if isinstance(text, str) else None
         if text and len(text) > MOST_ANSWERED:

@@ -1,6 +1,6 @@
-"""What tasks have in common: their options and what is refused of them, and the names of roles that several play.
+"""Check the options that several tasks have, and name the agents of a role.
 
-Leaves out: options that one task alone has.
+Options of a single task are checked in that task.
 """
 
 from typing import Any
@@ -9,9 +9,9 @@ MOST_AGENTS = 16
 
 
 def check_options(env: Any, numbers: range, unit: str = "", fewest: int = 2) -> None:
-    """Refuses nonsense among `size`, `rewards`, `n_agents`, `max_turns` and `mistakes`, as far as the env has them.
+    """Raise ValueError for a bad `size`, `rewards`, `n_agents`, `max_turns` or `mistakes`, as far as the env has them.
 
-    `numbers`: the sizes beside "pocket" and "full", counted in `unit`; `fewest` agents make a team.
+    `numbers` are the sizes besides "pocket" and "full", counted in `unit`. A team has at least `fewest` agents.
     """
     name, counted = env.name, f"{numbers[0]} to {numbers[-1]} {unit}".strip()
     if env.size not in ("pocket", "full") and not (type(env.size) is int and env.size in numbers):
@@ -28,10 +28,10 @@ def check_options(env: Any, numbers: range, unit: str = "", fewest: int = 2) -> 
 
 
 def numbered(role: str, count: int) -> tuple[str, ...]:
-    """`("solver",)`, or `("solver_1", "solver_2", ...)` where several play the role."""
+    """Return `("solver",)`, or `("solver_1", "solver_2", ...)` if several agents play the role."""
     return (role,) if count == 1 else tuple(f"{role}_{number + 1}" for number in range(count))
 
 
 def role_of(agent: str) -> str:
-    """`solver` of `solver_2`."""
+    """Return the role of an agent: `solver` for `solver_2`."""
     return agent.split("_")[0]

@@ -1,10 +1,10 @@
-"""The joint reward of two functions that are written for each other, unseen (MAGRPO, arXiv 2508.04652): an auxiliary
-function `aux`, and the asked one, which is to call it.
+"""Score two functions that are written for each other, without seeing each other (MAGRPO, arXiv 2508.04652).
 
-Whether `aux` was used is read from the syntax tree (`pair_flow`) and seen by running the program without it
-(`pair_knockout`). Leaves out: the published rule, which looks for words (`pair_code_published`); grading (`programs`);
-who writes, and what they are told (the task). What it cannot tell from work that was divided: an `aux` that solves all
-but a step, and a main that solves all and answers only where `aux` agrees.
+They are an auxiliary function `aux` and the asked function, which should call it. The syntax tree (`pair_flow`) and
+runs without `aux` (`pair_knockout`) show whether `aux` is used. The published rule, which looks for words, is in
+`pair_code_published`. Grading is in `programs`. The task decides who writes, and what the writers see. Two cases look
+the same as work that was divided: an `aux` that solves all but one step, and a main that solves everything and answers
+only where `aux` agrees.
 """
 
 import re
@@ -18,23 +18,23 @@ from mas_lab.tasks.shared.programs import Case, Graded, function, parsed, read_c
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
-"""What each level pays at most; the last two times the share of tests passed."""
+"""Highest pay of each level; the last two are multiplied by the share of tests passed."""
 IGNORED = -0.5
-"""In place of the last two where `aux` is called for nothing."""
+"""Pay instead of the last two levels, times the same share, if `aux` is called without being used."""
 IMPORT = re.compile(r"(?:from [\w.]+ import [\w, *]+|import [\w., ]+)")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What two functions came to."""
+    """Score of two functions, level by level."""
 
     parts: dict[str, float]
-    """What each of `LEVELS` paid, and `ignored`; levels that were not reached are missing."""
+    """Pay of each of `LEVELS`, and `ignored`; levels that were not reached are missing."""
     fault: str = "fine"
-    """The first thing amiss: aux or main (missing), syntax, tests, call (of `aux` there is none), use (there is, for
-    nothing), thin (main hands on what `aux` returns)."""
+    """First fault: aux or main (missing), syntax, tests, call (main does not call `aux`), use (main calls `aux` without
+    using it), thin (main returns what `aux` returns), or fine."""
     graded: Graded | None = None
-    """The tests, where it came to them."""
+    """Test results; `None` if no tests ran."""
 
     @property
     def score(self) -> float:
@@ -42,8 +42,11 @@ class Judged:
 
 
 def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Judged:
-    """Both texts on these cases. A level that fails ends it, but for a missing `aux`, without which the asked function
-    is still graded. A helper's text that is no program is no `aux`, and with it nothing parses together."""
+    """Judge both texts on these cases.
+
+    A level that fails ends the judgement, except for a missing `aux`: the asked function is still graded without it. If
+    the helper's text is no program, `aux` is missing, and nothing parses together.
+    """
     written, asked = read_code(helper), read_code(main)
     has_aux = written is not None and returns(function(written, AUX))
     parts = {"aux": LEVELS["aux"] * has_aux, "main": 0.0}
@@ -71,6 +74,6 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
 
 
 def imports(text: str) -> str:
-    """The import lines of a problem's text, each of which parses, for the top of a program."""
+    """Return the import lines of a problem's text that parse, for the top of a program."""
     lines = [line.strip() for line in text.splitlines() if IMPORT.fullmatch(line.strip())]
     return "".join(f"{line}\n" for line in lines if parsed(line))

@@ -1,9 +1,10 @@
-r"""The joint reward of two functions as CoMLRL pays it (MAGRPO, arXiv 2508.04652): by lines and words.
+"""Score two functions by lines and words, as CoMLRL does (MAGRPO, arXiv 2508.04652).
 
-`aux` counts as called where `aux(` stands in the asked function, be it in a comment, a text or a definition; as a thin
-wrapper where a body is one `return` that names it, or `name = aux(` and `return name`; as ignored where a line is
-`aux (x)`: one space, one character. A single test opens the bonuses. Leaves out: running code outside a sandbox, limits
-of time per test, and the clean-up of prose around functions, of which we only take off the fences of blocks.
+`aux` counts as called if `aux(` stands in the asked function, even in a comment, a text or a definition. The function
+is a thin wrapper if its body is one `return` that names `aux`, or `name = aux(` and `return name`. The result of `aux`
+counts as ignored if a line is `aux (x)`, with one space and one character. A single passed test opens the bonuses.
+Three things of the original are left out: running code outside a sandbox, time limits per test, and the clean-up of
+prose around functions, except that the fences of blocks are removed.
 """
 
 import re
@@ -19,7 +20,7 @@ IGNORES = re.compile(r"aux\s\([^)]\)")
 
 
 def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Judged:
-    """Both texts on these cases."""
+    """Judge both texts on these cases."""
     aux, asked = extracted(helper, AUX), extracted(main, problem.entry)
     parts = {
         level: LEVELS[level] * bool(re.search(r"return\s+", text)) for level, text in (("aux", aux), ("main", asked))
@@ -40,7 +41,7 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
 
 
 def extracted(text: str, name: str) -> str:
-    """The lines of the first function of that name, up to one that is not indented below it; empty if there is none."""
+    """Return the lines of the first function `name`, up to one that is not indented below it, or an empty text."""
     lines = FENCE.sub("", text).splitlines()
     first = next((i for i, line in enumerate(lines) if re.match(rf"\s*def\s+{re.escape(name)}\s*\(", line)), None)
     if first is None:
@@ -52,7 +53,7 @@ def extracted(text: str, name: str) -> str:
 
 
 def is_wrapper(asked: str) -> bool:
-    """By the lines of its body, without comments and docstrings that stand on one line."""
+    """Return whether the body is a thin wrapper, by its lines without comments and one-line docstrings."""
     lines = [line.strip() for line in asked.splitlines()]
     body = [line for line in lines if line and not line.startswith(("#", "def ", '"""', "'''"))]
     if len(body) == 2:

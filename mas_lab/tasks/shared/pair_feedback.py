@@ -1,7 +1,6 @@
-"""What is told of two functions that were written for each other, from a parser and the examples that their problem
-shows. Hidden tests have no part in it: what is judged here was judged on the examples.
+"""Write feedback on two functions that were written for each other, from a parser and the problem's examples.
 
-Leaves out: how they are judged (`pair_code`).
+Hidden tests are not used: the functions were judged on the examples. Judging them is in `pair_code`.
 """
 
 import ast
@@ -26,14 +25,14 @@ WORDS = {"aux": "none", "main": "missing"}
 
 
 def word(judged: Judged, feedback: str) -> str:
-    """Pocket: the first level that failed, and for `level` the number of examples that passed, where they ran."""
+    """Return the pocket word of the first level that failed; `level` adds how many examples passed, if they ran."""
     told = WORDS.get(judged.fault, judged.fault)
     counted = feedback == "level" and judged.graded is not None
     return f"{told} {sum(judged.graded.passed)}" if counted else told
 
 
 def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main: str) -> str:
-    """Full size: a sentence on the first level that failed, or a line on each."""
+    """Return the full-size feedback: a sentence on the first level that failed, or a line on each level."""
     first = SENTENCES[WORDS.get(judged.fault, judged.fault)].format(entry=problem.entry)
     if feedback == "plain":
         return first
@@ -52,7 +51,7 @@ def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main
 
 
 def syntax(text: str) -> str:
-    """Where the program of an answer does not parse: `line 3: invalid syntax`; empty if it does."""
+    """Return the syntax error in the program of an answer, such as `line 3: invalid syntax`; empty if it parses."""
     blocks = FENCED.findall(text)
     try:
         ast.parse(blocks[-1] if blocks else text)

@@ -1,6 +1,6 @@
-"""What becomes of a call of `aux` in another function, read from the syntax tree: comments and texts call nobody.
+"""Follow a call of `aux` through another function by its syntax tree; comments and texts call nothing.
 
-Leaves out: whether it matters (`pair_knockout`), and what that is worth (`pair_code`).
+Whether the call matters is in `pair_knockout`, what it is worth in `pair_code`.
 """
 
 import ast
@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from mas_lab.tasks.shared.programs import function, parsed
 
 AUX = "aux"
-"""The name of the function that the helper writes."""
+"""Name of the function that the helper writes."""
 
 
 def returns(found: ast.FunctionDef | None) -> bool:
-    """Has the function itself, and not one inside it, a `return` with a value?"""
+    """Return whether the function itself, not one inside it, has a `return` with a value."""
     return found is not None and any(isinstance(part, ast.Return) and part.value for part in _inside(found))
 
 
 def _inside(found: ast.AST):
-    """Its nodes, but for those of functions and classes inside it."""
+    """Yield the nodes of a function, except those of functions and classes inside it."""
     for part in ast.iter_child_nodes(found):
         yield part
         if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
@@ -26,7 +26,7 @@ def _inside(found: ast.AST):
 
 
 def calls(source: str) -> bool:
-    """Is `aux` named where a value is read? (`map(aux, xs)` calls it, too.) A comment or a text does not name it."""
+    """Return whether the value of `aux` is read; `map(aux, xs)` counts, a comment or a text does not."""
     return any(_is_aux(part) for part in ast.walk(parsed(source)))
 
 
@@ -35,7 +35,7 @@ def _is_aux(part: ast.AST) -> bool:
 
 
 def rebinds(source: str) -> bool:
-    """Is `aux` somewhere in it something else than the helper's: defined, assigned, imported, a parameter, `global`?"""
+    """Return whether `aux` is rebound anywhere: defined, assigned, imported, a parameter, or `global`."""
     for part in ast.walk(parsed(source)):
         names = [getattr(part, name, None) for name in ("name", "asname", "arg", "rest")]
         names += getattr(part, "names", []) if isinstance(part, ast.Global | ast.Nonlocal) else []
@@ -46,8 +46,11 @@ def rebinds(source: str) -> bool:
 
 
 def reaches(source: str, entry: str) -> bool:
-    """Does what `aux` gives reach what `entry` returns, through names, containers, functions inside it, or a condition?
-    Whatever order statements stand in: what is overwritten again, running with `aux` knocked out shows."""
+    """Return whether the result of `aux` reaches what `entry` returns.
+
+    It may go through names, containers, functions inside it, or a condition. The order of statements is ignored:
+    running with `aux` knocked out shows whether the result is overwritten.
+    """
     tree = parsed(source)
     carrying: set[str] = set()
     while True:
@@ -58,7 +61,7 @@ def reaches(source: str, entry: str) -> bool:
 
 
 def _carried(part: ast.AST, carrying: set[str]) -> set[str]:
-    """The names that get what this statement or expression carries."""
+    """Return the names that receive what this statement or expression carries."""
     if isinstance(part, ast.FunctionDef):
         given = [one for one in _inside(part) if isinstance(one, ast.Return | ast.Yield | ast.YieldFrom)]
         tests = [one.test for one in _inside(part) if isinstance(one, ast.If | ast.While | ast.Assert)]
@@ -81,11 +84,11 @@ def _carries(part: ast.AST, carrying: set[str]) -> bool:
 
 
 def _bases(targets: Sequence[ast.AST]) -> set[str]:
-    """The names in `a`, `a[i]`, `a.b` and `(a, b)`."""
+    """Return the names in targets such as `a`, `a[i]`, `a.b` and `(a, b)`."""
     return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
 
 
 def hands_on(source: str, entry: str) -> bool:
-    """Is every `return` of `entry` a call of `aux` as it is?"""
+    """Return whether every `return` of `entry` is a call of `aux`, unchanged."""
     given = [part.value for part in _inside(function(source, entry)) if isinstance(part, ast.Return)]
     return all(isinstance(value, ast.Call) and _is_aux(value.func) for value in given)

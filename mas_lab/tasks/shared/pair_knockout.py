@@ -1,7 +1,7 @@
-"""Does a function need its auxiliary one, and does it do more than hand on what that returns? Seen by running it: with
-`aux` knocked out, with `aux` alone, and with what `aux` is given and says written down.
+"""Test by running whether a function needs its auxiliary one, and does more than return its result.
 
-Leaves out: what is read from the syntax tree (`pair_flow`), and what all this is worth (`pair_code`).
+Programs run with `aux` knocked out, with `aux` alone, and with a log of the arguments and results of `aux`. What the
+syntax tree shows is in `pair_flow`, what all this is worth in `pair_code`.
 """
 
 import ast
@@ -14,9 +14,9 @@ from mas_lab.tasks.shared.problems import Problem
 from mas_lab.tasks.shared.programs import Case, Graded, same
 
 NEEDED = 0.25
-"""The share of the passed tests that must fail without `aux`, at least one."""
+"""Share of the passed tests that must fail without `aux`, at least one."""
 MOST_CALLS, MOST_VALUES = 64, 4096
-"""Calls of `aux` that are written down of a test, in order and of each value; and different values."""
+"""Most calls of `aux` that are logged per test, in order and for each value; and most different values."""
 SPREAD = "def aux(*args, **kwargs):\n    "
 NOTHING = f"{SPREAD}return None\n"
 ITS_ARGUMENT = f"{SPREAD}return args[0] if args else None\n"
@@ -60,12 +60,12 @@ def _mas_lab_probe(*args):
 
 
 def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], whole: Graded) -> bool:
-    """Do tests that were passed fail without `aux`, whichever way it is knocked out?
+    """Return whether passed tests fail without `aux`, in every way that it is knocked out.
 
-    None alone would be too easy: a main that solves all by itself need only refuse None, or add `aux(x) - 7` where
-    `aux` always says 7. So `aux` also hands back its argument (an `aux` that does nothing), and says what it said, call
-    by call, in another test (one that says the same whatever it is given, and is checked with a known question). An
-    `aux` that is a constant is therefore never needed.
+    An `aux` that returns None would be too easy alone: a main that solves everything only has to refuse None, or adds
+    `aux(x) - 7` where `aux` always returns 7. So there are two more knockouts. One returns its argument, like an `aux`
+    that does nothing. The other returns, call by call, what `aux` returned in another test. It finds an `aux` that
+    returns the same for every argument, or that main checks with a known question. So a constant `aux` is never needed.
     """
     logs = _logs(helper, main, problem, cases)
     broken = [problem.grade(f"{helper}\n{instead}\n{main}", cases).passed for instead in (NOTHING, ITS_ARGUMENT)]
@@ -82,8 +82,11 @@ def _run(problem: Problem, entry: str, source: str, cases: Sequence[Case]) -> Gr
 
 @dataclass(frozen=True)
 class Log:
-    """What was written down of a test: what `aux` said, call by call; what it was given where it said what main then
-    returned; and whether that is all. What no literal writes stands as its text."""
+    """Log of one test: results of `aux`, arguments of some calls, and whether these are complete.
+
+    `said` has the result of each call of `aux`, in order. `given` has the arguments of the calls whose result was the
+    same as main's. A value that no literal can write is kept as its text.
+    """
 
     said: list
     given: list
@@ -91,7 +94,7 @@ class Log:
 
 
 def _logs(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> list[Log] | None:
-    """One per case. None: the sandbox's tier cannot tell."""
+    """Return one log per case, or `None` if the sandbox's tier cannot write logs."""
     source = f"{helper}\n{LOGGED}\n{main}\n{LOG.format(entry=problem.entry)}"
     outcome = _run(problem, "_mas_lab_probe", source, cases).outcome
     return None if outcome.status == "unsupported" else [_read(value) for value in outcome.values]
@@ -107,14 +110,14 @@ def _read(told: object) -> Log:
 def _plain(text: str) -> object:
     try:
         value = ast.literal_eval(text)
-        literal(value, "a value of aux")  # no bytes, no complex numbers, which a sandbox does not take
+        literal(value, "a value of aux")  # raises for bytes and complex numbers, which a sandbox does not take
         return value
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return text
 
 
 def _replayed(helper: str, main: str, problem: Problem, cases: Sequence[Case], logs: list[Log]) -> tuple[bool, ...]:
-    """Which cases pass while `aux` says what it said in the next case in which it said something else."""
+    """Return which cases pass while `aux` returns its results of the next case in which they differ."""
     said = [log.said for log in logs]
     asked = []
     for i, (arguments, expected) in enumerate(cases):
@@ -125,9 +128,12 @@ def _replayed(helper: str, main: str, problem: Problem, cases: Sequence[Case], l
 
 
 def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], whole: Graded) -> bool:
-    """Does `aux` alone pass what both pass; or is, in every test passed, what main returns what `aux` returned when it
-    was given all that main was given? (Other arguments besides, or a copy of a list, make no other work of it; calls
-    without end, among which nobody finds the one that counts, are no work either.)"""
+    """Return whether `aux` does all the work, or main only returns a result of `aux`.
+
+    The first holds if `aux` alone passes the tests that both pass. The second holds if in every passed test main
+    returns what `aux` returned when it got all of main's arguments. Further arguments, or a copy of a list, make no
+    difference. A test with too many different results to log counts too, because nobody can find the call that matters.
+    """
     alone = _run(problem, AUX, helper, cases).passed
     if all(one for one, both in zip(alone, whole.passed, strict=True) if both):
         return True
@@ -139,7 +145,7 @@ def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], who
 
 
 def _handed_on(arguments: Sequence, told: list) -> bool:
-    """Was it given all of these in one of the calls?"""
+    """Return whether one of the calls got all of these arguments."""
     return any(
         isinstance(given, list) and all(any(same(one, part) for part in given) for one in arguments) for given in told
     )

@@ -1,7 +1,8 @@
-"""The joint reward of two texts that are written at the same time about one source (MAGRPO, arXiv 2508.04652).
+"""Score two texts that are written at once about one source (MAGRPO, arXiv 2508.04652).
 
-Lengths, their ratio, how many different words, style; multiplied by faithfulness to the source, which the published
-formula does not read. Leaves out: who writes and what is wanted of whom (the tasks), what can be counted (`wording`).
+The score has parts for lengths, their ratio, different words and style. It is multiplied by the faithfulness to the
+source, which the published formula does not read. The tasks decide who writes, and what is wanted; counting is in
+`wording`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,24 +11,24 @@ from dataclasses import dataclass
 from mas_lab.tasks.shared import wording
 
 MARKER = "|||"
-"""Separates the two texts where one agent writes both."""
+"""Separator of the two texts if one agent writes both."""
 BEST = 3.0
 PARTS = ("lengths", "ratio", "unique", "style")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the reward wants of one task and size. Ramps as in `wording.ramp`: (0 at, 1 from[, 1 to, 0 at])."""
+    """Targets of the reward for one task and size; ramps as in `wording.ramp`: (0 at, 1 from[, 1 to, 0 at])."""
 
     least: int
     most: int
-    """Words of each text."""
+    """Least and most words of each text."""
     ratio: tuple[float, ...]
-    """Length of the second text / the first."""
+    """Ramp for the length of the second text / the first."""
     unique: tuple[float, ...]
-    """Different words of the second / the first."""
+    """Ramp for the number of different words in the second text / the first."""
     overlap: float
-    """Jaccard overlap of their content words that is enough."""
+    """Jaccard overlap of their content words that earns the full reward."""
     precise: float
     dense: float
     """Thresholds of `wording.faithfulness`."""
@@ -38,7 +39,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Written:
-    """Two texts as their writers handed them in, and by writer: could it be read, and is its own length in range?"""
+    """Two texts, and for each writer whether they could be read and whether its own length is in range."""
 
     texts: tuple[str, str]
     valid: dict[str, bool]
@@ -46,8 +47,11 @@ class Written:
 
 
 def written(actions: Mapping[str, str], agents: Sequence[str], wanted: Wanted, published: bool) -> Written:
-    """A text of each of two agents, or both of one with exactly one `MARKER` between them. An answer without a word is
-    invalid; so is half of a single agent's, and neither of its texts counts then."""
+    """Return the texts of two agents, or both texts of one agent with exactly one `MARKER` between them.
+
+    An answer without a word is invalid. A single agent's answer is also invalid if it does not have exactly one marker,
+    or if one half has no word. Then neither of its texts counts.
+    """
     if len(agents) == 1:
         parted = actions[agents[0]].split(MARKER)
         whole = len(parted) == 2 and all(map(wording.words, parted))
@@ -61,8 +65,11 @@ def written(actions: Mapping[str, str], agents: Sequence[str], wanted: Wanted, p
 
 
 def parts(first: str, second: str, source: str, wanted: Wanted, published: bool = False) -> dict[str, float]:
-    """`lengths` 0.5, `ratio` 1, `unique` 0.5 and `style` 1 at most, gated: a part that fails shuts off those after it;
-    and `faithful`, 0 to 1, that of the less faithful text (1 by the published formula)."""
+    """Return the parts: `lengths` 0.5, `ratio` 1, `unique` 0.5 and `style` 1 at most, and `faithful`, 0 to 1.
+
+    The first four are gated: a part that fails shuts off those after it. `faithful` is the faithfulness of the less
+    faithful text (1 by the published formula).
+    """
     found = dict.fromkeys(PARTS, 0.0) | {"faithful": 1.0}
     texts = (first, second)
     if not published:
@@ -83,8 +90,11 @@ def parts(first: str, second: str, source: str, wanted: Wanted, published: bool 
 
 
 def _style(first: str, second: str, source: str, enough: float, published: bool) -> float:
-    """0.4 * transitions + 0.6 * min(J, enough) / enough. J: Jaccard of the content words; transitions: 0.4 for the
-    first of twelve kinds in the second text and 0.05 for each more."""
+    """Return 0.4 * transitions + 0.6 * min(J, enough) / enough.
+
+    J is the Jaccard overlap of the content words. Transitions are 0.4 for the first of twelve kinds in the second text
+    and 0.05 for each more.
+    """
     said = [set(wording.content(wording.words(text))) for text in (first, second)]
     if published:
         kinds = len(wording.transitions_inside(second))
@@ -97,5 +107,5 @@ def _style(first: str, second: str, source: str, enough: float, published: bool)
 
 
 def total(found: Mapping[str, float]) -> float:
-    """The reward, 0 to `BEST`."""
+    """Return the reward, 0 to `BEST`."""
     return sum(found[name] for name in PARTS) * found["faithful"]

@@ -1,7 +1,7 @@
-"""States as small SVG pictures: a grid whose cells are named as `maze` names them, with marks in it, and a ladder.
+"""Draw states as small SVG pictures: a grid with marks, whose cells are named as in `maze`, and a ladder.
 
-A picture brings its own light ground, so that it reads on dark paper too, and asks for nothing: no script, no link, no
-font of its own. Marks differ in shape, not by colour alone. Leaves out: what is drawn where (each task's `draw`).
+A picture has its own light background, so it is readable on a dark page. It needs no script, link or font. Marks differ
+in shape, not only in colour. Each task's `draw` decides what is drawn where.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,13 +10,13 @@ from xml.sax.saxutils import escape, quoteattr
 from mas_lab.tasks.shared.maze import Cell, word
 
 SIDE, EDGE = 26, 18
-"""Pixels of a cell, and of the edge with its name."""
+"""Pixels of a cell, and of the edge with the names."""
 INK, FAINT, WALL = "#222222", "#767676", "#4d4d4d"
 BLUE, GREEN, ORANGE, RED = "#0072B2", "#00795a", "#E69F00", "#b3261e"
 
 
 def picture(width: int, height: int, parts: Iterable[str], told: str) -> str:
-    """`parts` on a light ground; `told` says in words what they show."""
+    """Return `parts` on a light background; `told` says in words what they show."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'role="img" aria-label={quoteattr(told)} font-family="system-ui, sans-serif" font-size="12" fill="{INK}">'
@@ -25,7 +25,7 @@ def picture(width: int, height: int, parts: Iterable[str], told: str) -> str:
 
 
 def board(side: int, marks: Iterable[str], told: str, box: int = 1) -> str:
-    """A grid of `side` by `side` cells with their names at its edge; every `box`-th line is a strong one."""
+    """Return a grid of `side` by `side` cells with their names at the edge; every `box`-th line is strong."""
     whole, far = EDGE + side * SIDE + 6, EDGE + side * SIDE
     lines = "".join(f"M{EDGE} {at}H{far}M{at} {EDGE}V{far}" for at in range(EDGE, far + 1, SIDE))
     strong = "".join(f"M{EDGE} {at}H{far}M{at} {EDGE}V{far}" for at in range(EDGE, far + 1, SIDE * box))
@@ -38,43 +38,46 @@ def board(side: int, marks: Iterable[str], told: str, box: int = 1) -> str:
 
 
 def walls(cells: Iterable[Cell]) -> str:
-    """Whole cells, dark."""
+    """Return dark cells."""
     corners = (f"M{EDGE + column * SIDE} {EDGE + row * SIDE}h{SIDE}v{SIDE}h-{SIDE}z" for column, row in sorted(cells))
     return f'<path d="{"".join(corners)}" fill="{WALL}"/>'
 
 
 def crates(cells: Iterable[Cell]) -> str:
-    """Squares with a rim."""
+    """Return squares with a rim."""
     at = ((EDGE + column * SIDE + 5, EDGE + row * SIDE + 5) for column, row in sorted(cells))
     squares = "".join(f"M{x} {y}h{SIDE - 10}v{SIDE - 10}h-{SIDE - 10}z" for x, y in at)
     return f'<path d="{squares}" fill="{ORANGE}" stroke="{INK}" stroke-width="1.5"/>'
 
 
 def rings(cells: Iterable[Cell]) -> str:
-    """Green rings around the middle of cells: where something is to go."""
+    """Return green rings in the middle of cells, for targets."""
     return "".join(_circle(cell, 9, f'fill="none" stroke="{GREEN}" stroke-width="3"') for cell in sorted(cells))
 
 
 def disc(cell: Cell) -> str:
-    """Who moves."""
+    """Return the disc of the player."""
     return _circle(cell, 6, f'fill="{BLUE}"')
 
 
 def way(cells: Sequence[Cell]) -> str:
-    """A dashed line from cell to cell."""
+    """Return a dashed line from cell to cell."""
     points = " ".join(f"{x},{y}" for x, y in map(_middle, cells))
     return f'<polyline points="{points}" fill="none" stroke="{BLUE}" stroke-width="2" stroke-dasharray="3 3"/>'
 
 
 def letters(texts: Mapping[Cell, str], style: str = "") -> str:
-    """A text in the middle of each cell; `style` holds attributes for all of them, `fill="..."`."""
+    """Return a text in the middle of each cell; `style` holds attributes for all of them, such as `fill="..."`."""
     told = "".join(_text(_middle(cell)[0], _middle(cell)[1] + 5, text) for cell, text in texts.items())
     return f'<g font-size="15" text-anchor="middle" {style}>{told}</g>' if texts else ""
 
 
 def ladder(rungs: Sequence[str], passed: int, told: str, fallen: bool = False) -> str:
-    """A text at each rung, the first at the bottom; the first `passed` of them are thick, and who climbs stands there,
-    or, where they have `fallen`, lies below all with a cross at the rung that broke."""
+    """Return a ladder with a text at each rung, the first at the bottom.
+
+    The first `passed` rungs are thick, and a disc stands on the last of them. If `fallen`, the disc lies at the foot,
+    and the next rung is broken.
+    """
     foot = EDGE + len(rungs) * SIDE
     heights = [foot - (place + 1) * SIDE + SIDE // 2 for place in range(len(rungs))]
     parts = [f'<path d="M20 8V{foot}M60 8V{foot}" stroke="{FAINT}" stroke-width="3"/>']

@@ -1,7 +1,7 @@
-"""Data sets of programming problems: APPS, CodeContests and HumanEval, told apart by their columns.
+"""Read data sets of programming problems: APPS, CodeContests and HumanEval, recognised by their columns.
 
-A problem without a solution in Python, or without a case that can be written down, is left out, and how many were is
-said. Leaves out: what a problem is (`problems`), how files and data sets are opened (`sources`), splits (`rows`).
+A problem is left out if it has no solution in Python, or no case that can be written down. The number of these is
+reported. The problems themselves are in `problems`, opening files and data sets in `sources`, splits in `rows`.
 """
 
 import ast
@@ -24,11 +24,11 @@ from mas_lab.tasks.shared.sources import Row
 
 HUMAN_EVAL = "human_eval"
 SOLVE = "solve"
-"""The function that is asked for where a problem is about standard input."""
+"""Name of the asked function if a problem is about standard input."""
 PYTHON_3 = 3
 """CodeContests' number of the language."""
 MOST_CASES, MOST_EXAMPLES, LONGEST_CASE = 32, 4, 2000
-"""Cases of a problem, those of them that it shows, and characters of one."""
+"""Most hidden cases of a problem, most cases that it shows, and most characters of a case."""
 RECORD = """
 _mas_lab_heard = []
 def _mas_lab_asked(*given):
@@ -43,16 +43,16 @@ def _mas_lab_cases():
 
 
 class LeftOut(Exception):
-    """Why a row makes no problem."""
+    """Error with the reason why a row makes no problem."""
 
 
 def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
-    """`n` different problems of `data`; the first ones of a longer list are those of a shorter one.
+    """Return `n` different problems of `data`; a longer list starts with the shorter one.
 
-    `data`: "human_eval", the package's 164, split by content; or what `sources.read` opens, with the columns of APPS
-    (`question`, `solutions`, `input_output`), CodeContests (`description`, `solutions`, `public_tests`,
-    `private_tests`, `generated_tests`) or HumanEval (`prompt`, `canonical_solution`, `test`, `entry_point`).
-    Raises `EnvError` that names a row without them, or says how many there are.
+    `data` is "human_eval" (the package's 164 problems, split by content), or anything that `sources.read` opens. Its
+    columns are those of APPS (`question`, `solutions`, `input_output`), CodeContests (`description`, `solutions`,
+    `public_tests`, `private_tests`, `generated_tests`) or HumanEval (`prompt`, `canonical_solution`, `test`,
+    `entry_point`). Raises `EnvError` that names a row without them, or says how many problems there are.
     """
     check_split(split, env)
     found: list[Problem] = []
@@ -89,7 +89,10 @@ def _column(row: Row, name: str) -> Any:
 
 
 def text_of(row: Row) -> str:
-    """What decides a row's split: its text. Raises EnvError where the columns of a set are missing or unreadable."""
+    """Return the text of a row, which decides its split.
+
+    Raises EnvError if the columns of a set are missing or unreadable.
+    """
     columns = {name.lower() for name in row}
     if {"prompt", "canonical_solution", "test", "entry_point"} <= columns:
         needed = ("prompt", "canonical_solution", "test", "entry_point")
@@ -120,7 +123,7 @@ def text_of(row: Row) -> str:
 
 
 def _json(row: Row, name: str, kind: type) -> Any:
-    """A column that holds JSON text, or already what it says; empty where it is."""
+    """Return the value of a column that holds JSON text, or the value itself; an empty column gives an empty value."""
     value = _column(row, name)
     if isinstance(value, str) and value.strip():
         try:
@@ -134,7 +137,7 @@ def _json(row: Row, name: str, kind: type) -> Any:
 
 
 def _pairs(row: Row, name: str) -> list[tuple[str, str]]:
-    """The inputs and outputs of a column of CodeContests."""
+    """Return the inputs and outputs of a column of CodeContests."""
     given, wanted = _lists(row, name, "input", "output")
     if len(given) != len(wanted) or not all(isinstance(one, str) for one in (*given, *wanted)):
         raise EnvError(f"{name} has {len(given)} inputs and {len(wanted)} outputs; give as many texts of either")
@@ -142,7 +145,7 @@ def _pairs(row: Row, name: str) -> list[tuple[str, str]]:
 
 
 def _lists(row: Row, name: str, *keys: str) -> list[list[Any]]:
-    """A column that holds a list under each key, or a list of what has such keys."""
+    """Return the list under each key of a column; the column may also be a list of mappings with these keys."""
     value = _column(row, name) or {}
     if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
         return [[one.get(key) for one in value] for key in keys]
@@ -152,7 +155,7 @@ def _lists(row: Row, name: str, *keys: str) -> list[list[Any]]:
 
 
 def problem(row: Row) -> Problem:
-    """A row as a problem. Raises LeftOut."""
+    """Return a row as a problem, or raise LeftOut."""
     text = text_of(row)
     if _column(row, "test") is not None and _column(row, "canonical_solution") is not None:
         return _with_check(row, text)
@@ -170,7 +173,7 @@ def problem(row: Row) -> Problem:
         return _made(text, SOLVE, [], _printing(pairs), next(filter(parsed, golds), ""), True)
     golds = [gold for gold in (_plain(gold, entry) for gold in golds) if gold]
     if all(isinstance(one, list) and len(one) == 1 for one in wanted):
-        wanted = [one for [one] in wanted]  # APPS wraps what most of its functions return
+        wanted = [one for [one] in wanted]  # APPS wraps the results of most of its functions in a list
     cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(given, wanted, strict=True)]
     return _made(text, entry, [], cases, next(iter(golds), ""), False)
 
@@ -180,18 +183,18 @@ def _printing(pairs: list[tuple[str, str]]) -> list[Case]:
 
 
 def _whole(text: Any) -> str:
-    """Standard input as one text: APPS has some as lists of lines."""
+    """Return standard input as one text; APPS has some as lists of lines."""
     return "\n".join(map(str, text)) if isinstance(text, list) else str(text)
 
 
 def _contest_gold(row: Row) -> str:
-    """The first solution of a row of CodeContests that is Python 3."""
+    """Return the first solution of a row of CodeContests that is Python 3, or an empty text."""
     both = zip(*_lists(row, "solutions", "language", "solution"), strict=False)
     return next((source for language, source in both if language == PYTHON_3 and parsed(source)), "")
 
 
 def _plain(gold: str, entry: str) -> str:
-    """A solution as a program with that function: some are a method of `class Solution`."""
+    """Return a solution as a program with the function `entry`; some solutions are a method of `class Solution`."""
     if function(gold, entry):
         return gold
     body = getattr(parsed(gold), "body", [])
@@ -208,7 +211,7 @@ def _with_check(row: Row, text: str) -> Problem:
 
 @lru_cache(maxsize=512)
 def recorded(gold: str, test: str, entry: str) -> list[Case]:
-    """What a `check(candidate)` asks, and what the gold program answers: it is run on it in the sandbox."""
+    """Return the cases that a `check(candidate)` asks; the gold program runs in the sandbox and gives their answers."""
     run = sandbox.run(f"{gold}\n{test}\n{RECORD.format(entry=entry)}", "_mas_lab_cases", [[]], **LIMITS)
     if run.status != "ok":
         raise LeftOut(f"whose own solution is {run.status} on {sandbox.tier()}")
@@ -224,14 +227,14 @@ def recorded(gold: str, test: str, entry: str) -> list[Case]:
 def _made(text: str, entry: str, shown: list[Case], cases: list[Case], gold: str, stdin: bool) -> Problem:
     if not gold:
         raise LeftOut("without a solution in Python 3")
-    found: dict[str, str] = {}  # by its call, so that each counts once
+    found: dict[str, str] = {}  # keyed by its call, so that each counts once
     for case in chain(shown, cases):
         line = as_text([case], entry)
         if len(line) <= LONGEST_CASE and read_cases(line, entry):
             found.setdefault(as_text([[case[0], None]], entry), line)
     told = list(found)[: len(shown)] if shown else [call for call in found if _stands_in(text, call, stdin)]
     hidden = [line for call, line in found.items() if call not in told][:MOST_CASES]
-    if not hidden and told and not shown:  # the text shows all that its cases ask
+    if not hidden and told and not shown:  # the text shows all cases
         told, hidden = [], list(found.values())[:MOST_CASES]
     if not hidden:
         raise LeftOut("without a case that is hidden and can be written down")
@@ -240,7 +243,7 @@ def _made(text: str, entry: str, shown: list[Case], cases: list[Case], gold: str
 
 
 def _stands_in(text: str, call: str, stdin: bool) -> bool:
-    """Whether the text shows what a case gives: the input itself, or the call of the function."""
+    """Return whether the text shows what a case gives: the input itself, or the call of the function."""
     call = call.removeprefix("assert ").removesuffix(" == None")
     if stdin:
         given = ast.literal_eval(call[call.index("(") + 1 : -1]).split()

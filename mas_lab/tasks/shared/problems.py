@@ -1,6 +1,6 @@
-"""A programming problem: what is asked, which function, what the text shows of it, and what stays hidden.
+"""Describe a programming problem: its text, the asked function, the cases that it shows and hidden cases.
 
-Leaves out: which data sets hold some, and how their rows are read (`problem_sets`); what a program for one earns.
+Data sets and their rows are in `problem_sets`. The tasks decide what a program earns.
 """
 
 from collections.abc import Sequence
@@ -15,25 +15,26 @@ from mas_lab.tasks.shared.programs import LIMITS, Case, Graded, grade, printed_a
 from mas_lab.tasks.shared.rows import content_id
 
 MOST_RUNS = 32
-"""Runs of a gold program that reads standard input, each a run of its own."""
+"""Most runs of a gold program that reads standard input, one per case."""
 
 
 @dataclass(frozen=True)
 class Problem:
     text: str
     entry: str
-    """The function that is asked for."""
+    """Name of the asked function."""
     examples: str = ""
     """Cases that the text shows, as asserts: Task.data is plain data, and arguments may be tuples or sets."""
     cases: str = ""
     """Hidden cases, as asserts."""
     gold: str = ""
-    """A program that is right, hidden."""
+    """Right program, hidden."""
     stdin: bool = False
-    """The gold program reads standard input and prints; what is asked for is `entry(text) -> text` that does so."""
+    """Whether the gold program reads standard input and prints. The asked function then is `entry(text) -> text`, which
+    does the same."""
 
     def as_task(self, env: str) -> Task:
-        """Named by its text and the function that it asks for."""
+        """Return the problem as a task; its text and the asked function give the task's name."""
         return Task(f"{env}-{content_id(f'{self.text} {self.entry}')}", asdict(self))
 
     @property
@@ -42,17 +43,20 @@ class Problem:
 
     @property
     def hidden(self) -> tuple[Case, ...]:
-        """Without those whose arguments the text shows: a program that knows the examples by heart earns nothing."""
+        """Return the hidden cases without those whose arguments the text shows.
+
+        A program that knows the examples by heart then earns nothing.
+        """
         seen = {literal(list(arguments), "case") for arguments, _ in self.shown}
         cases = _read(self.cases, self.entry)
         return tuple(case for case in cases if literal(list(case[0]), "case") not in seen)
 
     def grade(self, source: str, cases: Sequence[Case]) -> Graded:
-        """A program of ours on cases."""
+        """Grade a program on cases."""
         return grade(source, self.entry, cases, printed_alike if self.stdin else None)
 
     def confirm(self, cases: Sequence[Case]) -> Graded:
-        """Which cases the gold program passes."""
+        """Grade the gold program on cases."""
         if not self.stdin:
             return grade(self.gold, self.entry, cases)
         runs = [_printed(self.gold, *arguments) for arguments, _ in cases[:MOST_RUNS]]
@@ -75,7 +79,7 @@ def _run(source: str) -> sandbox.Outcome:
 
 
 def _printed(gold: str, *arguments: Any) -> sandbox.Outcome:
-    """The gold program with its standard input, if that is what it was given."""
+    """Run the gold program with its standard input, if the arguments are one text."""
     if len(arguments) != 1 or not isinstance(arguments[0], str):
         return sandbox.Outcome("error", stderr="TypeError: standard input is one text")
     return _run(f"import io, sys\nsys.stdin = io.StringIO({arguments[0]!r})\n{gold}")

@@ -1,7 +1,7 @@
-"""Programs in answers: finding one in a text, running it on cases, and reading cases that somebody wrote as asserts.
+"""Find programs in answers, run them on cases, and read cases that are written as asserts.
 
-A case is `[arguments, expected]`, plain data. What is expected never enters the sandbox: it is compared out here.
-Leaves out: how programs are run (`sandbox`), and what passing is worth (the tasks).
+A case is `[arguments, expected]`, plain data. The expected value never enters the sandbox: it is compared outside.
+Running programs is in `sandbox`. The tasks decide what passing is worth.
 """
 
 import ast
@@ -19,21 +19,22 @@ from mas_lab.tasks.shared.harness import literal
 Case = Sequence[Any]
 """`[arguments, expected]`."""
 LIMITS = {"timeout_s": 20, "memory_mb": 256, "fuel": 8_000_000_000}
-"""Of all cases of a program together: a second in WebAssembly. The clock is far off, so that it decides nothing."""
+"""Limits for all cases of a program together: about one second in WebAssembly. The wall-clock limit is far away, so
+that it decides nothing."""
 CLOSE = 1e-6
 """Relative and absolute tolerance between two floats."""
 FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", flags=re.DOTALL | re.IGNORECASE)
 
 
 def read_code(text: str) -> str | None:
-    """The program in an answer: its last fenced block, else all of it if it parses. None: none that can be read."""
+    """Return the program in an answer: its last fenced block, else all of it; `None` if that does not parse."""
     blocks = FENCED.findall(text)
     source = (blocks[-1] if blocks else text).strip()
     return source if source and parsed(source) else None
 
 
 def parsed(source: str) -> ast.Module | None:
-    """The syntax tree; None where there is none."""
+    """Return the syntax tree, or `None` if there is none."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -41,27 +42,27 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def function(source: str, name: str) -> ast.FunctionDef | None:
-    """The last top-level function of that name."""
+    """Return the last top-level function called `name`, or `None`."""
     body = getattr(parsed(source), "body", [])
     return next((part for part in reversed(body) if isinstance(part, ast.FunctionDef) and part.name == name), None)
 
 
 @dataclass(frozen=True)
 class Graded:
-    """A program's answers to cases."""
+    """Results of a program on cases."""
 
     passed: tuple[bool, ...]
-    """One per case."""
+    """One entry per case."""
     outcome: sandbox.Outcome
 
     @property
     def share(self) -> float:
-        """Of the cases, 0 to 1; 0 where there are none."""
+        """Return the share of passed cases, 0 to 1; 0 if there are no cases."""
         return sum(self.passed) / len(self.passed) if self.passed else 0.0
 
     @property
     def unknown(self) -> bool:
-        """The tier could not run it: neither right nor wrong."""
+        """Return whether the tier could not run it: it is then neither right nor wrong."""
         return self.outcome.status == "unsupported"
 
     @property
@@ -70,27 +71,29 @@ class Graded:
 
     @property
     def info(self) -> dict[str, Any]:
-        """For `Step.info`: how it ended, and what ended it if not the last case."""
+        """Return the entries of `Step.info`: the status, the number of passed cases, and any error and `backstop`."""
         told = {"status": self.outcome.status, "passed": sum(self.passed), "cases": len(self.passed)}
         error = {"error": self.error} if self.error else {}
         return told | error | ({"backstop": True} if self.outcome.backstop else {})
 
 
 LONGEST_ERROR = 200
-"""Characters of what a program raised that are kept."""
+"""Characters of an error that are kept."""
 LONGEST_LINE = 300
-"""Characters of a printed line that are kept. One that has as many is no answer."""
+"""Characters of a printed line that are kept. A line of that length is no answer."""
 
 
 def readable(text: str, longest: int = LONGEST_ERROR) -> str:
-    """The first characters of what a program said, as a file holds them."""
+    """Return the first characters of a program's output; characters that no file can hold are replaced."""
     return text[:longest].encode(errors="replace").decode()
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A program that prints its answer: `status` and `backstop` of its `Outcome`, the last line that it printed but for
-    blank ones, and in a line what went wrong."""
+    """Results of a program that prints its answer: the last line that is not blank, and the first error in one line.
+
+    `status` and `backstop` are those of its `Outcome`.
+    """
 
     status: str
     line: str = ""
@@ -99,23 +102,25 @@ class Printed:
 
     @property
     def unknown(self) -> bool:
-        """The tier could not run it: neither right nor wrong."""
+        """Return whether the tier could not run it: it is then neither right nor wrong."""
         return self.status == "unsupported"
 
     @property
     def info(self) -> dict[str, Any]:
-        """For `Step.info`."""
+        """Return the entries of `Step.info`."""
         error = {"error": self.error} if self.error else {}
         return {"status": self.status, "printed": self.line} | error | ({"backstop": True} if self.backstop else {})
 
 
 _warned: set[str] = set()
-"""Envs that have told of a program which could not be judged: each does so once."""
+"""Envs that have warned of a program which could not be judged; each warns once."""
 
 
 def unjudged(judged: Graded | Printed, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
-    """Whose program the tier could not run, `[{"agent", "turn", "error"}]`, for `unknown` of `Step.info`; [] if it
-    could. Warns of the first in a process, and says what to install."""
+    """Return `unknown` of `Step.info`, `[{"agent", "turn", "error"}]`, or [] if the tier could run the program.
+
+    The first such program of an env in a process gives a warning that says what to install.
+    """
     if not judged.unknown:
         return []
     if env not in _warned:
@@ -135,8 +140,10 @@ MOST_KNOWN = 8192
 
 
 def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, Any], bool] | None = None) -> Graded:
-    """Runs `entry` of `source` on the arguments of each case. A sandbox is asked the same thing once. `alike(value,
-    expected)` says what passes: by default `same`."""
+    """Run `entry` of `source` on the arguments of each case and compare the results; equal requests run once.
+
+    `alike(value, expected)` decides what passes: by default `same`.
+    """
     inputs = [list(arguments) for arguments, _ in cases]
     key = (source, entry, literal(inputs, "cases"))
     if key not in _known:
@@ -151,7 +158,7 @@ def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, 
 
 @lru_cache(maxsize=MOST_KNOWN)
 def printed(source: str) -> Printed:
-    """Runs `source` for what it prints. A sandbox is asked the same thing once."""
+    """Run `source` and return what it prints; equal programs run once."""
     outcome = sandbox.run(source, **LIMITS)
     lines = [line.strip() for line in outcome.stdout.split("\n") if line.strip()]
     line = readable(lines[-1], LONGEST_LINE) if lines else ""
@@ -159,8 +166,10 @@ def printed(source: str) -> Printed:
 
 
 def same(value: Any, expected: Any) -> bool:
-    """Equal as Python has it, but for floats, which may differ by `CLOSE`, and tuples, which lists may stand for: data
-    sets write both the same."""
+    """Return whether two values are equal in Python, except for small differences of floats, and for lists and tuples.
+
+    Floats may differ by `CLOSE`. A list may stand for a tuple, because data sets write both the same.
+    """
     if isinstance(value, bool) or isinstance(expected, bool):
         return value is expected
     if isinstance(value, list | tuple) and isinstance(expected, list | tuple):
@@ -175,13 +184,16 @@ def same(value: Any, expected: Any) -> bool:
 
 
 def printed_alike(value: Any, expected: Any) -> bool:
-    """The same words in the same order: what judges of programs that print agree on."""
+    """Return whether two texts have the same words in the same order, the usual rule for programs that print."""
     return isinstance(value, str) and isinstance(expected, str) and value.split() == expected.split()
 
 
 def read_cases(text: str, entry: str) -> list[Case]:
-    """The cases that a text asserts: `assert entry(<plain data>, ...) == <plain data>`, wherever it stands in the
-    program of the text. Other statements are passed over; a text that is no program has none."""
+    """Return the cases that a text asserts: `assert entry(<plain data>, ...) == <plain data>`.
+
+    They may stand anywhere in the program of the text. Other statements are ignored; a text without a program has no
+    cases.
+    """
     tree = parsed(read_code(text) or "")
     found = [_case(part.test, entry) for part in ast.walk(tree) if isinstance(part, ast.Assert)]
     return [case for case in found if case is not None]
@@ -195,13 +207,13 @@ def _case(test: ast.expr, entry: str) -> Case | None:
         return None
     try:
         case = [[ast.literal_eval(argument) for argument in call.args], ast.literal_eval(expected)]
-        literal(case, "case")  # no bytes, no complex numbers, which a sandbox does not take
+        literal(case, "case")  # raises for bytes and complex numbers, which a sandbox does not take
         return case
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
 def as_text(cases: Sequence[Case], entry: str) -> str:
-    """Cases as the asserts that `read_cases` reads, one per line."""
+    """Return cases as the asserts that `read_cases` reads, one per line."""
     lines = (f"assert {entry}({', '.join(map(repr, arguments))}) == {expected!r}" for arguments, expected in cases)
     return "\n".join(lines)

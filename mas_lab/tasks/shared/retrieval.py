@@ -1,8 +1,7 @@
-"""Passages for a query: BM25 over a corpus in a JSONL file, by `bm25s`, or a function of one's own; what was found, and
-whether it is enough.
+"""Find passages for a query, by BM25 over a corpus in a JSONL file (`bm25s`) or by a function of the user.
 
-A line of a corpus is `{"id": ..., "title": ..., "text": ...}`. Leaves out: embeddings, and servers that hold a corpus;
-a function that asks one is a retriever too.
+This module also says what was found, and whether it is enough. A line of a corpus is `{"id": ..., "title": ..., "text":
+...}`. Embeddings, and servers that hold a corpus, are left out; a function that asks one is a retriever too.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,30 +15,32 @@ from mas_lab.tasks.shared.grading import plain_answer
 from mas_lab.tasks.shared.sources import read_jsonl
 
 Passage = Mapping[str, Any]
-"""`{"title": text, "text": text}`, and what else its source has."""
+"""`{"title": text, "text": text}`, and other entries of its source."""
 Retriever = Callable[[str], Sequence[Passage]]
-"""From a query to passages, the best first; the same query gives the same ones."""
+"""Function from a query to passages, the best first; the same query gives the same passages."""
 COLUMNS = ("id", "title", "text")
 
 
 @dataclass(frozen=True)
 class Look:
-    """One search: its query (None: unreadable), and (title, text) of each passage that was found."""
+    """One search: its query (`None`: unreadable), and (title, text) of each passage that was found."""
 
     query: str | None
     found: tuple[tuple[str, str], ...] = ()
 
 
 def shown(look: Look) -> str:
-    """A search as an instruction model reads it."""
+    """Return a search as text for an instruction model."""
     found = "\n".join(f"[{number}] {title}: {text}" for number, (title, text) in enumerate(look.found, start=1))
     said = f"<search>{look.query}</search>" if look.query else "A search without a query that can be read."
     return f"{said}\n<information>\n{found or 'Nothing was found.'}\n</information>"
 
 
 def missing(looks: Iterable[Look], needed: Sequence[str], answers: Sequence[str]) -> int:
-    """How many passages of the titles `needed` were not found yet; where none are named, 1 until one is found that has
-    one of the `answers`, as whole words."""
+    """Return how many passages of the titles `needed` have not been found yet.
+
+    If no titles are named, it is 1 until a passage is found that has one of the `answers` as whole words, then 0.
+    """
     found = [passage for look in looks for passage in look.found]
     if needed:
         titles = {title.strip().casefold() for title, _ in found}
@@ -49,8 +50,10 @@ def missing(looks: Iterable[Look], needed: Sequence[str], answers: Sequence[str]
 
 
 def retrieve(retriever: Retriever, query: str, place: str) -> list[tuple[str, str]]:
-    """(title, text) of what a retriever finds. Raises EnvError, with `place` and query, where it fails or gives what
-    are no passages: what was not retrieved is never made up."""
+    """Return (title, text) of each passage that a retriever finds; nothing is ever made up.
+
+    Raises EnvError, with `place` and query, if the retriever fails or does not return passages.
+    """
     try:
         found = retriever(query)
     except Exception as error:
@@ -68,7 +71,7 @@ def _is_passage(found: Any) -> bool:
 
 
 def bm25(corpus: str, query: str, most: int, env: str) -> list[Passage]:
-    """The up to `most` passages of a corpus that share a word with the query, by their BM25 score."""
+    """Return up to `most` passages of a corpus that share a word with the query, by their BM25 score."""
     tokenize, scored, passages = index(corpus, env)
     numbers, scores = scored.retrieve(tokenize([query]), k=min(most, len(passages)), show_progress=False)
     return [passages[number] for number, score in zip(numbers[0], scores[0], strict=True) if score > 0]
@@ -76,9 +79,9 @@ def bm25(corpus: str, query: str, most: int, env: str) -> list[Passage]:
 
 @lru_cache(maxsize=2)
 def index(corpus: str, env: str) -> tuple[Callable, Any, list[Passage]]:
-    """How texts become words, the index of a corpus by them, and its passages. A title counts as a part of its text.
+    """Return the tokenizer, the index of a corpus, and its passages; a title counts as a part of its text.
 
-    Raises EnvError that names the file, and the line, where the corpus cannot be read.
+    Raises EnvError that names the file, and the line, if the corpus cannot be read.
     """
     try:
         import bm25s

@@ -1,7 +1,7 @@
-"""Texts of the full-size tasks, from files, data sets or a generator: in three splits, and what their columns mean.
+"""Read the texts of full-size tasks from files, data sets or a generator, in three splits, by their columns.
 
-Splits are disjoint by content, not by row number: the same problem never stands in `train` and `test`, even where a
-data set holds it twice. Leaves out: how files and data sets are opened (`sources`).
+Splits are disjoint by content, not by row number: the same problem is never in `train` and `test`, even if a data set
+holds it twice. Opening files and data sets is in `sources`.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ SPLITS = ("train", "val", "test")
 
 
 def content_id(text: str) -> str:
-    """A short name for a text: equal texts, up to white space, have equal names."""
+    """Return a short name for a text; texts that are equal up to white space have equal names."""
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:12]
 
 
 def split_of(text: str) -> str:
-    """The split that a text belongs to wherever it turns up: 80 % train, 10 % val, 10 % test."""
+    """Return the split of a text, the same in every data set: 80 % train, 10 % val, 10 % test."""
     return (*["train"] * 8, "val", "test")[int(content_id(text), 16) % 10]
 
 
@@ -34,7 +34,7 @@ def check_split(split: str, env: str) -> None:
 
 
 PATIENCE = 10_000
-"""Draws in a row without a new problem, after which there are no more."""
+"""Draws in a row without a new problem, after which drawing stops."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -47,9 +47,9 @@ def draw(
     home: Callable[[T], str] = str,
     fits: Callable[[T], bool] = lambda thing: True,
 ) -> list[T]:
-    """The first `n` different ones that belong to `split` and fit; `home(thing)` is the text that decides its split.
+    """Return the first `n` different things that belong to `split` and fit; a longer list starts with the shorter one.
 
-    The first ones of a longer list are those of a shorter one. Raises `EnvError` where there are too few.
+    `home(thing)` is the text that decides its split. Raises `EnvError` if there are too few.
     """
     drawn: dict[T, None] = {}
     idle = 0
@@ -65,12 +65,12 @@ def draw(
 
 
 def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
-    """`n` rows of `data` without replacement; `key(row)` is the content that decides its split. The first ones of a
-    longer list are those of a shorter one.
+    """Return `n` rows of `data` without replacement; a longer list starts with the shorter one.
 
-    A source's own `test` and `val` are kept, and beside a `test` its `train`; without one, a tenth of the other rows is
-    its test split, and without a `val` another tenth is that.
-    Raises `EnvError` if the source cannot be read, a row lacks its columns (it is named), or there are too few rows.
+    `key(row)` is the content that decides a row's split. A source's own `test` and `val` are kept, and if it has a
+    `test`, its `train` too. Without a `test`, a tenth of the other rows is the test split. Without a `val`, another
+    tenth is the val split. Raises `EnvError` if the source cannot be read, if a row lacks its columns (the message
+    names it), or if there are too few rows.
     """
     rows = shuffled_rows(data, split, seed, key, env)
     if n > len(rows):
@@ -83,7 +83,7 @@ def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], s
 
 
 def shuffled_rows(data: str, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
-    """All rows of a split, in the order in which `sample_rows` takes them."""
+    """Return all rows of a split, in the order in which `sample_rows` takes them."""
     check_split(split, env)
     rows = _by_split(data, key, env)[split]
     return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))
@@ -91,7 +91,7 @@ def shuffled_rows(data: str, split: str, seed: int, key: Callable[[Row], str], e
 
 @lru_cache(maxsize=8)
 def _by_split(data: str, key: Callable[[Row], str], env: str) -> Mapping[str, list[Row]]:
-    """Rows once per content, by split. Where the same content has two splits, the later in SPLITS wins."""
+    """Return one row per content, by split; a content with two splits goes to the later one in SPLITS."""
     found: dict[str, tuple[str | None, str, Row]] = {}
     named = set()
     for place, own, row in read(data, env):
@@ -118,7 +118,7 @@ def _own_split(name: Any) -> str | None:
 
 
 def _column(row: Row, *names: str) -> Any:
-    """The first of these columns that holds something, whatever its case; None where none does."""
+    """Return the first of these columns that holds something, in upper or lower case; `None` if none does."""
     columns = {name.lower(): value for name, value in row.items()}
     return next((columns[name] for name in names if columns.get(name) not in (None, "", [])), None)
 
@@ -132,13 +132,16 @@ DAPO = re.compile(
     r'after "Answer:"\.',
     flags=re.DOTALL,
 )
-"""What DAPO's prompts say around a problem: another form of answer than the one that a task asks for."""
+"""Text of DAPO's prompts around a problem; it asks for another form of answer than a task does."""
 
 
 def problem_and_answer(row: Row) -> tuple[str, str]:
-    r"""Reads the usual columns: `problem`, `question` or `prompt` (a text, or a chat whose last user message it is),
-    and `answer`, `solution` or `reward_model` (its `ground_truth`). A worked answer counts by what follows its `####`
-    (GSM8K) or stands in its last `\boxed{}` (MATH)."""
+    r"""Return the problem and the answer of a row, from the usual columns.
+
+    The problem is in `problem`, `question` or `prompt`: a text, or a chat whose last user message is the problem. The
+    answer is in `answer`, `solution` or `reward_model` (its `ground_truth`). Of a worked answer only the part after its
+    `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken.
+    """
     problem = _column(row, "problem", "question", "prompt")
     if isinstance(problem, list):
         users = [said for said in problem if isinstance(said, Mapping) and said.get("role") == "user"]
@@ -164,16 +167,22 @@ GENERATOR = "reasoning_gym:"
 
 
 def problems(data: str | None, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
-    """`n` different problems of a full-size math task, each with its answer: of `data`, a file, a folder or a data set
-    (`sources.read`), or generated by `reasoning_gym:<task>`, by default `gsm_symbolic`."""
+    """Return `n` different problems of a full-size math task, each with its answer.
+
+    `data` is a file, a folder or a data set (`sources.read`), or `reasoning_gym:<task>` for generated problems. `None`
+    means `reasoning_gym:gsm_symbolic`.
+    """
     if (data or GENERATOR).startswith(GENERATOR):
         return generated((data or "").removeprefix(GENERATOR) or "gsm_symbolic", n, split, seed, env)
     return [problem_and_answer(row) for row in sample_rows(data, n, split, seed, problem_of, env)]
 
 
 def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
-    """Reads the usual columns: `question`; the accepted answers, `golden_answers`, `answers` or `answer`, one or
-    several; and the titles of the passages that it takes, where the row says (`supporting_facts`, as HotpotQA)."""
+    """Return the question, the accepted answers and the needed titles of a row, from the usual columns.
+
+    The columns are `question`; `golden_answers`, `answers` or `answer`, one or several; and, if the row has it,
+    `supporting_facts` with the titles of the needed passages (as in HotpotQA).
+    """
     question = row.get("question")
     accepted = next((row[name] for name in ("golden_answers", "answers", "answer") if row.get(name)), None)
     accepted = [accepted] if isinstance(accepted, str) else accepted
@@ -189,7 +198,7 @@ def question_of(row: Row) -> str:
 
 
 def post(row: Row) -> str:
-    """Reads the usual columns: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
+    """Return a post: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
     if isinstance(body := _column(row, "post"), str):
         return "\n".join(part.strip() for part in (_column(row, "title"), body) if part)
     text = _column(row, "prompt", "text")
@@ -199,7 +208,7 @@ def post(row: Row) -> str:
 
 
 def abstract(row: Row) -> str:
-    """Reads the usual columns: `abstract_text`, `abstract`, `summary` or `text`: a text, or a list of sentences."""
+    """Return an abstract from `abstract_text`, `abstract`, `summary` or `text`: a text, or a list of sentences."""
     text = _column(row, "abstract_text", "abstract", "summary", "text")
     text = " ".join(map(str, text)) if isinstance(text, list) else text
     if not isinstance(text, str) or not text.strip():
@@ -208,7 +217,7 @@ def abstract(row: Row) -> str:
 
 
 def generated(task: str, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
-    """`n` distinct problems of a `reasoning_gym` task that belong to `split`, each with its answer."""
+    """Return `n` different problems of a `reasoning_gym` task that belong to `split`, each with its answer."""
     try:
         import reasoning_gym
     except ImportError:

@@ -1,6 +1,6 @@
-"""Where the rows of full-size tasks come from: a file, a folder, or a data set of the Hugging Face hub.
+"""Open the rows of full-size tasks: a file, a folder, or a data set of the Hugging Face hub.
 
-Leaves out: what the columns mean, and which split a row belongs to (`rows`).
+The meaning of columns, and the split of a row, are in `rows`.
 """
 
 import json
@@ -31,24 +31,24 @@ DATA_SETS = {
     "arxiv_intro": ("LovelyBuggies/arXiv_abstract",),
     "code_tests": ("deepmind/code_contests", "openai/openai_humaneval"),
 }
-"""Data sets of the hub whose columns a task reads as they are, by the task's name: see docs/data_sets.md."""
+"""Data sets of the hub whose columns a task reads unchanged, by the task's name: see docs/data_sets.md."""
 LIKE = {"math_tool": "math"}
-"""A task -> another that reads the same ones."""
+"""Task -> another task that reads the same data sets."""
 
 TABLES = {".parquet": "parquet", ".csv": "csv"}
-"""Files that `datasets` reads, by what they end in; any other file is JSONL."""
+"""Files that `datasets` reads, by their suffix; any other file is JSONL."""
 ON_THE_HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
 WAIT = 5.0
-"""Seconds for the hub to answer; its own client would try six times, for half a minute and more."""
+"""Seconds to wait for the hub; its own client would try six times, for half a minute and more."""
 
 _flag = threading.Lock()
 
 
 def read(data: str, env: str) -> Iterator[tuple[str, str | None, Row]]:
-    """`(place, split that the source names, row)` for every row; a place is "line 3" or "row 3 of 'train'".
+    """Yield `(place, split that the source names, row)` for every row; a place is "line 3" or "row 3 of 'train'".
 
-    `data`: a JSONL, parquet or csv file, or what `datasets.load_dataset` opens: a folder or a data set of the hub,
-    `path` or `path:configuration`. Raises `EnvError` that says what is missing, and how to get it.
+    `data` is a JSONL, parquet or csv file, or anything that `datasets.load_dataset` opens: a folder or a data set of
+    the hub, `path` or `path:configuration`. Raises `EnvError` that says what is missing, and how to get it.
     """
     if Path(data).is_file() and Path(data).suffix not in TABLES:
         for number, row in read_jsonl(Path(data), env):
@@ -60,8 +60,8 @@ def read(data: str, env: str) -> Iterator[tuple[str, str | None, Row]]:
 
 
 def read_jsonl(path: Path, env: str) -> Iterator[tuple[int, Row]]:
-    """`(number of its line, row)` for every row of a file. Raises EnvError, with file and line, where one is broken."""
-    with path.open("rb") as lines:  # bytes end lines at \n alone; text that holds a U+2028 would be cut there
+    """Yield `(line number, row)` for every row of a file; raise EnvError, with file and line, if one is broken."""
+    with path.open("rb") as lines:  # bytes end a line only at \n, and at no other separator inside a text
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -75,12 +75,12 @@ def read_jsonl(path: Path, env: str) -> Iterator[tuple[int, Row]]:
 
 
 def _open(data: str, env: str) -> Mapping[str, Any]:
-    """The splits of a parquet or csv file, a folder or a data set of the hub, by their names."""
+    """Return the splits of a parquet or csv file, a folder or a data set of the hub, by their names."""
     try:
         from datasets import load_dataset
     except ImportError:
         raise EnvError(f"{env}: {data!r} is opened by the library datasets: pip install 'mas-lab[tasks]'") from None
-    drive, rest = splitdrive(data)  # of Windows, with a colon of its own
+    drive, rest = splitdrive(data)  # a Windows drive has a colon, too
     path, _, configuration = rest.partition(":")
     path = drive + path
     try:
@@ -90,14 +90,14 @@ def _open(data: str, env: str) -> Mapping[str, Any]:
             return load_dataset(path, configuration or None)
     except Exception as error:
         for file in sorted(Path(path).rglob("*.jsonl")) if Path(path).is_dir() else ():
-            for _ in read_jsonl(file, env):  # names the line, where that is what is broken
+            for _ in read_jsonl(file, env):  # raises with the line if this file is broken
                 pass
         raise EnvError(f"{env}: {_why_not(data, path, env, error)}") from error
 
 
 @contextmanager
 def _quick_without_network(path: str) -> Iterator[None]:
-    """Tells `datasets` that it is offline where the hub does not answer: it then looks into its cache alone."""
+    """Set `datasets` to offline if the hub does not answer: it then looks only into its cache."""
     from datasets import config
 
     with _flag:

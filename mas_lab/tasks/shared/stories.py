@@ -1,6 +1,6 @@
-"""Texts of a few short sentences in plain words, for the pocket size of the writing tasks, and retelling them badly.
+"""Draw short texts of plain words for the pocket size of the writing tasks, and retell them badly.
 
-Leaves out: what makes a retelling good (`wording`).
+How good a retelling is, is measured in `wording`.
 """
 
 import random
@@ -15,28 +15,31 @@ WHAT = ("boat", "clock", "lamp", "chair", "violin", "basket", "letter", "map", "
 WHERE = ("river", "market", "forest", "harbor", "castle", "garden", "tower", "village", "beach", "bridge")
 WORDS = (*WHO, *HOW, *DID, *WHAT, *WHERE)
 SENTENCES = 4
-"""Sentences of a text where nobody says otherwise."""
+"""Sentences of a text by default."""
 LINKS = [phrases[0] for phrases in TRANSITIONS.values() if " " not in phrases[0]]
-"""One transition of each kind that is a single word."""
+"""First phrase of each kind of transition, if it is a single word."""
 
 
 def stories(rng: random.Random, sentences: int = SENTENCES) -> Iterator[str]:
-    """Random texts without end, such as `old farmer found boat near river . proud ...`."""
+    """Yield random texts without end, such as `old farmer found boat near river . proud ...`."""
     while True:
         drawn = zip(*(rng.sample(kind, sentences) for kind in (HOW, WHO, DID, WHAT, WHERE)), strict=True)
         yield " ".join(f"{how} {who} {did} {what} near {where} ." for how, who, did, what, where in drawn)
 
 
 def retold(story: str, rng: random.Random, long: bool, invents: float, connects: float) -> str:
-    """`excerpt` of one sentence of a story without transitions, or (`long`) of two or three."""
+    """Return an excerpt of one sentence without transitions or, if `long`, of two or three sentences."""
     return excerpt(story, rng, rng.choice((2, 3)) if long else 1, invents, connects if long else 0.0)
 
 
 def excerpt(story: str, rng: random.Random, sentences: int, invents: float, connects: float) -> str:
-    """So many sentences of a story, in its order; a share `invents` of the words is drawn from all words, and a share
-    `connects` of the sentences opens with a transition."""
+    """Return an excerpt with `sentences` sentences of a story, in their order.
+
+    A share `invents` of its words is drawn from all words, and a share `connects` of its sentences starts with a
+    transition.
+    """
     held, told = story.split(" ."), []
-    count = len(held) - 1  # nothing stands behind the last full stop
+    count = len(held) - 1  # the part after the last full stop is empty
     for chosen in sorted(rng.sample(range(count), min(count, sentences))):
         if connects and rng.random() < connects:
             told.append(rng.choice(LINKS))

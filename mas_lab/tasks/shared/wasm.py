@@ -1,6 +1,6 @@
-"""Programs in pyeryx, CPython in WebAssembly: what a child of the sandbox runs (`child.serve`).
+"""Run programs in pyeryx, CPython in WebAssembly, in a child process of the sandbox (`child.serve`).
 
-Leaves out: what is run, and what is made of the answer (`harness`, `sandbox`).
+Writing the programs and reading their answers is in `harness` and `sandbox`.
 """
 
 from collections.abc import Callable
@@ -8,20 +8,20 @@ from typing import Any
 
 RESULT = "_mas_lab_result"
 MOST_SAID = 1 << 18
-"""Bytes of what a program printed that come out."""
+"""Bytes of the printed text that are kept."""
 MOST_ANSWERED = 1 << 24
-"""Characters of all answers together; as objects they take many times as much."""
+"""Most characters of all answers together; as objects they take many times as much memory."""
 FILES = 1 << 20
 """Bytes of files in memory that a program may write."""
 
 
 def prepare() -> Callable[[str, float, int, int], dict[str, Any]]:
-    run("", 5.0, 256, 10**9)  # the first instance takes a tenth of a second
+    run("", 5.0, 256, 10**9)  # start the first instance now, which takes a tenth of a second
     return run
 
 
 def run(source: str, seconds: float, megabytes: int, fuel: int) -> dict[str, Any]:
-    """`source` in a fresh instance, as the parts of `sandbox.Told`."""
+    """Run `source` in a fresh instance and return the parts of `sandbox.Told`."""
     import eryx
 
     limits = eryx.ResourceLimits(

@@ -1,7 +1,7 @@
-"""What can be counted in a text: content words, transitions, overlap, faithfulness to a source.
+"""Count properties of a text: content words, transitions, overlap, faithfulness to a source.
 
-Shared by the writing tasks. The word lists are this project's own. Leaves out: quality that counting does not see
-(grammar, order, truth), so a high score is a necessary sign of a good summary and not a sufficient one.
+The writing tasks share this module, and the word lists are this project's own. Counting does not see grammar, order or
+truth. So a good summary has a high score, but a high score does not prove a good summary.
 """
 
 import re
@@ -21,7 +21,7 @@ TRANSITIONS = {
     "condition": ("if", "unless", "otherwise", "provided that", "as long as", "in case"),
     "time": ("when", "while", "until", "since", "meanwhile", "later", "before", "during"),
 }
-"""Twelve kinds of transition; no phrase stands under two of them."""
+"""Twelve kinds of transition; no phrase belongs to two of them."""
 
 _FUNCTION_WORDS = """
 a about after again all am an and any are as at be been being between both by can could did do does done down
@@ -31,25 +31,25 @@ should some still such than that the their them these they this those through to
 were what where which who whom whose why will with within without would you your near
 """
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""Words that carry no content of their own."""
+"""Words that carry no content."""
 
 _IN_TRANSITIONS = frozenset(word for phrases in TRANSITIONS.values() for phrase in phrases for word in phrase.split())
 _REACH = 3
-"""A transition must be followed by a content word of the source within this many words."""
+"""A content word of the source must follow a transition within this number of words."""
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case; punctuation and underscores separate."""
+    """Return the words of a text in lower case; punctuation and underscores separate."""
     return re.findall(r"[^\W_]+(?:['’][^\W_]+)?", text.lower())
 
 
 def content(listed: Iterable[str]) -> list[str]:
-    """Stems of the words that are neither function words nor part of a transition."""
+    """Return the stems of the words that are neither function words nor part of a transition."""
     return [stem(word) for word in listed if word not in FUNCTION_WORDS and word not in _IN_TRANSITIONS]
 
 
 def stem(word: str) -> str:
-    """A word without the commonest English endings, so that `walked` and `walks` are one."""
+    """Return a word without the most common English endings, so that `walked` and `walks` are equal."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 4:
             return word.removesuffix(ending)
@@ -57,13 +57,13 @@ def stem(word: str) -> str:
 
 
 def jaccard(first: Iterable[str], second: Iterable[str]) -> float:
-    """|A ∩ B| / |A ∪ B| of the two sets of words; 0 where both are empty."""
+    """Return |A ∩ B| / |A ∪ B| of the two sets of words, or 0 if both are empty."""
     first, second = set(first), set(second)
     return len(first & second) / max(1, len(first | second))
 
 
 def ramp(value: float, least: float, best: float, most: float = float("inf"), end: float = float("inf")):
-    """1 from `best` to `most`, falling linearly to 0 at `least` and `end`, and None outside: the gate is shut."""
+    """Return 1 from `best` to `most`, falling linearly to 0 at `least` and `end`; outside `None`: the gate is shut."""
     if not least <= value <= end:
         return None
     if value < best:
@@ -72,8 +72,11 @@ def ramp(value: float, least: float, best: float, most: float = float("inf"), en
 
 
 def transitions(text: str, source: str) -> set[str]:
-    """The categories that `text` uses to connect something: whole words or phrases, each followed within three words
-    by a content word of `source`. A tail of transition words connects nothing."""
+    """Return the kinds of transition that connect something in `text`.
+
+    They are whole words or phrases, each followed within three words by a content word of `source`. A tail of
+    transition words connects nothing.
+    """
     listed, known = words(text), set(content(words(source)))
     found = set()
     for category, phrases in TRANSITIONS.items():
@@ -86,15 +89,15 @@ def transitions(text: str, source: str) -> set[str]:
 
 
 def transitions_inside(text: str) -> set[str]:
-    """The categories of which some phrase occurs anywhere in `text`, inside a word too ("so" in "masonry")."""
+    """Return the kinds of transition with a phrase anywhere in `text`, also inside a word ("so" in "masonry")."""
     return {name for name, phrases in TRANSITIONS.items() if any(phrase in text.lower() for phrase in phrases)}
 
 
 def faithfulness(text: str, source: str, precise: float, dense: float) -> float:
-    """How far `text` speaks about `source`, 0 to 1: the product of two shares, each full at its threshold.
+    """Return how far `text` is about `source`, 0 to 1: the product of two shares, each full at its threshold.
 
-    precision: distinct content words that stand in the source / all content words, so that invented and repeated
-    words count against it; density: content words / all words, so that filler does.
+    Precision is distinct content words that are in the source / all content words: invented and repeated words lower
+    it. Density is content words / all words: filler lowers it.
     """
     listed = words(text)
     said = content(listed)

@@ -1,7 +1,7 @@
-"""Closed worlds of people and facts about them, and questions that one fact or a chain of facts answers.
+"""Draw closed worlds of people and facts about them, and questions that one fact or a chain of facts answers.
 
-A world is its number: the facts of one tell nothing of another's, so nobody can answer without looking them up.
-Leaves out: who looks, and what that earns.
+A world is its number. The facts of one world say nothing about another, so nobody can answer without looking them up.
+The task decides who looks, and what that earns.
 """
 
 import random
@@ -13,7 +13,7 @@ PEOPLE = (
     *("maria", "nils", "olga", "peter", "rosa", "simon", "tanja", "ugo", "vera", "walter", "xenia", "yuri"),
 )
 LINKS = ("boss", "friend", "neighbor")
-"""Relations that lead to somebody else."""
+"""Relations that lead to another person."""
 TRAITS = {
     "city": ("athens", "bergen", "cairo", "dublin", "lima", "oslo", "prague", "tunis"),
     "color": ("black", "blue", "brown", "green", "pink", "red", "white", "yellow"),
@@ -22,16 +22,16 @@ TRAITS = {
 """Relations that lead to a value, which ends a chain."""
 RELATIONS = (*LINKS, *TRAITS)
 VALUES = (*PEOPLE, *(value for values in TRAITS.values() for value in values))
-"""All that a fact can say of somebody."""
+"""Values that a fact can have."""
 WORDS = (*VALUES, *RELATIONS, "of")
 WORLDS = 2**32
 ONE_HOP = 0.3
-"""Share of the questions that a single fact answers, where nobody says how many it takes."""
+"""Share of the questions that a single fact answers, if the number of facts is not given."""
 
 
 @lru_cache(maxsize=4096)
 def facts(world: int) -> dict[tuple[str, str], str]:
-    """(person, relation) -> value, for all 24 people and 6 relations of a world. Nobody is linked to themselves."""
+    """Return (person, relation) -> value for all 24 people and 6 relations; nobody is linked to themselves."""
     rng, found = random.Random(f"world {world}"), {}
     for person in PEOPLE:
         others = [other for other in PEOPLE if other != person]
@@ -41,7 +41,7 @@ def facts(world: int) -> dict[tuple[str, str], str]:
 
 
 def question(world: int, hops: int | None = None) -> str:
-    """The question of a world, such as `city of friend of anna`: of so many facts; `None`: of one or two."""
+    """Return the question of a world, such as `city of friend of anna`, with `hops` facts (`None`: one or two)."""
     rng = random.Random(f"question {world}")
     count = hops or (1 if rng.random() < ONE_HOP else 2)
     path = [rng.choice(RELATIONS), *rng.choices(LINKS, k=count - 1), rng.choice(PEOPLE)]
@@ -49,8 +49,10 @@ def question(world: int, hops: int | None = None) -> str:
 
 
 def chain(world: int, asked: str) -> list[tuple[str, str, str]]:
-    """The facts (person, relation, value) that answer a question, in the order in which they can be found; the last
-    one's value is the answer."""
+    """Return the facts (person, relation, value) that answer a question, in the order in which they can be found.
+
+    The value of the last fact is the answer.
+    """
     *relations, person = asked.split(" of ")
     found = []
     for relation in reversed(relations):
@@ -60,21 +62,23 @@ def chain(world: int, asked: str) -> list[tuple[str, str, str]]:
 
 
 def worlds(rng: random.Random) -> Iterator[int]:
-    """Random worlds without end."""
+    """Yield random worlds without end."""
     while True:
         yield rng.randrange(WORLDS)
 
 
 def look_up(world: int, title: str) -> list[tuple[str, str]]:
-    """`("anna friend", "anna friend boris")` for that title, a person and a relation; nothing for any other."""
+    """Return `[("anna friend", "anna friend boris")]` for the title `anna friend`, and nothing for an unknown title."""
     key = tuple(title.split())
     value = facts(world).get(key)
     return [] if value is None else [(" ".join(key), " ".join((*key, value)))]
 
 
 def ask(world: int, asked: str, known: Sequence[str], errs: bool, rng: random.Random) -> str:
-    """The title to look up next, beside the facts that are `known`: that of the first one which is missing, the last
-    one's where none is. Where it errs, that of somebody who was met and of any relation of the question."""
+    """Return the title to look up next: the first fact of the answer that is not `known`, or the last if all are.
+
+    If it `errs`, it is a person that was met, with any relation of the question.
+    """
     if not errs:
         titles = [f"{person} {relation}" for person, relation, _ in chain(world, asked)]
         told = {fact.rpartition(" ")[0] for fact in known}
@@ -84,7 +88,7 @@ def ask(world: int, asked: str, known: Sequence[str], errs: bool, rng: random.Ra
 
 
 def answer(world: int, asked: str, known: Sequence[str], errs: bool, rng: random.Random) -> str:
-    """The answer, where all facts that it takes are `known`; where not, or where it errs, a guess."""
+    """Return the answer if all its facts are `known`; otherwise, or if it `errs`, a guess."""
     links = chain(world, asked)
     if not errs and {" ".join(link) for link in links} <= set(known):
         return links[-1][-1]
