@@ -1,7 +1,8 @@
-"""Pictures of tables: pure functions from tables to figures, and the instruments around them.
+"""Draw tables as figures, and build the interactive instruments around them.
 
-In a notebook that imports the kit every plotly figure carries its picture, also one that somebody drew without the kit.
-Leaves out: what the numbers are (`explain`, `runs`, `study`).
+All figures come from pure functions of tables. In a notebook, importing the kit also changes how plotly figures are
+shown. Each figure then carries a static picture of itself, even if it was drawn without the kit. This module leaves out
+how the numbers are computed (`explain`, `runs`, `study`).
 """
 
 import sys
@@ -9,7 +10,7 @@ from typing import Any
 
 
 def _figures_carry_pictures() -> None:
-    """By plotly's name, which asks for no import of it."""
+    """Register `_show` by the name of plotly's figure class, so that plotly need not be imported here."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if hasattr(shell, "kernel"):

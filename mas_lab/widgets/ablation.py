@@ -1,7 +1,7 @@
-"""AblationBoard: recipes side by side over seeds, every run a dot, with intervals and what they cannot say.
+"""AblationBoard: compare recipes over seeds, with every run as a dot and with confidence intervals.
 
-Leaves out: reading and scoring the runs (`study.entries`, `study.budget`), comparing them (`study.comparison`) and the
-figures (`board`).
+The board also says what these runs cannot show. This module leaves out reading and scoring the runs (`study.entries`,
+`study.budget`), comparing them (`study.comparison`) and the figures (`board`).
 """
 
 from collections import Counter
@@ -33,18 +33,33 @@ if TYPE_CHECKING:
 
 
 class AblationBoard:
-    """Recipes over paired seeds: final score and area under the curve, IQM with 95 % bootstrap intervals from five
-    seeds on.
+    """Compare recipes over paired seeds: final score and area under the learning curve.
 
-    `x`: a folder of runs or of exported zips, runs, a list of either, `{label: runs}`, a `lab.study` or the folder of
-    its record, or a table of curves (`recipe`, `seed`, `step` or `tokens`, scores). A folder must hold nothing else: an
-    error names what cannot be read. `score`: "success" or "return" (a study says which, else the first), of held-out
-    tasks if every run kept some (`train(..., score_every=10)`, or `keep_scores`), else of the training episodes;
-    `held_out` asks for either. `over`: "tokens" or "step", in which the common budget is counted, or, of a study, what
-    its arms were given equally much of. `last`: the share of the budget whose mean is the final score. Differences are
-    against `baseline`, by seed; by default the first recipe. `.figure()`, `.table`, `.runs`, `.pairs`, `.differences`,
-    `.improvements`, `.cautions`, `.equality`, `.to_html(path)`; of several tasks also `.profile_figure()`,
-    `.profiles`, `.envs`.
+    Each recipe gets its interquartile mean (IQM), from five seeds on with a 95 % bootstrap interval. Differences to the
+    baseline are taken seed by seed. Scores count up to a common budget: the least that any run of the env reached.
+
+    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, and the tables `.table`, `.runs`, `.pairs`,
+    `.differences`, `.improvements` and `.equality`. `.cautions` lists in sentences what these runs cannot show. With
+    several tasks there are also `.profile_figure()`, `.profiles` and `.envs`.
+
+    Args:
+        x: The runs to compare. Pass a folder of runs or of exported zips, one run, or a list of either. Also accepted
+            are `{label: runs}`, a `lab.study`, the folder of its record, and a table of curves. A table has the columns
+            `recipe`, `seed`, `step` or `tokens`, and scores. A folder of runs must contain nothing else.
+        score: Name of the score, "success" or "return". `None` takes the score that a study names, else "success".
+        over: Unit of the common budget: "tokens" (sampled tokens) or "step". For a study it may also be the quantity
+            that all arms were given equally. `None` takes the unit that a study names, else "tokens".
+        held_out: True compares scores of held-out tasks, False scores of training episodes. `None` takes held-out tasks
+            if every run kept such scores (`train(..., score_every=10)`, or `keep_scores`).
+        baseline: The recipe that the others are compared with. `None` takes the first recipe.
+        last: Share of the budget, from 0 to 1. The mean score over this last part is the final score.
+        seed: Seed of the bootstrap.
+
+    Raises:
+        ValueError: If every run failed, or if `baseline` is not one of the recipes.
+        RunError: If a folder contains something other than runs, or a run cannot be read. The message names it.
+        TableError: If a run or a table lacks the scores that are compared.
+        TypeError: If `x` is none of the above.
     """
 
     def __init__(
@@ -68,28 +83,28 @@ class AblationBoard:
         if self.baseline not in recipes:
             raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
         self.runs = run_scores(found, score, over, self.held_out, last)
-        """A row per run: `final` and `area` within the `budget`, see `budget.run_scores`."""
+        """One row per run: `final` and `area` within the `budget`, see `budget.run_scores`."""
         self.table = compared(on_common_seeds(self.runs), seed)
-        """A row per env and recipe, see `comparison.compared`; `failed` counts its runs that did, if any run failed."""
+        """One row per env and recipe, see `comparison.compared`. `failed` counts its failed runs, if any run failed."""
         if failed := Counter((entry.env, entry.recipe) for entry in everything if entry.error):
             self.table["failed"] = [failed[row.env, row.recipe] for row in self.table.itertuples()]
         self.pairs = paired(self.runs, self.baseline)
-        """A row per seed that was run under a recipe and the baseline: the differences."""
+        """One row per recipe and seed that also ran under the baseline: the differences of the scores."""
         self.differences = compared_pairs(self.pairs, seed)
-        """A row per env and recipe: the middle of those differences with its interval, see `compared_pairs`."""
+        """One row per env and recipe: the mean or IQM of those differences, with its interval, see `compared_pairs`."""
         self.improvements = improvements(self.runs, self.baseline, seed)
-        """A row per env and recipe: how probably a run of it is better than one of the baseline."""
+        """One row per env and recipe: the probability that a run of it is better than a run of the baseline."""
         several = self.runs["env"].nunique() > 1
         self.envs = over_envs(on_common_seeds(self.runs), seed) if several else None
-        """A row per recipe over all envs, each a stratum; None for a single env."""
+        """One row per recipe over all envs; each env is a stratum of the bootstrap. `None` for a single env."""
         self.profiles = profiles(on_common_seeds(self.runs), seed=seed) if several else None
-        """Per recipe the share of its runs above each final score, see `comparison.profiles`; None for a single env."""
+        """Share of each recipe's runs above each final score, see `comparison.profiles`. `None` for a single env."""
         self.equality = equality(found, self.runs, over, self.held_out)
-        """What was equal between these runs, what was not, and what they do not say, see `study.equality`."""
+        """Settings that were equal between these runs, that differed, or that are unknown, see `study.equality`."""
         self.not_equal = not_equal(self.equality)
-        """The differences in sentences."""
+        """Sentences that describe the differences."""
         self.cautions = [*cautions(everything, self.runs, self.pairs, self.baseline), *self.not_equal]
-        """What these runs cannot say, and what was not equal."""
+        """Sentences on what these runs cannot show, with those of `not_equal`."""
         self._of_runs = any(entry.asked for entry in found)
         if not self.held_out and self._of_runs:
             self.cautions.append(TRAINING.format(sum(len(entry.held_out) > 0 for entry in found), len(found)))
@@ -98,7 +113,11 @@ class AblationBoard:
         return f"AblationBoard({self.counted()})"
 
     def counted(self) -> str:
-        """How many runs and seeds there are, and the budget at which they are compared."""
+        """Count the runs and seeds, and name the budget at which they are compared.
+
+        Returns:
+            One line of text.
+        """
         told = []
         for env, own in self.table.groupby("env", sort=False):
             cells = (f"{row.recipe} {many(row.runs, 'run')} of {many(row.seeds, 'seed')}" for row in own.itertuples())
@@ -109,17 +128,29 @@ class AblationBoard:
         return f"{self.score} on {whose}, up to {budgets} {unit}. {'. '.join(told)}"
 
     def figure(self) -> "Figure":
-        """Every run a dot; IQM and interval of each recipe; the differences by seed."""
+        """Draw every run as a dot, with the IQM and interval of each recipe.
+
+        Returns:
+            Plotly figure with one column per env. Its rows show the final scores, the areas under the curve, and the
+            differences of the final scores by seed.
+        """
         return board_figure(self.runs, self.table, self.pairs, self.differences, self.score, self.baseline)
 
     def profile_figure(self) -> "Figure":
-        """Of several tasks: the share of each recipe's runs above each final score, see `comparison.profiles`."""
+        """Draw a performance profile of each recipe over several tasks.
+
+        Returns:
+            Plotly figure with the share of each recipe's runs above each final score, see `comparison.profiles`.
+
+        Raises:
+            ValueError: If there is only one task, or if no recipe was run on every task.
+        """
         if self.profiles is None or self.profiles.empty:
             raise ValueError("AblationBoard: a performance profile is of several tasks, and of recipes run on each")
         return profile_figure(self.profiles, self.score, list(dict.fromkeys(self.runs["recipe"])))
 
     def _figures(self) -> list[tuple["Figure", str]]:
-        """Each with what it shows."""
+        """Return each figure with a sentence that describes it."""
         drawn = [(self.figure(), BOARD.format(self.score))]
         if self.profiles is not None and len(self.profiles):
             drawn.append((self.profile_figure(), PROFILES.format(self.score)))
@@ -136,7 +167,7 @@ class AblationBoard:
         return [(caption, table.loc[:, (table != "").any()]) for caption, table in tables]
 
     def _shown(self) -> str:
-        """What is compared, and what stands for what."""
+        """Return a paragraph of HTML on the compared runs and the meaning of the marks."""
         diamond = diamonds(self.table, self.differences)
         shown = (
             f"A dot is a run, a diamond {diamond}." if diamond else f"A dot is a run; no interval below {FEW} seeds."
@@ -148,7 +179,7 @@ class AblationBoard:
         return f"{_listed('What was not equal', self.not_equal)}{self._alike()}{_listed('What cannot be said', others)}"
 
     def _alike(self) -> str:
-        """What was held equal, folded, and what no run says."""
+        """Return HTML on the settings: those that differ, those that were equal (both folded), and the unknown ones."""
         equal, silent = held_equal(self.equality), unknown(self.equality)
         unlike = self.equality[self.equality["state"].isin([BETWEEN, WITHIN])]
         values = f"<details><summary>Who had what</summary>{table_html(unlike, 'What was not equal')}</details>"
@@ -157,7 +188,7 @@ class AblationBoard:
         return (values if len(unlike) else "") + not_said + held
 
     def _panels(self) -> str:
-        """A figure per env, one beside another where there is room, one above another where there is not."""
+        """Return HTML with one figure per env, side by side if the page is wide enough."""
         recipes, parts = list(dict.fromkeys(self.runs["recipe"])), []
         for env in dict.fromkeys(self.runs["env"]):
             runs, *told = (one[one["env"] == env] for one in (self.runs, self.table, self.pairs, self.differences))
@@ -168,7 +199,14 @@ class AblationBoard:
         return f'<div style="display: grid; grid-template-columns: {columns}; gap: 0 1rem">{"".join(parts)}</div>'
 
     def to_html(self, path: str | Path) -> Path:
-        """One standalone file that works offline."""
+        """Write one standalone HTML file that works offline.
+
+        Args:
+            path: The file to write. Missing parent folders are created.
+
+        Returns:
+            The path of the file.
+        """
         profile = [figure_html(*one, self.profiles) for one in self._figures()[1:]]
         tables = (table_html(table, caption) for caption, table in self._tables())
         parts = [f'<p class="quiet">{escape(NOTE)}</p>', self._shown(), self._panels(), *profile, self._told(), *tables]
@@ -184,7 +222,7 @@ class AblationBoard:
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
-    """What all of them say, or the usual where they differ."""
+    """Return the value of `name` that all entries share, or `usual` if they differ."""
     said = {getattr(entry, name) for entry in found}
     return said.pop() if len(said) == 1 else usual
 
@@ -196,7 +234,7 @@ def _listed(heading: str, lines: Sequence[str]) -> str:
 
 BOARD = "Final {} and area under its curve of every run, per recipe; and differences by seed"
 LETTERS = 30
-"""Of a title's line where a panel is narrow."""
+"""Characters in a line of a title, in a narrow panel."""
 NOTE = (
     "The interquartile mean (IQM) is the mean of the middle half of a recipe's runs: of fewer than four it is their "
     "mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Of fewer than ten pairs, the "

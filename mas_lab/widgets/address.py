@@ -1,6 +1,7 @@
-"""Addresses of an episode within the page of a RolloutViewer, `#step=3&episode=...`, and of that page beside another.
+"""Read and write addresses of episodes within the page of a RolloutViewer, `#step=3&episode=...`.
 
-Leaves out: how the page reads and writes its own (`static/rollouts_address.js`).
+It also checks the address of that page, which other pages link to. This module leaves out how the page reads and writes
+its own address (`static/rollouts_address.js`).
 """
 
 from pathlib import Path
@@ -14,20 +15,24 @@ SCHEMES = ("http", "https", "file")
 
 
 def address(**where: Any) -> str:
-    """`#run=0&step=3&...` of the `FIELDS` that are given and not None, the names in it as a page shows them."""
+    """Return `#run=0&step=3&...` with the given `FIELDS` that are not `None`, with names as a page shows them."""
     told = {name: where[name] for name in FIELDS if where.get(name) is not None}
     return "#" + urlencode({name: visible(str(value)) for name, value in told.items()})
 
 
 def fields(address: str) -> dict[str, str]:
-    """What an address names; nothing but `FIELDS`."""
+    """Return the `FIELDS` that an address names, without any other names."""
     told = dict(parse_qsl(address.removeprefix("#")))
     return {name: told[name] for name in FIELDS if name in told}
 
 
 def page_address(page: str | Path | None, who: str) -> str:
-    """Where links lead that `who` was given `rollouts=page` for: a relative address, quoted, or one of `SCHEMES`; empty
-    where there is none. Raises ValueError where it is neither, or names a place within a page: links add their own."""
+    """Return the address of the page that links lead to, or an empty string if `page` is `None`.
+
+    A relative address is quoted. An absolute one must use one of `SCHEMES`. `who` is the instrument that was given
+    `rollouts=page`, for error messages. Raise ValueError for any other address. An address with `#` is refused too,
+    because links add their own.
+    """
     if page is None:
         return ""
     given = page.as_posix() if isinstance(page, Path) else str(page)

@@ -1,6 +1,7 @@
-"""A spike as plain data: agents hold groups, groups hold samples, samples hold tokens, each with its share.
+"""Describe a gradient spike as plain data: agents hold groups, groups hold samples, samples hold tokens.
 
-Leaves out: the shares themselves (`diagnostics`), and how they are shown (`static/spikes_anatomy.js`).
+Each of them has its share of the gradient. This module leaves out the shares themselves (`diagnostics`) and how they
+are shown (`static/spikes_anatomy.js`).
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,10 @@ SAMPLE = ["agent", "policy", "task", "group", "turn", "prompt", "completion", "c
 
 
 def anatomy(spike: Mapping[str, Any], turns: pd.DataFrame, source: Source) -> dict[str, Any]:
-    """One record of a `SpikeWatch` with the texts behind it, as plain data: agents hold groups, groups hold samples.
+    """Return one record of a `SpikeWatch` as plain data, together with its prompts and completions.
 
-    Groups and samples are sorted by the size of their share; samples beyond the watch's `samples` have neither texts
-    nor tokens, and those of no consequence (below 0.1 %) are counted, not listed.
+    Agents hold groups and groups hold samples, each sorted by the size of its share. Only the `samples` largest samples
+    of the watch have texts and tokens. Other samples below 0.1 % are counted, not listed.
     """
     require(turns, ["agent", "completion", "completion_ids"], "SpikeInspector")
     last = max(map(int, spike["rows"]), default=-1)
@@ -63,7 +64,7 @@ def _sample(
     sample = {"row": int(row), "share": share, "turn": int(record.get("turn", 0)), "numbers": numbers}
     if "episode" in record:
         named = {name: visible(str(record[name])) for name in ("episode", "node", "candidate") if name in record}
-        sample["at"] = named  # as an address of the RolloutViewer names it
+        sample["at"] = named  # the fields of an address of the RolloutViewer
     if row in spike["tokens"]:
         sample["heard"], sample["said"] = visible(record.get("prompt", "")), visible(record["completion"])
         sample["tokens"] = source.token_texts(record.get("policy", ""), record["completion_ids"])

@@ -1,7 +1,8 @@
-"""What a kernel answers a RolloutViewer's page: windows of the index, episodes, comparison groups; and what it hears.
+"""Answer the questions that the page of a RolloutViewer sends to the kernel.
 
-A page is made of what models wrote, so a question is untrusted: every field is looked at before it is used. Leaves out:
-how questions come (`bridge`).
+A page asks for windows of the index, for episodes and for comparison groups. It also sends its marks. Models wrote the
+content of the page, so a question is untrusted: every field is checked before it is used. This module leaves out how
+questions arrive (`bridge`).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,20 +21,20 @@ from mas_lab.widgets.text import visible
 from mas_lab.widgets.texts import Texts
 
 MOST = 500
-"""Rows of an index, or members of a group, in one answer."""
+"""Maximum number of index rows, or of group members, in one answer."""
 LONG = 2_000
-"""Characters of a filter or a name."""
+"""Maximum number of characters of a filter. A name of an episode or a group may have 10 times as many."""
 MARKS, NOTE = 10_000, 10_000
-"""Marks that are taken, and characters of a note."""
+"""Maximum number of marks, and of characters in a note."""
 MARKED = ["run", "step", "episode", "task", "node", "note"]
 
 
 class Unanswerable(ValueError):
-    """A question that is none, in a sentence."""
+    """Error for an invalid question; its message is a sentence."""
 
 
 class Answers:
-    """`.answer(question)` for the index of one or two runs; `.marks` as the page last told them."""
+    """Answer questions about the index of one or two runs; `.marks` holds the marks that the page sent last."""
 
     def __init__(self, index: pd.DataFrame, readings: Sequence[Reading]):
         self.index, self._readings = index, readings
@@ -45,7 +46,7 @@ class Answers:
         self._places = {key: place for place, key in enumerate(where)}
 
     def answer(self, question: Any) -> dict[str, Any]:
-        """The answer, or `{"error": a sentence}`; with the question's id, if that is one."""
+        """Return the answer, or `{"error": a sentence}`, together with the id of the question if that is valid."""
         told = question if isinstance(question, dict) else {}
         number = told.get("id")
         named = {"id": number} if type(number) in (int, str) and len(str(number)) < 100 else {}
@@ -74,7 +75,7 @@ class Answers:
         return {"rows": plain(rows), "found": len(order), "total": len(self.index)}
 
     def _order(self, sort: str, descending: bool, line: str) -> np.ndarray:
-        """Rows of the index that a filter finds, sorted; the last ones asked for are kept."""
+        """Return the sorted index rows that a filter finds; the newest 16 results are cached."""
         key = (sort, descending, line)
         if key not in self._orders:
             if sort not in self._ranks:
@@ -97,7 +98,7 @@ class Answers:
         return {"episode": episode, "groups": groups}
 
     def _named(self, told: dict) -> tuple[int, int, str]:
-        """(run, step, name) of an episode that a page names."""
+        """Return (run, step, name) of the episode that a question names."""
         place = self._places.get(self._where(told, "episode"))
         if place is None:
             raise Unanswerable(f"there is no episode {told['episode']!r:.200} at step {told['step']} of this run")

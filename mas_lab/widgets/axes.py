@@ -1,6 +1,6 @@
-"""The axes of a figure's picture: which values they span, where a value stands, and where numbers do.
+"""Compute the axes of a figure's picture: value ranges, pixel positions and tick labels.
 
-Leaves out: drawing them (`svg`).
+This module leaves out drawing them (`svg`).
 """
 
 import math
@@ -13,8 +13,7 @@ import numpy as np
 
 @dataclass
 class Axis:
-    """One axis on its panel, `box` = (left, top, right, bottom) in pixels; `low` and `high` are logarithms on a log
-    axis."""
+    """An axis of a panel with `box` = (left, top, right, bottom) in pixels; a log axis has log10 `low` and `high`."""
 
     letter: str
     layout: dict[str, Any]
@@ -22,14 +21,14 @@ class Axis:
     low: float = 0.0
     high: float = 1.0
     names: list[str] = field(default_factory=list)
-    """Of an axis of names, in their order."""
+    """Names along the axis in their order, if it shows names instead of numbers."""
 
     @property
     def is_log(self) -> bool:
         return self.layout.get("type") == "log"
 
     def at(self, value: Any) -> float | None:
-        """The pixel of a value; None where it has none."""
+        """Return the pixel of a value, or `None` if the axis cannot show it."""
         if isinstance(value, str):
             value = self.names.index(value)
         if value is None or not np.isfinite(value) or (self.is_log and value <= 0):
@@ -39,7 +38,7 @@ class Axis:
         return left + share * (right - left) if self.letter == "x" else bottom - share * (bottom - top)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """(pixel, label) of each number beside the axis."""
+        """Yield (pixel, label) of each tick."""
         for value, label in self._labels():
             place = math.log10(value) if self.is_log else value
             if min(self.low, self.high) - 1e-9 <= place <= max(self.low, self.high) + 1e-9:
@@ -65,7 +64,7 @@ class Axis:
 
     @property
     def beside(self) -> float:
-        """Pixels from the panel to the title of a vertical axis: its numbers stand in between."""
+        """Return the pixels between the panel and a vertical axis's title, which leave room for the labels."""
         labels = [label for _, label in self.ticks()] if self.has_labels else []
         return 20 + 6.4 * max((len(line) for label in labels for line in label.split("<br>")), default=0)
 
@@ -75,13 +74,13 @@ class Axis:
 
 
 def _step(span: float, most: int) -> float:
-    """1, 2 or 5 times a power of ten, such that at most `most` fit."""
+    """Return 1, 2 or 5 times a power of ten, such that at most `most` steps fit into `span`."""
     power = 10.0 ** math.floor(math.log10(max(span, 1e-12) / most))
     return next(digit * power for digit in (1, 2, 5, 10, 20) if span / (digit * power) <= most)
 
 
 def axes_of(traces: Sequence[dict], layout: dict, box: tuple[float, float, float, float]) -> dict[str, Axis]:
-    """All axes of a figure that is drawn in `box`, by plotly's short names: x, y, x2, ..."""
+    """Return all axes of a figure that is drawn in `box`, by plotly's short names: x, y, x2, ..."""
     axes = {name: _placed(name, layout, box) for name in _names(traces, layout)}
     for axis in axes.values():
         anchor = axes.get(axis.layout.get("anchor") or ("y" if axis.letter == "x" else "x"))
@@ -119,7 +118,7 @@ def _placed(name: str, layout: dict, box: tuple[float, float, float, float]) -> 
 
 
 def _span(axis: Axis, traces: Sequence[dict]) -> None:
-    """From the smallest to the largest value of its traces, unless the figure says what it spans."""
+    """Set the range to the one in the layout, or else from the smallest to the largest value of the traces."""
     if (given := axis.layout.get("range")) is not None:
         axis.low, axis.high = map(float, given)
         return
@@ -145,7 +144,7 @@ def _span(axis: Axis, traces: Sequence[dict]) -> None:
 
 
 def _values(trace: dict, axis: Axis) -> tuple[list, bool]:
-    """What of a trace stands on an axis, and whether that fills it."""
+    """Return the values of a trace along an axis, and whether they fill the axis without padding."""
     kind = trace.get("type", "scatter")
     if kind == "heatmap":
         count = np.shape(trace["z"])[axis.letter == "x"]
@@ -162,7 +161,7 @@ def _values(trace: dict, axis: Axis) -> tuple[list, bool]:
 
 
 def bars_of(trace: dict) -> Iterator[tuple[float, float, str, float, float]]:
-    """(from, to, along which axis, from 0, to a height) of each bar of a trace; of a histogram those that hold some."""
+    """Yield (low, high, axis of these two, 0, height) of each bar of a trace, without a histogram's empty bins."""
     if trace["type"] == "histogram":
         bins, values = trace["xbins"], np.asarray(trace["x"], float)
         number = np.floor((values[np.isfinite(values)] - bins["start"]) / bins["size"] + 1e-9)
@@ -179,7 +178,7 @@ def bars_of(trace: dict) -> Iterator[tuple[float, float, str, float, float]]:
 
 
 def _square(axis: Axis, other: Axis) -> None:
-    """A unit as long on this axis as on the other: the longer of the two panels' sides is cut."""
+    """Give one unit the same length on both axes, by shortening the longer side of the panel."""
     sides = {one.letter: one.box[2] - one.box[0] if one.letter == "x" else one.box[3] - one.box[1]
              for one in (axis, other)}  # fmt: skip
     unit = min(sides[one.letter] / abs(one.high - one.low) for one in (axis, other))

@@ -1,6 +1,7 @@
-"""Figures that set the global baseline beside the agent's own: what theory says of the gradient, and what was measured.
+"""Draw figures that compare the global baseline with the agent's own baseline.
 
-Leaves out: the numbers themselves (`diagnostics`, `paired_watch`, `controlled`).
+They show what theory says of the gradient, and what was measured. This module leaves out the numbers themselves
+(`diagnostics`, `paired_watch`, `controlled`).
 """
 
 from collections.abc import Sequence
@@ -22,9 +23,10 @@ RATIO = "|G|² under the global over the own baseline"
 
 
 def controlled_curves(points: pd.DataFrame) -> "Figure":
-    """Ratio of squared gradient norms over the shift of an agent's rewards, a colour per number of calls.
+    """Draw the ratio of squared gradient norms over the shift of an agent's rewards, in one colour per number of calls.
 
-    `points`: rows of `controlled_inflation`. Line: F_k; hollow: with the deltas; filled: measured.
+    `points`: rows of `controlled_inflation`. Lines show F_k, hollow dots the prediction with the deltas, and filled
+    dots the measurement.
     """
     from mas_lab.widgets.picture import Figure
 
@@ -54,15 +56,16 @@ def _dots(shade: str, symbol: str) -> dict:
 
 
 def _one(figure: "Figure", direction: str, **where) -> None:
-    """A quiet line where both baselines give the same."""
+    """Draw a dotted line where both baselines give the same value."""
     add = figure.add_hline if direction == "h" else figure.add_vline
     add(**{"y" if direction == "h" else "x": 1}, line={"color": NEUTRAL, "width": 1, "dash": "dot"}, **where)
 
 
 def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """Each agent's gradient norm before clipping, under both baselines on the batch of every step of one run.
+    """Draw each agent's gradient norm before clipping under both baselines, at every step of one run.
 
-    `pairs`: rows of a `PairedWatch`. A step without a point has norm 0: every group of the agent was lone or flat.
+    Both norms come from the same batch. `pairs`: rows of a `PairedWatch`. A step without a point has norm 0. Under the
+    own baseline, every group of the agent was then lone (one row) or flat (equal credits).
     """
     from mas_lab.widgets.picture import subplots
 
@@ -89,9 +92,9 @@ BASELINE = {"norm_global": "global baseline", "norm_agent": "own baseline"}
 
 
 def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """One dot per step (and run): an agent's norm under the global over that under its own baseline, median marked.
+    """Draw the ratio of an agent's two gradient norms, global over own baseline: one dot per step (and run).
 
-    Steps in which the own baseline gives norm 0 have no ratio; the labels say how many there are.
+    A line marks each median. Steps in which the own baseline gives norm 0 have no ratio. The labels give their number.
     """
     from mas_lab.widgets.picture import Figure
 
@@ -116,9 +119,10 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
 
 
 def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """Measured ratio of squared norms over what per-row moments predict, a dot per batch and agent; log scales.
+    """Draw the measured ratio of squared norms over the predicted one: one dot per batch and agent, on log scales.
 
-    `ratios`: rows of `baseline_ratio`. Left: by the rewards alone, F / V; right: with the covariances.
+    `ratios`: rows of `baseline_ratio`. The left panel predicts by the rewards alone, F / V. The right one adds the
+    covariances.
     """
     from mas_lab.widgets.picture import subplots
 

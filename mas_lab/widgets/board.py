@@ -1,6 +1,6 @@
-"""The figures of AblationBoard: every run a dot under its recipe, and the share of runs above each height.
+"""Draw the figures of AblationBoard: every run as a dot under its recipe, and performance profiles.
 
-Leaves out: the statistics that they show (`study.comparison`) and the page around them (`ablation`).
+This module leaves out the statistics that they show (`study.comparison`) and the page around them (`ablation`).
 """
 
 import textwrap
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 LINE, BETWEEN = 46, 92
 """Pixels of a recipe's line, and between two panels."""
 SIDE, PANEL = 170, 180
-"""Pixels beside the panels, and of a panel at least."""
+"""Pixels beside the panels, and the minimum width of a panel."""
 LEAST = 0.1
-"""A panel of success spans at least this much: a closer look would make much of nothing."""
+"""Minimum span of a panel of success, so that tiny differences do not look large."""
 WIDE = 21
-"""Letters of a recipe's name in a line beside the panels."""
+"""Characters per line of a recipe's name beside the panels."""
 FEWER = "the interquartile mean (IQM), of fewer than ten pairs the mean"
 TITLES = {"final": "final {}", "area": "area under the curve of {}"}
 
@@ -35,12 +35,13 @@ def board_figure(
     runs: pd.DataFrame, table: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, score: str, baseline: str,
     among: Sequence[str] = (), letters: int = 66, key: bool = True,
 ) -> "Figure":  # fmt: skip
-    """A column per env; rows: the final score, the area under the curve, and the final score's paired differences.
+    """Draw a column per env with rows for the final score, the area under the curve, and paired differences.
 
-    Every run is a dot (a pair in the last row). From `FEW` seeds on a diamond is the IQM of a recipe's runs, with a bar
-    for its 95 % interval; of fewer than ten pairs it is their mean. Below `FEW` seeds there are dots only. Each panel
-    has a scale of its own. `among`: the recipes of the whole board, so that each has its colour there; `letters`: of a
-    title in a line across all panels; `key`: what dot and diamond are, within the figure.
+    Every run is a dot (in the last row, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs,
+    with a bar for its 95 % interval. With fewer than ten pairs it shows their mean. Below `FEW` seeds there are only
+    dots. Each panel has its own scale.
+    `among`: all recipes of the board, so that each keeps its colour. `letters`: characters in a title's line across all
+    panels. `key`: whether the figure explains the dot and the diamond.
     """
     from mas_lab.widgets.picture import subplots
 
@@ -72,7 +73,7 @@ def board_figure(
 
 
 def diamonds(table: pd.DataFrame, differences: pd.DataFrame) -> str:
-    """Return what the diamonds of a board are, in words; an empty text if all have too few seeds for one."""
+    """Return the meaning of a board's diamonds in words, or an empty string if all recipes have too few seeds."""
     known = [*table.loc[table["seeds"] >= FEW, "middle"], *differences.loc[differences["pairs"] >= FEW, "middle"]]
     if not known:
         return ""
@@ -83,7 +84,7 @@ def diamonds(table: pd.DataFrame, differences: pd.DataFrame) -> str:
 
 
 def _key(figure: "Figure", told: str) -> None:
-    """Say what a dot is, and what a diamond, if there is one."""
+    """Add a legend for the dot and, if there is one, for the diamond."""
     outline = {"width": 1, "color": NEUTRAL}
     marks = {"one run": {"size": 7, "opacity": 0.7}}
     marks |= {told: {"size": 12, "symbol": "diamond", "line": outline}} if told else {}
@@ -93,7 +94,7 @@ def _key(figure: "Figure", told: str) -> None:
 
 
 def _scale(figure: "Figure", values: pd.Series, score: str, title: str, letters: int, row: int, col: int) -> None:
-    """The axis of one panel: its title in lines of so many letters, its span not below `LEAST`."""
+    """Set the title of one panel's axis, in lines of `letters` characters, and a span of at least `LEAST`."""
     lines = "<br>".join(map(for_plotly, textwrap.wrap(title, max(12, letters))))
     figure.update_xaxes(title_text=lines, title_standoff=8, row=row, col=col)
     if score == "success" and values.max() - values.min() < LEAST:
@@ -102,7 +103,7 @@ def _scale(figure: "Figure", values: pd.Series, score: str, title: str, letters:
 
 
 def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], shades, row: int, col: int) -> None:
-    """One panel: a line of dots and an interval per recipe, the first on top."""
+    """Draw one panel: a line of dots and an interval per recipe, with the first recipe on top."""
     for place, recipe in enumerate(recipes):
         own, iqm = dots[dots["recipe"] == recipe], told[told["recipe"] == recipe]
         spread = np.linspace(0.08, 0.34, len(own)) if len(own) > 1 else [0.2] * len(own)
@@ -128,7 +129,7 @@ def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], sh
 
 
 def _label(recipe: str) -> str:
-    """Its name in up to three lines beside the panels; the whole of it stands where the mouse is."""
+    """Return a recipe's name in up to three lines; the hover text has the full name."""
     lines = textwrap.wrap(str(recipe), WIDE, max_lines=3, placeholder=" …") or [""]
     return "<br>".join(map(for_plotly, lines))
 
@@ -147,11 +148,11 @@ def _hover(one: dict[str, Any], metric: str) -> str:
 
 
 def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()) -> "Figure":
-    """The performance profile of each recipe: the share of its runs above each final score, the mean over tasks, with
-    its pointwise 95 % band from `FEW` seeds on.
+    """Draw the performance profile of each recipe: the share of its runs above each final score, averaged over tasks.
 
-    `profiles`: a row per `recipe` and `height`, see `comparison.profiles`. A step is a run. A click on a recipe in the
-    legend hides it with its band. `among`: the recipes of the whole board.
+    From `FEW` seeds on, it has a pointwise 95 % band. Each step of a line is one run. A click on a recipe in the legend
+    hides it with its band.
+    `profiles`: a row per `recipe` and `height`, see `comparison.profiles`. `among`: all recipes of the board.
     """
     from mas_lab.widgets.picture import Figure
 
@@ -174,11 +175,11 @@ def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()
 
 
 def _faint(shade: str) -> str:
-    """A colour "#rrggbb" that others show through."""
+    """Return a colour "#rrggbb" that is nearly transparent."""
     red, green, blue = bytes.fromhex(shade.removeprefix("#"))
     return f"rgba({red},{green},{blue},0.13)"
 
 
 def many(count: int, noun: str) -> str:
-    """A count with its noun, in the plural unless it is one."""
+    """Return a count with its noun, in the plural unless the count is 1."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

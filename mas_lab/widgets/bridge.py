@@ -1,7 +1,7 @@
-"""The way between a page in a notebook's frame and the kernel: an invisible widget that relays JSON.
+"""Connect a page in a notebook's frame with the kernel by an invisible widget that relays JSON.
 
-The page works without it. A notebook keeps nothing of it: once it relays, its output is empty. Leaves out: what is
-answered (`answers`).
+The page also works without the widget. The notebook stores nothing of it: as soon as the widget relays, its output is
+empty. This module leaves out the answers (`answers`).
 """
 
 import uuid
@@ -16,23 +16,26 @@ EMPTY = {"text/plain": "", "text/html": ""}
 
 
 def new_name() -> str:
-    """Of a frame, which no other has."""
+    """Return a new, unique name for a frame."""
     return f"mas-lab-{uuid.uuid4().hex[:12]}"
 
 
 def connect(frame: str, answer: Callable[[Any], dict[str, Any]], is_first: bool = True) -> Any:
-    """A widget that has the questions of the frame of that name answered. It is shown, so that the notebook wakes its
-    widgets, unless another of them is there already: then it is not the first."""
+    """Return a widget that answers the questions of the frame named `frame` by calling `answer`.
+
+    The widget is displayed, because this makes the notebook start its widgets. With `is_first=False` it is not
+    displayed, because another live widget already is.
+    """
     from IPython.display import display
 
-    widget = _kind()(_dom_classes=[frame])  # a trait that every widget has, so that none is needed for the name
+    widget = _kind()(_dom_classes=[frame])  # every widget has this trait, so the name needs no new one
     shown = None
     if is_first:
         shown = display(with_fallback(widget, "") | {"text/plain": ""}, raw=True, display_id=True)
 
     def heard(_: Any, question: Any, buffers: Any) -> None:
         nonlocal shown
-        if shown is not None:  # it lives in the browser now, whatever is shown of it
+        if shown is not None:  # it runs in the browser now and no longer needs its output
             shown.update(EMPTY, raw=True)
             shown = None
         widget.send(answer(question))

@@ -1,6 +1,7 @@
-"""Which episodes of an index a page holds, where it has not room for all, and what it says of them.
+"""Choose the episodes that a page holds, if it has no room for all episodes of an index.
 
-Leaves out: what tells much (`index`), and how an episode is read (`reading`).
+It also makes the data that the page has on them. This module leaves out how episodes are ranked (`index`) and how an
+episode is read (`reading`).
 """
 
 import json
@@ -16,11 +17,11 @@ from mas_lab.widgets.episodes import SHADES
 from mas_lab.widgets.index import plain
 
 BEST = 10
-"""The most telling of all, which a page takes before any other."""
+"""Number of the most telling episodes, which a page takes before any other."""
 COMPANIONS = 1 / 4
-"""The part of a page that is kept for what its episodes are read beside."""
+"""Share of a page that is kept for episodes to read beside the others."""
 MISSES = 20
-"""Episodes without room, after which no other is tried."""
+"""Number of episodes that did not fit, after which no other is tried."""
 LINE = 300
 """Bytes of an episode's line in the index."""
 Data = dict[str, Any]
@@ -28,7 +29,7 @@ Groups = dict[str, list[Data]]
 
 
 class Choice:
-    """The rows of an index by their places, 0 being the most telling."""
+    """Rows of an index by their places; place 0 is the most telling episode."""
 
     def __init__(self, index: pd.DataFrame):
         self._index = index
@@ -37,15 +38,20 @@ class Choice:
         self._of_task = {key: np.sort(places) for key, places in index.groupby(["run", "task"]).indices.items()}
 
     def in_rounds(self) -> Iterator[int]:
-        """The most telling of all, then each step's most telling, each step's second, ...: steps in an order of which
-        every beginning is spread evenly over training."""
+        """Yield the `BEST` most telling places, then the most telling of each step, the second of each step, and so on.
+
+        In each round, every beginning of the order of steps is spread evenly over training.
+        """
         by = self._index.groupby(["run", "step"])
         spread = np.array(spread_out(by.ngroups))[by.ngroup()]
         yield from np.lexsort([spread, by.cumcount(), np.arange(len(self._index)) >= BEST]).tolist()
 
     def companions(self, place: int) -> list[int]:
-        """What an episode is read beside: the same task in the other run, and of a failure, where it was solved. Of
-        each the nearest step's, and there the most telling."""
+        """Return the places of the episodes that are read beside an episode.
+
+        These are the same task in the other run and, for a failure, a step at which the task was solved. The nearest
+        step is taken, and its most telling episode.
+        """
         run, task = self._run[place], self._index["task"].iat[place]
         found = []
         for other in {0, 1} - {run}:
@@ -62,13 +68,13 @@ class Choice:
 
 
 def spread_out(n: int) -> list[int]:
-    """When each of n places is visited, if the first comes first, then the middle, then the quarters, the eighths."""
+    """Return when each of `n` places is visited: first the first, then the middle, the quarters, the eighths."""
     bits = max(1, (n - 1).bit_length())
     return [int(f"{place:0{bits}b}"[::-1], 2) for place in range(n)]
 
 
 class Room:
-    """What a page holds so far: episodes by their places, comparison groups by their names, and what they take."""
+    """Hold the content of a page: episodes by their places, comparison groups by their names, and the bytes used."""
 
     def __init__(self, make: Callable[[int], tuple[Data, Groups]]):
         self.episodes: dict[int, Data] = {}
@@ -77,7 +83,7 @@ class Room:
         self._make = lru_cache(2 * MISSES)(make)
 
     def take(self, place: int, limit: float) -> bool:
-        """Does an episode, with its groups, still fit? Then it is in."""
+        """Add an episode with its groups if it fits, and return whether it did."""
         episode, groups = self._make(place)
         new = {name: _others(members, self.groups.get(name, ())) for name, members in groups.items()}
         size = len(json.dumps([episode, new], separators=(",", ":"))) + LINE
@@ -89,7 +95,7 @@ class Room:
         return True
 
     def data(self, index: pd.DataFrame) -> Data:
-        """What a page says of its episodes, the most telling first, and of those of the index that it leaves out."""
+        """Return the data on the page's episodes, the most telling first, and the number of those left out."""
         places = sorted(self.episodes)
         episodes = [self.episodes[place] for place in places]
         known = {
@@ -102,7 +108,7 @@ class Room:
         }  # fmt: skip
 
     def take_all(self, places: Iterable[int], limit: float) -> None:
-        """Those that fit, until too many did not."""
+        """Add the episodes that fit, until `MISSES` of them did not fit."""
         misses = 0
         for place in places:
             if place not in self.episodes and not self.take(place, limit):
@@ -119,8 +125,11 @@ def _others(members: Sequence[Data], known: Sequence[Data]) -> list[Data]:
 def filled(
     index: pd.DataFrame, make: Callable[[int], tuple[Data, Groups]], limit: float, first: Sequence[int] = ()
 ) -> Room:
-    """A page of at most `limit` bytes: `first`, whatever they take, then in rounds; a quarter is kept for companions.
-    `make(place)`: an episode and its groups."""
+    """Return a page of at most `limit` bytes.
+
+    It takes `first` whatever their size, then episodes in rounds. A quarter is kept for companions. If nothing fits, it
+    takes the most telling episode alone. `make(place)` returns an episode and its groups.
+    """
     room, choice = Room(make), Choice(index)
     room.take_all(first, float("inf"))
     room.take_all(choice.in_rounds(), (1 - COMPANIONS) * limit)

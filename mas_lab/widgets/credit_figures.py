@@ -1,6 +1,6 @@
-"""Figures of what agents earned: how credits and advantages are spread at a step, and credits and calls over training.
+"""Draw what agents earned: credits and advantages at a step, and credits and calls over training.
 
-Leaves out: the tables behind them, and the page around them (`rewards`).
+This module leaves out the tables behind the figures, and the page around them (`rewards`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,15 +24,14 @@ BINS = 40
 
 @dataclass(frozen=True)
 class Spread:
-    """How the credits of each agent, and its advantages under two baselines, are spread at each of some steps: counted
-    in the same bins, so that steps can be compared."""
+    """Histograms of each agent's credits, and of its advantages under two baselines, per step, in the same bins."""
 
     bins: Mapping[str, tuple[np.ndarray, float]]
-    """Of "credit" and "advantage": the middle of each bin, and how wide it is."""
+    """Middle of each bin and width of the bins, for "credit" and for "advantage"."""
     counts: Mapping[tuple[int, str, str], np.ndarray]
-    """By step, agent and "credit", "agent" or "global": rows in each bin."""
+    """Rows in each bin, by step, agent, and "credit", "agent" or "global"."""
     means: Mapping[tuple[int, str], float]
-    """By step and agent its mean credit, and by step and "" the one that the global baseline judges by."""
+    """Mean credit by step and agent. The key (step, "") holds the mean that the global baseline uses."""
 
     @classmethod
     def of(cls, turns: pd.DataFrame, agents: Sequence[str]) -> "Spread":
@@ -57,7 +56,7 @@ class Spread:
         return list(dict.fromkeys(step for step, *_ in self.counts))
 
     def of_step(self, step: int, agents: Sequence[str]) -> dict[str, list]:
-        """Counts and means of a step in the order of the figure's traces and lines; plain data."""
+        """Return counts and means of a step as plain data, in the order of the figure's traces and lines."""
         counts = [self.counts[step, agent, name].tolist() for agent in agents for name in ("credit", "agent", "global")]
         means = [self.means[step, name] for agent in agents for name in (agent, "")]
         return {"counts": counts, "means": [None if mean != mean else mean for mean in means]}
@@ -75,14 +74,17 @@ def _counted(values: pd.Series, middles: np.ndarray, size: float) -> np.ndarray:
 
 
 def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """The same credits under two baselines, a column per agent: above, its credits with its own mean and the global
-    one; below, the advantages that either baseline makes of them."""
+    """Draw the same credits under two baselines, in one column per agent.
+
+    The upper row shows the credits with the agent's own mean and the global mean. The lower row shows the advantages
+    under either baseline.
+    """
     spread = Spread.of(turns.drop(columns="step", errors="ignore"), agents)
     return spread_figure(spread, agents, 0)
 
 
 def spread_figure(spread: Spread, agents: Sequence[str], step: int) -> "Figure":
-    """That figure of one of the steps; of several, each panel is as high as the tallest bar of any."""
+    """Draw the figure of `two_baselines` for one step; a panel is as high as its tallest bar at any step."""
     from mas_lab.widgets.picture import subplots
 
     titles = list(map(for_plotly, agents))
@@ -116,7 +118,7 @@ def spread_figure(spread: Spread, agents: Sequence[str], step: int) -> "Figure":
 
 
 def _baseline(rows: pd.DataFrame) -> float:
-    """The mean that a global baseline judges by: over episodes, or over rows in a tree."""
+    """Return the mean credit that a global baseline uses: over episodes, or over rows in a tree."""
     unit = baseline_unit(rows)
     return float((rows.groupby(unit)["credit"].mean() if unit else rows["credit"]).mean())
 
@@ -128,7 +130,7 @@ def _line(figure: "Figure", x: float, color: str, dash: str, name: str, place: i
 
 
 def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """Mean credit of each agent over training steps; `curve` has `step`, `agent`, `mean`, `25 %`, `75 %`."""
+    """Draw each agent's mean credit and quartiles over steps; `curve` has `step`, `agent`, `mean`, `25 %`, `75 %`."""
     from mas_lab.widgets.picture import Figure
 
     figure, shades = Figure(), colors(agents)
@@ -146,7 +148,7 @@ def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
 
 
 def calls_over_steps(calls: pd.DataFrame) -> "Figure":
-    """How often each agent is called in an episode, over training steps; `calls` as `call_table` gives it."""
+    """Draw how often each agent is called in an episode, over training steps; `calls` comes from `call_table`."""
     from mas_lab.widgets.picture import Figure
 
     figure, shades = Figure(), colors(calls["agent"])

@@ -1,7 +1,8 @@
-"""LiveDashboard: `train` in a thread of its own, so that its cell returns: a bar, growing curves and a stop button.
+"""LiveDashboard: run `train` in a thread, with a progress bar, growing curves and a stop button.
 
-Leaves out: the thread (`in_thread`), what it has shown so far and its figure (`training`), how that is drawn in place
-(`live`), and looking into what was trained (the other instruments, which take a dashboard as they take a run).
+The cell returns at once, and training goes on. This module leaves out the thread (`in_thread`), the results so far and
+their figure (`training`), and redrawing it in place (`live`). Other instruments look into the trained team; they take a
+dashboard as they take a run.
 """
 
 import copy
@@ -39,24 +40,41 @@ INTERRUPT = "no widgets here: interrupt the kernel to stop after the current ste
 
 
 class LiveDashboard(InThread):
-    """Train, watch and stop: the arguments of `lab.train`, in a thread of its own, so that the cell returns.
+    """Train a team in a thread, so that the cell returns at once, and show the progress.
 
-    `.stop()`, its button, or an interrupt of the kernel during `.wait()` ends training after the current step, with a
-    valid checkpoint where `run` keeps one. `.wait()` returns when training has ended, and raises what it raised. Other
-    cells may use the team meanwhile: each rollout or evaluation plays with the weights after some whole step, training
-    waits for it before it changes them, and becomes what it would be alone. To train the team elsewhere, or to load
-    other weights into it, `.stop()` and `.wait()` first. `reports` holds a `Report` per step, or the last one where
-    `run` keeps all.
+    `.stop()`, its button, or an interrupt of the kernel during `.wait()` ends training after the current step. If `run`
+    keeps the training, a valid checkpoint remains. `.wait()` returns when training has ended, and raises the error that
+    ended it.
 
-    Where no widget outlives its cell (Colab, saved Kaggle versions, nbconvert, a terminal), it trains in the
-    foreground: the cell returns when training has ended, and the kernel's interrupt is the stop. `foreground` decides
-    otherwise. `.figure()`, `.to_html(path)`; the other instruments take it in the place of a run.
+    `.figure()` and `.to_html(path)` show the curves. Other instruments take a dashboard in place of a run. `reports`
+    holds a `Report` per step, or only the last one if `run` keeps all.
 
-    The curve of training says whose success it is: under `tree()` that of the best of K candidates, which may fall
-    while the team gets better. `score_every=10` adds what counts, success on held-out tasks.
+    Other cells may use the team meanwhile. Each rollout or evaluation plays with the weights after some whole step.
+    Training waits for it before it changes the weights. The result of training stays the same. Call `.stop()` and
+    `.wait()` before you train the team elsewhere or load other weights into it.
 
-    `.fork(run=..., ...)` changes one thing and goes on beside it, as a second line. `.look()`, or a button, opens the
-    most telling episode of the newest step.
+    Some front ends have no widgets that outlive their cell (Colab, Kaggle, nbconvert, a terminal). There, training runs
+    in the foreground: the cell returns when training has ended, and the kernel's interrupt stops it.
+
+    The training curve names the episodes that it shows. Under `tree()`, it shows the best of K candidates, and this may
+    fall while the team gets better. `score_every=10` adds the success on held-out tasks, which measures the team.
+
+    `.fork(run=..., ...)` changes one thing and goes on beside this training, as a second line in the figure. `.look()`,
+    or a button, opens the most telling episode of the newest step, as RolloutViewer ranks them.
+
+    Args:
+        env: The environment.
+        team: The team to train, with a policy for each agent of `env`.
+        recipe: The recipe, or its name.
+        steps: Number of training steps in total. A resumed run counts the steps that it has already made.
+        seed: Seed of the training.
+        run: Folder that keeps the run, or a bare name under `lab.runs_dir()`. `None` keeps nothing on disk.
+        foreground: Whether the cell returns only after training has ended. `None` decides by the front end, see above.
+        **settings: Other arguments of `lab.train`, such as `watch`, `curriculum`, `score_every` or another setting.
+
+    Raises:
+        RuntimeError: If another dashboard is training a policy of this team.
+        Exception: Any error that `lab.train` raises for its arguments; in the foreground, any error of the training.
     """
 
     def __init__(
@@ -75,11 +93,11 @@ class LiveDashboard(InThread):
         self._asked = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
         self.agents, self.steps, self.watch = tuple(env.agents), steps, settings.get("watch")
         self.whose = whose_success(find(recipe).plan)
-        """Whose success and return the training curve shows."""
+        """Name of the episodes whose success and return the training curve shows."""
         self.name = f"{find(recipe).name}, seed {seed}" + (f", run {run_folder(run).name}" if run else "")
         self.reports: list[Report] = []
         self._folder = run_folder(run) if run is not None else None
-        with no_bars():  # there is one, its own
+        with no_bars():  # the dashboard has its own bar
             training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._so_far, self._spikes, self._looked_at = Training(), [], None
         self._begun, self._scoring, self._origin = False, None, None
@@ -93,10 +111,10 @@ class LiveDashboard(InThread):
     def __repr__(self) -> str:
         return f"LiveDashboard({self.name}: {self._line()})"
 
-    # What is made of its steps, in the thread
+    # Hooks that the training thread calls
 
     def _begin(self, step: int | None) -> None:
-        """Before anything is shown: take up what a run that goes on, or a fork, has shown before `step`."""
+        """Load what a resumed run or a fork has shown before `step`, before anything is drawn."""
         if not self._begun:
             self._begun = True
             self._so_far.begin(self.run, step)
@@ -130,7 +148,7 @@ class LiveDashboard(InThread):
         if self.error is not None and not self._foreground:
             traceback.print_exception(self.error, file=sys.stderr)
 
-    # Telling
+    # Status line
 
     def _line(self) -> str:
         done = self._so_far.steps
@@ -152,7 +170,7 @@ class LiveDashboard(InThread):
     def _ipython_display_(self) -> None:
         self._shown.repeat()
 
-    # Another way from here, and a look inside
+    # Forking, and looking inside
 
     def fork(
         self,
@@ -161,11 +179,23 @@ class LiveDashboard(InThread):
         team: Team | None = None,
         **changes: Any,
     ) -> "LiveDashboard":
-        """A second training in the folder `run`, which begins as this one after its newest checkpoint and goes on
-        beside it, with whatever of this one's arguments is given anew: `recipe`, `steps`, `seed`, any setting. `lr`: of
-        all policies, or {agent: rate}. It has a team of its own, rebuilt from the checkpoint, or `team`, made alike.
+        """Start a second training that begins after the newest checkpoint of this one and goes on beside it.
 
-        It plays the same held-out tasks under another seed too. See `fork` of `lab.train`.
+        It has its own team and the arguments of this dashboard, except for the changes. It plays the same held-out
+        tasks even under another seed. See `fork` of `lab.train`.
+
+        Args:
+            run: Folder of the new run. It is required.
+            lr: Learning rate of all policies, or {agent: rate}. `None` keeps the rates of the team.
+            team: Team to train, made like this one. `None` rebuilds a team from the checkpoint.
+            **changes: New values for arguments of this dashboard: `recipe`, `steps`, `seed`, or any setting.
+
+        Returns:
+            The dashboard of the second training.
+
+        Raises:
+            TypeError: If `run` is missing, or if this training keeps no run.
+            ValueError: If `lr` names an agent that the team does not have.
         """
         if run is None or self._folder is None:
             lacks = "this training keeps none to begin from; start it with run=" if run else "give it run=, a folder"
@@ -174,58 +204,73 @@ class LiveDashboard(InThread):
         if self._asked.get("score_seed") is None and "seed" in changes:
             asked["score_seed"] = self._asked["seed"]
         if hasattr(self.watch, "load_state"):
-            asked["watch"] = copy.deepcopy(self.watch)  # set to what the checkpoint remembers
+            asked["watch"] = copy.deepcopy(self.watch)  # training sets it to its state in the checkpoint
         with no_bars():
             own = own_team(load_run(self._folder), self._team, lr, team)
         return LiveDashboard(**{**asked, **changes, "team": own, "run": run})
 
     def look(self, step: int | None = None) -> RolloutViewer:
-        """The rollouts so far, open at the most telling episode of a step, the newest if none is named."""
+        """Open the rollouts so far at the most telling episode of a step.
+
+        Args:
+            step: Training step, from 0. `None` takes the newest step.
+
+        Returns:
+            A RolloutViewer of this dashboard.
+        """
         source = Source(self.recorded)
         step = source.steps[-1] if step is None and source.steps else step or 0
         first = index_of(Source(source.turns(step)))["episode"].iloc[0]
         return RolloutViewer(self, at=address(step=step, episode=first), limit_mb=1.0)
 
     def _look_html(self) -> str:
-        """What the button opens, in the place of what it opened before."""
+        """Return the HTML that the button opens, in place of what it opened before."""
         if self._looked_at is not None:
             self._looked_at.let_go()
         self._looked_at = self.look()
         return self._looked_at.beside_widgets()
 
-    # What was trained
+    # Results
 
     @property
     def run(self) -> Run | None:
-        """The run in its folder, if `run` names one."""
+        """Return the run in its folder, or `None` if `run` names no folder."""
         return load_run(self._folder) if self._folder else None
 
     @property
     def recorded(self) -> Run | list[Report]:
-        """What the other instruments read."""
+        """Return what the other instruments read: the run, or the reports."""
         return self.run or list(self.reports)
 
     def watched(self) -> dict[str, Any] | None:
-        """What a `SpikeWatch` has recorded in the steps that are done."""
+        """Return what a `SpikeWatch` has recorded in the completed steps.
+
+        Returns:
+            Dict with its `rule` and `spikes`, or `None` if no such watch was given.
+        """
         return {"rule": asdict(self.watch.rule), "spikes": self._spikes} if hasattr(self.watch, "rule") else None
 
     @property
     def curve(self) -> pd.DataFrame:
-        """A row per step: `tokens` until then, `success` and `return`, see `scores.training_curve`."""
+        """Return one row per step: `tokens` until then, `success` and `return`, see `scores.training_curve`."""
         return self._so_far.curve
 
     @property
     def held_out(self) -> pd.DataFrame:
-        """The same of held-out tasks, a row per score; empty where `score_every` asks for none."""
+        """Return a table like `curve` for held-out tasks, one row per score; empty if there are no scores."""
         return self._so_far.held_out
 
     @property
     def stats(self) -> pd.DataFrame:
-        """What `update` reported, all steps."""
+        """Return the statistics that `update` reported, for all steps."""
         return self._so_far.stats
 
     def figure(self) -> "Figure":
-        """Success, return, and the norms of each agent's gradient with their spikes marked."""
+        """Draw success, return, and the norm of each agent's gradient with its spikes marked.
+
+        Returns:
+            Plotly figure over the training so far. For a fork it also shows the run that it was forked from.
+        """
         stats = self.stats
         scored = spike_scores(stats, **self._rule()) if len(stats) else None
         origin = self._origin and self._origin.refresh()
@@ -236,6 +281,13 @@ class LiveDashboard(InThread):
         return {name: watched["rule"][name] for name in ("warmup", "window", "threshold")} if watched else {}
 
     def to_html(self, path: str | Path) -> Path:
-        """One standalone file that works offline."""
+        """Write one standalone HTML file that works offline.
+
+        Args:
+            path: The file to write. Missing parent folders are created.
+
+        Returns:
+            The path of the file.
+        """
         told = f"{self.name}: {self._line()}"
         return write(path, training_page(told, self._so_far, self.figure(), self.agents))

@@ -1,7 +1,7 @@
-"""One standalone HTML document, and an instrument that shows itself as one: offline, no widget, light and dark.
+"""Make one standalone HTML document, and show an instrument as one: offline, without widgets, light and dark.
 
-In a notebook the document stands in a sandboxed frame of its own, so that its styles and scripts, and whatever a model
-wrote, cannot reach the notebook. Leaves out: what is in the document.
+In a notebook, the document stands in its own sandboxed frame. Its styles, its scripts and the text of models cannot
+reach the notebook. This module leaves out the content of the document.
 """
 
 import base64
@@ -20,30 +20,33 @@ from mas_lab.widgets.text import for_script, visible
 
 STATIC = Path(__file__).parent / "static"
 FIGURES = ("plotly-cartesian.min.js", "figures.js")
-"""The scripts of a page with figures. The first is plotly.js 4.1.1 (MIT), the file of that name in the npm package
-plotly.js-cartesian-dist-min, the version that plotly 7.1 carries; it draws the figures of older ones too. This bundle
-for Cartesian axes is a third of the size of the whole that plotly carries, and drawn in half the time."""
+"""Scripts of a page with figures. The first is plotly.js 4.1.1 (MIT), the file of that name in the npm package
+plotly.js-cartesian-dist-min. plotly 7.1 carries the same version; it also draws the figures of older ones. This bundle
+for Cartesian axes has a third of the size of plotly's whole bundle, and draws in half the time."""
 STYLES = ("instruments.css", "figures.css")
-"""The styles of every page; the second is for notebooks too."""
+"""Styles of every page. The second is also used in notebooks."""
 OFFLINE = {
     "responsive": True,
     "displaylogo": False,
     "doubleClickDelay": 200,
     "modeBarButtonsToRemove": ["sendChartToCloud", "sendDataToCloud"],
 }
-"""plotly's settings in a page of ours: nothing in it offers to send the data away, and a click on a legend waits 200 ms
-(not 300) to see whether it is the first of two."""
+"""plotly's settings in our pages. No button offers to send the data away. A click on a legend waits 200 ms (not 300)
+for a second click."""
 POLICY = (
     "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'"
 )
-"""What the browser lets a page of ours do: run the files of `static/`, and ask nobody for anything. plotly sets styles,
-none of which may load anything, and its camera makes its picture in the page."""
+"""Content security policy of our pages: they run the files of `static/` and make no requests. plotly sets styles, but
+none of them may load anything. Its camera makes its picture in the page."""
 
 
 def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = (), styles: Sequence[str] = ()) -> str:
-    """A whole page. `body` is HTML; `data` is plain data that `scripts` (files of `static/`) read from `#data`;
-    `styles`: files of `static/` besides `STYLES`. `theme.js` is in every page."""
+    """Return a whole HTML page.
+
+    `body` is HTML. `data` is plain data that `scripts` (files of `static/`) read from `#data`. `styles` are files of
+    `static/` besides `STYLES`. Every page contains `theme.js`.
+    """
     style = "".join(_text(name) for name in (*STYLES, *styles))
     code = "".join(f"<script>{_text(name)}</script>" for name in scripts)
     held = f'<script type="application/json" id="data">{for_script(data)}</script>' if data is not None else ""
@@ -58,7 +61,7 @@ def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = (
 
 @functools.cache
 def policy() -> str:
-    """`POLICY` with the hash of every script of `static/`: a page within a page is held to the policies of both."""
+    """Return `POLICY` with the hashes of all scripts, because a page within a page must obey the policies of both."""
     codes = (_text(path.name).encode() for path in sorted(STATIC.glob("*.js")))
     hashes = (base64.b64encode(hashlib.sha256(code).digest()).decode() for code in codes)
     return POLICY.format(" ".join(f"'sha256-{value}'" for value in hashes))
@@ -69,13 +72,12 @@ def _text(name: str) -> str:
 
 
 def escape(text: Any) -> str:
-    """Text for HTML, with what is invisible in it made visible."""
+    """Return text escaped for HTML, with invisible characters made visible."""
     return html.escape(visible(str(text)), quote=True)
 
 
 def table_html(table: pd.DataFrame, caption: str) -> str:
-    """A data table: numbers to three decimals, everything escaped. It can be read without the page's styles too, and
-    scrolled by keyboard."""
+    """Return a table as HTML that needs no styles and scrolls by keyboard: escaped, with three decimals."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
     rows = table.itertuples(index=False, name=None)
     lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
@@ -95,9 +97,11 @@ def _cell(value: Any) -> str:
 
 
 def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, least: int = 0) -> str:
-    """A plotly figure with its caption and, folded, the numbers behind it; `data=None` where `described` says which
-    table of the page has them. On a screen narrower than `least` pixels it scrolls. The page draws it with the scripts
-    `FIGURES`."""
+    """Return a plotly figure as HTML with its caption and, folded, the numbers behind it.
+
+    Pass `data=None` if another table of the page has these numbers, and name it in `described`. On a screen narrower
+    than `least` pixels the figure scrolls. The page draws it with the scripts `FIGURES`.
+    """
     drawn = json.loads(figure.to_json())
     size = {name: f"{drawn['layout'][name]}px" if name in drawn["layout"] else "100%" for name in ("width", "height")}
     told, held = escape(described), ""
@@ -112,25 +116,28 @@ def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, l
 
 
 def beside(body: str) -> str:
-    """HTML that stands in a notebook, outside of any frame: its MathJax, whichever it is, leaves the text as it is."""
+    """Wrap HTML that stands outside any frame of a notebook, so that MathJax (any version) leaves its text alone."""
     return f'<div class="tex2jax_ignore mathjax_ignore">{body}</div>'
 
 
 def live_or_static(live: str, static: str) -> str:
-    """Both forms of one thing. What takes away frames and scripts takes styles away too, and with them the one that
-    hides the static form. A script tells the frame whether the notebook is dark; nothing depends on it."""
+    """Return the live form and the static form of one thing; a style hides the static form.
+
+    A viewer that removes frames and scripts also removes this style, so that the static form appears. A script reports
+    to the frame whether the notebook is dark. Nothing depends on it.
+    """
     name = f"static-{hashlib.sha256((live + static).encode(errors='replace')).hexdigest()[:12]}"
     told = f"<script>{_text('notebook.js')}</script>"
     return f'<style>#{name} {{ display: none }}</style><div id="{name}">{static}</div>{live}{told}'
 
 
 def in_a_notebook() -> str:
-    """A style for the figures of a notebook that says that it is dark: they stand on its paper, in its colours."""
+    """Return a style that gives figures the background and colours of a dark notebook."""
     return f"<style>{_text('figures.css')}</style>"
 
 
 def write(path: str | Path, page: str) -> Path:
-    """The page in its place, as a whole."""
+    """Write a page to `path`, completely or not at all, and return the path."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, page.encode("utf-8", "backslashreplace"))
@@ -138,8 +145,7 @@ def write(path: str | Path, page: str) -> Path:
 
 
 def frame(page: str, title: str, height: int, name: str = "") -> str:
-    """The page inside a notebook: scripts run and may offer a file to keep, but see nothing of the notebook. `name`: by
-    which a widget finds the frame."""
+    """Return a frame called `name`; its scripts run and may offer a download, but cannot read the notebook."""
     named = f' name="{escape(name)}"' if name else ""
     return (
         f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}"{named} width="100%" '

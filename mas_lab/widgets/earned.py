@@ -1,6 +1,6 @@
-"""What each agent earned in a step, beside the advice about it: as HTML that can be read without styles too.
+"""Show what each agent earned in a step, with the advice about it, as HTML that is readable without styles.
 
-Leaves out: the figures, and the page around them (`rewards`).
+This module leaves out the figures, and the page around them (`rewards`).
 """
 
 from collections.abc import Mapping
@@ -30,8 +30,10 @@ def agents_html(
     table: pd.DataFrame, advice: pd.DataFrame, calls: Mapping[str, float], shades: Mapping[str, str],
     links: Mapping[str, str],
 ) -> str:  # fmt: skip
-    """A row per agent and, below it, what is advised and why. `table`: of `reward_table`; `advice`: of `advise`;
-    `calls`: of an episode; `links`: HTML beside an agent."""
+    """Return a table with a row per agent and, below each, the advice and the reason for it.
+
+    `table`: from `reward_table`. `advice`: from `advise`. `calls`: turns per episode. `links`: HTML beside an agent.
+    """
     rows = {row["agent"]: row for row in table.to_dict("records")}
     lines = []
     for told in advice.to_dict("records"):
@@ -62,7 +64,7 @@ TURN_HEADS = ("agent", "turn", "rows", "spoke", "earned", "signal", "gain", "all
 
 
 def turns_html(table: pd.DataFrame, advice: pd.DataFrame, shades: Mapping[str, str]) -> str:
-    """A row per agent and turn. `table`: of `reward_table` by these; `advice`: of `advise` by these."""
+    """Return a table per agent and turn; `table` is from `reward_table` and `advice` from `advise`, both by turn."""
     rows = {(row["agent"], row["turn"]): row for row in table.to_dict("records")}
     lines = []
     for told in advice.to_dict("records"):
@@ -96,7 +98,7 @@ def _named(agent: str, shades: Mapping[str, str]) -> str:
 
 
 def _bar(share: float, shade: str) -> str:
-    """A share as a number, and as a bar of its agent's colour."""
+    """Return a share as a number, and as a bar in its agent's colour."""
     if share != share:
         return "unknown"
     fill = f"linear-gradient(90deg, {shade} {100 * share:.0f}%, #8883 0)"
@@ -117,7 +119,7 @@ def _gain(gain: float) -> str:
 
 
 def numbers_html(table: pd.DataFrame, advice: pd.DataFrame, step: int) -> str:
-    """All numbers of a step, folded."""
+    """Return all numbers of a step, folded."""
     behind = advice.drop(columns=["own", "why"])
     return (
         f"<details><summary>All numbers, and those behind the advice</summary>"
@@ -127,14 +129,13 @@ def numbers_html(table: pd.DataFrame, advice: pd.DataFrame, step: int) -> str:
 
 
 def counts_html(counts: pd.DataFrame, step: int) -> str:
-    """What the bars of a step count, folded."""
+    """Return the numbers behind the bars of a step, folded."""
     held = table_html(counts, f"Rows by agent and credit, step {step}")
     return f"<details><summary>The numbers behind this figure</summary>{held}</details>"
 
 
 def links_to(turns: pd.DataFrame, page: str, step: int) -> dict[str, str]:
-    """For each agent HTML with links to its lowest and its highest row in a RolloutViewer's `page`; none where
-    that is empty."""
+    """Return HTML per agent with links to its lowest and highest row in a RolloutViewer's `page`, if there is one."""
     if not page:
         return {}
     rows, links = turns[trained(turns)], {}

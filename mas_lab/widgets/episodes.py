@@ -1,6 +1,6 @@
-"""An episode as plain data for a page: its nodes in order, and each node's candidates with their tokens.
+"""Turn an episode into plain data for a page: its nodes in order, and each node's candidates with their tokens.
 
-Leaves out: which episodes (`index`), and how they are shown (`static/rollouts.js`).
+This module leaves out the choice of episodes (`index`), and how they are shown (`static/rollouts.js`).
 """
 
 import json
@@ -16,15 +16,15 @@ from mas_lab.widgets.text import visible
 NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage", "temperature")
 SHADES = ("surprise", "entropy", "advantage", "share")
 SAID = 80
-"""Characters of a completion that a list of a group shows."""
+"""Characters of a completion in the list of a group."""
 
 Row = dict[str, Any]
 
 
 def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """One episode as plain data: its nodes in order, each with what the agent heard and all of its candidates.
+    """Return one episode as plain data: its nodes in order, each with its prompt and all of its candidates.
 
-    `rows`: those of the episode. `states`: node -> SVG.
+    `rows`: the rows of the episode. `states`: node -> SVG.
     """
     nodes: dict[tuple[str, str], dict[str, Any]] = {}
     seats = {agent: seat for seat, agent in enumerate(source.agents)}
@@ -62,7 +62,7 @@ def _candidate(row: Row, source: Source, most: float) -> dict[str, Any]:
 
 
 def _shades(row: Row, length: int) -> dict[str, list[float]]:
-    """What is known of each token, four decimals."""
+    """Return the known values of each token, with four decimals."""
     advantage = row.get("advantage")
     if not _is_missing(advantage):
         advantage = listed(advantage) if hasattr(advantage, "__len__") else [round(float(advantage), 4)] * length
@@ -75,7 +75,7 @@ def _shades(row: Row, length: int) -> dict[str, list[float]]:
 
 
 def size(advantage: Any) -> float:
-    """The largest |advantage| of a row; 0 where there is none."""
+    """Return the largest |advantage| of a row, or 0 if it has none."""
     if isinstance(advantage, float):
         return abs(advantage) if advantage == advantage else 0.0
     return 0.0 if advantage is None else float(np.max(np.abs(np.asarray(advantage, float)), initial=0.0))
@@ -86,17 +86,17 @@ def _is_missing(value: Any) -> bool:
 
 
 def _told(info: Any) -> str:
-    """What the environment told of the step, as JSON; empty where it told nothing."""
+    """Return the environment's `info` on the step as JSON, or an empty string if there is none."""
     return visible(json.dumps(info, ensure_ascii=False)) if info else ""
 
 
 def _success(rows: Sequence[Row]) -> bool | None:
-    """Did any path that was followed reach the goal?"""
+    """Return whether any kept path reached the goal, or `None` without the column `success`."""
     return any(row["success"] for row in rows if row.get("kept", True)) if "success" in rows[0] else None
 
 
 def member(row: Row) -> dict[str, Any]:
-    """One row of a comparison group, as a list shows it."""
+    """Return one row of a comparison group, as a list shows it."""
     numbers = {name: None if _is_missing(row.get(name)) else in_words(row[name]) for name in ("credit", "advantage")}
     return {
         **{name: visible(row[name]) for name in ("episode", "node", "agent")},

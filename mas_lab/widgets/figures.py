@@ -1,7 +1,7 @@
-"""Pure functions from tables to plotly figures: the same figure works live, in a stored notebook and in a file.
+"""Draw plotly figures from tables by pure functions; the same figure works live, in a stored notebook and in a file.
 
-What comes from outside (names, titles, labels) reaches plotly through `text.for_plotly` alone. Leaves out: widgets and
-pages around them. plotly is imported when a figure is drawn.
+Names, titles and labels from outside reach plotly only through `text.for_plotly`. plotly is imported when a figure is
+drawn. This module leaves out the widgets and pages around figures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#A840F8", "#786048", "#A84088", "#A080F8")
-"""Eight colours, each 3:1 or more on white and on the dark paper of a page. The first four are Okabe and Ito's, whose
-others are too light for the one or too dark for the other. The last four were searched for: under Machado, Oliveira and
-Fernandes' simulation of each colour blindness (2009), none is nearer to another than Okabe and Ito's green is to their
-pink."""
+"""Eight colours, each with a contrast of at least 3:1 on white and on the dark background of a page. The first four are
+by Okabe and Ito. Their other colours are too light on white or too dark on the dark background. The last four were
+found by a search that simulates each colour blindness (Machado, Oliveira and Fernandes 2009). No two colours are then
+nearer than Okabe and Ito's green and pink."""
 NEUTRAL = "#767676"
-"""What is nobody's: as dark on white as it is light in the dark."""
+"""Colour of marks that belong to no agent. It is as dark on white as it is light on a dark background."""
 LAYOUT = {
     "template": "plotly_white",
     "font": {"family": "system-ui, sans-serif", "size": 13},
@@ -33,18 +33,18 @@ LAYOUT = {
     "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
     "hoverlabel": {"namelength": -1},
 }
-"""Names stand whole where the mouse is: plotly would cut them, and `for_plotly` makes some longer."""
+"""Layout of all figures. Hover labels show whole names: plotly would cut them, and `for_plotly` makes some longer."""
 
 
 def colors(names: Sequence[str]) -> dict[str, str]:
-    """One colour per name, by its place among the names given: pass `env.agents`, so that a role keeps its colour."""
+    """Return one colour per name, by its place; pass `env.agents`, so that a role keeps its colour."""
     return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(names))}
 
 
 def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks") -> "Figure":
-    """Every run a thin line over sampled tokens, a dot where it was scored; the mean of a recipe's runs a thick one.
+    """Draw a score over sampled tokens: a thin line per run, a thick line for the mean of each recipe's runs.
 
-    `scores`: columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.
+    A dot stands where a run was scored. `scores` has the columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.
     """
     figure = _recipe_lines(scores, "tokens", y)
     figure.update_layout(xaxis_title="sampled tokens", yaxis_title=for_plotly(y_title), yaxis_range=[0, 1])
@@ -53,9 +53,9 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
 
 
 def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
-    """Every run's gradient norm over training steps a thin line; the mean of a recipe's runs a thick one.
+    """Draw gradient norms over training steps: a thin line per run, a thick line for the mean of each recipe's runs.
 
-    `norms`: columns `recipe`, `seed`, `step`, and `y`, one row per step; a norm of 0 leaves a gap.
+    `norms` has the columns `recipe`, `seed`, `step`, and `y`, and one row per step. A norm of 0 leaves a gap.
     """
     figure = _recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, every=True)
     figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
@@ -65,7 +65,7 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
 
 
 def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "Figure":
-    """`every`: all runs have a value at every `x`; otherwise each has its own, which are dots and joined by lines."""
+    """Draw each recipe's runs and mean; without `every`, each run has its own `x` and is drawn as dots and lines."""
     from mas_lab.widgets.picture import Figure
 
     figure, shades, dashes = Figure(), recipe_colors(table["recipe"]), recipe_dashes(table["recipe"])
@@ -91,7 +91,7 @@ def _line(figure: "Figure", x, y, line: dict, name: str, shown: bool, dots: bool
 
 
 def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:
-    """One episode as it was played: the kept rows in order, with what each agent heard, said and earned."""
+    """Return one episode as it was played: its kept rows in order, with each agent's prompt, completion and rewards."""
     require(turns, ["episode", "depth", "agent", "prompt", "completion", "team_reward", "local_reward"], "dialogue")
     kept = turns[(turns["episode"] == episode) & turns["kept"].astype(bool)].sort_values("depth", kind="stable")
     if kept.empty:
@@ -104,9 +104,9 @@ def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:
 
 
 def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
-    """The path of one `plan_path` task in each of several tables of turns, side by side.
+    """Draw the path of one `plan_path` task in each of several tables of turns, side by side.
 
-    `played`: title -> turns; the first episode of the task in each is drawn.
+    `played`: title -> turns. The first episode of the task in each table is drawn.
     """
     from mas_lab.widgets.picture import subplots
 
@@ -121,7 +121,7 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
 
 
 def way(env, task, turns: pd.DataFrame) -> list[tuple[int, int]]:
-    """The cells that the first episode of a `plan_path` task visited, the start first."""
+    """Return the cells that the first episode of a `plan_path` task visited, from the start on."""
     from mas_lab.tasks.shared.maze import walk
 
     own = turns[(turns["task"] == task.id) & turns["kept"].astype(bool)]
@@ -147,7 +147,7 @@ def _maze(figure: "Figure", maze, path: Sequence[tuple[int, int]], column: int) 
     walked = {frozenset(pair) for pair in pairwise(path)}
     for cell, mark in ((maze.start, "start"), (maze.goal, "goal")):
         above = (cell[0], cell[1] - 1)
-        shift = -16 if frozenset((cell, above)) in walked else 16  # beside the line
+        shift = -16 if frozenset((cell, above)) in walked else 16  # keep the text off the path
         figure.add_annotation(
             x=cell[0], y=cell[1], text=f"<b>{mark}</b>", showarrow=False, yshift=shift, row=1, col=column
         )

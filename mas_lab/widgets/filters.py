@@ -1,6 +1,6 @@
-"""The filter of an index: a line of words, and which episodes have what they ask for.
+"""Filter an index of episodes by a line of words.
 
-The page reads the same grammar (`static/rollouts_filter.js`); a test holds the two to each other. Leaves out: the texts
+The page reads the same grammar (`static/rollouts_filter.js`); a test compares the two. This module leaves out the texts
 of the episodes (`texts`).
 """
 
@@ -14,7 +14,7 @@ import pandas as pd
 from mas_lab.widgets.text import visible
 
 BLANK = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-"""What a browser calls white space."""
+"""Characters that a browser treats as white space."""
 PART = re.compile(rf'(-?)(?:([a-zA-Z]+):)?(?:"([^"]*)"?|([^{BLANK}]+))')
 RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 COUNTED = ("invalid", "truncated", "lone")
@@ -23,7 +23,7 @@ FLAGS = ("failed", "succeeded", *COUNTED, "marked")
 
 @dataclass(frozen=True)
 class Term:
-    """One thing asked for: `kind` is a flag, "agent", "task", "step", "run" or "text"."""
+    """One condition of a filter; `kind` is a flag, "agent", "task", "step", "run" or "text"."""
 
     kind: str
     value: str = ""
@@ -33,7 +33,7 @@ class Term:
 
 
 def parse(line: str) -> list[Term]:
-    """The terms of a line; a name that is none of the grammar's is text."""
+    """Return the terms of a line; a name outside the grammar is read as text."""
     return [term for term in map(_term, PART.finditer(line)) if term.value != "" or term.kind != "text"]
 
 
@@ -56,10 +56,10 @@ def matching(
     have: Callable[[np.ndarray, str], np.ndarray],
     marked: Callable[[], np.ndarray],
 ) -> np.ndarray:
-    """Which rows of an index have all that a line asks for.
+    """Return a mask of the index rows that meet all conditions of a line.
 
-    `have(places, word)`: which of these rows have a word in their texts, asked last, and of those alone that are left;
-    `marked()`: which rows have a mark.
+    `have(places, word)` returns which of these rows have a word in their texts. It is called last, and only for the
+    rows that are left. `marked()` returns which rows have a mark.
     """
     terms, found = parse(line), np.ones(len(index), bool)
     for term in terms:

@@ -1,6 +1,6 @@
-"""A training in a thread of its own: its steps are taken until it ends, fails, or is asked to stop.
+"""Run a training in a thread until it ends, fails, or is stopped.
 
-Leaves out: what a step is (`train`), and what is shown of it (`dashboard`).
+This module leaves out a training step (`train`), and the display of a training (`dashboard`).
 """
 
 import contextvars
@@ -17,8 +17,11 @@ from mas_lab.train.held_out import heard_by
 
 
 class InThread:
-    """`.stop()`, `.wait()`, `.running` and `.error` of a training that `_start` begins; what is made of its steps is a
-    subclass's: `_take`, `_hear`, `_close` and `_end`, which the thread calls, and `_tell`."""
+    """Base class of a training in a thread: `.stop()`, `.wait()`, `.running` and `.error`.
+
+    `_start` begins the training. A subclass decides what happens with its steps. The thread calls `_take`, `_hear`,
+    `_close` and `_end`; `stop` calls `_tell`.
+    """
 
     _under_way: ClassVar[set["InThread"]] = set()
 
@@ -26,7 +29,7 @@ class InThread:
         self._refuse_a_team_in_training(team)
         self._team = team
         self.error: BaseException | None = None
-        """What ended the training, if it was not its last step or a stop."""
+        """Exception that ended the training; `None` if it ended by its last step or by a stop."""
         self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
 
     def _refuse_a_team_in_training(self, team: Team) -> None:
@@ -40,7 +43,7 @@ class InThread:
 
     def _start(self, training: Generator[Report]) -> None:
         self._under_way.add(self)
-        # The copied context sends what the thread prints and draws to this cell.
+        # The copied context sends the thread's output to this cell.
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(self._work, training), name="mas_lab training", daemon=True).start()
 
@@ -51,10 +54,10 @@ class InThread:
                     self._take(report)
                     if self._asked_to_stop.is_set():
                         break
-        except BaseException as error:  # whatever it is, `wait` raises it
+        except BaseException as error:  # `wait` raises it again
             self.error = error
         try:
-            training.close()  # leaves a checkpoint
+            training.close()  # writes a checkpoint
             self._close()
         except BaseException as error:
             self.error = self.error or error
@@ -66,13 +69,28 @@ class InThread:
             self._ended.set()
 
     def stop(self) -> None:
-        """End training after the current step. Returns at once; `wait()` for the end."""
+        """End training after the current step.
+
+        The call returns at once. Use `wait()` to wait for the end.
+        """
         self._asked_to_stop.set()
         if not self._outcome:
             self._tell()
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Until training has ended, or `timeout` seconds have gone by; raises what ended it, if that was an error."""
+        """Wait until training has ended, or until the time is over.
+
+        An interrupt of the kernel stops training after the current step.
+
+        Args:
+            timeout: Seconds to wait at most. `None` waits without a limit.
+
+        Returns:
+            This object.
+
+        Raises:
+            BaseException: The error that ended the training, if there was one.
+        """
         until = None if timeout is None else time.monotonic() + timeout
         try:
             self._wait(until)
@@ -84,32 +102,36 @@ class InThread:
         return self
 
     def _wait(self, until: float | None) -> None:
-        while not self._ended.wait(0.2):  # in slices, since Windows interrupts no endless wait
+        while not self._ended.wait(0.2):  # in slices, because Windows cannot interrupt an endless wait
             if until is not None and time.monotonic() > until:
                 return
 
     @property
     def running(self) -> bool:
+        """Return whether training is still running."""
         return not self._ended.is_set()
 
     @property
     def _state(self) -> str:
-        """One of "running", "stopping", "ended" and "failed"."""
+        """Return "running", "stopping", "ended" or "failed"."""
         return self._outcome or ("stopping" if self._asked_to_stop.is_set() else "running")
 
-    # What a subclass makes of it
+    # Hooks for subclasses
 
     def _take(self, report: Report) -> None:
-        """A step is done."""
+        """Handle the report of a completed step."""
 
     def _hear(self, done: int, scores: pd.DataFrame | None) -> None:
-        """Held-out tasks are being scored after `done` steps, or just were, and no report is about to say so."""
+        """Handle scores on held-out tasks, after `done` steps.
+
+        `scores` is `None` when scoring begins. It is a table when scoring is done and no report is about to bring it.
+        """
 
     def _close(self) -> None:
-        """No step comes any more, and what a run keeps is written; an error raised here counts as the training's."""
+        """Finish after the last step, when the run is written; an error raised here counts as the training's."""
 
     def _end(self) -> None:
-        """It has ended or failed, and whoever waits is about to be told."""
+        """Handle the end or the failure of training, just before `wait` returns."""
 
     def _tell(self) -> None:
-        """It was asked to stop."""
+        """Handle a request to stop."""

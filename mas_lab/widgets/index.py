@@ -1,6 +1,6 @@
-"""The index of the episodes that an instrument reads, as a page has it.
+"""Make the index of the episodes that an instrument reads, in the form of a page.
 
-Leaves out: what a row says, and what tells most (`explain.index`); which rows a page holds (`choice`).
+This module leaves out the content and ranking of rows (`explain.index`), and the choice of rows for a page (`choice`).
 """
 
 import re
@@ -16,12 +16,12 @@ from mas_lab.widgets.text import visible_data
 
 
 def index_of(source: Source, run: int = 0) -> pd.DataFrame:
-    """A row per episode and step of a source, columns as in `explain.index.TOLD`, the most telling first."""
+    """Return a row per episode and step of a source, the most telling first; columns as in `explain.index.TOLD`."""
     return indexed(_rows(source), source.order, run)
 
 
 def _rows(source: Source) -> pd.DataFrame:
-    """Every row of a source: what the index needs of it, lists reduced to a number."""
+    """Return every row of a source with the columns that the index needs, and with lists reduced to a number."""
     if source.run is not None:
         tables = source.arrow(list(READ))
         return pd.concat([reduced(table) for table in tables], ignore_index=True)
@@ -31,8 +31,7 @@ def _rows(source: Source) -> pd.DataFrame:
 
 
 def ranks(index: pd.DataFrame, by: str) -> np.ndarray:
-    """A column of an index as numbers to sort by: an advantage by its size, a text by its words and the numbers in it;
-    NaN where there is none."""
+    """Return a column as numbers to sort by: |advantage|, a text's rank by words and numbers, NaN if missing."""
     if not pd.api.types.is_numeric_dtype(index[by]):
         order = sorted(index[by].unique(), key=_words_and_numbers)
         return index[by].map({text: place for place, text in enumerate(order)}).to_numpy(float)
@@ -45,7 +44,7 @@ def _words_and_numbers(text: str) -> list[str | int]:
 
 
 def plain(index: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns of an index as a page's data: texts visible, numbers to four decimals, null where there is none."""
+    """Return an index as a page's data, with visible texts, four decimals, and null for missing values."""
     found = {}
     for name in TOLD:
         values = index[name].astype(object).where(index[name].notna(), None).tolist()

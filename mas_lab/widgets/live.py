@@ -1,6 +1,6 @@
-"""Figures that are drawn again in their place while a training loop runs, wherever a notebook is shown: no widget.
+"""Redraw figures in place while a training loop runs, in any notebook front end and without a widget.
 
-Leaves out: running and stopping the loop (`dashboard`).
+This module leaves out running and stopping the loop (`dashboard`).
 """
 
 import sys
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from mas_lab.train import Report
 
 DRAWING, PAUSES = 0.1, (1.0, 5.0)
-"""Share of the time that may go into drawing; seconds between two drawings, at least and at most."""
+"""Largest share of the time that goes into drawing; minimum and maximum seconds between two drawings."""
 
 LIVE = ("jupyter", "vscode")
-"""Front ends (`progress.front_end`) whose widgets live on when a cell has returned."""
+"""Front ends (`progress.front_end`) whose widgets stay live after their cell has returned."""
 
 
 class Redrawn:
-    """One output of a cell that is replaced by the next: `show(figure)`, or `show(text)`."""
+    """One output of a cell that the next one replaces: `show(figure)`, or `show(text)`."""
 
     def __init__(self):
         self._handle, self._bundle, self._of_figures = None, None, False
@@ -37,7 +37,7 @@ class Redrawn:
     def show(self, what: "Figure | str") -> None:
         from IPython.display import display
 
-        # A figure shows itself in a way that takes no display id, so its bundle is shown in its stead.
+        # A figure's own display takes no display id, so its MIME bundle is shown instead.
         self._of_figures = self._of_figures or not isinstance(what, str)
         self._bundle = {"text/plain": what} if isinstance(what, str) else what._repr_mimebundle_()
         if self._handle is None:
@@ -46,28 +46,28 @@ class Redrawn:
             self._handle = display(self._bundle, raw=True, display_id=True)
             return
         if not isinstance(what, str):
-            # JupyterLab's renderer of plotly figures never draws twice: something else must have its place in between.
+            # JupyterLab's plotly renderer draws only once per output: an empty box must replace the figure first.
             height = what.layout.height or 450
             self._handle.update({"text/html": f'<div style="height: {height}px"></div>'}, raw=True)
         self._handle.update(self._bundle, raw=True)
 
     def make_room(self) -> None:
-        """Take its place in the cell, for a figure, before there is one."""
+        """Reserve the place of a figure in the cell, before there is a figure."""
         self._of_figures = True
         self.show("")
 
     def repeat(self) -> None:
-        """The same output, once more in the cell that runs now; both follow what is shown next."""
+        """Show the same output again in the cell that runs now; both copies are updated later."""
         if self._handle is not None:
             self._handle.display(self._bundle, raw=True)
 
 
 class LiveCurve:
-    """Success on held-out tasks over sampled tokens, drawn again with each point; `curve.table` holds them.
+    """Draw success on held-out tasks over sampled tokens, anew with each point; `curve.table` holds the points.
 
-    `curve.take(report)` after each step of `train(..., score_every=5)`, or `curve.add(tokens, success)` for a score of
-    one's own, from 0 to 1, which `y_title` names. Not for `report.success`: that of training episodes, which under
-    `tree()` is the best of K candidates'.
+    Call `curve.take(report)` after each step of `train(..., score_every=5)`. Call `curve.add(tokens, success)` for
+    another score from 0 to 1, and name it by `y_title`. Do not pass `report.success`: it is the success of training
+    episodes. Under `tree()` these are the best of K candidates.
     """
 
     def __init__(self, recipe: str = "training", seed: int = 0, y_title: str = "success on held-out tasks"):
@@ -91,9 +91,9 @@ class LiveCurve:
 
 
 def with_fallback(widget: Any, static: str) -> dict[str, Any]:
-    """A core widget, with HTML for where it does not live: a stored notebook that is not trusted, a viewer."""
+    """Return a widget's output with static HTML for viewers and notebooks in which the widget is not live."""
     shown = widget._repr_mimebundle_() if hasattr(widget, "_repr_mimebundle_") else _of_ipywidgets_7(widget)
-    shown = shown[0] if isinstance(shown, tuple) else shown  # anywidget's comes with metadata
+    shown = shown[0] if isinstance(shown, tuple) else shown  # anywidget adds metadata
     return {**shown, "text/html": static}
 
 
@@ -103,8 +103,10 @@ def _of_ipywidgets_7(widget: Any) -> dict[str, Any]:
 
 
 class Controls:
-    """A bar, a stop button, one to look at an episode, and a line of text, of core widgets alone (ipywidgets 7.7.1 and
-    later). What is looked at (`look` gives it as HTML) is an output of its own, which stays when these go."""
+    """A progress bar, buttons to stop and to look, and a line of text, as core widgets (ipywidgets 7.7.1 and later).
+
+    `look` returns the HTML of an episode. It has its own output, which stays when the controls disappear.
+    """
 
     def __init__(self, steps: int, stop: Callable[[], None], look: Callable[[], str]):
         import ipywidgets
@@ -116,7 +118,7 @@ class Controls:
         told = "Open the most telling episode of the newest step below; training goes on"
         self._look = ipywidgets.Button(description="Look", icon="search", tooltip=told)
         self._look.on_click(lambda _: self._open(look))
-        self._line = ipywidgets.HTML()  # not Label, which reads $…$ as LaTeX
+        self._line = ipywidgets.HTML()  # not Label, which renders $…$ as LaTeX
         self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._look, self._bar]), self._line])
         self._handle, self._told, self._has_ended = None, "", False
         self._opened, self._looked_at = None, {"text/plain": "", "text/html": ""}
@@ -133,7 +135,7 @@ class Controls:
     repeat = show
 
     def make_room(self) -> None:
-        """For what is looked at, below all that is shown until now."""
+        """Reserve the output of the look button, below everything shown so far."""
         from IPython.display import display
 
         if self._opened is None:
@@ -145,7 +147,7 @@ class Controls:
         self._look.disabled = True
         try:
             self._looked_at = {"text/plain": "an episode", "text/html": look()}
-        except Exception as error:  # a click has nobody to raise it to
+        except Exception as error:  # nobody could catch the error of a click
             told = f"{type(error).__name__}: {error}"
             self._looked_at = {"text/plain": told, "text/html": beside(escape(told))}
         self._look.disabled = False
@@ -153,7 +155,7 @@ class Controls:
             self._opened.update(self._looked_at, raw=True)
 
     def tell(self, done: int, line: str, state: str) -> None:
-        """`state`: "running", "stopping", "ended" or "failed". At the end the line alone is left, as text."""
+        """Update the bar and the line; in the `state` "ended" or "failed", only the line is left, as text."""
         self._bar.value, self._line.value, self._told = done, escape(line), line
         self._button.disabled = state != "running"
         self._button.description = "Stop" if state == "running" else "Stopping"
@@ -162,26 +164,26 @@ class Controls:
             self._handle.update(self._left(), raw=True)
 
     def _left(self) -> dict[str, str]:
-        """What stays where no widget lives."""
+        """Return the line, for viewers in which no widget is live."""
         return {"text/plain": self._told, "text/html": beside(escape(self._told))}
 
 
 class Line(Redrawn):
-    """What `Controls` tell, as text, where no widget lives."""
+    """The line of `Controls` as text, for front ends without live widgets."""
 
     def tell(self, done: int, line: str, state: str) -> None:
         self.show(line)
 
 
 class Bar:
-    """What `Controls` tell, in a terminal: a bar, and the line in the end. Nothing where nobody watches."""
+    """A progress bar in a terminal, with the line of `Controls` at the end; silent if nobody watches."""
 
     def __init__(self, steps: int):
         self._bar = progress_bar(steps, "training", "step", even=True)
         self._bar.bar_format = "|{bar:20}| {elapsed}<{remaining} {desc}"
 
     def repeat(self) -> None:
-        """A terminal shows nothing twice."""
+        """Skip the repeat, because a terminal shows nothing twice."""
 
     def tell(self, done: int, line: str, state: str) -> None:
         if self._bar.disable:
@@ -195,10 +197,10 @@ class Bar:
 
 
 class Shown:
-    """Where a training in a thread shows how far it is: controls, and a figure that is drawn again in its place.
+    """The display of a training in a thread: controls, and a figure that is redrawn in place.
 
-    `stop`, `look`: what the buttons call. `foreground`: the cell returns only when training has ended. A terminal gets
-    a bar.
+    The buttons call `stop` and `look`. With `foreground`, the cell returns only after training has ended. A terminal
+    gets a bar.
     """
 
     def __init__(self, steps: int, stop: Callable[[], None], look: Callable[[], str], foreground: bool):
@@ -214,8 +216,7 @@ class Shown:
             self._controls.make_room()
 
     def tell(self, news: Callable[[], tuple[int, str, str]]) -> None:
-        """(steps done, a line, the state), asked for when it can be told: two threads tell, and the last to do so must
-        tell the newest."""
+        """Show the newest (steps done, line, state); `news` is called under a lock, because two threads report."""
         with self._telling:
             self._controls.tell(*news())
 
@@ -224,18 +225,21 @@ class Shown:
             self._drawing.show(figure())
 
     def draw_if_due(self, figure: "Callable[[], Figure]", patient: bool = True) -> None:
-        """Drawing takes at most a share `DRAWING` of the time. What comes seldom is not `patient`: it waits for no more
-        than the least pause, since what would draw it later may come in an hour."""
+        """Draw the figure if it is due: drawing takes at most a share `DRAWING` of the time.
+
+        A rare update has `patient=False` and waits only for the shortest pause. The next chance to draw it may come an
+        hour later.
+        """
         if time.monotonic() < (self._next_drawing if patient else self._drawn + PAUSES[0]):
             return
-        start, first = time.monotonic(), self._next_drawing == 0.0  # the first imports plotly
+        start, first = time.monotonic(), self._next_drawing == 0.0  # the first drawing also imports plotly
         self.draw(figure)
         pause = 0.0 if first else (time.monotonic() - start) * (1 / DRAWING - 1)
         self._drawn = time.monotonic()
         self._next_drawing = self._drawn + min(max(pause, PAUSES[0]), PAUSES[1])
 
     def repeat(self) -> None:
-        """The same once more, in the cell that runs now; in the cell in which it was made it has just been shown."""
+        """Show the same again in the cell that runs now, except in the cell in which it was made."""
         if self._cell == _cell():
             return
         self._controls.repeat()
@@ -246,7 +250,7 @@ class Shown:
 
 
 def _cell() -> int | None:
-    """The number of the notebook cell that runs."""
+    """Return the number of the notebook cell that runs, or `None` without IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell.execution_count if shell else None

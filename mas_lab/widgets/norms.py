@@ -1,6 +1,6 @@
-"""Gradient norms over optimizer steps as curves, and the largest samples of a spike as bars.
+"""Draw gradient norms over optimizer steps as curves, and the largest samples of a spike as bars.
 
-Leaves out: the rule (`spike_rule`), and what a spike is made of (`anatomy`).
+This module leaves out the rule (`spike_rule`), and the parts of a spike (`anatomy`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 WHOLE = NEUTRAL
-"""The colour of a policy's own norm, beside its agents' colours."""
+"""Colour of a policy's own norm, beside the colours of its agents."""
 PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 
 
 def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFrame | None = None) -> "Figure":
-    """Gradient norms before clipping over optimizer steps, spikes marked: a line per agent, and per policy of several.
+    """Draw gradient norms before clipping over optimizer steps, with spikes marked.
 
-    `scored`: `spike_scores(stats)`. `clipped`: the statistics, to show what clipping left of the policies' norms.
+    There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`. `clipped`:
+    the statistics, to draw the policies' norms after clipping too.
     """
     from mas_lab.widgets.picture import Figure
 
@@ -55,13 +56,12 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
 
 
 def places(stats: pd.DataFrame) -> pd.Series:
-    """Where each row stands on an axis of the run's optimizer steps, from 0: an agent that is not called in each of
-    them has no norm there."""
+    """Return each row's place on the axis of the run's optimizer steps, from 0; a silent agent has no row there."""
     return stats.groupby([name for name in ("step", "optimizer_step") if name in stats.columns]).ngroup()
 
 
 def _judged(own: pd.DataFrame) -> list[str]:
-    """What the rule says of each norm."""
+    """Return the rule's judgement of each norm, in words."""
     return [
         "still warming up" if np.isnan(score) else f"{score:+.1f} robust standard deviations from {usual:.3g}"
         for usual, score in zip(own["usual"], own["score"], strict=True)
@@ -69,7 +69,7 @@ def _judged(own: pd.DataFrame) -> list[str]:
 
 
 def without_repeats(scored: pd.DataFrame) -> pd.DataFrame:
-    """`spike_scores` without the norm of a whole policy where it has one agent: it is that agent's norm."""
+    """Return `spike_scores` without the norm of a policy with one agent, because the agent's norm is the same."""
     agents = scored[scored["agent"] != ""].groupby("policy")["agent"].nunique()
     return scored[(scored["agent"] != "") | (scored["policy"].map(agents) != 1)]
 
@@ -79,7 +79,7 @@ def named(policy: str, agent: str) -> str:
 
 
 def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
-    """What clipping left of the norms of the policies that it touched: where on the axis of `places`, and how much."""
+    """Return the norms after clipping of the policies that it changed, with their `places` on the axis."""
     if "policy_norm_clipped" not in stats.columns:
         return []
     taken = stats.assign(place=places(stats))[~stats["skipped"].astype(bool)].drop_duplicates(["place", "policy"])
@@ -91,12 +91,12 @@ def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def short(numbers: pd.Series, digits: int = 4) -> list[float | None]:
-    """Plain numbers of a few digits; None where there is none."""
+    """Return plain numbers with `digits` significant digits, and `None` for values that are not finite."""
     return [float(f"{number:.{digits}g}") if np.isfinite(number) else None for number in numbers.astype(float)]
 
 
 def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[str], most: int = 20) -> "Figure":
-    """The samples of one spike with the largest shares of the gradient, in their agents' colours."""
+    """Draw the samples of one spike with the largest shares of the gradient, in their agents' colours."""
     import plotly.graph_objects as go
 
     from mas_lab.widgets.picture import Figure

@@ -1,6 +1,6 @@
-"""The run that a training was forked from, as its figure shows it: a second line, up to where that run is now.
+"""Read the run that a training was forked from, for a second line in the figure of the training.
 
-Leaves out: forking (`runs.forking`), and the figure (`training`).
+The line ends where that run is now. This module leaves out forking (`runs.forking`), and the figure (`training`).
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,11 @@ from mas_lab.team import Team
 
 
 class Origin:
-    """`name`, `step` after which it was forked, what was `changed`; its `plan` (None: somebody's own), `curve` and
-    `held_out` (see `scores.CURVE`)."""
+    """The run that a training was forked from.
+
+    `name` is its name, `step` the number of its steps before the fork, and `changed` lists the changes. `plan` is
+    `None` if the recipe has a part from outside the kit. `curve` and `held_out` have the columns `scores.CURVE`.
+    """
 
     def __init__(self, forked: Mapping[str, Any], folder: Path):
         self.name, self.step, self.changed = Path(forked["from"]).name, int(forked["step"]), list(forked["changed"])
@@ -29,12 +32,12 @@ class Origin:
 
     @classmethod
     def of(cls, run: Run | None) -> "Origin | None":
-        """None where the run is no fork, or has not begun yet."""
+        """Return the origin of a run, or `None` if the run is not a fork or has not begun."""
         forked = run.config.get("forked") if run is not None else None
         return cls(forked, origin_of(run)) if forked else None
 
     def refresh(self) -> "Origin":
-        """Read what has come to it since; a run that lies there no more is left as it was known."""
+        """Read the new steps of the original run; keep the known ones if the run is gone."""
         with suppress(RunError, TableError, OSError):
             self._run = run = self._run or load_run(self._folder)
             with suppress(ValueError):
@@ -50,8 +53,7 @@ class Origin:
 
 
 def own_team(run: Run, training: Team, lr: float | Mapping[str, float] | None, own: Team | None = None) -> Team:
-    """`own`, or a team as that of the run's newest checkpoint, apart from the one in `training`; `lr` of all policies,
-    or by agent."""
+    """Return `own`, or a team rebuilt from the run's newest checkpoint, with learning rate `lr` (one, or by agent)."""
     bases = [policy.shared.source.name for policy in training.policies.values() if hasattr(policy, "shared")]
     found = own or run.team(bases)
     rates = lr if isinstance(lr, Mapping) else dict.fromkeys(found, lr)

@@ -1,6 +1,6 @@
-"""Peaks of a gradient norm that the rule does not mark although a marked one is lower: each with its reason.
+"""Explain why the rule does not mark some peaks of a gradient norm although it marks a lower one.
 
-Leaves out: the rule itself (`spike_rule`) and the chart (`spikes`).
+This module leaves out the rule itself (`spike_rule`) and the chart (`spikes`).
 """
 
 import numpy as np
@@ -9,14 +9,15 @@ import pandas as pd
 from mas_lab.explain.spike_rule import SpikeRule
 
 MOST = 12
-"""Peaks of a line that are told, the tallest."""
+"""Maximum number of peaks of a line that are explained; the tallest are taken."""
 
 
 def unmarked_peaks(scores: pd.DataFrame, rule: SpikeRule) -> dict[tuple[str, str], list[tuple[int, str]]]:
-    """{(policy, agent): [(place in its line, why it is no spike), ...]}, at most `MOST` a line, the tallest first.
+    """Return {(policy, agent): [(place in its line, why it is no spike), ...]}, the tallest peaks first.
 
-    `scores`: those of `spike_scores`. A peak is higher than the norm before it and no lower than the next; it counts
-    where it is taller than the lowest spike of its own line, or of all lines where its own has none.
+    There are at most `MOST` peaks per line. `scores`: from `spike_scores`. A peak is higher than the norm before it and
+    no lower than the next one. It counts if it is taller than the lowest spike of its own line. If its line has no
+    spike, the lowest spike of all lines counts.
     """
     marked = scores.loc[scores["spike"], "norm"]
     if marked.empty:
@@ -38,7 +39,7 @@ def unmarked_peaks(scores: pd.DataFrame, rule: SpikeRule) -> dict[tuple[str, str
 
 
 def why_not(rule: SpikeRule, before: int, usual: float, score: float) -> str:
-    """Why a norm is no spike by `rule`: `before` norms came before it, it has the `score`, over the `usual` one."""
+    """Return why a norm with this `score` is no spike; `before` norms came before it, with the median `usual`."""
     if np.isnan(score):
         return f"only {before} norms came before it, and the rule waits for {rule.warmup}"
     side = "above" if score >= 0 else "below"

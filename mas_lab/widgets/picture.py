@@ -1,7 +1,8 @@
-"""A plotly figure that carries a picture of itself, and HTML that is live where scripts run and static elsewhere.
+"""Give plotly figures a static picture of themselves, and HTML that is live only where scripts run.
 
-A stored notebook is also read where nothing runs: untrusted, by a viewer, converted. A viewer shows the static form
-if it takes away scripts, frames and styles, or does not know plotly's own. Leaves out: drawing the picture (`svg`).
+A stored notebook is also read where nothing runs: untrusted, in a viewer, or converted. Some viewers remove scripts,
+frames and styles, or do not know plotly's output. They show the static form. This module leaves out drawing the picture
+(`svg`).
 """
 
 import re
@@ -16,11 +17,11 @@ from mas_lab.widgets.document import beside, in_a_notebook, live_or_static, tabl
 from mas_lab.widgets.svg import picture, plain_text
 
 MOST = 24
-"""Rows of a figure's table."""
+"""Maximum number of rows in a figure's table."""
 
 
 class Figure(go.Figure):
-    """Shown as plotly shows it; what is shown holds its picture too."""
+    """A plotly figure whose output in a notebook also contains its picture."""
 
     def _repr_mimebundle_(self, *asked: Any, **options: Any) -> dict[str, Any]:
         return _with_picture(self, super()._repr_mimebundle_(*asked, **options))
@@ -30,18 +31,18 @@ class Figure(go.Figure):
 
 
 def subplots(**how: Any) -> Figure:
-    """`make_subplots` of such a figure."""
+    """Return `make_subplots` on a `Figure` of this module."""
     return make_subplots(**how, figure=Figure())
 
 
 def show(figure: go.Figure) -> None:
-    """Any figure of plotly's as a notebook shows it, with its picture."""
+    """Show any plotly figure in a notebook, with its picture."""
     from IPython.display import display
 
     wanted = plotly.io.renderers.render_on_display and plotly.io.renderers.default
     bundle = _with_picture(figure, go.Figure._repr_mimebundle_(figure)) if wanted else {}
     if bundle:
-        display({"text/html": in_a_notebook()}, raw=True)  # apart: a front end shows one form of a bundle
+        display({"text/html": in_a_notebook()}, raw=True)  # separate, because a front end shows one form of a bundle
         display(bundle, raw=True)
     else:
         go.Figure._ipython_display_(figure)
@@ -55,8 +56,10 @@ def _with_picture(figure: go.Figure, bundle: dict[str, Any]) -> dict[str, Any]:
 
 
 def numbers(figure: go.Figure) -> str:
-    """What a figure's lines, dots and bars come to, as a folded table: a viewer may take images away as well. Empty
-    where nothing of it stands on an axis of numbers."""
+    """Return a folded table with the lowest, mean and highest value of a figure's traces.
+
+    It is for viewers that also remove images. The text is empty if no trace has an axis of numbers.
+    """
     axes, found = figure.layout.to_plotly_json(), {}
     for trace in figure.data:
         letters = "xy" if getattr(trace, "orientation", None) == "h" or trace.type == "histogram" else "yx"
@@ -79,10 +82,10 @@ def numbers(figure: go.Figure) -> str:
 
 
 def _axis_name(trace: Any, letter: str) -> str:
-    """Where the layout has a trace's axis: "yaxis2"."""
+    """Return the name of a trace's axis in the layout, such as "yaxis2"."""
     return f"{letter}axis{(getattr(trace, f'{letter}axis', None) or letter)[1:]}"
 
 
 def _has_names(axis: dict[str, Any]) -> bool:
-    """Do names stand at its ticks, so that what lies along it is no number?"""
+    """Return whether the ticks have names as labels, so that the axis does not show numbers."""
     return any(re.match(r"\W*[^\W\d]", plain_text(label)) for label in axis.get("ticktext", ()))

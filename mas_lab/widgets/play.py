@@ -1,6 +1,7 @@
-"""`play_as`: a person takes one agent's seat, reads what it is told, answers, and sees what that earned.
+"""`play_as`: let a person play one agent, read its prompts, answer, and see what the answers earn.
 
-Widgets where they live on, typed lines where they do not. Leaves out: the episode itself (`cells.seat`).
+The person uses widgets where they stay live, and typed lines in a terminal. This module leaves out the episode itself
+(`cells.seat`).
 """
 
 import inspect
@@ -17,26 +18,37 @@ from mas_lab.widgets.live import with_fallback
 from mas_lab.widgets.text import visible
 
 ANSWERED_BY_WIDGETS = ("jupyter", "vscode", "colab", "kaggle")
-"""Front ends (`progress.front_end`) in which a button of a cell that has returned still works."""
+"""Front ends (`progress.front_end`) in which a button still works after its cell has returned."""
 TOLD = ("agent", "turn", "completion", "valid", "local_reward", "team_reward")
 
 
 def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train") -> "PlayAs":
-    """Take one agent's seat: read what it is told, answer, and see what the answer earned.
+    """Take the seat of one agent: read its prompts, answer, and see what the answers earn.
 
     >>> lab.play_as(env, team, "executor")
 
-    The team plays the other agents (`lab.Team({})` where there are none). `split` and `seed` draw the tasks, and what
-    the others say. "Ask the policy" fills the box with what the team's own policy would say there. Without widgets,
-    answers are typed, line by line. `.turns` is the table of all that was played, as `rollout` returns it: the
-    instruments read it; what you said carries no tokens, and nothing learns from it.
-    Raises ValueError where `env` has no such agent, or the team lacks another one.
+    The button "Ask the policy" fills the box with an answer of the team's own policy. In a terminal, you type the
+    answers line by line. Elsewhere without widgets, use `.say(text)`.
+
+    Args:
+        env: The environment.
+        team: The team that plays the other agents. Pass `lab.Team({})` if there are no others.
+        agent: Name of the agent that you play.
+        seed: Seed of the tasks, and of the samples of the other agents.
+        split: Split of the tasks, as in `env.tasks`.
+
+    Returns:
+        A `PlayAs`. Its `.turns` is the table of everything played, as `rollout` returns it, and the instruments read
+        it. Your own rows have no tokens, and nothing learns from them.
+
+    Raises:
+        ValueError: If `env` has no such agent, or if the team lacks another agent.
     """
     return PlayAs(env, team, agent, seed, split)
 
 
 class PlayAs:
-    """A person in one agent's seat, task after task. `play_as` makes one."""
+    """A person in the seat of one agent, task after task; `play_as` makes one."""
 
     def __init__(self, env: Env, team: Team, agent: str, seed: int, split: str):
         self.env, self.team, self.agent, self.seed, self.split = env, team, agent, seed, split
@@ -50,7 +62,11 @@ class PlayAs:
         return f"PlayAs({type(self.env).__name__}, {self.agent!r}: {self._outcome() or 'your turn'})"
 
     def another(self) -> None:
-        """The next task, from its start."""
+        """Start the next task.
+
+        Raises:
+            ValueError: If the env gives no further task for this seed.
+        """
         tasks = self.env.tasks(len(self._played) + 1, self.split, self.seed)
         if len(tasks) <= len(self._played):
             raise ValueError(f"play_as: the env gave {len(tasks)} tasks, and all of them were played; use another seed")
@@ -58,22 +74,30 @@ class PlayAs:
         self._show()
 
     def say(self, text: str) -> None:
-        """Your answer; the others play on until it is your turn again."""
+        """Give your answer, and let the other agents play until it is your turn again or the episode ends.
+
+        Args:
+            text: The answer, as the completion of your agent.
+
+        Raises:
+            ValueError: If the episode has ended.
+        """
         self._seat.say(text)
         self._show()
 
     @property
     def turns(self) -> pd.DataFrame:
-        """All that was played, `mas_lab.table.ROLLOUT`."""
+        """Return all turns played so far, with the columns `mas_lab.table.ROLLOUT`."""
         return pd.concat([seat.turns for seat in self._played], ignore_index=True)
 
     @property
     def task(self) -> Task:
+        """Return the present task."""
         return self._seat.task
 
     @property
     def heard(self) -> str:
-        """What the agent is told at this turn; empty when the episode has ended."""
+        """Return the prompt of your agent at this turn; it is empty after the end of the episode."""
         return transcript(self._seat.heard) if self._seat.waits else ""
 
     @property
@@ -81,7 +105,7 @@ class PlayAs:
         return self._played[-1]
 
     def _outcome(self) -> str:
-        """How the episode ended, in words; empty while it goes on."""
+        """Return the end of the episode in words; empty while the episode goes on."""
         if self._seat.waits:
             return ""
         turns = self._seat.turns
@@ -93,7 +117,7 @@ class PlayAs:
         return f"the team earned {earned:.2f} of at most {self.env.max_return:g}: {ending}"
 
     def _told(self) -> pd.DataFrame:
-        """Your turns while it goes on; everybody's when it has ended."""
+        """Return your own turns during the episode, and the turns of all agents after its end."""
         turns = self._seat.turns[list(TOLD)]
         return turns[turns["agent"] == self.agent] if self._seat.waits else turns
 
@@ -110,7 +134,7 @@ class PlayAs:
             print(f"{self._heading()}\n{visible(self.heard)}\n{self!r}: nobody can answer here; use .say(text)")
 
     def _static(self) -> str:
-        """What there is to read, for where no widget lives."""
+        """Return the prompt or the result as HTML, for viewers in which no widget is live."""
         said = table_html(self._told(), self._outcome()) if self._outcome() else _block(self.heard)
         return beside(f"<p>{escape(self._heading())}</p>{said}")
 
@@ -121,10 +145,10 @@ class PlayAs:
     def _heading(self) -> str:
         return f"You are {self.agent}, in task {self.task.id}"
 
-    # Without
+    # Without widgets
 
     def _type(self) -> None:
-        """Answers from a terminal, until the episode has ended, or nobody types any more."""
+        """Read answers from a terminal until the episode or the input ends."""
         print(f"{visible(rules_of(self.env))}\n\n{self._heading()}")
         while self._seat.waits:
             print(f"\n{visible(self.heard)}")
@@ -139,7 +163,7 @@ class PlayAs:
 
 
 class Panel:
-    """The seat as core widgets (ipywidgets 7.7.1 and later)."""
+    """The seat of a player as core widgets (ipywidgets 7.7.1 and later)."""
 
     def __init__(self, play: PlayAs):
         import ipywidgets
@@ -176,7 +200,7 @@ class Panel:
 
 
 def rules_of(env: Env) -> str:
-    """What the env's class says of itself."""
+    """Return the docstring of the env's class."""
     return inspect.getdoc(type(env)) or "This env has no docstring."
 
 

@@ -1,6 +1,6 @@
-"""Episodes and comparison groups of one or two runs as a page's data, read a step at a time as they are asked for.
+"""Read episodes and comparison groups of a run as a page's data, one step at a time on demand.
 
-Leaves out: which of them (`choice`), and their form (`episodes`).
+This module leaves out the choice of episodes (`choice`), and their form (`episodes`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,18 +20,18 @@ from mas_lab.widgets.text import visible
 
 SHOWN = [name for name in SCHEMA if name != "prompt_ids"]
 LISTED = ["episode", "node", "agent", "candidate", "credit", "advantage", "completion", "group"]
-"""What is read of a row for a page, and for a list of its group."""
+"""Columns that are read of a row: `SHOWN` for a page, `LISTED` for a list of its group."""
 MEMBERS = 32
-"""Of a comparison group, that a page lists."""
+"""Members of a comparison group that a page lists."""
 HELD = 4
 """Steps kept in memory."""
 
 States = Callable[[int, Sequence[Row]], dict[str, str]]
-"""(step, rows of an episode) -> node -> SVG."""
+"""Function (step, rows of an episode) -> {node: SVG}."""
 
 
 class Reading:
-    """`.with_groups(step, name)` and `.group(step, name)` of a source, which stands for run number `run`."""
+    """Read the episodes and comparison groups of one source, which stands for run number `run`."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class Reading:
         self._step = lru_cache(HELD)(lambda step: _Step(source, step))
 
     def rows(self, step: int, episode: str) -> list[Row]:
-        """The rows of an episode, each a dict."""
+        """Return the rows of an episode as dicts."""
         return self._step(step).where("episode", [episode], SHOWN)
 
     def episode(self, step: int, name: str) -> dict[str, Any]:
-        """An episode as a page's data."""
+        """Return an episode as a page's data."""
         rows = self.rows(step, name)
         for row in rows if self._shares else ():
             row["shares"] = self._shares.get((step, row["row"]))
@@ -57,8 +57,11 @@ class Reading:
         return {"run": self.run, "step": step, **episode_data(rows, self.source, drawn)}
 
     def with_groups(self, step: int, name: str, most: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
-        """An episode, and the groups of its rows under the names `run|step|group`, with at most so many members each;
-        more where the episode itself has more. A candidate's `compared` is how many its group has in all."""
+        """Return an episode, and the comparison groups of its rows under the names `run|step|group`.
+
+        A group lists at most `most` members, or more if the episode itself has more. A candidate's `compared` is the
+        full size of its group.
+        """
         episode = self.episode(step, name)
         said = [one for node in episode["nodes"] for one in node["candidates"]]
         found = self._members(step, {one["group"] for one in said} - {""})
@@ -69,11 +72,11 @@ class Reading:
         }
 
     def group(self, step: int, name: str, most: int) -> list[dict[str, Any]]:
-        """Members of a comparison group by its name as a page shows it, at most so many."""
+        """Return at most `most` members of a comparison group; `name` is its name as a page shows it."""
         return [member(row) for rows in self._members(step, {name}).values() for row in _largest(rows, most)]
 
     def _members(self, step: int, names: Iterable[str]) -> dict[str, list[Row]]:
-        """Their rows, by the groups' names as a page shows these."""
+        """Return the rows of groups, by the names of the groups as a page shows them."""
         found: dict[str, list[Row]] = {}
         table = self._step(step)
         for row in table.where("group", table.named("group", names), LISTED):
@@ -82,8 +85,7 @@ class Reading:
 
 
 def _largest(rows: list[Row], most: int, own: str = "") -> list[Row]:
-    """In their order: those of the episode `own`, and of the others those with the largest |advantage|, up to `most` in
-    all."""
+    """Return `most` rows in order: all of the episode `own`, even if more, and those with the largest |advantage|."""
     if len(rows) <= most:
         return rows
     sizes = [size(row.get("advantage")) for row in rows]
@@ -93,7 +95,7 @@ def _largest(rows: list[Row], most: int, own: str = "") -> list[Row]:
 
 
 class _Step:
-    """The rows of one training step that belong to its batch, by the values of a column."""
+    """The rows of one training step that belong to its batch, for look-ups by the values of a column."""
 
     def __init__(self, source: Source, step: int):
         table = None
@@ -113,7 +115,7 @@ class _Step:
         self._table = table.filter(compute.invert(table["probe"]))
 
     def where(self, by: str, values: Sequence[str], columns: Sequence[str]) -> list[Row]:
-        """Those `columns`, as far as there are any, and `row`: the place in the step's whole table."""
+        """Return the rows with one of `values` in `by`: the existing `columns`, and `row`, the place in the step."""
         table, known = self._table, (*columns, "row")
         if not isinstance(table, pyarrow.Table):
             if by not in table.columns:
@@ -126,7 +128,7 @@ class _Step:
         return [{**row, INFO: read_info(row[INFO])} for row in rows] if rows and INFO in rows[0] else rows
 
     def named(self, by: str, shown: Iterable[str]) -> list[str]:
-        """The values of a column that a page shows as `shown`."""
+        """Return the values of the column `by` that a page shows as one of `shown`."""
         if by not in (self._table.column_names if isinstance(self._table, pyarrow.Table) else self._table.columns):
             return []
         shown, held = set(shown), self._table[by].unique()

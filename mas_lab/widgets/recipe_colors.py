@@ -1,6 +1,6 @@
-"""Recipes have colours of their own, other than agents': the same name the same one on every board.
+"""Give recipes colours of their own, not those of agents; the kit's recipes keep theirs on every board.
 
-Leaves out: agents' colours (`figures.colors`), which go by their place in the team.
+This module leaves out the colours of agents (`figures.colors`), which follow their places in the team.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,35 +9,39 @@ from zlib import crc32
 
 COLORS = ("#CC3311", "#6699CC", "#6B59B0", "#2A8090", "#999933", "#EE3377", "#984F52",
           "#777777", "#557711", "#EE6677", "#997700", "#40A493", "#B34FC9", "#0BA20A")  # fmt: skip
-"""After schemes of Paul Tol (technical note SRON/EPS/TN/09-002) and searched for beside them. The first seven are told
-apart by colour-blind readers too, at least 6 apart in OKLab (times 100) for who lacks one kind of cones (Machado,
-Oliveira and Fernandes 2009). The others come with a dash; of all fourteen any two are 8 apart for who has all cones.
-Each stands 3:1 or more on both papers of a page, white and #16181b, and 5.5 or more from each of `figures.PALETTE`."""
+"""Colours after schemes of Paul Tol (technical note SRON/EPS/TN/09-002), and others found by a search. The first seven
+are distinct for colour-blind readers too (Machado, Oliveira and Fernandes 2009). For readers who lack one kind of
+cones, they are at least 6 apart in OKLab (times 100). The others come with a dash. For readers with all cones, any two
+of the fourteen are 8 apart. Each has a contrast of at least 3:1 on both backgrounds of a page, white and #16181b. Each
+is at least 5.5 away from each colour of `figures.PALETTE`."""
 WELL_APART = 7
 KIT = {
     "grpo": 0, "dr_mas": 1, "at_grpo": 2, "magrpo": 3, "grpo_mixed": 4, "dr_mas_mean": 5, "dr_mas_std": 6,
     "grpo_turns": 7, "dr_mas_episodes": 8, "mareinforce": 9, "marloo": 10, "maremax": 11,
     "grpo_masked": 12, "own_pooled": 13,
 }  # fmt: skip
-"""The place of each of the kit's recipes."""
+"""The place in `COLORS` of each recipe of the kit."""
 ARMS = {"global": 0, "own": 1, "own mean": 5, "own scale": 6}
-"""What the recorded studies call grpo, dr_mas and its halves."""
+"""The places of grpo, dr_mas and its halves under their names in the recorded studies."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 def recipe_colors(names: Sequence[str]) -> dict[str, str]:
-    """A colour per recipe, whatever their order: the kit's have fixed ones, any other the one that its name asks for.
+    """Return a colour per recipe, whatever the order of the names.
 
-    A variant, "grpo (ddof=1)", asks for the kit's colour of its name, and any other name for one of the first seven.
-    Where two of a board ask for the same, the kit's own keeps it, then the one that stands first in the alphabet, and
-    the other takes the next that is free: up to as many recipes as there are colours, none has another's.
+    The recipes of the kit have fixed colours. Each other name prefers one colour. A variant such as "grpo (ddof=1)"
+    prefers the colour of the kit's recipe. Any other name prefers one of the first seven. If two recipes prefer the
+    same colour, the kit's own recipe keeps it, otherwise the first one in alphabetical order. The other takes the next
+    free colour. Recipes share a colour only if there are more recipes than colours.
     """
     return {name: COLORS[place % len(COLORS)] for name, place in _places(names).items()}
 
 
 def recipe_dashes(names: Sequence[str]) -> dict[str, str]:
-    """A dash per recipe, as plotly names them: a second sign beside colours that some readers do not tell apart, and
-    the only one between recipes of a board with more of them than there are colours."""
+    """Return a dash per recipe, by plotly's names, for readers who cannot tell some colours apart.
+
+    If a board has more recipes than colours, only the dash separates two recipes of one colour.
+    """
     found = {}
     for name, place in _places(names).items():
         turn, of_color = divmod(place, len(COLORS))
@@ -46,7 +50,7 @@ def recipe_dashes(names: Sequence[str]) -> dict[str, str]:
 
 
 def _places(names: Sequence[str]) -> dict[str, int]:
-    """Each name's place in `COLORS`, or beyond where all of them are taken."""
+    """Return each name's place in `COLORS`, or a number beyond if all places are taken."""
     given = list(dict.fromkeys(names))
     taken = {KIT[name]: name for name in given if name in KIT}
     for name in sorted(set(given) - set(KIT), key=str):
@@ -56,7 +60,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
 
 
 def _wishes(name: str) -> Iterator[int]:
-    """The places that a name would have, the one it likes most first."""
+    """Yield the places that a name prefers, the best one first."""
     drawn = crc32(str(name).encode(errors="replace")) % WELL_APART
     first = KIT.get(str(name).partition(" (")[0], ARMS.get(name, drawn))
     around = [(first + more) % WELL_APART for more in range(WELL_APART)]

@@ -1,7 +1,7 @@
-"""RewardInspector: who earned what, and by which baseline each agent would be judged.
+"""RewardInspector: show what each agent earned, and how each baseline would judge it.
 
-The tables, and the instrument around them. Leaves out: its figures (`credit_figures`), its tables as HTML (`earned`),
-gradients (`spikes`) and texts (`rollouts`).
+This module makes the tables, and the instrument around them. It leaves out the figures (`credit_figures`), the tables
+as HTML (`earned`), gradients (`spikes`) and texts (`rollouts`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,21 +27,22 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 CHOICES = 12
-"""Steps of a page, of which one is shown."""
+"""Maximum number of steps on a page, which shows one at a time."""
 OF_TURN = ("agent", "turn")
 READ = ["step", "task", "episode", "node", "turn", "agent", "policy", "probe", "valid", "credit", "group"]
-"""What of the turns of the page's steps is read."""
+"""Columns that are read from the turns of the page's steps."""
 CURVE_STEPS = 100
-"""Steps that the curves of a long run show, evenly spread."""
+"""Steps in the curves of a long run, evenly spread."""
 CALLED = "In how many turns of an episode each agent is called, over training steps"
 
 
 def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
-    """A row per agent (or agent and turn): how often it spoke, its credits, and what each baseline makes of it.
+    """Return a row per agent (or agent and turn): how often it spoke, its credits, and the effect of each baseline.
 
-    `rows`; `spoke`, the share of episodes in which it did; `mean`, `std` (population), quartiles of its credits;
-    `valid`; `lone`, `flat`: share of its rows whose comparison group holds one row, or only equal credits; `b`, `v`,
-    `F`, `signal` over all of its rows, see `pooled_inflation`. Groups and episodes of two steps are never one.
+    `rows`: number of its rows. `spoke`: share of episodes in which it spoke. `mean`, `std` (population) and quartiles
+    are those of its credits. `valid`: share of its valid rows. `lone`, `flat`: share of its rows whose comparison group
+    has one row, or only equal credits. `b`, `v`, `F` and `signal` are over all of its rows, see `pooled_inflation`.
+    Groups and episodes of different steps are kept apart.
     """
     require(turns, ["task", "episode", "credit", "group", "valid", *by], "RewardInspector")
     rows = turns[trained(turns)]
@@ -69,9 +70,11 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
 
 
 def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
-    """How often each agent is called in an episode: the turns in which it speaks there, on average over the episodes of
-    a step; 0 in a step where it never does. Columns `step`, `agent`, `calls`; a table without steps is one. `agents`
-    come first, and then whoever speaks besides."""
+    """Return how often each agent is called in an episode: columns `step`, `agent`, `calls`.
+
+    `calls` counts the turns in which the agent speaks, averaged over the episodes of a step. It is 0 for a silent
+    agent. A table without steps counts as one step. `agents` come first, then all others that speak.
+    """
     require(turns, ["episode", "agent", "turn"], "RewardInspector")
     rows = turns[trained(turns)]
     rows = rows if "step" in rows.columns else rows.assign(step=0)
@@ -83,18 +86,28 @@ def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
-    """How many rows of each agent earned what: columns `agent`, `credit`, `rows`."""
+    """Return how many rows of each agent have each credit: columns `agent`, `credit`, `rows`."""
     rows = turns[trained(turns)]
     counted = rows.assign(credit=rows["credit"].round(2)).groupby(["agent", "credit"], sort=False).size()
     return counted.rename("rows").reset_index().sort_values(["agent", "credit"], ignore_index=True)
 
 
 class RewardInspector:
-    """Per agent: what it earned, how often it spoke, and how the global baseline and its own would judge it.
+    """Show for each agent its credits, how often it spoke, and how the global and its own baseline would judge it.
 
-    `x`: a table after `group` (columns `credit`, `group`), a report or several, a run or its path. `step`: whose
-    distribution is drawn (default: the last). `.figure()`, `.table`, `.advice`, and of agents' turns `.turn_table`,
-    `.turn_advice`; `.to_html(path)`; a notebook shows it.
+    A notebook shows the inspector as it is. Use `.figure()`, `.table`, `.advice` and `.to_html(path)`. `.turn_table`
+    and `.turn_advice` treat each turn of an agent separately.
+
+    Args:
+        x: A table after `group` (with the columns `credit` and `group`), one report or several, a run, its path, or a
+            live dashboard.
+        step: Training step whose distribution is drawn, from 0. `None` takes the last step.
+        agents: Names of the agents, in acting order. `None` takes them from `x`.
+
+    Raises:
+        RunError: If there is no readable run at the path.
+        TableError: If `x` is empty or lacks a column.
+        TypeError: If `x` is none of the above.
     """
 
     def __init__(self, x: Any, step: int | None = None, agents: Sequence[str] | None = None):
@@ -102,43 +115,65 @@ class RewardInspector:
         self.step = self.source.steps[-1] if step is None else step
         self.turns = self.source.turns(self.step)
         self.table = reward_table(self.turns)
-        """A row per agent, see `reward_table`."""
+        """One row per agent, see `reward_table`."""
         self.advice = advise(self.turns, self.source.agents)
-        """Would an agent's own baseline pay? See `advise`."""
+        """Advice on whether an agent's own baseline would pay, see `advise`."""
 
     @cached_property
     def turn_table(self) -> pd.DataFrame | None:
-        """A row per agent and turn, see `reward_table`; None in a table without turns."""
+        """Return one row per agent and turn, see `reward_table`; `None` for a table without turns."""
         return reward_table(self.turns, OF_TURN) if "turn" in self.turns.columns else None
 
     @cached_property
     def turn_advice(self) -> pd.DataFrame | None:
-        """Would a mean for each turn pay? See `advise`."""
+        """Return advice on whether a mean for each turn would pay, see `advise`; `None` without turns."""
         return advise(self.turns, self.source.agents, OF_TURN) if "turn" in self.turns.columns else None
 
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
 
     def figure(self) -> "Figure":
-        """The credits of the step, and the advantages under both baselines."""
+        """Draw the credits of the step, and the advantages under both baselines.
+
+        Returns:
+            Plotly figure with one column per agent.
+        """
         return two_baselines(self.turns, self.source.agents)
 
     def curve(self) -> pd.DataFrame:
-        """Mean and quartiles of each agent's credits at up to `CURVE_STEPS` steps."""
+        """Compute the mean and the quartiles of each agent's credits at up to `CURVE_STEPS` steps.
+
+        Returns:
+            Table with the columns `step`, `agent`, `25 %`, `75 %` and `mean`.
+        """
         turns = self.source.some_turns(self.source.some_steps(CURVE_STEPS), ["step", "agent", "credit", "probe"])
         by = turns[trained(turns)].groupby(["step", "agent"], sort=False)["credit"]
         quartiles = by.quantile([0.25, 0.75]).unstack().set_axis(["25 %", "75 %"], axis=1)
         return quartiles.join(by.mean().rename("mean")).reset_index()
 
     def calls(self) -> pd.DataFrame:
-        """How often each agent was called in an episode at up to `CURVE_STEPS` steps, see `call_table`."""
+        """Count how often each agent was called in an episode, at up to `CURVE_STEPS` steps.
+
+        Returns:
+            Table with the columns `step`, `agent` and `calls`, see `call_table`.
+        """
         read = ["step", "episode", "agent", "turn", "probe"]
         return call_table(self.source.some_turns(self.source.some_steps(CURVE_STEPS), read), self.source.agents)
 
     def to_html(self, path: str | Path, rollouts: str | Path | None = None) -> Path:
-        """One standalone file that works offline, in which up to `CHOICES` steps can be chosen. `rollouts`: the
-        address of the page of a RolloutViewer of the same run, to which links beside each agent lead: relative, or of
-        http, https or file."""
+        """Write one standalone HTML file that works offline, with a choice of up to `CHOICES` steps.
+
+        Args:
+            path: The file to write. Missing parent folders are created.
+            rollouts: Address of the page of a RolloutViewer of the same run: relative, or with http, https or file.
+                Links beside each agent lead to it. `None` makes no links.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            ValueError: If `rollouts` is not the address of a page.
+        """
         page, steps = page_address(rollouts, "RewardInspector"), self._choices()
         turns = self._read(steps)
         spread, agents = Spread.of(turns, self.source.agents), self.source.agents
@@ -158,7 +193,7 @@ class RewardInspector:
         return write(path, document("Who earned what", "".join(parts), data, scripts=(*FIGURES, "rewards.js")))
 
     def _choices(self) -> list[int]:
-        """The steps of the page: evenly spread, the first, the last and the asked one among them."""
+        """Return the steps of the page: evenly spread, with the first, the last and the chosen one."""
         steps = self.source.some_steps(CHOICES - 1)
         return sorted({*steps, self.step})
 
@@ -177,7 +212,7 @@ class RewardInspector:
         return f'<div class="bar" id="steps" role="group" aria-label="Training step">Training step {buttons}</div>'
 
     def _sections(self, turns: pd.DataFrame, page: str) -> Iterator[str]:
-        """The tables of each step; all but the chosen one are hidden."""
+        """Yield the tables of each step as HTML; all steps but the chosen one are hidden."""
         found = [reward_table(turns, ("step", "agent")), advise(turns, self.source.agents, ("step", "agent"))]
         if "turn" in turns.columns:
             found += [reward_table(turns, ("step", *OF_TURN)), advise(turns, self.source.agents, ("step", *OF_TURN))]
@@ -192,7 +227,7 @@ class RewardInspector:
         return f'<section data-step="{step}"{"" if step == self.step else " hidden"}>'
 
     def _told(self, told: Sequence[pd.DataFrame], links: Mapping[str, str]) -> str:
-        """What the tables of a step say: per agent, and per turn where there are any."""
+        """Return the tables of a step as HTML: per agent, and per turn if there are turns."""
         shades = colors(self.source.agents)
         shades |= {agent: NEUTRAL for agent in told[1]["agent"] if agent not in shades}
         calls = dict(zip(told[4]["agent"], told[4]["calls"], strict=True)) if len(told) > 2 else {}
@@ -204,7 +239,7 @@ class RewardInspector:
             yield heading + figure_html(figure, described, data)
 
     def _curves(self) -> Iterator[tuple["Figure", str, pd.DataFrame]]:
-        """The figures over training steps, where there are several: each with what it shows, and its numbers."""
+        """Yield the figures over several training steps, each with a description and its numbers."""
         if len(self.source.steps) > 1:
             curve = self.curve()
             yield rewards_over_steps(curve, self.source.agents), "Mean credit of each agent over training steps", curve

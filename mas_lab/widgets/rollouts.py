@@ -1,7 +1,8 @@
-"""RolloutViewer: find the telling episode of a run and walk it: who heard what, what was kept and what it earned.
+"""RolloutViewer: find the most telling episodes of a run, and read them turn by turn.
 
-The page is client-side: it holds the telling episodes of all steps up to a limit, works offline and by keyboard, and
-its address names what is open. Leaves out: gradients (`spikes`).
+It shows each agent's prompt, the kept candidates, and what they earned. The page is client-side: it holds the most
+telling episodes of all steps up to a limit. It works offline and by keyboard, and its address names what is open. This
+module leaves out gradients (`spikes`).
 """
 
 from collections.abc import Sequence
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
 PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tree", "tokens", "candidate", "episode",
          "cells", "index", "pane", "bar", "acts", "viewer")  # fmt: skip
 SCRIPTS = ("parts.js", *(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
-"""The page's scripts; without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
+"""Scripts of the page. Without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
 STYLES = ("rollouts.css",)
 HEIGHT = 760
-"""Of its frame in a notebook, in pixels."""
+"""Height of the frame in a notebook, in pixels."""
 TEN = 10
 """Rows of the index that are shown where no script runs."""
 
 
 def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """One episode over its depth: a mark per candidate, at the credit (or reward) it earned; kept ones are filled."""
+    """Draw an episode over its depth: a mark per candidate at its credit (or reward), filled if it was kept."""
     from mas_lab.widgets.picture import Figure
 
     figure, shades = Figure(), colors(agents)
@@ -66,18 +67,36 @@ def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
 
 
 class RolloutViewer:
-    """Find an episode and read it: prompts, all candidates, which was kept, rewards, and every token with its log p.
+    """Find an episode and read it: prompts, all candidates, the kept one, rewards, and the log p of each token.
 
-    `x`: a table of turns, a report or several, a run or its path, a live dashboard. `beside`: another such, to be read
-    side by side, task by task. A page opens on `.index`, a row per episode, and holds the telling ones of all steps up
-    to `limit_mb`, or the one `episode` asked for. `at`: where it opens, an address that `.link` gave. `team` gives
-    tokens their text; a run's own checkpoint does so by itself. `.figure()`, `.to_html(path)`; a notebook shows it as
-    it is.
+    A notebook shows the viewer as it is. Use `.figure()` and `.to_html(path)`. A page opens on `.index`, a table with a
+    row per episode. It holds the most telling episodes of all steps, as ranked by `explain.index.RULE`.
 
-    Where an env draws its states (`draw`), each decision has a picture of the one before it: of a run of the kit's own
-    env by itself, else `env`, and `tasks` where they were not drawn by seed 0 (see `states.States`). A token's share of
-    the gradient is that of `shares`, the table of `lab.attribute` on the turns of `x`, or what a `SpikeWatch` recorded;
-    its entropy stands in the column that `lab.entropies` adds.
+    If an env draws its states (`draw`), each decision has a picture of the state before it. Tokens show their entropy
+    if the table has the column that `lab.entropies` adds.
+
+    Args:
+        x: A table of turns, one report or several, a run, its path, or a live dashboard.
+        episode: Name of an episode. The page then holds only the episodes with this name. `None` holds the most telling
+            episodes.
+        beside: A second source of the same kinds as `x`, to read both side by side, task by task.
+        env: Environment that draws the states. `None` uses the env of a live dashboard, or rebuilds the kit's own env
+            of a run.
+        team: Team whose tokenizers give tokens their text. A run's own checkpoint does so without it.
+        agents: Names of the agents, in acting order. `None` takes them from `x`.
+        shares: Table of `lab.attribute` on the turns of `x`, with each token's share of the gradient. `None` uses what
+            a `SpikeWatch` recorded.
+        at: Address from `.link`, at which the page opens. `None` opens on the index.
+        limit_mb: Maximum size of the episodes on a page, in megabytes.
+        tasks: The tasks that were played, for pictures of their states. A table in memory needs them unless seed 0 drew
+            the tasks, see `states.States`.
+
+    Raises:
+        RunError: If there is no readable run at the path.
+        TableError: If `x` is empty or lacks a column, if there is no such episode, or if `shares` belongs to another
+            table.
+        TypeError: If `x` is none of the above.
+        ValueError: If `at` is not the address of an episode.
     """
 
     def __init__(
@@ -110,14 +129,16 @@ class RolloutViewer:
 
     @property
     def source(self) -> Source:
+        """Return the source of `x`."""
         return self._readings[0].source
 
     @property
     def title(self) -> str:
+        """Return the titles of the sources."""
         return " beside ".join(reading.source.title for reading in self._readings)
 
     def _place(self, at: str) -> int:
-        """The row of the index that an address names; `_at` is the address anew."""
+        """Return the index row that an address names, and write the address anew into `_at`."""
         told = fields(at)
         step, run, episode = told.get("step", ""), told.get("run", "0"), told.get("episode")
         if not (step.isdecimal() and run.isdecimal() and episode):
@@ -132,48 +153,67 @@ class RolloutViewer:
         return int(found[0])
 
     def link(self, step: int, episode: str, node: str | None = None, run: int | None = None) -> str:
-        """The part of an address that opens an episode on the page, or a node of it: `#step=3&episode=...`."""
+        """Make the part of an address that opens an episode, or one of its nodes: `#step=3&episode=...`.
+
+        Args:
+            step: Training step of the episode, from 0.
+            episode: Name of the episode.
+            node: Node of the episode to open. `None` names no node.
+            run: 0 for `x`, 1 for `beside`. `None` names no run, and the page takes `x`.
+
+        Returns:
+            Text to append to the address of the page.
+        """
         return address(run=run, step=step, episode=episode, node=node)
 
     @cached_property
     def _room(self) -> Room:
-        """What the page holds."""
+        """Return the content of the page."""
         first = [] if self._opened is None else [self._opened]
         if self._asked is None:
             room = filled(self.index, self._read, self._limit, first)
         else:
             room = Room(self._read)
             room.take_all(dict.fromkeys([*first, *self._asked]), float("inf"))
-        for states in self._states:  # what is asked for later is asked for by itself
+        for states in self._states:  # later requests come one by one and may take longer
             states.patience = float("inf")
         return room
 
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
-        """The episode of a row of the index, and its comparison groups under the names that a page gives them."""
+        """Return the episode of an index row, and its comparison groups under the names that a page gives them."""
         run, step, name = (self.index[column].iat[place] for column in ("run", "step", "episode"))
         return self._readings[run].with_groups(int(step), name, MEMBERS)
 
     @property
     def episodes(self) -> list[str]:
-        """The names of the episodes on the page, the most telling first."""
+        """Return the names of the episodes on the page, the most telling first."""
         return self.index["episode"].iloc[sorted(self._room.episodes)].tolist()
 
     def __repr__(self) -> str:
         return f"RolloutViewer({self.title}: {len(self.index)} episodes)"
 
     def _first(self) -> tuple[pd.Series, pd.DataFrame]:
-        """The episode that opens: its row of the index, and its table."""
+        """Return the episode that opens: its row of the index, and its table."""
         asked = self._opened if self._opened is not None else (self._asked or [0])[0]
         row = self.index.iloc[asked]
         rows = self._readings[row["run"]].rows(int(row["step"]), row["episode"])
         return row, pd.DataFrame({name: pd.Series([one[name] for one in rows], dtype=object) for name in rows[0]})
 
     def figure(self) -> "Figure":
-        """What each candidate of the most telling episode earned, or of the one asked for, over the episode."""
+        """Draw what each candidate earned, over the course of the episode that opens.
+
+        Returns:
+            Plotly figure of the most telling episode, or of the one that `episode` or `at` names.
+        """
         return episode_timeline(self._first()[1], self.source.agents)
 
     def data(self) -> dict[str, Any]:
-        """What the page shows, as plain data."""
+        """Collect what the page shows.
+
+        Returns:
+            Plain data with the agents' colours, the names of the runs, the address that opens, the index and the
+            episodes.
+        """
         agents = dict.fromkeys(agent for reading in self._readings for agent in reading.source.agents)
         return {
             "agents": {visible(agent): color for agent, color in colors(list(agents)).items()},
@@ -182,19 +222,28 @@ class RolloutViewer:
         }  # fmt: skip
 
     def page(self) -> str:
+        """Make the page as one standalone document.
+
+        Returns:
+            Text of an HTML page.
+        """
         title, data = "Who said what", self.data()
         told = ". ".join([self.title, *filter(None, dict.fromkeys(states.told for states in self._states))])
         body = (
             f'<p class="quiet">{escape(told)}</p>'
-            f'<div id="rollouts">{self.static()}</div>'  # where no script replaces it
+            f'<div id="rollouts">{self.static()}</div>'  # remains if no script replaces it
         )
         return document(title, body, data, scripts=SCRIPTS, styles=STYLES)
 
     def static(self) -> str:
-        """The ten most telling rows of the index, and the first episode as it was played, as tables."""
+        """Make tables of the ten most telling rows of the index, and of the first episode as it was played.
+
+        Returns:
+            HTML for viewers in which no script runs.
+        """
         index = self.index.head(TEN).astype({"success": object})
         index = index.assign(success=index["success"].map({True: "yes", False: "no"}).fillna("–"))
-        index.insert(0, "telling", index.pop("telling"))  # a narrow viewer cuts the last columns off
+        index.insert(0, "telling", index.pop("telling"))  # first, because a narrow viewer cuts the last columns off
         caption = f"The most telling of {len(self.index)} episodes. {RULE}"
         row, turns = self._first()
         kept = turns[column(turns, "kept").astype(bool)].sort_values("depth", kind="stable")
@@ -204,14 +253,24 @@ class RolloutViewer:
         return table_html(index.drop(columns=[] if len(self._readings) > 1 else "run"), caption) + played
 
     def to_html(self, path: str | Path) -> Path:
-        """One standalone file that works offline."""
+        """Write one standalone HTML file that works offline.
+
+        Args:
+            path: The file to write. Missing parent folders are created.
+
+        Returns:
+            The path of the file.
+        """
         return write(path, self.page())
 
     def _repr_html_(self, name: str = "") -> str:
         return live_or_static(frame(self.page(), repr(self), HEIGHT, name), in_notebook(self.static()))
 
     def _ipython_display_(self) -> None:
-        """Where a widget lives, the page reaches the whole run; elsewhere IPython shows the page alone."""
+        """Show the page; if widgets are live, it can reach the whole run.
+
+        Elsewhere, NotImplementedError makes IPython show the page alone.
+        """
         if front_end() not in LIVE:
             raise NotImplementedError
         from IPython.display import display
@@ -221,13 +280,17 @@ class RolloutViewer:
         self._bridges.append(connect(name, self._answers.answer))
 
     def beside_widgets(self) -> str:
-        """Its HTML for an output beside widgets that live, through which the page reaches the whole run too."""
+        """Make HTML for an output beside live widgets, through which the page can reach the whole run too.
+
+        Returns:
+            HTML of the frame and its static form.
+        """
         name = new_name()
         self._bridges.append(connect(name, self._answers.answer, is_first=False))
         return self._repr_html_(name)
 
     def let_go(self) -> None:
-        """What is shown of it reaches the kernel no more."""
+        """Disconnect all shown pages from the kernel."""
         while self._bridges:
             self._bridges.pop().close()
 
@@ -237,5 +300,5 @@ class RolloutViewer:
 
     @property
     def marks(self) -> pd.DataFrame:
-        """What somebody marked on the page, with notes, as far as a live kernel heard of it."""
+        """Return the marks and notes that were made on the page, if a live kernel received them."""
         return self._answers.marks

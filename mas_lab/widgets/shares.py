@@ -1,6 +1,6 @@
-"""Each token's share of the gradient, by step and row: from `lab.attribute`, or as a `SpikeWatch` recorded it.
+"""Get each token's share of the gradient, by step and row, from `lab.attribute` or from a `SpikeWatch`.
 
-Leaves out: how a share is computed (`explain.diagnostics`), and how it is shown (`spikes`, `rollouts`).
+This module leaves out how a share is computed (`explain.diagnostics`), and how it is shown (`spikes`, `rollouts`).
 """
 
 import pandas as pd
@@ -11,15 +11,16 @@ from mas_lab.widgets.source import Source
 
 DATES = ["step", "optimizer_step", "policy", "skipped"]
 Shares = dict[tuple[int, int], list[float]]
-"""(step, row of its table from 0) -> a number per token of the completion."""
+"""(step, row of the step's table from 0) -> a number per token of the completion."""
 
 
 def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
-    """What is known of each row's tokens. `shares`: the table of `lab.attribute` on the source's turns, all of them or,
-    with a column `step`, those of some steps; None takes what the source's `SpikeWatch` recorded of its spikes.
+    """Return the shares of each row's tokens.
 
-    A row that took part in several optimizer steps has the shares of the highest spike; proxies, which are no shares,
-    are left out. Raises TableError where `shares` is of another table.
+    `shares` is the table of `lab.attribute` on all turns of the source. With a column `step`, it may cover some steps
+    only. `None` takes the shares that the source's `SpikeWatch` recorded at its spikes. A row may then take part in
+    several optimizer steps: the shares of the highest spike count. Recorded proxies are left out, because they are not
+    shares. Raise TableError if `shares` belongs to another table.
     """
     return _recorded(source) if shares is None else _given(source, shares)
 
@@ -44,7 +45,7 @@ def _given(source: Source, shares: pd.DataFrame) -> Shares:
 
 
 def _places(source: Source, shares: pd.DataFrame) -> list[tuple[int, int]]:
-    """(step, row within it) of each share; without a step, rows are numbered through all steps."""
+    """Return (step, row within it) of each share; without a column `step`, rows count through all steps."""
     if "step" in shares.columns:
         return list(zip(shares["step"], shares["row"], strict=True))
     if len(source.steps) == 1:
@@ -67,10 +68,10 @@ def _recorded(source: Source) -> Shares:
         return {}
     found: Shares = {}
     stats = source.stats(DATES)
-    if source.is_live:  # its watch may be ahead of the reports
+    if source.is_live:  # the watch may be ahead of the reports
         made = stats[~stats["skipped"].astype(bool)].drop_duplicates(DATES[:3])["policy"].value_counts()
         spikes = [spike for spike in spikes if spike["call"] < made.get(spike["policy"], 0)]
-    for spike in spike_steps(stats, spikes):  # the highest first
+    for spike in spike_steps(stats, spikes):  # highest score first
         for row, values in spike["tokens"].items():
             found.setdefault((spike["step"], int(row)), list(values))
     return found

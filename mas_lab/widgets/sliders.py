@@ -1,6 +1,6 @@
-"""A function with sliders, as `ipywidgets.interact` makes it, and what it showed at first where no widget lives.
+"""Show a function with sliders, as `ipywidgets.interact` does, with a static form for viewers without live widgets.
 
-Leaves out: what the function shows.
+This module leaves out the content that the function shows.
 """
 
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from mas_lab.widgets.live import with_fallback
 
 
 def interact(function: Callable[..., None], **controls: Any) -> None:
-    """Show `function` below a widget for each of its arguments, which runs it anew when it moves.
+    """Show `function` below a widget for each of its arguments; a moved widget runs it again.
 
-    A stored notebook keeps what the function printed and displayed for the first values, and says which these were: the
-    sliders stand still on a viewer, in an untrusted notebook, and on a page that was made of one.
+    A stored notebook keeps the function's output for the first values, and names these values. The sliders do not move
+    in a viewer, in an untrusted notebook, or on a page made from one.
     """
     import ipywidgets
     from IPython.display import display

@@ -1,6 +1,6 @@
-"""Where an instrument reads from: tables in memory, a report, a live training, a run or its path.
+"""Read the data of an instrument: tables in memory, a report, a live training, a run or its path.
 
-One way to ask, whatever it is. A long run is read a step at a time. Leaves out: what is drawn.
+All of them have one interface. A long run is read one step at a time. This module leaves out drawing.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 ALWAYS = ("node", "parent", "depth", "action", "kept", "probe")
-"""What a page needs of every row, whatever a table leaves out."""
+"""Columns that a page needs of every row; `completed` adds those that a table lacks."""
 
 
 class Source:
-    """`steps`, `turns(step)`, `stats`, `agents`, `title`, and the text of token ids where a tokenizer is known."""
+    """The data of an instrument: `steps`, `turns(step)`, `stats`, `agents`, `title` and token texts."""
 
     def __init__(self, x: Any, agents: Sequence[str] | None = None):
         self._live = x if hasattr(x, "recorded") else None
@@ -45,13 +45,13 @@ class Source:
 
     @property
     def steps(self) -> list[int]:
-        """Training steps, from 0. A table without the column is one step."""
+        """Return the training steps, from 0; a table without the column `step` is one step."""
         if self.run:
             return list(range(self.run.steps))
         return sorted(map(int, self._turns["step"].unique())) if "step" in self._require_turns() else [0]
 
     def turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
-        """The rows of one step, numbered from 0 as `update` saw them."""
+        """Return the rows of one step, numbered from 0 as `update` saw them."""
         if self.run:
             return self.run.step_turns(step, columns)
         turns = self._require_turns()
@@ -60,29 +60,29 @@ class Source:
 
     @property
     def step_of_row(self) -> pd.Series:
-        """The step of each row of a table in memory, in its order."""
+        """Return the step of each row of a table in memory, in its order."""
         turns = self._require_turns()
         return turns["step"] if "step" in turns.columns else pd.Series(0, index=turns.index)
 
     @property
     def is_live(self) -> bool:
-        """Is it a training, which may be under way?"""
+        """Return whether this is a training, which may still be running."""
         return self._live is not None
 
     @property
     def trains(self) -> tuple[Any, int]:
-        """The env of a live training and its seed; (None, 0) of anything else."""
+        """Return the env and the seed of a live training, and (None, 0) for other sources."""
         return getattr(self._live, "env", None), getattr(self._live, "seed", 0)
 
     def some_turns(self, steps: Sequence[int], columns: list[str]) -> pd.DataFrame:
-        """Those `columns`, "step" among them, of the turns of several steps; quicker than a step at a time."""
+        """Return the given `columns`, "step" among them, of several steps' turns; faster than one step at a time."""
         if self.run:
             return read_tables([self.run.part(step) for step in steps], columns)
         return pd.concat([self.turns(step, columns).assign(step=step) for step in steps])
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Agents in the order in which they act, as far as it was told: by the caller, or by a run's description."""
+        """Return the agents in acting order, if the caller or a run's description gives it; else an empty tuple."""
         if self._agents is None and self.run is not None:
             team = self.run.config.get("team")
             named = team.get("agents") if isinstance(team, dict) else None
@@ -90,14 +90,14 @@ class Source:
         return self._agents or ()
 
     def arrow(self, columns: list[str]) -> "list[pyarrow.Table]":
-        """Those `columns` of all turns of a run, as far as it has them; one table, or several of unlike kinds."""
+        """Return the given `columns` of all turns of a run, as one table or as several with different schemas."""
         parts = self.run.parts("turns")
         if not parts:
             raise TableError(f"{self.title} holds no turns yet; let train() make a step first")
         return read_arrow(parts, columns)
 
     def all_turns(self) -> pd.DataFrame:
-        """Every row of a table in memory, with a step and what `ALWAYS` names."""
+        """Return every row of a table in memory, with a step and the columns `ALWAYS`."""
         turns = self._require_turns()
         if "step" not in turns.columns:
             return completed(turns.assign(step=0))
@@ -106,7 +106,7 @@ class Source:
         return pd.concat([completed(own) for _, own in turns.groupby("step", sort=True)])
 
     def stats(self, columns: list[str]) -> pd.DataFrame:
-        """Those `columns` of the statistics; of a table, as far as it has them."""
+        """Return the given `columns` of the statistics; a table in memory may lack some."""
         if self.run:
             return self.run.read("stats", columns)
         if self._stats is None:
@@ -114,7 +114,7 @@ class Source:
         return self._stats[[name for name in columns if name in self._stats.columns]]
 
     def watched(self) -> dict[str, Any] | None:
-        """What a `SpikeWatch` remembered: of a live training, in a run's newest checkpoint, or in an exported zip."""
+        """Return what a `SpikeWatch` recorded: in a live training, a run's newest checkpoint, or an exported zip."""
         told_by = self._live or self.run
         remembered = told_by.watched() if told_by else None
         if not isinstance(remembered, dict) or not {"rule", "spikes"} <= set(remembered):
@@ -124,7 +124,7 @@ class Source:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """In the order in which they act, so that each keeps its colour."""
+        """Return the agents in acting order, so that each keeps its colour."""
         if self._agents is None:
             table = self._stats if self._turns is None and self._stats is not None else self.turns(self.steps[-1])
             first = self._stats if self.run is None else None
@@ -133,7 +133,7 @@ class Source:
         return self._agents
 
     def some_steps(self, limit: int) -> list[int]:
-        """At most `limit` steps, evenly spread, the first and the last among them."""
+        """Return at most `limit` steps, evenly spread, with the first and the last among them."""
         steps = self.steps
         chosen = np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(int))
         return [steps[place] for place in chosen]
@@ -144,12 +144,12 @@ class Source:
         return self._turns
 
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
-        """Each token as text; `#id` where no tokenizer is known (a table in memory)."""
+        """Return each token as text, or `#id` if no tokenizer is known (a table in memory)."""
         text_of = self._text_of(policy)
         return [visible(text_of(number)) or f"#{number}" for number in ids]
 
     def use_team(self, team: Any) -> "Source":
-        """Take token texts from a team's tokenizers."""
+        """Take token texts from a team's tokenizers, and return this source."""
         for name, policy in team.policies.items():
             tokenizer = getattr(policy.tokenizer, "backend_tokenizer", None)
             if tokenizer is not None:
@@ -162,7 +162,7 @@ class Source:
         return self._texts[policy]
 
     def _kept_texts(self, policy: str) -> Callable[[int], str]:
-        """From the tokenizer beside a policy's weights, or the texts in an exported zip."""
+        """Return a function from token id to text: from the tokenizer beside the weights, or from an exported zip."""
         if self.run is None:
             return lambda number: ""
         if isinstance(self.run.folder, Path):
@@ -173,7 +173,7 @@ class Source:
 
 
 def completed(turns: pd.DataFrame) -> pd.DataFrame:
-    """A table of one step with the columns `ALWAYS`."""
+    """Return a table of one step with the columns `ALWAYS`."""
     return turns.assign(**{name: column(turns, name) for name in ALWAYS})
 
 
@@ -182,7 +182,7 @@ def _reader(tokenizer: Any) -> Callable[[int], str]:
 
 
 def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
-    """(turns, stats) of a table, a report, or several of either."""
+    """Return (turns, stats) of a table, a report, or several of either."""
     if isinstance(x, Report):
         return x.turns, x.stats
     if isinstance(x, pd.DataFrame):

@@ -1,6 +1,6 @@
-"""The episodes of the largest samples of a run's spikes, as the data of a RolloutViewer on the same page.
+"""Collect the episodes with the largest samples of a run's spikes, as data of a RolloutViewer on the same page.
 
-Leaves out: which spikes (`spikes`), and an episode's form (`episodes`).
+This module leaves out the choice of spikes (`spikes`), and the form of an episode (`episodes`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,17 +19,19 @@ from mas_lab.widgets.states import PATIENCE, States
 from mas_lab.widgets.text import visible
 
 LIMIT = 1_500_000
-"""Bytes of episodes on the page of spikes."""
+"""Maximum bytes of episodes on the page of spikes."""
 MOST = 64
-"""Episodes there."""
+"""Maximum number of episodes on that page."""
 NEEDED = {"episode", "agent", "completion"}
 
 Spikes = Sequence[Mapping[str, Any]]
 
 
 def episodes_of(spikes: Spikes, source: Source) -> dict[str, Any] | None:
-    """What `MasLabRollouts.mount` reads, with each spike's largest sample first, then each one's second, ..., as far as
-    there is room; None where the turns name no episodes."""
+    """Return the data for `MasLabRollouts.mount`, or `None` if the turns name no episodes.
+
+    It takes the episode of each spike's largest sample, then of each spike's second, and so on, while there is room.
+    """
     steps = {spike["step"]: source.turns(spike["step"]) for spike in spikes}
     if not steps or any(not set(turns.columns) >= NEEDED for turns in steps.values()):
         return None
@@ -42,19 +44,19 @@ def episodes_of(spikes: Spikes, source: Source) -> dict[str, Any] | None:
     room.take_all(wanted[:1], float("inf"))
     room.take_all(wanted, LIMIT)
     told = room.data(index)
-    told["shades"].sort(key=lambda name: name != "share")  # which comes first here
+    told["shades"].sort(key=lambda name: name != "share")  # "share" comes first here
     agents = {visible(agent): color for agent, color in colors(source.agents).items()}
     return {**told, "agents": agents, "runs": [held.title], "at": ""}
 
 
 def _shares(spikes: Spikes) -> Shares:
-    """Of a row of several spikes, those of the highest. A proxy is no share."""
+    """Return the token shares of each row, those of its highest spike if there are several; proxies are left out."""
     exact = [spike for spike in spikes if spike.get("exact", True)]
     return {(spike["step"], int(row)): own for spike in exact[::-1] for row, own in spike["tokens"].items()}
 
 
 def _wanted(spikes: Spikes, steps: Mapping[int, pd.DataFrame]) -> list[tuple[int, str]]:
-    """(step, episode) of the samples with tokens, each once: every spike's largest, then every one's second, ..."""
+    """Return (step, episode) of samples with tokens, each once: every spike's largest, then its second, and so on."""
     columns = []
     for spike in spikes:
         names = steps[spike["step"]]["episode"]

@@ -1,7 +1,8 @@
-"""SpikeInspector: gradient norms over training, and a spike opened to agent, group, sample and token.
+"""SpikeInspector: show gradient norms over training, and open a spike down to agent, group, sample and token.
 
-The page is client-side: a chart whose spikes are buttons, the anatomy of the one chosen, and below it the episodes of
-the largest samples. Leaves out: the rule and the shares (`spike_rule`, `diagnostics`), and static figures (`norms`).
+The page is client-side. It has a chart whose spikes are buttons, the anatomy of the chosen spike, and the episodes of
+its largest samples. This module leaves out the rule and the shares (`spike_rule`, `diagnostics`), and static figures
+(`norms`).
 """
 
 from collections.abc import Sequence
@@ -34,11 +35,31 @@ SCRIPTS = (*rollout_page.SCRIPTS, *(f"spikes{part}.js" for part in PARTS))
 
 
 class SpikeInspector:
-    """Gradient norms of a run, its spikes, and the anatomy of each: agent, group, sample, token.
+    """Show the gradient norms of a run, its spikes, and the anatomy of each: agent, group, sample, token.
 
-    `x`: a run or its path, a report or several, or the statistics of `update`. The anatomy comes from a `SpikeWatch`:
-    the one that a run's checkpoint remembers, or `watch`; without one, the page shows where the spikes are, by the same
-    rule with `warmup`, `window` and `threshold`. The page opens the `most` highest spikes.
+    A notebook shows the inspector as it is. The anatomy comes from a `SpikeWatch`. Without one, the page only shows
+    where the spikes are.
+
+    Args:
+        x: A run or its path, one report or several, the statistics of `update`, or a live dashboard.
+        watch: The `SpikeWatch` of the training. `None` takes what a run's newest checkpoint, an exported zip or a live
+            dashboard remembers.
+        agents: Names of the agents, in acting order. `None` takes them from `x`.
+        team: Team whose tokenizers give tokens their text. A run's own checkpoint does so without it.
+        warmup: Norms that must come before a norm that is judged. The rule of a watch replaces these three numbers.
+        window: Number of earlier norms that the rule looks at.
+        threshold: Robust standard deviations above the median, beyond which a norm is a spike.
+        most: Number of spikes that the page opens, those with the highest scores.
+
+    Raises:
+        RunError: If there is no readable run at the path.
+        TableError: If `x` has no statistics, or lacks a column.
+        TypeError: If `x` is none of the above.
+        ValueError: If the rule has invalid numbers, or if the watch belongs to another run.
+
+    The rule judges logarithms of norms. A norm is a spike if it lies more than `threshold` robust standard deviations
+    above the median of the `window` norms before it. The robust standard deviation is 1.4826 times the median absolute
+    deviation, see `spike_rule`.
     """
 
     def __init__(
@@ -62,25 +83,48 @@ class SpikeInspector:
         if "step" not in self.stats.columns:
             self.stats = self.stats.assign(step=0)
         self.scores = without_repeats(spike_scores(self.stats, rule.warmup, rule.window, rule.threshold))
-        """Every norm with its score by the rule, see `spike_scores`; of a policy with one agent, that agent's alone."""
+        """Every norm with its score by the rule, see `spike_scores`. A policy with one agent has only that agent's
+        norm."""
         self.spikes = spike_steps(self.stats, remembered["spikes"])[:most] if remembered else []
-        """The records of the watch, highest score first, with their `step` and `optimizer_step`."""
+        """Records of the watch, highest score first, with their `step` and `optimizer_step`."""
 
     def __repr__(self) -> str:
         found = int(self.scores["spike"].sum())
         return f"SpikeInspector({self.source.title}: {found} norms above the rule, {len(self.spikes)} spikes opened)"
 
     def figure(self) -> "Figure":
-        """The norms over optimizer steps, spikes marked."""
+        """Draw the norms over optimizer steps, with spikes marked.
+
+        Returns:
+            Plotly figure with a line per agent, and a line per policy with several agents.
+        """
         return norm_curves(self.scores, self.source.agents, self.stats if "policy_norm_clipped" in self.stats else None)
 
     def shares(self, number: int = 0) -> "Figure":
-        """The largest samples of one spike."""
+        """Draw the largest samples of one spike as bars.
+
+        Args:
+            number: Place of the spike in `.spikes`, from 0. The default is the spike with the highest score.
+
+        Returns:
+            Plotly figure with a bar per sample, which shows its share of the policy's gradient.
+
+        Raises:
+            IndexError: If `.spikes` has no such record.
+        """
         spike = self.spikes[number]
         return share_bars(spike, self.source.turns(spike["step"]), self.source.agents)
 
     def data(self, rollouts: str = "") -> dict[str, Any]:
-        """What the page shows, as plain data; without episodes where these are on the page `rollouts`."""
+        """Collect what the page shows.
+
+        Args:
+            rollouts: Address of the page of a RolloutViewer, in which the episodes open. The default puts the episodes
+                on this page.
+
+        Returns:
+            Plain data with the lines of the chart, the numbers of the rule, the spikes and the episodes.
+        """
         agents = {visible(agent): color for agent, color in colors(self.source.agents).items()}
         peaks = unmarked_peaks(self.scores, self.rule)
         by_line = self.scores.assign(place=places(self.scores)).groupby(["policy", "agent"], sort=False)
@@ -93,7 +137,7 @@ class SpikeInspector:
         }  # fmt: skip
 
     def _why_closed(self) -> str:
-        """Why a spike that is marked may not open."""
+        """Return why a marked spike may not open."""
         if not self.spikes:
             return "not opened: nothing watched it"
         return f"not opened: the page opens the {len(self.spikes)} highest that the watch recorded"
@@ -115,7 +159,11 @@ class SpikeInspector:
         return table_html(self.scores[self.scores["spike"]], "Norms above the rule")
 
     def static(self) -> str:
-        """The norms, the spikes, and the largest samples of the highest one, for where no script runs."""
+        """Make a picture of the norms, a table of the spikes, and the largest samples of the highest spike.
+
+        Returns:
+            HTML for viewers in which no script runs.
+        """
         parts = [picture(self.figure()), self._table()]
         if self.spikes:
             spike = self.spikes[0]
@@ -130,19 +178,37 @@ class SpikeInspector:
         return "".join([*parts, f"<p><small>{escape(self._told())} A diamond is a spike.</small></p>"])
 
     def page(self, rollouts: str = "") -> str:
+        """Make the page as one standalone document.
+
+        Args:
+            rollouts: Address of the page of a RolloutViewer, see `data`.
+
+        Returns:
+            Text of an HTML page.
+        """
         table = self._table()
         body = (
             f'<p class="quiet">{escape(self._told())}</p>'
-            f'<div id="spikes">{table}</div>'  # where no script replaces it
+            f'<div id="spikes">{table}</div>'  # remains if no script replaces it
             f"<details><summary>The numbers of the spikes</summary>{table}</details>"
         )
         data = self.data(rollouts)
         return document("Gradient spikes", body, data, scripts=SCRIPTS, styles=("spikes.css", *rollout_page.STYLES))
 
     def to_html(self, path: str | Path, rollouts: str | Path | None = None) -> Path:
-        """One standalone file that works offline. `rollouts`: the address of the page of a RolloutViewer of the
-        same run, in which the episodes open: relative, or of http, https or file; without it they do on this page, as
-        far as there is room."""
+        """Write one standalone HTML file that works offline.
+
+        Args:
+            path: The file to write. Missing parent folders are created.
+            rollouts: Address of the page of a RolloutViewer of the same run: relative, or with http, https or file.
+                Episodes open there. With `None` they open on this page, if there is room.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            ValueError: If `rollouts` is not the address of a page.
+        """
         return write(path, self.page(page_address(rollouts, "SpikeInspector")))
 
     def _repr_html_(self) -> str:
@@ -150,7 +216,7 @@ class SpikeInspector:
 
 
 FEW = 5
-"""Samples of a spike that its static form tells."""
+"""Samples of a spike in its static form."""
 RULE = (
     "A norm is a spike if its logarithm lies more than {} robust standard deviations above the median of the {} norms "
     "before it, once there were {}."
@@ -159,4 +225,4 @@ SHARE = (
     "A share is the projection on the policy's gradient before clipping: exact, summing to 1 over all tokens of the "
     "policy, unless a spike says that its shares are a proxy."
 )
-"""Both are told wherever the norms are; what a mark of the page's own is, its scripts tell."""
+"""`RULE` and `SHARE` stand wherever the norms are; the page's scripts explain its own marks."""

@@ -1,8 +1,8 @@
-"""The state before each decision of an episode, as its env draws it: found by playing the episode's actions again.
+"""Draw the state before each decision of an episode, by playing the episode's actions again.
 
-An env is pure, so that this is exact; it is checked all the same, by what the agents were told and what the actions
-earned. Where anything differs, or a task is not found again, there is no picture, and a sentence says why. Leaves out:
-the pictures themselves (an env's `draw`), and where they stand on a page (`rollouts`).
+An env is pure, so the replay is exact. It is still checked against the prompts and the rewards of the table. If
+anything differs, or a task is not found again, there is no picture, and a sentence gives the reason. This module leaves
+out the pictures themselves (an env's `draw`), and their place on a page (`rollouts`).
 """
 
 import time
@@ -21,25 +21,26 @@ from mas_lab.widgets.source import Source
 Row = Mapping[str, Any]
 
 PATIENCE = 0.5
-"""Seconds that a page spends on drawing tasks again."""
+"""Seconds that a page spends on generating tasks again."""
 MOST_TASKS = 512
-"""Tasks of a step that are drawn again: a run's description may come from anybody."""
+"""Maximum number of a step's tasks that are generated again: a run's description may come from anybody."""
 LOST = 8
-"""Steps whose tasks were drawn again and were others, after which no more are drawn if none was right."""
+"""Number of steps whose tasks were generated again and were different. After so many, no more are generated if none was
+right."""
 LONGEST = 20_000
-"""Characters of an action that is played again from a zip."""
+"""Maximum characters of an action from a zip that is played again."""
 
 
 class NoStates(Exception):
-    """Why an episode has no pictures, in a sentence."""
+    """Error for an episode without pictures; its message is a sentence."""
 
 
 def states(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, str]:
-    """Node -> the state before it, as `env.draw` gives it.
+    """Return the state before each node, as `env.draw` gives it: {node: SVG}.
 
-    `rows`: those of one episode, or of a tree, each with at least `node`, `parent`, `depth`, `agent`, `candidate`,
-    `action` and `completion` (`table.column` makes what a table leaves out). Raises NoStates where env, task and rows
-    do not belong together.
+    `rows`: those of one episode, or of a tree. Each has at least `node`, `parent`, `depth`, `agent`, `candidate`,
+    `action` and `completion` (`table.column` adds what a table leaves out). Raise NoStates if env, task and rows do not
+    belong together.
     """
     if not hasattr(env, "draw"):
         raise NoStates(f"{type(env).__name__} has no draw(state)")
@@ -52,7 +53,7 @@ def states(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def replayed(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, Any]:
-    """Node -> its state: the start, or what the action that led there made of the state before."""
+    """Return {node: state}: the start, or the state that the action before led to."""
     nodes: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["depth"]):
         nodes.setdefault(row["node"], []).append(row)
@@ -74,7 +75,7 @@ def replayed(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _after(env: Env, state: Any, rows: Sequence[Row], action: str) -> Any:
-    """The state that a joint action, `node.i` or `node.i-j`, leads to."""
+    """Return the state after a joint action, `node.i` or `node.i-j`."""
     acting = _called(env, "acting", lambda: tuple(env.acting(state)))
     said = {(row["agent"], str(row["candidate"])): row for row in rows}
     picks = list(zip(acting, action.rpartition(".")[2].split("-"), strict=False))
@@ -89,7 +90,7 @@ def _after(env: Env, state: Any, rows: Sequence[Row], action: str) -> Any:
 
 
 def _difference(step: Step, row: Row) -> str:
-    """In what a step and a row of its action differ, in words. A local reward may count what later steps paid."""
+    """Return the first difference of a step and its row in words, but for local rewards, which may grow later."""
     again = {"team_reward": step.team_reward, "success": step.success, "done": step.done,
              "valid": step.valid.get(row["agent"])}  # fmt: skip
     for name, value in again.items():
@@ -99,7 +100,7 @@ def _difference(step: Step, row: Row) -> str:
 
 
 def _compare_told(env: Env, state: Any, rows: Sequence[Row]) -> None:
-    """Do those act who acted, and are they told what they were told?"""
+    """Raise NoStates if other agents act than in the table, or if they get other prompts."""
     acting = _called(env, "acting", lambda: tuple(env.acting(state)))
     agents = dict.fromkeys(row["agent"] for row in rows)
     if set(acting) != set(agents):
@@ -116,17 +117,17 @@ def _compare_told(env: Env, state: Any, rows: Sequence[Row]) -> None:
 def _called(env: Env, part: str, call: Any) -> Any:
     try:
         return call()
-    except Exception as error:  # an env of anybody's, or an action that no env was ever told
+    except Exception as error:  # the env may come from anybody, and so may the action
         raise NoStates(f"{type(env).__name__}.{part} failed: {type(error).__name__}: {error}") from error
 
 
 class States:
-    """The pictures of a source's episodes, where its env draws; `why` holds the reasons for those that have none.
+    """Pictures of a source's episodes, if its env draws; `why` counts the reasons for episodes without pictures.
 
-    The env: `env`, or that of a live training, or, of a run of the kit's own env, the one that its run.json describes;
-    what a run's folder says of an env of one's own is never imported. The tasks: `tasks`, or those that the env draws
-    again as the run says, or as `env.tasks(n, split, seed=0)` gave them for a table in memory. They are found by their
-    ids.
+    The env is `env`, or the env of a live training. For a run of the kit's own env, it is the env that run.json
+    describes. Other code that a run's folder names is never imported. The tasks are `tasks`, or those that the env
+    generates again as the run says. For a table in memory, they are what `env.tasks(n, split, seed=0)` gave. Tasks are
+    found by their ids.
     """
 
     def __init__(
@@ -138,7 +139,8 @@ class States:
         self._drawn: dict[int, dict[str, Task]] = {}
         self._lost: set[int] = set()
         self.spent, self.patience = 0.0, patience
-        """Seconds that drawing tasks again has taken, and after which no further steps' are: a page opens soon."""
+        """Seconds spent so far on generating tasks, and the limit for them. After the limit no further steps are tried,
+        so that a page opens soon."""
         try:
             env = source.trains[0] if env is None else env
             self.env = _with_settings(kept_env(self._config) if env is None else env, self._config)
@@ -151,7 +153,7 @@ class States:
         return hasattr(self.env, "draw")
 
     def __call__(self, step: int, rows: Sequence[Row]) -> dict[str, str]:
-        """Node -> SVG, of one episode of a step; none where they are not sure."""
+        """Return {node: SVG} of one episode of a step, or an empty dict if the states are not certain."""
         if not self.draws:
             return {}
         try:
@@ -163,7 +165,7 @@ class States:
 
     @property
     def told(self) -> str:
-        """Why some episodes have no pictures, in a sentence; empty where all have them, or none was to be had."""
+        """Return why some episodes have no pictures; empty if all have one or the env does not draw."""
         if not self.draws or not self.why:
             return ""
         reason = max(self.why, key=self.why.get)
@@ -203,13 +205,13 @@ class States:
         }
 
     def _guessed(self, step: int) -> list[tuple[int, str, int]]:
-        """Of a table in memory: as it is most often asked for, by hand or by train()."""
+        """Return likely (n, split, seed) for a table in memory: the usual requests by hand or by train()."""
         n = self.source.turns(step, ["task"])["task"].nunique()
         return [(n, "train", 0), (n, "train", step_seed(self.source.trains[1], step)), (n, "test", 0)]
 
 
 def kept_env(config: Mapping[str, Any]) -> Env:
-    """The env of a run's description, if it is one of the kit's that draws: made anew, its options checked."""
+    """Return a new env by a run's description, with checked options, if it is one of the kit's that draws."""
     if not config:
         raise NoStates("a table does not say which env was played; pass env=")
     told = config.get("env", {})
@@ -225,12 +227,12 @@ def kept_env(config: Mapping[str, Any]) -> Env:
 
 
 def _with_settings(env: Env, config: Mapping[str, Any]) -> Env:
-    """The env as it was played where a training bounded the turns."""
+    """Return the env with the bound on turns under which the training played it."""
     return _called(env, "max_turns", lambda: with_max_turns(env, config.get("settings", {}).get("max_turns")))
 
 
 def _asked(config: Mapping[str, Any], step: int) -> list[tuple[int, str, int]]:
-    """(n, split, seed) of the tasks that a step of a run drew first."""
+    """Return (n, split, seed) of the tasks that a step of a run drew first."""
     settings = config.get("settings", {})
     n, split = settings.get("tasks"), settings.get("split")
     if config.get("curriculum") is not None:

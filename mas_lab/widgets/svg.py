@@ -1,7 +1,7 @@
-"""A figure as an SVG picture, for where no script runs: a viewer of stored notebooks, an untrusted one, a printed page.
+"""Draw a figure as an SVG picture, for places where no script runs: viewers, untrusted notebooks, printed pages.
 
-It draws what the figures of this kit hold: lines, marks, bars, histograms and a map of cells on Cartesian axes, with
-shapes, notes and a key. Leaves out: whatever else plotly has, and what a mouse would tell.
+It draws the content of this kit's figures: lines, marks, bars, histograms and a map of cells on Cartesian axes. It also
+draws shapes, notes and a key. This module leaves out everything else in plotly, and hover texts.
 """
 
 import base64
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 760, 450
 MARGIN = {"l": 60, "r": 20, "t": 50, "b": 50}
 LETTER, ROW, LINE = 6.4, 18, 14
-"""Pixels that a letter, a row of the key, and a line of text take."""
+"""Pixels of a letter's width, of a row of the key, and of a line of text."""
 TITLE, PANEL = 34, 130
-"""Pixels for the title of a panel below the key, and of a panel's width at least."""
+"""Pixels for the title of a panel below the key, and the minimum width of a panel."""
 UNKNOWN = (NotDrawnError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 INK, GRID = "#2a3f5f", "#e3e8f0"
 
 
 def picture(figure: "Figure", described: str = "") -> str:
-    """The figure as an <img> that carries its SVG within; `described` is its alternative text, else `told(figure)`."""
+    """Return the figure as an <img> that contains its SVG, with `described` or `told(figure)` as alternative text."""
     described = html.escape(described or told(figure), quote=True)
     try:
         data = base64.b64encode(svg(figure).encode()).decode()
-    except UNKNOWN:  # somebody's own figure holds what only plotly draws, and is shown all the same
+    except UNKNOWN:  # only plotly can draw this user's figure; show it as text
         return f"<p>{described}</p>"
     return f'<img alt="{described}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
 
 
 def svg(figure: "Figure") -> str:
-    """The figure as the text of an SVG file."""
+    """Return the figure as the text of an SVG file."""
     traces, layout = _plain(figure)
     columns = len({tuple(axis.get("domain") or ()) for name, axis in layout.items() if name.startswith("xaxis")})
     width, height = layout.get("width", max(WIDTH, PANEL * columns)), layout.get("height", HEIGHT)
@@ -66,12 +66,12 @@ def svg(figure: "Figure") -> str:
 
 
 def _plain(figure: "Figure") -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Its traces and its layout, with arrays as arrays: the figure's own plain form may encode them."""
+    """Return the traces and the layout with plain arrays, which plotly's own plain form may encode."""
     return strips([trace.to_plotly_json() for trace in figure.data]), figure.layout.to_plotly_json()
 
 
 def told(figure: "Figure") -> str:
-    """What a figure shows, in a sentence: its axes and the names in its key."""
+    """Return a sentence on what a figure shows: its axes and the names in its key."""
     traces, layout = _plain(figure)
     titles = {"x": [], "y": []}
     for name, axis in sorted(layout.items()):
@@ -84,7 +84,7 @@ def told(figure: "Figure") -> str:
 
 
 def plain_text(text: Any) -> str:
-    """A text of plotly's without its tags and entities."""
+    """Return a text of plotly's without its tags and entities."""
     return html.unescape(re.sub("<[^>]*>", " ", str(text))).strip()
 
 
@@ -93,7 +93,7 @@ def _title(axis: Mapping[str, Any]) -> str:
 
 
 def _named(traces: Sequence[dict], layout: dict) -> list[tuple[str, dict]]:
-    """What the key names, each once."""
+    """Return the names in the key, each once with its trace or shape."""
     lines = [shape for shape in layout.get("shapes", ()) if shape.get("showlegend")]
     several = len(traces) > 1 and layout.get("showlegend") is not False
     shown = [one for one in traces if one.get("name") and one.get("showlegend", several)]
@@ -101,7 +101,7 @@ def _named(traces: Sequence[dict], layout: dict) -> list[tuple[str, dict]]:
 
 
 def _key(named: list[tuple[str, dict]], width: float) -> tuple[list[str], float]:
-    """Names with their marks, in rows above the figure, and how tall these are."""
+    """Return names with their marks, in rows above the figure, and the height of these rows."""
     parts, x, y = [], 12.0, 14.0
     for name, one in named:
         label = plain_text(name)
@@ -119,7 +119,7 @@ def _key(named: list[tuple[str, dict]], width: float) -> tuple[list[str], float]
 
 
 def _axis(axis: Axis) -> Iterator[str]:
-    """Grid, numbers and title."""
+    """Yield the grid, the labels and the title of an axis."""
     left, top, right, bottom = axis.box
     is_x = axis.letter == "x"
     for place, label in axis.ticks():
@@ -145,12 +145,12 @@ def _lines(label: str) -> list[str]:
 
 
 def _rows(axis: Axis) -> int:
-    """Of the labels below an axis."""
+    """Return the number of text lines in the labels below an axis."""
     return max((len(_lines(label)) for _, label in axis.ticks() if axis.has_labels), default=0)
 
 
 def _below(axis: Axis) -> float:
-    """Pixels that the text below an axis takes."""
+    """Return the pixels that the text below an axis takes."""
     return 30 + LINE * (_rows(axis) + len(_lines(_title(axis.layout))) - 1)
 
 
@@ -165,7 +165,7 @@ def _shape(shape: dict, axes: Mapping[str, Axis], box: tuple) -> Iterator[str]:
 
 
 def _placed(value: float, ref: str, axes: Mapping[str, Axis], box: tuple, letter: str) -> float:
-    """Where a shape or a note stands: by an axis, by a share of its panel, or of the whole."""
+    """Return the pixel of a shape or note: by an axis, or as a share of its panel or of the whole figure."""
     if ref == "paper" or ref.endswith("domain"):
         left, top, right, bottom = box if ref == "paper" else axes[ref.split()[0]].box
         return left + value * (right - left) if letter == "x" else bottom - value * (bottom - top)

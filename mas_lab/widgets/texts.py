@@ -1,9 +1,9 @@
-"""What one may search in a run: of each episode its task, its name, all that was heard and said, in lower case.
+"""Hold the texts that a search looks through: each episode's task, name, prompts and completions, in lower case.
 
-Read a hundred steps at a time when somebody first searches, and kept up to a bound: a run may hold more text than
-memory. A text is kept and searched once for all the rows of these steps that hold it, and as Arrow has it: a string of
-Python's own for each row takes longer to make than all the rest. A word is searched within each text, not from one into
-the next. Leaves out: what is searched for (`filters`).
+Texts are read a hundred steps at a time at the first search. They are kept up to a limit, because a run may hold more
+text than memory. Each distinct text of these steps is kept and searched once, for all rows that hold it. Texts stay in
+Arrow, because making a Python string for each row takes most of the time. A word is searched within each text, not
+across texts. This module leaves out the search line (`filters`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,21 +25,21 @@ KEPT = 250_000_000
 """Bytes that are kept; a search beyond them reads its steps again."""
 READ, TEXTS = ["step", "episode", "probe", "prompt", "completion"], {"episode", "prompt", "completion"}
 AT_ONCE = 100
-"""Steps."""
+"""Steps that are read together."""
 PLAIN, ODD = b"\n\t" + bytes(range(0x20, 0x7F)), r"[^\n\t -~]"
-"""ASCII that `visible` leaves alone, and all else."""
+"""ASCII that `visible` does not change, and a pattern for everything else."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """Distinct `texts`, visible and in lower case; of each row `which` of them it holds, and its place in the index."""
+    """Distinct `texts`, visible and in lower case; `which` text each row holds; and the row's place in the index."""
 
     texts: pyarrow.Array
     which: np.ndarray
     places: np.ndarray
 
     def places_of(self, word: bytes) -> np.ndarray:
-        """Places in the index that have a word in UTF-8, some more than once."""
+        """Return the places in the index that have a word (UTF-8), some of them more than once."""
         found = compute.fill_null(compute.match_substring(self.texts, word), False)
         return self.places[found.to_numpy(zero_copy_only=False)[self.which]]
 
@@ -49,25 +49,25 @@ class Column:
 
 
 class Texts:
-    """`.have(places, word)`: which of these rows of an index have a word, in lower case, in what was heard or said."""
+    """Search rows of an index: `.have(places, word)` says which have a word in task, name, prompts or completions."""
 
     def __init__(self, index: pd.DataFrame, sources: Sequence[Source]):
         self._sources, self._size = sources, 0
-        self._kept: dict[tuple[int, frozenset[int]], list[Column]] = {}  # by run and steps
+        self._kept: dict[tuple[int, frozenset[int]], list[Column]] = {}  # key: run, steps
         self._runs, self._steps = index["run"].to_numpy(), index["step"].to_numpy()
         names = zip(self._runs.tolist(), self._steps.tolist(), index["episode"], strict=True)
         self._places = {key: place for place, key in enumerate(names)}
         self._named = [_column(index[name], np.arange(len(index))) for name in ("task", "episode")]
 
     def have(self, places: np.ndarray, word: str) -> np.ndarray:
-        # As bytes: a browser may send half a character, which no text has.
+        # As bytes, because a browser may send half of a surrogate pair.
         known, found = word.encode(errors="surrogatepass"), np.zeros(len(self._steps), bool)
         for column in [*self._named, *self._columns(places)]:
             found[column.places_of(known)] = True
         return found[places]
 
     def _columns(self, places: np.ndarray) -> Iterator[Column]:
-        """What was heard and said in the steps of these places, and maybe in others."""
+        """Yield the prompts and completions of the steps of these places, and maybe of other steps."""
         for run, source in enumerate(self._sources):
             unread = set(self._steps[places[self._runs[places] == run]].tolist())
             for (of, steps), columns in self._kept.items():
@@ -88,7 +88,7 @@ class Texts:
             self._size += size
 
     def _read(self, source: Source, run: int, steps: list[int]) -> Iterator[Column]:
-        """What was heard and what was said in those steps."""
+        """Yield the prompts and the completions of those steps."""
         for table in _tables(source, steps):
             places = self._places_in(run, table)
             for name in ("prompt", "completion"):
@@ -96,7 +96,7 @@ class Texts:
                     yield _column(table[name], places)
 
     def _places_in(self, run: int, table: Any) -> np.ndarray:
-        """The place in the index of each row's episode, -1 where it has none."""
+        """Return the place in the index of each row's episode, or -1 if the index lacks the episode."""
         names, which = _distinct(table["episode"])
         names = names.to_pylist() if isinstance(names, pyarrow.Array) else names
         rows, episodes = pd.factorize(np.asarray(table["step"]) * len(names) + which)
@@ -106,7 +106,7 @@ class Texts:
 
 
 def _tables(source: Source, steps: list[int]) -> Iterator[Any]:
-    """The columns `READ` of the rows that were trained on, from memory as pandas has them, else as Arrow has."""
+    """Yield the columns `READ` of the rows that were trained on: pandas from memory, else Arrow."""
     if source.run is None:
         turns = pd.concat([source.turns(step, READ).assign(step=step) for step in steps])
         yield turns[trained(turns)]
@@ -134,8 +134,8 @@ def _column(values: Any, places: np.ndarray) -> Column:
 
 
 def _distinct(values: Any) -> tuple[list[str] | pyarrow.Array, np.ndarray]:
-    """(texts, which of them each row holds); what is none is empty."""
-    if isinstance(values, pd.Series):  # a text of Python may hold what Arrow cannot
+    """Return (distinct texts, which of them each row holds); a value that is not text becomes empty."""
+    if isinstance(values, pd.Series):  # Python strings may hold characters that Arrow cannot
         which, texts = pd.factorize(values, use_na_sentinel=False)
         return [one if isinstance(one, str) else "" for one in texts], which
     held = values.combine_chunks().dictionary_encode("encode")
@@ -143,7 +143,7 @@ def _distinct(values: Any) -> tuple[list[str] | pyarrow.Array, np.ndarray]:
 
 
 def _lowered(texts: list[str] | pyarrow.Array) -> pyarrow.Array:
-    """Visible and in lower case, as the page has them; Python is asked about what is more than ASCII."""
+    """Return texts visible and in lower case, as the page has them; Python handles only those beyond ASCII."""
     if isinstance(texts, list):
         return pyarrow.array([visible(text).lower() for text in texts], pyarrow.large_string())
     lowered, letters = compute.ascii_lower(texts), texts.buffers()[2]

@@ -1,6 +1,6 @@
-"""What a figure's picture holds within its axes: lines, marks, bars and cells, as SVG.
+"""Draw the content of a figure's picture within its axes as SVG: lines, marks, bars and cells.
 
-Leaves out: the axes (`axes`) and what stands around them (`svg`).
+This module leaves out the axes (`axes`) and everything around them (`svg`).
 """
 
 import html
@@ -18,11 +18,11 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
 class NotDrawnError(ValueError):
-    """A figure holds what its picture has no form for."""
+    """Error for a part of a figure that its picture cannot show."""
 
 
 def draw(trace: dict, x: Axis, y: Axis, before: list[tuple[float, float]]) -> Iterator[str]:
-    """`before`: the corners of the last line, up to which the next may be filled."""
+    """Yield the SVG of a trace; `before` holds the last line's corners, up to which the next may be filled."""
     kind, opacity = trace.get("type", "scatter"), trace.get("opacity", 1)
     if kind == "heatmap":
         yield from _cells(trace, x, y)
@@ -52,8 +52,7 @@ def draw(trace: dict, x: Axis, y: Axis, before: list[tuple[float, float]]) -> It
 
 
 def strips(traces: Sequence[dict]) -> list[dict]:
-    """The same traces, where each box that shows its points alone (`plotly.express.strip`) is named a strip, and told
-    which share of a name's room is its own."""
+    """Return the traces with each box that shows only points (`plotly.express.strip`) as a strip with its `room`."""
     told = {"boxpoints": "all", "fillcolor": UNSEEN, "type": "box", "orientation": "v"}
     alone = [all(one.get(name) == value for name, value in told.items()) for one in traces]
     groups = [one.get("offsetgroup", one.get("name", "")) for one in traces]
@@ -65,8 +64,10 @@ def strips(traces: Sequence[dict]) -> list[dict]:
 
 
 def _of_strip(trace: dict) -> tuple[Sequence, Sequence, list[float]]:
-    """(names, values, how far each point stands from the middle of its name). Points of one name are spread evenly, so
-    that none hides another, in an order that puts neighbours apart."""
+    """Return (names, values, distance of each point from the middle of its name).
+
+    Points of one name are spread evenly, so that none hides another. Their order separates neighbours.
+    """
     place, count = trace["room"]
     width = 0.7 / count
     middle = (place - (count - 1) / 2) * width
@@ -75,7 +76,7 @@ def _of_strip(trace: dict) -> tuple[Sequence, Sequence, list[float]]:
 
 
 def _steps(points: Sequence[tuple]) -> Iterator[tuple]:
-    """A line that goes level first, then up or down."""
+    """Yield the corners of a line that goes level first, then up or down."""
     for (x, y), (right, _) in zip(points, [*points[1:], points[-1]], strict=True):
         yield from ((x, y), (right, y))
 
@@ -119,7 +120,7 @@ def _cells(trace: dict, x: Axis, y: Axis) -> Iterator[str]:
 
 
 def marks(points: Sequence[tuple], marker: Mapping[str, Any], opacity: float) -> Iterator[str]:
-    """A path for all marks of one look."""
+    """Yield one path for all marks that look alike."""
     symbols, size, line = marker.get("symbol", "circle"), marker.get("size", 6), marker.get("line", {})
     several = not isinstance(symbols, str)
     look = f'opacity="{opacity * marker.get("opacity", 1):g}"'
@@ -127,7 +128,7 @@ def marks(points: Sequence[tuple], marker: Mapping[str, Any], opacity: float) ->
         own = [point for place, point in enumerate(points) if not several or symbols[place] == symbol]
         own = [(x, y) for x, y in own if _is_number(x) and _is_number(y)]
         shade, width = _quoted(marker.get("color", PALETTE[0])), line.get("width", 1)
-        if symbol == "circle":  # a dot is a line of no length with round ends
+        if symbol == "circle":  # a dot is a line of length 0 with round ends
             dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in own)
             yield f'<path d="{dots}" stroke="{shade}" stroke-width="{size:g}" stroke-linecap="round" {look}/>'
             continue
@@ -140,7 +141,7 @@ def marks(points: Sequence[tuple], marker: Mapping[str, Any], opacity: float) ->
 
 
 def _outline(symbol: str, size: float) -> str:
-    """A mark around the point where the path is."""
+    """Return the outline of a mark, around the point where the path is."""
     r = size / 2
     if symbol == "circle-open":
         return f"m{-r:g} 0a{r:g} {r:g} 0 1 0 {size:g} 0a{r:g} {r:g} 0 1 0 {-size:g} 0"
@@ -154,13 +155,13 @@ def _outline(symbol: str, size: float) -> str:
 
 
 def shade_of(trace: Mapping[str, Any]) -> str:
-    """The one colour of a trace, or its first."""
+    """Return the one colour of a trace, or its first colour."""
     found = trace.get("marker", {}).get("color") or trace.get("line", {}).get("color") or PALETTE[0]
     return found if isinstance(found, str) else found[0]
 
 
 def _along(points: Sequence[tuple]) -> str:
-    """The path through all points, anew behind each that is missing."""
+    """Return the path through all points; it starts again after each missing point."""
     told, draws = [], False
     for x, y in points:
         if not (_is_number(x) and _is_number(y)):
@@ -172,7 +173,7 @@ def _along(points: Sequence[tuple]) -> str:
 
 
 def path(points: Sequence[tuple], line: Mapping[str, Any], opacity: float = 1) -> str:
-    """A line through points, with gaps where some are missing."""
+    """Return a line through points, with gaps at missing points."""
     dash = f' stroke-dasharray="{DASHES[line["dash"]]}"' if line.get("dash") in DASHES else ""
     return (
         f'<path d="{_along(points)}" fill="none" stroke="{_quoted(line.get("color", PALETTE[0]))}" '
@@ -181,7 +182,7 @@ def path(points: Sequence[tuple], line: Mapping[str, Any], opacity: float = 1) -
 
 
 def text(x: float, y: float, words: str, anchor: str = "middle", more: str = "") -> str:
-    """`more`: attributes."""
+    """Return a text element; `more` holds further attributes."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(words)}</text>'
 
 

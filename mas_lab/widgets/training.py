@@ -1,6 +1,6 @@
-"""What a training has shown so far, and its figure: success and return, by whose they are, and gradient norms.
+"""Hold the results of a training so far, and draw them: success, return and gradient norms.
 
-Leaves out: running it (`dashboard`).
+The figure says for which episodes success and return hold. This module leaves out running the training (`dashboard`).
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ HELD_OUT = "held-out tasks"
 
 
 def whose_success(plan: Any) -> str:
-    """Whose success and return a training curve shows, which is played as the plan says, not as a team plays."""
+    """Return the name of a training curve's episodes, which follow the plan and not the team's own play."""
     if isinstance(plan, tree):
         return f"training episodes, best of {plan.k} candidates"
     return "training episodes, all branches" if isinstance(plan, joint) else "training episodes"
 
 
 class Training:
-    """The steps of a training so far: `curve`, `stats` and `held_out`, of a resumed run from where that began."""
+    """The steps of a training so far: `curve`, `stats` and `held_out`, from the start of a resumed run."""
 
     def __init__(self):
         self._curve: list[dict[str, Any]] = []
@@ -49,7 +49,7 @@ class Training:
 
     @property
     def held_out(self) -> pd.DataFrame:
-        """`step` and `tokens` are those made and sampled before the score."""
+        """Return the scores on held-out tasks; `step` and `tokens` count what was made before each score."""
         return pd.DataFrame(list(self._held_out), columns=CURVE)
 
     @property
@@ -57,7 +57,7 @@ class Training:
         return pd.concat(list(self._stats), ignore_index=True) if self._stats else pd.DataFrame()
 
     def begin(self, run: Run | None, step: int | None) -> None:
-        """Before its first report, which is of `step` (None: there is none): what a resumed run has shown before."""
+        """Load what a resumed run has shown before its first report, of `step` (`None` if there is no report)."""
         if run is None or step == 0 or not run.steps:
             return
         until = step or run.steps
@@ -75,7 +75,7 @@ class Training:
             self.score(report.held_out)
 
     def score(self, scores: pd.DataFrame) -> None:
-        """Scores of held-out tasks, where they are not known yet."""
+        """Add scores of held-out tasks that are not known yet."""
         known = {score["step"] for score in self._held_out}
         for score in mean_scores(scores).to_dict("records"):
             if score["step"] not in known:
@@ -85,7 +85,7 @@ class Training:
         return self._curve[step - 1]["tokens"] if step else 0
 
     def line(self, whose: str) -> str:
-        """The newest numbers, for a line of text."""
+        """Return the newest numbers as a piece of text."""
         told = ""
         if self._curve:
             last = self._curve[-1]
@@ -104,11 +104,11 @@ def training_figure(
     whose: str = "training episodes",
     origin: "Origin | None" = None,
 ) -> "Figure":
-    """Success and return over steps, of the training episodes and of held-out tasks, and gradient norms with their
-    spikes. Of a fork, those of the run that it was forked from stand behind, thin.
+    """Draw success and return of training episodes and held-out tasks, and gradient norms with their spikes.
 
-    `curve`: `scores.training_curve`. `scored`: `spike_scores` of the statistics, or None where there are none yet.
-    `held_out`: `scores.kept_scores`; a score after s steps stands at s, where the episodes of that team begin.
+    For a fork, thin lines behind show the run that it was forked from.
+    `curve`: `scores.training_curve`. `scored`: `spike_scores` of the statistics, or `None` if there are none yet.
+    `held_out`: `scores.kept_scores`. A score after s steps stands at s, where the episodes of that team begin.
     """
     from mas_lab.widgets.picture import subplots
 
@@ -136,7 +136,7 @@ def training_figure(
 
 
 KEYS = {"legend": 0.42, "legend2": 1.01}
-"""The key of the norms stands between the rows, that of the curves above both."""
+"""Heights of the legends: the norms' legend is between the rows, the curves' legend above both."""
 
 
 def _line(
@@ -150,7 +150,7 @@ def _line(
 
 
 def _origin(figure: "Figure", origin: Origin, name: str, place: int) -> None:
-    """The run that it was forked from, up to its present end."""
+    """Draw the run that this training was forked from, up to its present end."""
     called, whose = for_plotly(origin.name), whose_success(origin.plan)
     for points, kind, color in ((origin.curve, whose, WHOLE), (origin.held_out, HELD_OUT, PALETTE[0])):
         if len(points):
@@ -158,7 +158,7 @@ def _origin(figure: "Figure", origin: Origin, name: str, place: int) -> None:
 
 
 def _mark(figure: "Figure", step: int, values: pd.Series, place: int) -> None:
-    """Where the fork began; over the height of all `values`."""
+    """Draw a line where the fork began, over the height of all `values`."""
     ends = [0.0, 1.0] if place == 1 or not len(values) else [float(values.min()), float(values.max())]
     figure.add_scatter(
         x=[step, step], y=ends, mode="lines", hoverinfo="name", line={"color": WHOLE, "width": 1, "dash": "dot"},
@@ -168,12 +168,12 @@ def _mark(figure: "Figure", step: int, values: pd.Series, place: int) -> None:
 
 
 def _ticks(steps: int) -> int:
-    """So many ticks that none stands between two steps."""
+    """Return a number of ticks so that none stands between two steps."""
     return min(10, max(1, steps - 1))
 
 
 def training_page(told: str, so_far: Training, figure: "Figure", agents: Sequence[str]) -> str:
-    """A standalone page; `told`: which training it is, and how far."""
+    """Return a standalone page; `told` says which training it is, and how far it is."""
     curve, stats = so_far.curve, so_far.stats
     described = f"Success, return and gradient norms of {', '.join(agents)} over {len(curve)} training steps"
     parts = [f'<p class="quiet">{escape(told)}</p>',
