@@ -1,5 +1,5 @@
-"""Ways in and out: programs of one's own behind a gateway, other trainers that take a recipe over, teams that are
-handed on.
+"""Connections to code outside the kit: user programs, other trainers, and teams that are shared.
 
-Leaves out: what is learned (the cells).
+Programs run behind a gateway, other trainers take over a recipe, and teams are saved as folders. Leaves out: the
+training itself (`cells`).
 """

@@ -1,7 +1,7 @@
-"""The model card of a team: what its run says of it, in the hub's form, and "unknown" where the run does not say.
+"""Model card of a team: a README.md in the form of the Hugging Face hub.
 
-All names and texts of a run stand in code spans or in a block of JSON, where they are neither links, HTML nor YAML.
-Leaves out: the files beside it (`giving`).
+It says "unknown" for every fact that the run does not record. Names and texts of a run stand only in code spans or JSON
+blocks. There they cannot act as links, HTML or YAML. Leaves out: the files beside the card (`giving`).
 """
 
 import json
@@ -18,13 +18,16 @@ from mas_lab.runs.scores import mean_scores, run_curve, scored_steps
 UNKNOWN = "unknown: the run does not say"
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 POCKET_LICENSE = "apache-2.0"
-"""Of this kit, whose pocket models are a part of it."""
+"""License of this kit, which includes the pocket models."""
 LONGEST = 200
 OF_AN_ENTRY = ("step", "versions")
 
 
 def card(run: Run, team: Mapping[str, Any]) -> str:
-    """README.md: a YAML header that the hub reads, and the rest for people. `team`: what `team.json` will hold."""
+    """Return the text of README.md: a YAML header for the hub, then text for people.
+
+    `team` is the content of `team.json`.
+    """
     config = run.config
     parts = [
         _header(team, config),
@@ -42,7 +45,10 @@ def card(run: Run, team: Mapping[str, Any]) -> str:
 
 
 def code(value: Any) -> str:
-    """A value as one code span: on one line, printable, cut at 200 characters, whole in a table's cell too."""
+    """Return `value` as one Markdown code span.
+
+    The text is printable, on one line, cut at 200 characters, and safe in a table cell.
+    """
     text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in str(value))
     text = (text[:LONGEST] + "…" if len(text) > LONGEST else text).replace("|", "\\|") or " "
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
@@ -51,8 +57,8 @@ def code(value: Any) -> str:
 
 
 def block(data: Any) -> str:
-    """Plain data as JSON, in a fence that nothing in it can close."""
-    text = json.dumps(data, indent=1)  # non-ASCII as \\u...., a text's line breaks as \\n
+    """Return plain data as JSON, in a code fence that the data cannot close."""
+    text = json.dumps(data, indent=1)  # escapes non-ASCII characters and line breaks
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}json\n{text}\n{fence}"
 
@@ -138,7 +144,7 @@ SAID = {
     "center": "The baseline is", "scale": "The scale is", "select": "Trained on are the rows chosen by",
     "loss": "The loss is", "aggregate": "It is averaged by",
 }  # fmt: skip
-"""A recipe's parts, in the order of the cells."""
+"""Parts of a recipe with their words in the card, in the order of the cells."""
 
 
 def _part(value: Any) -> str:
@@ -165,7 +171,7 @@ def _numbers(run: Run, step: int) -> list[str]:
 
 
 def _scores(run: Run, step: int) -> list[str]:
-    """Held-out scores at the first and at the last step that was scored, up to the checkpoint's."""
+    """Report held-out scores at the first and at the last scored step up to the checkpoint."""
     steps = [one for one in scored_steps(run) if one <= step]
     if not steps:
         return ["Held-out scores: unknown; none were kept with the run."]
@@ -202,7 +208,7 @@ def _when(one: int, step: int) -> str:
 
 
 def _rewards(run: Run, step: int) -> list[str]:
-    """Per agent, in the first and in the last step's own episodes."""
+    """Report each agent's mean reward and credit in the first and in the last training step."""
     if not 0 < step <= run.steps:
         return [f"Rewards while training: {UNKNOWN}."]
     steps = sorted({0, step - 1})
@@ -234,7 +240,7 @@ def _provenance(config: Mapping[str, Any], team: Mapping[str, Any]) -> list[str]
 
 
 def _continued(config: Mapping[str, Any]) -> list[str]:
-    """With what else it went on, and from which step."""
+    """Describe each later change of code, versions or devices, with its first step."""
     lines = []
     for one in config.get("continued", ()):
         other = {name: value for name, value in {**one, **one.get("versions", {})}.items() if name not in OF_AN_ENTRY}

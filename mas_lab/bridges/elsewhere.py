@@ -1,7 +1,7 @@
-"""An episode of ours in somebody else's training: the env and the plan are the kit's, another trainer's engine samples.
+"""Episodes of the kit whose tokens are sampled by another trainer's engine.
 
-Token ids go out, the ids that were sampled come back, and nothing is encoded twice. Leaves out: whose engine it is
-(`slime`, `verl`) and what the rows are for (`handed`).
+The env and the plan belong to the kit. Token ids go out, the sampled ids come back, and no text is encoded again.
+Leaves out: the engines (`slime`, `verl`) and the use of the rows (`handed`).
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from mas_lab.progress import no_bars, progress_bar
 from mas_lab.team import Sampling, Team
 
 Speak = Callable[[Request], Awaitable[Completion]]
-"""Answers one request with what was sampled; what it raises ends the episode."""
+"""Async function that answers one request. An exception in it ends the episode."""
 
 
 class Speaker:
-    """A policy that can only speak: `tokenizer` and `template` write prompts, `speak` answers them."""
+    """A policy that can only sample: `tokenizer` and `template` write prompts, `speak` answers them."""
 
     streams = True
     lock = None
@@ -55,7 +55,7 @@ class Speaker:
 
 
 class Episode(Driver):
-    """Plays one instance within an event loop: while it waits for tokens or for the env, others go on."""
+    """Driver that plays one instance in an event loop; other coroutines run while it waits."""
 
     def __init__(self, env: Env, team: Team, seed: int):
         with no_bars():
@@ -64,7 +64,7 @@ class Episode(Driver):
         self.stepping: dict[asyncio.Future, tuple[_Play, int, Act]] = {}
 
     async def played(self, game: Game, plan: Plan) -> list[dict[str, Any]]:
-        """The rows of `game`, each of the columns `mas_lab.table.ROLLOUT` but for `step`."""
+        """Return the rows of `game`, with all columns of `mas_lab.table.ROLLOUT` except `step`."""
         self.ready.append(_Play(game, plan(game)))
         try:
             while self._go_on():
@@ -80,7 +80,7 @@ class Episode(Driver):
         return game.rows
 
     def _go_on(self) -> bool:
-        """Ask for all that can be asked for; is anything waited for?"""
+        """Submit everything that can be submitted, and return whether an answer is pending."""
         while self.ready or self.scoring:
             asked: dict[int, list] = {}
             while self.ready:
@@ -92,7 +92,7 @@ class Episode(Driver):
         return bool(self.speaker.asked or self.stepping)
 
     def _act(self, play: _Play, slot: int, act: Act) -> None:
-        """In a thread: a program that a step runs must not stop the trainer's event loop."""
+        """Step the env in a thread: it may run a program, which would block the trainer's event loop."""
         actions = {one.agent: one.text for one in act.said}
         job = asyncio.ensure_future(asyncio.to_thread(self.env.step, act.at.state, actions))
         self.stepping[job] = play, slot, act
@@ -101,24 +101,26 @@ class Episode(Driver):
 async def play(
     env: Env, task: Task, episode: str, plan: Plan, speaker: Speaker, sampling: Mapping[str, Sampling], seed: int = 0
 ) -> list[dict[str, Any]]:
-    """One instance of `task`, called `episode`, explored by `plan`, in which `speaker` speaks for all agents.
+    """Play one instance of `task`, named `episode`, by `plan`, and return its rows.
 
-    A request's seed is the one that `rollout` gives the same call at step 0, for engines that take one. Raises what
-    `rollout` raises.
+    `speaker` answers for all agents. The seed of a request equals the seed of the same call in `rollout` at step 0, for
+    engines that take seeds. Raises the same errors as `rollout`.
     """
     team = Team.shared(speaker, env.agents, sampling=dict(sampling))
     return await Episode(env, team, seed).played(Game(env, task, episode), plan)
 
 
 def completion(ids: Sequence[int], logprobs: Sequence[float], request: Request, tokenizer: Any) -> Completion:
-    """What an engine sampled, with the text that the kit reads: special tokens left out, the stop text in it.
+    """Return an engine's sample as a `Completion`.
 
-    It ended by the model's own token ("eos"), by one of the request's texts ("stop"), or at its limit ("length").
+    The text has no special tokens, but keeps the stop text. `finish` is "eos" after an end token of the model, "stop"
+    after a stop text of the request, and "length" at the token limit. Raises ValueError if there are no tokens, or not
+    one log-probability for each.
     """
     if not ids or len(ids) != len(logprobs):
         raise ValueError(f"the engine gave {len(ids)} tokens with {len(logprobs)} log-probabilities; one for each")
     text = tokenizer.decode(list(ids), skip_special_tokens=True)
-    early = len(ids) < request.max_tokens  # then by a mark of the model's, which may have several
+    early = len(ids) < request.max_tokens  # ended before the limit: a model may have several end tokens
     ended = ids[-1] == tokenizer.eos_token_id or (early and ids[-1] in tokenizer.all_special_ids)
     finish = "eos" if ended else "stop" if any(one in text for one in request.stop) else "length"
     return Completion(tuple(map(int, ids)), tuple(map(float, logprobs)), text, finish)

@@ -1,6 +1,6 @@
-"""One run of somebody's program over one task: its thread, its calls, what it may not do, and the rows it leaves.
+"""One run of a user's program on one task: its thread, its calls, its limits and its rows.
 
-Leaves out: who answers a call (`switchboard`).
+Leaves out: how a call is answered (`switchboard`).
 """
 
 import asyncio
@@ -23,38 +23,52 @@ from mas_lab.bridges.openai_chat import Asked, Refused, asked_of
 from mas_lab.env import Message, Task, not_plain
 
 Program = Callable[[Task, "Endpoint"], Any]
-"""`program(task, endpoint)`: makes its calls, and returns what was earned: a number for the team, {agent: number} for
-the agents' own, or an `Earned`. It may be a coroutine function."""
+"""Function or coroutine function `program(task, endpoint)` of a user.
+
+It makes its calls and returns the rewards: a number for the team, {agent: number} for single agents, or an `Earned`.
+"""
 
 
 @dataclass(frozen=True)
 class Earned:
-    """What an episode of a program came to: the team's reward, the agents' own, whether the goal stands (where None: a
-    team's reward of `max_return` is success), and plain data for the column `info` of its last call."""
+    """Rewards and outcome of one episode that a program played."""
 
     team: float = 0.0
+    """Reward of the team, recorded at the episode's last call."""
     agents: Mapping[str, float] = field(default_factory=dict)
+    """Local rewards, {agent: number}, recorded at each agent's last call. Agents that are not named get 0."""
     success: bool | None = None
+    """True if the goal was reached. `None`: an episode succeeds if `team` is at least the env's `max_return`."""
     info: Mapping[str, Any] = field(default_factory=dict)
+    """Plain data for the column `info` of the episode's last call."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a program's agents answer, in one episode: `base_url` and `api_key` for any client of OpenAI's chat
-    completions, in which `model` is the agent's name. `endpoint("solver", "2 + 2?")` asks without one."""
+    """Access to the team's agents within one episode.
+
+    `base_url` and `api_key` are for any client of OpenAI's chat completions, where `model` is the agent's name.
+    `endpoint("solver", "2 + 2?")` makes a call without a client.
+    """
 
     base_url: str
     api_key: str
     ask: Callable[[Any], dict[str, Any]] = field(repr=False)
 
     def __call__(self, agent: str, messages: str | Sequence[Message], **options: Any) -> str:
-        """The text that `agent` answers; a text is told as the user's. `options`: temperature, max_tokens, stop."""
+        """Return the text that `agent` answers to `messages`.
+
+        A plain text is sent as one message of the user. `options`: temperature, max_tokens, stop.
+        """
         told = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
         answer = self.ask({"model": agent, "messages": told, **options})
         return answer["choices"][0]["message"]["content"]
 
     def client(self, **options: Any) -> Any:
-        """`openai.OpenAI` of this episode, where the package is installed. It never asks twice."""
+        """Return an `openai.OpenAI` client for this episode, without retries.
+
+        Requires the package `openai`. `options` go to the client's constructor.
+        """
         from openai import OpenAI
 
         return OpenAI(**{"base_url": self.base_url, "api_key": self.api_key, "max_retries": 0, **options})
@@ -62,7 +76,7 @@ class Endpoint:
 
 @dataclass(eq=False)
 class Call:
-    """One call in flight: the `number` among its agent's, the `depth` among all of its episode's."""
+    """One call in flight. `number` counts the calls of its agent, `depth` those of its episode, from 0."""
 
     episode: "Episode"
     asked: Asked
@@ -71,7 +85,10 @@ class Call:
     answer: Future = field(default_factory=Future)
 
     def settle(self, answer: dict[str, Any] | Refused) -> None:
-        """Once: an episode may end in its own thread while its call is being answered in another."""
+        """Set the answer, unless the call already has one.
+
+        An episode may end in its own thread while another thread answers its call.
+        """
         with suppress(InvalidStateError):
             if isinstance(answer, Refused):
                 self.answer.set_exception(answer)
@@ -81,7 +98,7 @@ class Call:
 
 @dataclass(eq=False)
 class Episode:
-    """`tell` hears of each call, and of the end (None)."""
+    """State of one running episode. `tell(episode, call)` reports each call, and `None` at the end."""
 
     program: Program
     task: Task
@@ -94,7 +111,7 @@ class Episode:
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     earned: Earned | None = None
     why: str = ""
-    """Why it is left out; empty where it is not."""
+    """Reason why the episode failed; empty if it did not."""
     open: set[Call] = field(default_factory=set)
     """Calls that wait for an answer."""
     since: float = 0.0
@@ -117,7 +134,7 @@ class Episode:
         return self.until - self.since
 
     def ask(self, body: Any) -> dict[str, Any]:
-        """The answer to one request; waits for it. Raises `Refused`."""
+        """Wait for the answer to one request and return it, or raise `Refused`."""
         call = self._call(asked_of(body))
         self.tell(self, call)
         return call.answer.result()
@@ -144,12 +161,12 @@ class Episode:
             returned = self.program(self.task, endpoint)
             returned = asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
             earned, why = earned_of(returned, self.agents), ""
-        except BaseException as error:  # whatever it is, it costs this episode and no other
+        except BaseException as error:  # any error fails this episode and no other
             earned, why = None, _told(error)
         self.end(earned, why)
 
     def end(self, earned: Earned | None, why: str) -> None:
-        """Once: what comes later is not taken."""
+        """End the episode; later calls of this method have no effect."""
         with self._lock:
             if self._over:
                 return
@@ -172,8 +189,10 @@ class Episode:
         return f"it pays agent {silent[0]!r}, which it never called" if silent else ""
 
     def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
-        """Its calls that were answered, in the order in which they were made, as one path: the team's reward at the
-        last, each agent's own at that agent's last."""
+        """Return the rows of all answered calls as one path, in the order of the calls.
+
+        The last row has the team's reward, and the last row of each agent has its local reward.
+        """
         rows, turns = sorted(self.rows, key=lambda row: row["depth"]), Counter()
         for depth, row in enumerate(rows):
             node, before = f"{self.name}/{depth}", f"{self.name}/{depth - 1}.0" if depth else ""
@@ -196,7 +215,7 @@ async def _awaited(coroutine: Any) -> Any:
 
 
 def earned_of(returned: Any, agents: Sequence[str]) -> Earned:
-    """What a program returned, read. Raises ValueError in words."""
+    """Convert a program's return value, or raise ValueError with the reason."""
     if isinstance(returned, Mapping):
         returned = Earned(agents=returned)
     elif not isinstance(returned, Earned):
@@ -213,7 +232,7 @@ def earned_of(returned: Any, agents: Sequence[str]) -> Earned:
 
 
 def _told(error: BaseException) -> str:
-    """What a program raised, and where in it."""
+    """Describe the exception that a program raised, with file and line."""
     place = traceback.extract_tb(error.__traceback__)[1:2]
     where = f" ({place[0].filename.rpartition('/')[2]}, line {place[0].lineno})" if place else ""
     return f"its program raised {type(error).__name__}: {error}{where}"

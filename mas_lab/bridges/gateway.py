@@ -1,6 +1,6 @@
-"""The HTTP server that programs speak to: OpenAI's chat completions on loopback, with a key for each episode.
+"""HTTP server for programs: OpenAI's chat completions on loopback, with one key per episode.
 
-Leaves out: what a call may ask (`openai_chat`), and who answers it (`switchboard`).
+Leaves out: the parameters of a call (`openai_chat`), and how it is answered (`switchboard`).
 """
 
 import json
@@ -12,13 +12,16 @@ from typing import Any
 from mas_lab.bridges.openai_chat import Refused, streamed
 
 MOST = 8 * 2**20
-"""Bytes of a request, at most."""
+"""Maximal size of a request in bytes."""
 Ask = Callable[[Any], dict[str, Any]]
-"""Answers one request's JSON, or raises `Refused`."""
+"""Function that answers one request's JSON, or raises `Refused`."""
 
 
 class Gateway:
-    """`address` is the base URL that clients take; `episodes` maps a key to who answers for it. A context manager."""
+    """Context manager that runs the server.
+
+    `address` is the base URL for clients. `episodes` maps a key to the function that answers that episode's calls.
+    """
 
     def __init__(self):
         self.episodes: dict[str, Ask] = {}
@@ -57,9 +60,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer()
         except Refused as refused:
-            self.close_connection = True  # what is left of the request is not read
+            self.close_connection = True  # the rest of the request is not read
             self._send(refused.status, refused.body())
-        except OSError:  # whoever asked has gone
+        except OSError:  # the client has disconnected
             self.close_connection = True
 
     def _models(self) -> None:
@@ -113,4 +116,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing: the program is told, and the table holds what was said."""
+        """Log nothing: the program gets each error, and the table holds each completion."""

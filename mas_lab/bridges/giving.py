@@ -1,7 +1,7 @@
-"""A run's team as a folder to hand out: weights in plain Hugging Face and PEFT form, `team.json` and a model card.
+"""Saving a run's team as a folder to share: weights, `team.json` and a model card.
 
-Files are copied from the newest checkpoint as they are, without optimizers and without what tells of the machine.
-Leaves out: the folder's form (`team_folder`), the card's text (`card`).
+Weights are in plain Hugging Face or PEFT form. Files are copied from the newest checkpoint, without optimizers and
+without data about the machine. Leaves out: the form of the folder (`team_folder`), and the text of the card (`card`).
 """
 
 import json
@@ -18,12 +18,21 @@ from mas_lab.runs.run import Run, load_run
 
 
 def save_team(run: Run | str | Path, folder: str | Path) -> Path:
-    """Write the team of a run's newest checkpoint as a folder that can be handed out, or uploaded as it is.
+    """Write the team of a run's newest checkpoint as a folder to share or to upload.
 
-    Every policy has a folder of its own, which transformers (full weights) or PEFT (an adapter) load by themselves;
-    `team.json` says who plays with which; `README.md` is a model card in the hub's form, with numbers from the run
-    alone. `lab.load_team(folder)` opens it. Base models of adapters are named, not copied. `folder` must be new or
-    empty. Raises RunError for a run without weights, such as a zip.
+    Each policy gets its own subfolder. transformers loads full weights from it, and PEFT loads an adapter. `team.json`
+    maps agents to policies. `README.md` is a model card for the Hugging Face hub; its numbers come from the run alone.
+    Base models of adapters are named, not copied. `lab.load_team(folder)` loads the team.
+
+    Args:
+        run: A `Run`, or the path of a run's folder.
+        folder: The folder to write. It must be new or empty.
+
+    Returns:
+        The path of the folder.
+
+    Raises:
+        RunError: The run has no weights, such as an exported zip; `folder` has files; or the disk cannot be written.
     """
     run, target = run if isinstance(run, Run) else load_run(run), Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -37,7 +46,7 @@ def save_team(run: Run | str | Path, folder: str | Path) -> Path:
 
 
 def _write(run: Run, checkpoint: Checkpoint, staged: Path) -> None:
-    shutil.rmtree(staged)  # what was copied of a checkpoint that went meanwhile
+    shutil.rmtree(staged)  # may hold files of an earlier try, whose checkpoint was deleted meanwhile
     staged.mkdir()
     team = checkpoint.state["team"]
     policies = {}
@@ -52,7 +61,7 @@ def _write(run: Run, checkpoint: Checkpoint, staged: Path) -> None:
 
 
 def _copy(name: str, source: Path, staged: Path, called: str) -> dict[str, Any]:
-    """One policy's files, and what `team.json` says of it."""
+    """Copy one policy's files, and return its entry in `team.json`."""
     record, folder = read_json(source / "policy.json"), staged / called
     if record.get("backend") == "tinker":
         raise RunError(
@@ -64,7 +73,7 @@ def _copy(name: str, source: Path, staged: Path, called: str) -> dict[str, Any]:
             shutil.copyfile(path, folder / path.name)
     base = {key: value for key, value in record["source"].items() if value is not None}
     if base["kind"] == "directory":
-        del base["name"]  # a place on somebody's machine
+        del base["name"]  # a path on a local machine
     adapted = folder / "adapter_config.json"
     if adapted.is_file():
         config = json.loads(adapted.read_text(encoding="utf-8"))

@@ -1,8 +1,9 @@
-"""A run handed over to another trainer, slime or verl: a folder with its recipe, its env, its tasks, a bridge file that
-imports this kit, a configuration, and a recorded step whose advantages the trainer must reproduce.
+"""Handing a run over to another trainer, slime or verl, as a folder.
 
-What could not be the same training there is refused, with the reason. Leaves out: the trainer's settings (`trainers`),
-and how the folder is used there (`handed`).
+The folder holds the recipe, the env, the tasks, a configuration, and a bridge file that imports this kit. It also holds
+one recorded step, whose advantages the trainer must reproduce. A run that the trainer cannot continue in the same way
+is refused, with the reason. Leaves out: the trainer's settings (`trainers`), and how the folder is used there
+(`handed`).
 """
 
 import json
@@ -32,22 +33,38 @@ from mas_lab.train.settings import Settings
 
 CONFIGS = {"slime": "flags.sh", "verl": "verl.yaml"}
 OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-"""How an env of one's own may be called in a bridge file, which is Python."""
+"""Name of a user-defined env that a bridge file can import, `module:Class`."""
 
 
 def export(
     run: Run | str | Path, path: str | Path, traces: int | None = None, to: str | None = None, env: Env | None = None
 ) -> Path:
-    """One zip with the run's tables and description, without weights: what a student hands in.
+    """Write a run as one file to hand in, as a log, or as a folder for another trainer.
 
-    It also holds what a `SpikeWatch` recorded and the text of every token that was said, for the instruments.
+    By default, the file is a zip with the run's tables and description, without weights. It also holds the records of a
+    `SpikeWatch` and the text of every sampled token, for the instruments.
 
-    A path that ends in `.eval` becomes a log of Inspect instead, which `inspect view` opens: a sample for each episode,
-    a model event for each call. `traces`: only so many episodes of each step, those that tell most; without it, all.
+    If `path` ends in `.eval`, the file is a log of Inspect, which `inspect view` opens. It has a sample for each
+    episode and a model event for each call.
 
-    `to="slime"` or `to="verl"` writes a folder instead, with which that trainer goes on by the same recipe: see its
-    README.md. `env` is then the run's env, where it is one of your own. Raises HandOverError where the trainer cannot
-    do what the run does, with every reason.
+    With `to`, the result is a folder from which that trainer continues by the same recipe. Its README.md has the
+    commands.
+
+    Args:
+        run: A `Run`, or the path of a run's folder or zip.
+        path: The file or the new folder to write.
+        traces: Number of episodes of each step in a log: the most telling ones, such as missed goals or large
+            advantages. `None`: all episodes.
+        to: "slime" or "verl" for a folder. `None`: a zip or a log.
+        env: The run's env, needed with `to` if it is your own class. `None`: an env of the kit, made by its name.
+
+    Returns:
+        The path of the file or folder.
+
+    Raises:
+        HandOverError: The trainer cannot do what the run does (the message has the reasons), or the folder has files.
+        RunError: The run cannot be read, or the disk cannot be written.
+        ValueError: The arguments do not fit together, such as `traces` for a zip.
     """
     if to is None:
         if env is not None:
@@ -61,7 +78,7 @@ def export(
 
 
 def hand_over(run: Run, folder: Path, to: str, env: Env | None = None) -> Path:
-    """Write the folder. Nothing is written where the run is refused, or over files that are there."""
+    """Write the folder; raise HandOverError and write nothing if the run is refused or `folder` has files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise HandOverError(f"export: {folder} is there already; name a new folder")
     config = run.config
@@ -115,7 +132,7 @@ def _env_of(config: Mapping[str, Any], env: Env | None) -> Env:
 def _asked(run: Run, config: Mapping[str, Any], env: Env, turns: pd.DataFrame) -> Asked:
     try:
         recipe = run.recipe
-    except ValueError as error:  # of a part of one's own
+    except ValueError as error:  # the recipe has a user-defined part
         raise HandOverError(f"export: {run.folder}: {error}") from error
     try:
         team, chosen = config["team"], Settings.of(config["settings"])
@@ -141,7 +158,7 @@ def _refused_here(config: Mapping[str, Any], env: Env) -> list[str]:
 
 
 def _is_plain(env: Env, name: str, value: Any) -> bool:
-    """Is an option of the env the very thing that its description says?"""
+    """Return whether an option of the env equals its description after a round trip through JSON."""
     try:
         return json.loads(json.dumps(getattr(env, name))) == value
     except (AttributeError, TypeError, ValueError):
@@ -165,7 +182,7 @@ def _write_data(folder: Path, config: Mapping[str, Any], asked: Asked, turns: pd
 
 
 def _write_tasks(folder: Path, config: Mapping[str, Any], env: Env, steps: int, to: str) -> None:
-    """The tasks of the run's own steps, in their order, and those it is scored on."""
+    """Write the tasks of the run's steps, in their order, and the tasks that it is scored on."""
     chosen, seed = Settings.of(config["settings"]), config["seed"]
     trained = [
         task
@@ -185,6 +202,6 @@ def _task_row(env: Env, task: Task, number: int, to: str) -> dict[str, Any]:
     written = dumps({"id": task.id, "data": task.data}, Path(f"task {task.id!r}"))
     if to == "slime":
         return {"prompt": prompt, "metadata": {"task": written}}
-    truth = {"style": "rule", "ground_truth": ""}  # verl wants the column; the env judges
+    truth = {"style": "rule", "ground_truth": ""}  # verl requires the column; the env computes rewards
     return {"data_source": getattr(env, "name", type(env).__name__), "prompt": prompt, "reward_model": truth,
             "extra_info": {"index": number, "task": written}}  # fmt: skip

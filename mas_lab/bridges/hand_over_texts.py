@@ -1,6 +1,6 @@
-"""The texts of a folder that is handed over: the bridge file, the check, the configuration, the README.
+"""Texts of a handed-over folder: the bridge file, the check, the configuration, the README.
 
-Leaves out: what is true of a run (`trainers`).
+Leaves out: the facts about a run (`trainers`).
 """
 
 import shlex
@@ -14,7 +14,7 @@ from mas_lab.bridges.handed import BATCH, BRIDGE, CLOSE, FILE
 from mas_lab.bridges.trainers import Asked, Setting
 
 NAMES = {"slime": "slime 0.3.1", "verl": "verl 0.9.1"}
-"""What the bridges are written against."""
+"""Versions that the bridges are written for."""
 
 CHECK = f'''"""Does the trainer give the advantages that the run recorded? Run it before any training."""
 
@@ -31,7 +31,7 @@ HEADS = {
 
 
 def flags(settings: Sequence[Setting]) -> str:
-    """A bash array with a comment for each line."""
+    """Return the settings as a bash array, with a comment on each line."""
     lines = [f"  {name}{'' if value is True else ' ' + _quoted(value)}  # {what}" for name, value, what in settings]
     return "MAS_LAB_ARGS=(\n" + "\n".join(lines) + "\n)\n"
 
@@ -42,7 +42,7 @@ def _quoted(value: Any) -> str:
 
 
 def nested(settings: Sequence[Setting]) -> dict[str, Any]:
-    """Dotted names as the mapping of mappings that they stand for."""
+    """Return settings with dotted names as nested dictionaries."""
     tree: dict[str, Any] = {}
     for name, value, _ in settings:
         *path, last = name.split(".")
@@ -54,7 +54,7 @@ def nested(settings: Sequence[Setting]) -> dict[str, Any]:
 
 
 def commented(settings: Sequence[Setting]) -> str:
-    """The same as YAML, each value with its comment."""
+    """Return the settings as YAML, with a comment on each value."""
     what = {name: comment for name, _, comment in settings}
 
     def lines(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -74,7 +74,10 @@ def _scalar(key: str, value: Any) -> str:
 
 
 def bridge(to: str, own: Mapping[str, Any] | None) -> str:
-    """The bridge file: it imports, and re-implements nothing. `own`: the spec of an env of one's own."""
+    """Return the text of the bridge file, which imports code and defines none.
+
+    `own` is the description of a user-defined env; `None` for an env of the kit.
+    """
     given, lines = "", ["from pathlib import Path", ""]
     if own is not None:
         module, _, kind = own["name"].partition(":")
@@ -105,7 +108,7 @@ def bridge(to: str, own: Mapping[str, Any] | None) -> str:
 
 
 def readme(to: str, asked: Asked, rows: int, steps: int) -> str:
-    """What is in the folder, the commands, and what is not the same there."""
+    """Return the README: the files, the commands, and the differences from the run."""
     about, model = COMMANDS[to], asked.model or "the run's model, in Hugging Face format"
     config = {"slime": "flags.sh", "verl": "verl.yaml"}[to]
     notes = "\n".join(f"- {note}" for note in [*_notes(asked), *NOTES[to]])

@@ -1,6 +1,6 @@
-"""A folder that `export(run, folder, to=...)` wrote, opened in the trainer that it was handed to.
+"""A folder that `export(run, folder, to=...)` wrote, opened in the other trainer.
 
-Leaves out: how it was written (`hand_over`), and the trainer's own words (`slime`, `verl`).
+Leaves out: how the folder is written (`hand_over`), and the trainers' interfaces (`slime`, `verl`).
 """
 
 import json
@@ -22,17 +22,17 @@ from mas_lab.team import Sampling
 
 FILE, BATCH, BRIDGE = "hand_over.json", "batch.parquet", "mas_lab_bridge"
 CLOSE = 1e-6
-"""How far an advantage may be from the recorded one."""
+"""Tolerance for an advantage, relative to the recorded one if its magnitude is above 1."""
 KEPT = ("prompt_ids", "completion_ids", "logprobs")
-"""What a trainer carries in columns of its own."""
+"""Columns that a trainer carries in fields of its own."""
 
 
 class HandOverError(ValueError):
-    """What a trainer cannot take over, or gave back wrong."""
+    """Error for a run that a trainer cannot take over, or for wrong values that it gave back."""
 
 
 class Handed:
-    """The recipe, the env and the team's settings of a folder. `env`: the env, where it is one of your own."""
+    """Recipe, env and team settings of a folder. `env` is needed if the env is your own class."""
 
     def __init__(self, folder: str | Path, env: Env | None = None):
         self.folder = Path(folder)
@@ -50,9 +50,10 @@ class Handed:
     async def play(
         self, task: str, number: Any, speak: Speak, tokenizer: Any, context: int = 2**31, occasion: Any = None
     ) -> list[dict[str, Any]]:
-        """The rows of one more instance of `task` (its JSON, as the parquet files hold it), `number` among its own.
+        """Play one more instance of `task`, and return its rows.
 
-        `occasion` tells apart the times at which one task is drawn; where it is None, rows are called as in `rollout`.
+        `task` is JSON text from the parquet files, and `number` counts its instances. `occasion` distinguishes repeated
+        draws of one task. `None`: episodes are named as in `rollout`.
         """
         told = json.loads(task)
         speaker = Speaker(speak, tokenizer, self.template, context)
@@ -63,12 +64,17 @@ class Handed:
         return rows if occasion is None else [{**row, "occasion": str(occasion)} for row in rows]
 
     def learns(self, row: Mapping[str, Any]) -> bool:
-        """Is a row trained on, as far as the rollout knows? Not what only values a candidate, nor a frozen agent's."""
+        """Return whether a row may be trained on; the recipe's `select` can still exclude it.
+
+        Rows that only value a candidate and rows of frozen agents may not.
+        """
         return not row["probe"] and row["agent"] not in self.frozen
 
     def earned(self, rows: Sequence[Mapping[str, Any]]) -> float:
-        """The mean return of the team over the paths that an instance took, for the trainer's charts; in
-        `joint(mode="cross")` over its actions."""
+        """Return the team's mean return over the paths of an instance, for the trainer's charts.
+
+        With `joint(mode="cross")` the mean is over its actions.
+        """
         kept = {row["action"]: row for row in rows if row["kept"] and not row["probe"]}
         leaves = kept.keys() - {row["parent"] for row in kept.values()}
         returns = []
@@ -80,10 +86,12 @@ class Handed:
         return float(np.mean(returns))
 
     def advantages(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-        """All rows of one batch through the recipe: the table with `credit`, `advantage` and `selected`; 0 for a row
-        that is not trained on."""
+        """Return all rows of one batch as a table with `credit`, `advantage` and `selected` from the recipe.
+
+        The advantage of a row that is not trained on is 0.
+        """
         turns = pd.DataFrame(list(rows)).assign(step=0)
-        if "occasion" in turns:  # one task, drawn twice: two groups
+        if "occasion" in turns:  # a task that was drawn twice gives two groups
             twice = turns.groupby("task")["occasion"].transform("nunique") > 1
             turns.loc[twice, "task"] += " @" + turns.loc[twice, "occasion"]
             turns = turns.drop(columns="occasion")
@@ -92,11 +100,14 @@ class Handed:
         return judged.assign(advantage=judged["advantage"].where(trains, 0.0), selected=trains)
 
     def batch(self) -> pd.DataFrame:
-        """The recorded rows, with the advantages that they had."""
+        """Return the recorded rows with their recorded advantages."""
         return read_table(self.folder / BATCH)
 
     def compare(self, found: Sequence[float]) -> str:
-        """A line on how close `found` is to the recorded advantages. Raises HandOverError where it is not."""
+        """Return a line about how close `found` is to the recorded advantages.
+
+        Raises HandOverError if a difference exceeds `CLOSE`.
+        """
         recorded = self.batch()
         missed = np.abs(np.asarray(found, float) - recorded["advantage"].to_numpy(float))
         worst = int(missed.argmax())
@@ -110,10 +121,10 @@ class Handed:
 
 
 def told(row: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
-    """A row as plain data."""
+    """Return a row as plain data, except for the columns `without`."""
     return {name: plain(value) for name, value in row.items() if name not in without}
 
 
 def recorded_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a recorded batch as a rollout gave them."""
+    """Return the rows of a recorded batch as a rollout returned them."""
     return [told(row, without=("step", "advantage")) for row in table.to_dict("records")]

@@ -1,7 +1,7 @@
-"""OpenAI's chat completions as this kit can answer them: a request read, and refused where it asks for what no token of
-ours would stand for; an answer written, whole or as a stream.
+"""The part of OpenAI's chat completions that this kit supports.
 
-Leaves out: who is asked (`switchboard`) and the HTTP around it (`gateway`).
+A request is parsed, and refused if the sampled tokens could not represent its result. An answer is written whole or as
+a stream. Leaves out: how a call is answered (`switchboard`), and the HTTP server (`gateway`).
 """
 
 import json
@@ -15,13 +15,13 @@ from mas_lab.policy import Completion
 
 IGNORED = ("user", "metadata", "store", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key",
            "safety_identifier", "timeout", "logprobs", "n")  # fmt: skip
-"""What changes no token of the answer, or, of `n` and `logprobs`, is looked at by itself."""
+"""Parameters that change no token of the answer. `n` must also agree with `NEUTRAL`."""
 NEUTRAL = {
     "top_p": 1, "n": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "tools": [], "functions": [],
     "response_format": {"type": "text"}, "tool_choice": "none", "top_logprobs": 0, "seed": None,
     "reasoning_effort": None,
 }  # fmt: skip
-"""What is taken only where it asks for nothing: the tokens that are trained on come from the full distribution."""
+"""Parameters that are accepted with these values only: training needs tokens from the full distribution."""
 INSTEAD = {
     "tools": "say in the prompt how a tool is called, and read the call from the answer's text",
     "functions": "say in the prompt how a tool is called, and read the call from the answer's text",
@@ -32,7 +32,7 @@ INSTEAD = {
 
 
 class Refused(Exception):
-    """A call that gets no answer: the HTTP status, OpenAI's code for it, and the sentence."""
+    """Error for a call that gets no answer, with HTTP status, OpenAI's error code and message."""
 
     def __init__(self, status: int, code: str, sentence: str):
         super().__init__(sentence)
@@ -44,7 +44,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Asked:
-    """One call: `agent` is told `messages`. None: as the team's sampling says."""
+    """One call of `agent` with `messages`. `None` in a field: the team's sampling setting holds."""
 
     agent: str
     messages: list[Message]
@@ -55,7 +55,7 @@ class Asked:
 
 
 def asked_of(body: Any) -> Asked:
-    """A request's JSON read. Raises `Refused` naming the parameter and what to do instead."""
+    """Parse a request's JSON, or raise `Refused` with the parameter and an alternative."""
     if not isinstance(body, Mapping):
         raise Refused(400, "invalid_json", "the body is no JSON object with model and messages")
     known = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "stream"}
@@ -109,7 +109,7 @@ def _messages(messages: Any) -> list[Message]:
 
 
 def _text(content: Any, number: int) -> Any:
-    """A content in parts as one text."""
+    """Return the content of a message as one text, even if it came in parts."""
     if not isinstance(content, list):
         return content
     if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in content):
@@ -118,7 +118,7 @@ def _text(content: Any, number: int) -> Any:
 
 
 def answer_to(asked: Asked, number: int, prompt_tokens: int, completion: Completion, text: str) -> dict[str, Any]:
-    """The answer as one object; its id is the number of the call in its episode."""
+    """Return the answer as one JSON object; its id is the number of the call in its episode."""
     finish = "length" if completion.finish == "length" else "stop"
     said = len(completion.ids)
     usage = {"prompt_tokens": prompt_tokens, "completion_tokens": said, "total_tokens": prompt_tokens + said}
@@ -129,7 +129,7 @@ def answer_to(asked: Asked, number: int, prompt_tokens: int, completion: Complet
 
 
 def streamed(answer: Mapping[str, Any]) -> Iterator[str]:
-    """The same as server-sent events: the whole text at once, then how it ended, then how much it was."""
+    """Yield the same answer as server-sent events: the whole text, the finish reason, the usage."""
     told = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     [choice] = answer["choices"]
     deltas = [({"role": "assistant", "content": choice["message"]["content"]}, None), ({}, choice["finish_reason"])]

@@ -1,6 +1,6 @@
-"""Programs of one's own as rollouts: `play` runs them, and an env made of one is trained like any other.
+"""User programs as rollouts: `play` runs them, and an env made of one is trained like any other.
 
-Leaves out: the gateway that they speak to, and what is learned.
+Leaves out: the gateway for their calls (`gateway`), and the training.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from mas_lab.team import Team
 
 
 class ProgramWarning(UserWarning):
-    """An episode that is left out: names it, the task, and why."""
+    """Warning about a failed episode, with its name, its task and the reason."""
 
 
 def play(
@@ -37,27 +37,47 @@ def play(
     seed: int = 0,
     **options: Any,
 ) -> pd.DataFrame:
-    """Run `program(task, endpoint)` `n` times on each task: the table of `rollout`, a row per call that it made.
+    """Run `program(task, endpoint)` `n` times on each task, and return the table of `rollout`.
 
-    The program asks its agents through `endpoint.base_url` and `endpoint.api_key`, OpenAI's chat completions on
-    loopback, where `model` is an agent of `team`; or by `endpoint("solver", text)`. A row holds the very tokens and
-    log-probabilities that were sampled. What the program returns is the team's reward, at its last call; {agent:
-    number} is each agent's own; a `lab.Earned` says both, success and info.
+    Each call of the program becomes a row, with the exact tokens and log-probabilities that were sampled. The program
+    uses OpenAI's chat completions on loopback (`endpoint.base_url`, `endpoint.api_key`), where `model` is an agent of
+    `team`. It can also call `endpoint("solver", text)`. It returns the team's reward, {agent: number} for local
+    rewards, or a `lab.Earned`. The team's reward is recorded at the last call.
 
-    `tasks`: `lab.Task`s or plain data. `options`: the fields of `ProgramEnv`. An episode whose program raises, takes
-    longer than `timeout_s`, calls an unknown agent or more than `max_calls` times, is left out with a
-    `ProgramWarning` that names it. Only whole episodes: a program cannot be set back, so that there is no tree.
+    An episode fails if its program raises an exception, returns no valid reward, takes longer than `timeout_s`, makes
+    no call or more than `max_calls`, calls an unknown agent, or gives a reward to an agent that it never called. A
+    failed episode is left out with a `ProgramWarning`, unless the option `failed` gives it a reward. Episodes are
+    always whole: a program cannot be set back, so there is no tree.
 
-    A draw hangs on (seed, task, episode, agent, number of that agent's call) alone: the same program on the same
-    weights gives the same table, if it makes the same calls, to the last digit where it is quicker than `patience_s`
-    between two of them. Raises RolloutError where no episode is left.
+    A draw depends only on (seed, task, episode, agent, number of that agent's call). So the same program with the same
+    weights and the same calls gives the same table. Log-probabilities agree to the last digit if the program takes less
+    than `patience_s` between two calls.
+
+    Args:
+        program: Function or coroutine function `program(task, endpoint)`.
+        team: The `Team` whose agents the program calls.
+        tasks: `lab.Task`s or plain data. The program finds a dict as `task.data`, other data as `task.data["task"]`.
+        n: Episodes per task.
+        seed: Seed of all draws.
+        **options: Fields of `ProgramEnv`, such as `max_tokens` or `timeout_s`.
+
+    Returns:
+        A table with a row per answered call and the columns `mas_lab.table.ROLLOUT`.
+
+    Raises:
+        RolloutError: No episode is left.
+        EnvError: A task is not plain data, or an option has a wrong value.
+        ValueError: A task occurs twice, or the team samples with `top_p` or `top_k`.
     """
     env = ProgramEnv(program, tuple(team), train=as_tasks(tasks), **options)
     return rollout(env, team, env.train, plan=episodes(n), seed=seed)
 
 
 def as_tasks(given: Sequence[Any]) -> tuple[Task, ...]:
-    """Tasks as they are; plain data as tasks that are called by a digest of it. Raises EnvError for anything else."""
+    """Return tasks as they are, and plain data as tasks named by a digest of it.
+
+    Raises EnvError for anything else.
+    """
     made = []
     for number, one in enumerate(given):
         if isinstance(one, Task):
@@ -73,32 +93,41 @@ def as_tasks(given: Sequence[Any]) -> tuple[Task, ...]:
 
 @dataclass(frozen=True)
 class ProgramEnv:
-    """An env that is somebody's program, for `train` and `evaluate`: `ProgramEnv(program, agents, train, test)`.
+    """Env made of a user's program, for `train` and `evaluate`.
 
-    It is played whole, by `episodes(n)`. Resuming a run of it is as exact as the program is: our draws come again, and
-    what the program does besides (time, chance, the network, several calls at once) is its own.
+    It plays whole episodes, by `episodes(n)`. A resumed run repeats all draws of tokens. It does not repeat other
+    effects in the program: time, random numbers, the network, or several calls at once.
     """
 
     program: Program
+    """Function or coroutine function `program(task, endpoint)`; it returns rewards as for `play`."""
     agents: tuple[str, ...]
+    """Names of the agents that the program may call."""
     train: tuple[Task, ...] = ()
+    """Tasks of the split "train": `lab.Task`s or plain data."""
     test: tuple[Task, ...] = ()
+    """Tasks of the split "test": `lab.Task`s or plain data."""
     max_return: float = 1.0
-    """The team's reward from which an episode is a success, unless it says so itself."""
+    """Team reward from which an episode is a success, unless the program returns `success` itself."""
     max_tokens: int = 256
-    """Of an answer, at most."""
+    """Token limit of an answer. If the call and `Sampling` both set a limit, the smaller of those holds."""
     timeout_s: float = 120.0
-    """Seconds of an episode. Its thread is left behind, and gets no more answers."""
+    """Time limit of an episode in seconds. Afterwards its thread is left behind and gets no more answers."""
     max_calls: int = 64
-    """Of an episode."""
+    """Maximal number of calls in an episode."""
     at_once: int = 32
-    """Episodes that run at the same time, each in a thread."""
+    """Number of episodes that run at the same time, each in a thread."""
     patience_s: float = 1.0
-    """Seconds without news after which those who wait are answered without those who do not. While all are quicker, the
-    same calls are computed together each time, and a run comes out the same to the last digit."""
+    """Seconds without news after which waiting calls are answered, although other episodes have made no call yet.
+
+    If all programs are faster, the same calls are computed together each time, and a run is repeated to the last digit.
+    """
     failed: float | None = None
-    """The team's reward of an episode that fails; None leaves it out, which favours programs that fail where they would
-    earn little: have the program catch what an answer may cause."""
+    """Team reward of a failed episode. `None`: it is left out.
+
+    Leaving it out favours programs that fail where they would earn little. Let the program catch errors that an answer
+    may cause.
+    """
 
     name = "program"
     pocket = ""
@@ -115,7 +144,19 @@ class ProgramEnv:
                 raise EnvError(f"ProgramEnv: {limit}={getattr(self, limit)!r}; give a number above 0")
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """`n` different ones of a split, drawn by `seed`."""
+        """Draw `n` different tasks of a split.
+
+        Args:
+            n: Number of tasks.
+            split: "train" or "test".
+            seed: Seed of the draw.
+
+        Returns:
+            The tasks, in random order.
+
+        Raises:
+            EnvError: The split is unknown or has fewer than `n` tasks.
+        """
         known = {"train": self.train, "test": self.test}.get(split)
         if known is None or n > len(known):
             raise EnvError(
@@ -127,7 +168,21 @@ class ProgramEnv:
     def played(
         self, team: Team, tasks: Sequence[Task], plan: Plan, seed: int, step: int
     ) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
-        """The rows of all episodes, and seconds of each by task. Raises RolloutError where none is left."""
+        """Play all tasks by `plan`.
+
+        Args:
+            team: The team that answers the calls.
+            tasks: The tasks to play.
+            plan: `episodes(n)`, or a plan that wraps it.
+            seed: Seed of all draws.
+            step: Training step, part of what decides a draw.
+
+        Returns:
+            The rows of all episodes, and {task id: seconds of each of its episodes}.
+
+        Raises:
+            RolloutError: The plan is another one, or no episode is left.
+        """
         if not isinstance(getattr(plan, "plan", plan), episodes):
             raise RolloutError(
                 f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
@@ -161,7 +216,19 @@ class ProgramEnv:
         return episode.closed_rows(self.max_return)
 
     def checked(self, tasks: int, split: str, seed: int) -> pd.DataFrame:
-        """What `check_env` looks at: the tasks. A program is tried by playing it."""
+        """Check the tasks for `check_env`. Only playing a program tests the program itself.
+
+        Args:
+            tasks: Number of tasks to draw, at most.
+            split: "train" or "test".
+            seed: Seed of the draw.
+
+        Returns:
+            A table with the columns `check` and `times`.
+
+        Raises:
+            EnvError: The split has no tasks, or two tasks have the same id.
+        """
         drawn = self.tasks(min(tasks, len(self.train if split == "train" else self.test)), split, seed)
         if not drawn:
             raise EnvError(f"ProgramEnv: there is no task of {split!r}; give some by {split}=")

@@ -1,8 +1,8 @@
-"""slime's two hooks: an env of ours is played as one of its rollouts, and a recipe of ours judges its batch.
+"""Two hooks for slime: its rollouts play an env of the kit, and its advantages come from a recipe.
 
-`generate` is for `--custom-generate-function-path`, `rewards` for `--custom-reward-post-process-path`; under
-`--advantage-estimator grpo` slime gives every token of a row the number that the second returns. Imports slime only
-where it speaks to its engine, so that a sampler of one's own can stand in. Leaves out: slime's flags (`trainers`).
+`generate` is for `--custom-generate-function-path`, `rewards` for `--custom-reward-post-process-path`. Under
+`--advantage-estimator grpo` slime gives every token of a row the advantage that `rewards` returns. slime is imported
+inside functions only, so that another sampler can replace its engine. Leaves out: slime's flags (`trainers`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,18 +17,18 @@ from mas_lab.env import Env
 from mas_lab.policy import Completion, Request
 
 ROW = "mas_lab"
-"""Where a sample's metadata holds its row."""
+"""Key of a row in a sample's metadata."""
 
 
 class Aborted(Exception):
-    """slime has ended the rollout while an episode was being played."""
+    """Signal that slime has ended the rollout while an episode was being played."""
 
 
 @dataclass
 class Bridge:
-    """The hooks of one folder. `env`: the env, where it is one of your own.
+    """Hooks of one folder. `env` is needed if the env is your own class.
 
-    `sampler(args, sample, sampling_params)`, if given, speaks in slime's place: it returns a tokenizer and an async
+    `sampler(args, sample, sampling_params)`, if given, replaces slime's engine. It returns a tokenizer and an async
     function from a `Request` to a `Completion`.
     """
 
@@ -41,8 +41,11 @@ class Bridge:
         self.handed = Handed(self.folder, self.env)
 
     async def generate(self, args: Any, sample: Any, sampling_params: dict, evaluation: bool = False) -> Any:
-        """One instance of the sample's task: a list with a `Sample` for each model call, which share `rollout_id`; the
-        sample itself, as aborted, where slime ended the rollout meanwhile."""
+        """Play one instance of the sample's task, and return a `Sample` for each model call.
+
+        These samples share `rollout_id`. Evaluation returns the last one only. If slime ended the rollout meanwhile,
+        the sample itself is returned as aborted.
+        """
         tokenizer, speak = (self.sampler or sglang)(args, sample, sampling_params)
         context = getattr(args, "rollout_max_context_len", None) or 2**31
         try:
@@ -57,8 +60,10 @@ class Bridge:
         return samples[-1:] if evaluation else samples
 
     def rewards(self, args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
-        """(what the recipe compares, the advantages) of a whole batch. Raises HandOverError for a sample without a
-        row."""
+        """Return (credits, advantages) of a whole batch; credits are the numbers that the recipe compares.
+
+        Raises HandOverError for a sample without a row, or if slime would change the advantages.
+        """
         if args.advantage_estimator != "grpo" or getattr(args, "normalize_advantages", False):
             raise HandOverError(
                 "slime changes these advantages: take --advantage-estimator grpo, and leave --normalize-advantages out"
@@ -81,8 +86,10 @@ class Bridge:
         )  # fmt: skip
 
     def check(self) -> str:
-        """`rewards` on the recorded batch, in samples of slime's own where it is installed. Raises HandOverError where
-        an advantage is another than the recorded one."""
+        """Run `rewards` on the recorded batch, with slime's own samples if slime is installed.
+
+        Raises HandOverError if an advantage differs from the recorded one.
+        """
         from types import SimpleNamespace
 
         try:
@@ -104,14 +111,17 @@ class Bridge:
 
 
 def row_of(sample: Any) -> dict[str, Any]:
-    """The row that a sample stands for; its tokens are those that slime trains on."""
+    """Return the row of a sample, with the tokens that slime trains on."""
     prompt = len(sample.tokens) - sample.response_length
     tokens = {"prompt_ids": sample.tokens[:prompt], "completion_ids": sample.tokens[prompt:]}
     return {**sample.metadata[ROW], **tokens, "logprobs": sample.rollout_log_probs}
 
 
 def sglang(args: Any, sample: Any, sampling_params: dict[str, Any]) -> tuple[Any, Callable]:
-    """slime's tokenizer, and its engine behind its router: `return_logprob`, ids in, ids out."""
+    """Return slime's tokenizer, and a function that samples from its engine through its router.
+
+    Token ids go in; token ids and log-probabilities come out (`return_logprob`).
+    """
     from slime.rollout.sglang_rollout import GenerateState
     from slime.utils.http_utils import post
 
@@ -122,7 +132,7 @@ def sglang(args: Any, sample: Any, sampling_params: dict[str, Any]) -> tuple[Any
         if state.aborted:
             raise Aborted
         asked = sampling_params | {"max_new_tokens": request.max_tokens, "stop": list(request.stop) or None}
-        if "sampling_seed" in asked:  # slime's is one for all calls, under which a node's candidates would be one
+        if "sampling_seed" in asked:  # slime's single seed would make the candidates of a node equal
             asked["sampling_seed"] = request.seed % 2**31
         body = {"input_ids": list(request.prompt_ids), "sampling_params": asked, "return_logprob": True}
         about = (await post(address, body))["meta_info"]

@@ -1,6 +1,6 @@
-"""Who answers the calls of live programs: every policy's engine, from one thread, in waves or as a stream.
+"""Dispatcher for the calls of live programs: it serves all engines from one thread, in waves or as streams.
 
-Leaves out: the programs (`episode`) and how their calls arrive (`gateway`).
+Leaves out: the programs (`episode`), and how their calls arrive (`gateway`).
 """
 
 import time
@@ -20,13 +20,16 @@ from mas_lab.policy import Completion, Request
 from mas_lab.team import Team
 
 SLICE = 0.05
-"""Seconds after which it is seen whether an episode is late, or a wave has waited long enough."""
+"""Seconds between two checks for late episodes and for waves that have waited long enough."""
 
 
 class Switchboard:
-    """Plays episodes, at most `at_once` live at a time. What a call draws hangs on (seed, step, episode, agent, number
-    of that agent's call) alone. An engine that answers in waves is asked when all live episodes wait, so that the same
-    calls are computed together each time; after `patience_s` seconds without news it is asked all the same."""
+    """Dispatcher that plays episodes, at most `at_once` of them at a time.
+
+    A draw depends only on (seed, step, episode, agent, number of that agent's call). An engine that answers in waves
+    gets its requests when all live episodes wait. So the same calls are computed together each time. After `patience_s`
+    seconds without news it gets them anyway.
+    """
 
     def __init__(self, team: Team, seed: int, step: int, max_tokens: int, patience_s: float, bar: Any):
         self.team, self.seed, self.step, self.max_tokens, self.bar = team, seed, step, max_tokens, bar
@@ -36,7 +39,7 @@ class Switchboard:
         self.speaking: Speaking[tuple[Call, dict[str, Any], Sequence[str]]] = Speaking(team, _whose)
 
     def tell(self, episode: Episode, call: Call | None) -> None:
-        """From any thread: a call was made; or (None) the episode has ended."""
+        """Report a call, or the end of the episode as `None`. Any thread may do so."""
         self.news.put((episode, call))
 
     def play(self, episodes: Sequence[Episode], at_once: int) -> None:
@@ -56,7 +59,7 @@ class Switchboard:
             self.speaking.cancel()
 
     def _turn(self, gateway: Gateway, live: set[Episode]) -> None:
-        """Hear, then ask the engines."""
+        """Take in news, then send requests to the engines."""
         ended = self._hear(0.0 if self.speaking else SLICE)
         for episode in live:
             if episode.is_late:
@@ -66,7 +69,7 @@ class Switchboard:
             gateway.episodes.pop(episode.key, None)
             self.bar.update()
         if ended:
-            return  # whoever comes in their place is waited for, too
+            return  # the next wave includes the episodes that replace them
         waiting = {call.episode for call in self.asked}
         silent = time.monotonic() - self._news_at > self.patience_s
         if self.asked and (self.speaking.streams or silent or waiting >= live):
@@ -77,7 +80,7 @@ class Switchboard:
             self._collect()
 
     def _hear(self, seconds: float) -> list[Episode]:
-        """Takes calls in, waiting so long for the first; gives the episodes that have ended."""
+        """Take in calls, wait up to `seconds` for the first, and return the episodes that have ended."""
         ended = []
         try:
             while True:
@@ -93,7 +96,7 @@ class Switchboard:
         for call in calls:
             try:
                 ids = tuple(policy.encode(call.asked.messages))
-            except Exception as error:  # of a chat template, which may know no tools, say
+            except Exception as error:  # from the chat template, which may not support tools, for example
                 self._refuse(call, 400, "messages", f"agent {agent!r}'s chat template cannot write it: {error}")
                 continue
             limit = min(call.asked.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
@@ -134,7 +137,7 @@ class Switchboard:
         })  # fmt: skip
         text = completion.text
         for one in stop if completion.finish == "stop" else ():
-            text = text.partition(one)[0]  # OpenAI's answers end before the stop text
+            text = text.partition(one)[0]  # OpenAI's answers do not include the stop text
         episode.open.discard(call)
         call.settle(answer_to(call.asked, call.depth, len(columns["prompt_ids"]), completion, text))
 

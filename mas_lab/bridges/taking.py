@@ -1,6 +1,7 @@
-"""Somebody's team, from a folder or from the hub: looked at before anything of it is read, and no code of theirs run.
+"""Loading a shared team from a folder or from the hub, safely.
 
-Leaves out: the folder's form (`team_folder`), and where the weights will live (`mas_lab.backends`).
+Files are checked before their content is loaded, and no code of others is run. Leaves out: the form of the folder
+(`team_folder`), and where the weights are kept (`mas_lab.backends`).
 """
 
 from collections.abc import Sequence
@@ -21,15 +22,26 @@ def load_team(
     backend: str = "torch",
     **options: Any,
 ) -> Team:
-    """The team that `lab.save_team` wrote: `load_team("my_team")`, `load_team("owner/name", revision="abc123")`.
+    """Load a team that `lab.save_team` wrote, from a folder or from the Hugging Face hub.
 
-    Of the hub, only the files that `team.json` lists are fetched, safetensors, JSON and a tokenizer's texts, up to 32
-    GiB unless MAS_LAB_TEAM_GIB says more. `revision`: a commit, which pins the files, or a tag or branch, which may
-    move; without one nothing is fetched. `base`: what adapters stand on, hub ids or folders; none is loaded unasked,
-    save the kit's own pocket models. `backend`, `options`: as for `load_policy`. Optimizers start anew.
+    From the hub, only the files that `team.json` lists are fetched: safetensors, JSON and tokenizer texts. They may
+    take up to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
 
-    Raises RunError where a file is missing, unlisted, changed, too large or of another form, and PolicyError where a
-    base was not asked for.
+    Args:
+        where: A folder ("my_team"), or a hub id ("owner/name").
+        revision: For the hub, a commit, which pins the files; a tag or branch may move. `None`: nothing is fetched.
+        base: Base models of adapters that may be loaded, as hub ids or folders. Pocket models of the kit are always
+            allowed.
+        backend: As for `load_policy`.
+        **options: As for `load_policy`.
+
+    Returns:
+        The team, with its sampling settings and frozen agents.
+
+    Raises:
+        RunError: There is no team, a hub id has no `revision`, or a file is missing, unlisted, changed, too large or of
+            another form.
+        PolicyError: An adapter's base model is not among `base`, or `alpha` is not that of the adapters.
     """
     if (Path(where) / TEAM).is_file():
         folder = Path(where)
@@ -55,7 +67,7 @@ def load_team(
 
 
 def _fetched(where: str, revision: str | None) -> Path:
-    """The folder of a snapshot of the hub, with the files that may be read, and no others."""
+    """Fetch the allowed files of a hub repository, and return their folder."""
     if where.count("/") != 1 or where.startswith((".", "/", "~")) or Path(where).is_dir():
         raise RunError(
             f"there is no {TEAM} in {where}; give a folder that lab.save_team wrote, or a hub id (owner/name)"
@@ -77,7 +89,7 @@ def _fetched(where: str, revision: str | None) -> Path:
                 raise RunError(f"{where}: {names[0]} has {sum(sizes.values())} bytes; at most {most} are read")
             refuse_sizes(sizes, where)
         except (DryRunError, OfflineModeIsEnabled):
-            here = True  # without a network: what was fetched before is looked at on the disk
+            here = True  # offline: files that were fetched before are checked on disk
         return Path(snapshot_download(where, revision=revision, allow_patterns=names, local_files_only=here))
 
     try:
@@ -90,7 +102,7 @@ def _fetched(where: str, revision: str | None) -> Path:
 
 
 def _given(data: dict[str, Any], folder: Path, bases: Sequence[str | Path]) -> dict[str, Any]:
-    """What the back ends are handed, by policy."""
+    """Return the arguments for the back ends, by policy."""
     from mas_lab.backends.torch.base import Given
 
     given = {}
@@ -108,7 +120,7 @@ def _given(data: dict[str, Any], folder: Path, bases: Sequence[str | Path]) -> d
 
 
 def _base(name: str, recorded: dict[str, Any], bases: Sequence[str | Path]) -> Any:
-    """The model that an adapter stands on, if it may be loaded."""
+    """Return the base model of an adapter, or raise PolicyError if it may not be loaded."""
     from mas_lab.backends.torch.source import Source
 
     kind, digest = recorded["kind"], recorded.get("digest")

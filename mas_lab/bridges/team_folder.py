@@ -1,11 +1,11 @@
-"""A team as a folder to hand out: what `team.json` must hold, which files may lie there, and how large they may be.
+"""Form of a team's folder: the content of `team.json`, the allowed files and their sizes.
 
-    team.json                 agents -> policies, sampling, who is frozen; each policy's folder, base, files with sha256
+    team.json                 agents -> policies, sampling, frozen agents; each policy's folder, base, files with sha256
     policies/0-solver/        weights and tokenizer in Hugging Face form, or one adapter in PEFT form
     README.md                 the model card, for people
 
-Safetensors, JSON, and two plain texts of a tokenizer; no pickle and no code. Leaves out: making one (`giving`), its
-card (`card`), and opening one (`taking`).
+Allowed are safetensors, JSON and two plain texts of a tokenizer: no pickle and no code. Leaves out: writing a folder
+(`giving`), its card (`card`), and loading it (`taking`).
 """
 
 import json
@@ -20,9 +20,9 @@ from mas_lab.runs.forms import NUMBER, require_form
 TEAM, CARD = "team.json", "README.md"
 FORMAT = 1
 LIMIT, USUAL = "MAS_LAB_TEAM_GIB", 32.0
-"""The variable that sets how many GiB a team may take, and what it may without."""
+"""Environment variable with the size limit of a team in GiB, and the default limit."""
 JSON, TEXT = 2**22, 2**26
-"""Bytes of a JSON file, and of a tokenizer's."""
+"""Maximal sizes in bytes: of a JSON file, and of a tokenizer's file."""
 POLICIES = 64
 FOLDER = re.compile(r"policies/[0-9]{1,2}(-[A-Za-z0-9_]{1,40})?")
 FILE = re.compile(
@@ -34,7 +34,7 @@ HELD = {
     "full": {"config.json", "tokenizer.json", "tokenizer_config.json"},
     "adapter": {"adapter_config.json", "adapter_model.safetensors"},
 }
-"""What the folder of a policy holds at least."""
+"""Files that a policy's folder must have."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 BASE = {
     "kind": re.compile("pocket|directory|hub"),
@@ -61,7 +61,7 @@ LORA = {"adapters": int, "rank": int, "index": int, "alpha": NUMBER}
 
 
 def read_team(path: Path) -> dict[str, Any]:
-    """What `team.json` says, held to its form. Raises RunError naming the file and the field."""
+    """Read `team.json` and check its form; raise RunError with the file and the field."""
     _refuse_large(path, path.stat().st_size, JSON)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -75,7 +75,7 @@ def read_team(path: Path) -> dict[str, Any]:
 
 
 def _require_sense(data: dict[str, Any], path: Path) -> None:
-    """What a form cannot say."""
+    """Check the rules that `FORM` cannot express."""
     policies = data["policies"]
     if not 1 <= len(policies) <= POLICIES:
         raise RunError(f"{path}: it has {len(policies)} policies; a team has 1 to {POLICIES}")
@@ -99,12 +99,12 @@ def _require_sense(data: dict[str, Any], path: Path) -> None:
 
 
 def listed(data: dict[str, Any]) -> dict[str, str]:
-    """sha256 of every file of every policy, by its path in the folder."""
+    """Return the sha256 of every file of every policy, by its path in the folder."""
     return {f"{one['folder']}/{name}": sha for one in data["policies"].values() for name, sha in one["files"].items()}
 
 
 def refuse_sizes(sizes: dict[str, int], where: Any) -> None:
-    """Raises RunError where a file, or all together, is larger than it may be."""
+    """Raise RunError if a file is too large, or all files together are."""
     limit = float(os.environ.get(LIMIT, USUAL)) * 2**30
     for name, size in sizes.items():
         if not name.endswith(".safetensors"):
@@ -123,7 +123,7 @@ def _refuse_large(where: Any, size: int, most: int) -> None:
 
 
 def require_files(folder: Path, data: dict[str, Any]) -> None:
-    """Are the files those that `team.json` lists, no more and no fewer, each with its sha256? Raises RunError."""
+    """Raise RunError unless the files are exactly those of `team.json`, each with its sha256."""
     wanted = listed(data)
     found = {}
     for one in data["policies"].values():
@@ -150,13 +150,13 @@ def require_files(folder: Path, data: dict[str, Any]) -> None:
 
 
 def _stays_within(path: Path, folder: Path) -> bool:
-    """A hub's cache links a snapshot's names to `blobs` beside `snapshots`; anything else lies where it stands."""
+    """Return whether a file lies in the folder, or in the `blobs` to which the hub's cache links a snapshot."""
     real, home = path.resolve(), folder.resolve()
     return real.is_relative_to(home) or (home.parent.name == "snapshots" and real.parent == home.parents[1] / "blobs")
 
 
 def _require_modest(path: Path) -> None:
-    """A config with numbers of another order would be built before it is compared with the weights."""
+    """Refuse a config with huge sizes: the model would be built before its weights are compared."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         text = config.get("text_config", config)

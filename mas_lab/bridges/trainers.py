@@ -1,6 +1,6 @@
-"""A run's recipe and settings in the words of slime and of verl, and the sentences for what neither can do.
+"""A run's recipe and settings in the terms of slime and verl, and the reasons for refusals.
 
-A setting is (its name, its value, what it is), in the order in which it is written. Leaves out: the folder around them
+A setting is (name, value, comment), in the order in which it is written. Leaves out: the folder around them
 (`hand_over`).
 """
 
@@ -16,14 +16,14 @@ from mas_lab.recipes import Recipe
 Setting = tuple[str, Any, str]
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 NEVER = 1e9
-"""A dual clip that never acts; verl has no word for none."""
+"""Bound that never acts, such as a dual clip, since verl has no value that means none."""
 AGGREGATES = {"token": "token-mean", "turn": "seq-mean-token-mean", "sum": "seq-mean-token-sum"}
-"""Ours, and verl's of the same meaning."""
+"""Values of `aggregate`, with verl's names for the same means."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run was made of, as far as a trainer has to know. `prompt` and `answer`: tokens, at most."""
+    """Facts about a run that a trainer needs. `prompt` and `answer` are maximal numbers of tokens."""
 
     recipe: Recipe
     settings: Mapping[str, Any]
@@ -42,13 +42,13 @@ class Asked:
 
     @property
     def model(self) -> str:
-        """The hub id of the weights; empty where they are a directory of somebody's machine."""
+        """Return the hub id of the weights; empty if they are not from the hub."""
         source = self.policy["source"]
         return source["name"] if source["kind"] == "hub" and HUB_ID.fullmatch(source["name"]) else ""
 
 
 def refusals(asked: Asked, to: str) -> list[str]:
-    """Why the run cannot go there as it is, a sentence each; empty where it can."""
+    """Return the reasons against handing the run over, a sentence each; empty if there are none."""
     return [*_refused_anywhere(asked), *{"slime": _refused_by_slime, "verl": _refused_by_verl}[to](asked)]
 
 
@@ -95,7 +95,7 @@ def _refused_by_verl(asked: Asked) -> Iterator[str]:
 
 
 def slime_settings(asked: Asked) -> list[Setting]:
-    """slime's flags; True is a flag without a value."""
+    """Return the flags for slime; True stands for a flag without a value."""
     recipe, settings, loss = asked.recipe, asked.settings, asked.recipe.loss
     n, parts = recipe.plan.instances, settings.get("minibatches", 1)
     return [
@@ -138,7 +138,7 @@ def _slime_loss(loss: Loss) -> Iterator[Setting]:
 
 
 def verl_settings(asked: Asked) -> list[Setting]:
-    """verl's configuration, dotted."""
+    """Return the configuration for verl, with dotted names."""
     recipe, settings = asked.recipe, asked.settings
     actor, rollout, parts = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", settings.get("minibatches", 1)
     folder = "${oc.env:MAS_LAB_FOLDER}"

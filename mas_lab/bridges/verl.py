@@ -1,7 +1,8 @@
-"""verl's three seams, all called "mas_lab": an agent loop that plays an env of ours, an advantage estimator that is a
-recipe of ours, and the trainer that lays the rows beside the batch, in which verl's own code runs as it is.
+"""Three extensions of verl, all named "mas_lab": an agent loop, an advantage estimator and a trainer.
 
-Wants verl (written against 0.9.1). Leaves out: its settings (`trainers`).
+The loop plays an env of the kit, and the estimator applies a recipe of the kit. The trainer puts the rows beside the
+batch; verl's own code runs unchanged in it. Requires verl (written for 0.9.1). Leaves out: verl's settings
+(`trainers`).
 """
 
 from pathlib import Path
@@ -19,15 +20,16 @@ __all__ = ["Loop", "Trainer", "check", "connect"]
 
 
 def connect(folder: str | Path, env: Env | None = None) -> Handed:
-    """Take up a folder in this process. `env`: the env, where it is one of your own."""
+    """Use a folder in this process. `env` is needed if the env is your own class."""
     take_up(Handed(folder, env))
     return handed()
 
 
 def check() -> str:
-    """verl's own `compute_advantage` on the recorded batch of the connected folder, with a row of padding.
+    """Run verl's `compute_advantage` on the recorded batch of the connected folder, with a row of padding.
 
-    Raises HandOverError where an advantage is another than the recorded one."""
+    Raises HandOverError if an advantage differs from the recorded one.
+    """
     rows: list[dict | None] = recorded_rows(handed().batch())
     lengths = torch.tensor([len(row["completion_ids"]) for row in rows] + [0])
     mask = (torch.arange(int(lengths.max()))[None] < lengths[:, None]).long()

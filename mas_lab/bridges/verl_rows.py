@@ -1,9 +1,9 @@
-"""Rows of ours within verl: an episode whose tokens verl's server samples, and the estimator that judges a batch.
+"""Rows of the kit inside verl: episodes sampled by verl's server, and the advantage estimator.
 
-verl calls an estimator with rewards and masks alone, and not with whose rows they are. The rows are therefore laid
-`beside` the batch, in its order. Rewards do not travel by verl's columns: an agent loop of several rows has its last
-row's reward written over all of them. Padding rows are left out of the recipe and get 0.
-Leaves out: who lays them there (`verl_trainer`).
+verl passes rewards and masks to an estimator, but not the rows. The rows are therefore stored `beside` the batch, in
+its order. Rewards do not use verl's columns: if an agent loop returns several rows, verl writes the last row's reward
+over all of them. Padding rows are left out of the recipe and get 0. Leaves out: the trainer that stores the rows
+(`verl_trainer`).
 """
 
 import json
@@ -21,18 +21,18 @@ from mas_lab.bridges.handed import Handed, HandOverError, told
 from mas_lab.policy import Completion, Request
 
 NAME = ROW = "mas_lab"
-"""What the three are registered as, and where a row's extra fields hold it, as JSON."""
+"""Name under which the three extensions are registered, and key of a row's JSON in the extra fields."""
 _handed: list[Handed] = []
 _rows: ContextVar[Sequence[Mapping[str, Any] | None] | None] = ContextVar("the batch's rows, None for padding")
 
 
 def take_up(folder: Handed) -> None:
-    """From now on, rows of this process are this folder's."""
+    """Use this folder for all rows of this process."""
     _handed[:] = [folder]
 
 
 def handed() -> Handed:
-    """The folder that was taken up. Raises HandOverError where none was."""
+    """Return the folder in use, or raise HandOverError if there is none."""
     if not _handed:
         raise HandOverError("no folder is connected in this process: set VERL_USE_EXTERNAL_MODULES=mas_lab_bridge for "
                             "every worker, with the folder on PYTHONPATH")  # fmt: skip
@@ -41,7 +41,7 @@ def handed() -> Handed:
 
 @contextmanager
 def beside(rows: Sequence[Mapping[str, Any] | None]) -> Iterator[None]:
-    """Within, the estimator reads `rows`, one for each row of verl's batch, None for padding."""
+    """Let the estimator read `rows`, one for each row of verl's batch, `None` for padding."""
     token = _rows.set(rows)
     try:
         yield
@@ -53,9 +53,10 @@ def beside(rows: Sequence[Mapping[str, Any] | None]) -> Iterator[None]:
 def estimate(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The recipe's advantages at each row's own tokens, (bs, T) twice: as advantages and as returns.
+    """Return the recipe's advantages at each row's own tokens, twice: as advantages and as returns.
 
-    Raises HandOverError where the rows are not those of the batch, or a KL penalty was put into the rewards.
+    Both have the shape (bs, T). Raises HandOverError if the rows do not match the batch, or if rewards include a KL
+    penalty.
     """
     rows = _rows.get(None)
     if rows is None:
@@ -73,10 +74,10 @@ def estimate(
 
 
 def rows_of(extra_fields: Sequence[Mapping[str, Any]], tags: Sequence[Mapping[str, Any]]) -> list[dict | None]:
-    """The rows that agent loops put beside their outputs, in the batch's order; None for padding."""
+    """Return the rows from the agent loops' outputs, in the batch's order; `None` for padding."""
     found: list[dict | None] = []
     for number, (fields, tag) in enumerate(zip(extra_fields, tags, strict=True)):
-        fields = getattr(fields, "data", fields)  # by the queue's back end, a dict or what holds one
+        fields = getattr(fields, "data", fields)  # a dict or, with some queue back ends, its wrapper
         if not tag.get("is_padding", False) and ROW not in fields:
             raise HandOverError(
                 f"row {number} of the batch has no row of mas_lab; was it played by another agent loop?"
@@ -92,8 +93,10 @@ async def played(
     tokenizer: Any,
     rollout: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """What an `AgentLoopOutput` is made of, for each row of one more instance of the task in `fields`; verl's `server`
-    samples. `rollout`: verl's settings of it."""
+    """Play one more instance of the task in `fields`, and return an `AgentLoopOutput`'s fields for each row.
+
+    verl's `server` samples the tokens. `rollout` has verl's settings of the rollout.
+    """
     folder = handed()
     ends = {"vllm": "include_stop_str_in_output", "sglang": "no_stop_trim"}.get(rollout.get("name", "vllm"))
     context = rollout.get("max_model_len") or sum(
@@ -104,7 +107,7 @@ async def played(
     async def speak(request: Request) -> Completion:
         stops = {"stop": list(request.stop), ends: True} if request.stop else {}
         asked = {**sampling_params, "max_tokens": request.max_tokens, **stops}
-        if rollout.get("full_determinism", False):  # verl's seed is one for all calls: a node's candidates would be one
+        if rollout.get("full_determinism", False):  # verl's single seed would make the candidates of a node equal
             asked["seed"] = request.seed % 2**31
         said = await server.generate(request_id=uuid4().hex, prompt_ids=list(request.prompt_ids), sampling_params=asked)
         if said.log_probs is None:

@@ -1,7 +1,6 @@
-"""The classes that verl finds by the name "mas_lab": an agent loop, and its synchronous trainer with the rows beside
-the batch.
+"""Classes that verl finds by the name "mas_lab": an agent loop and a synchronous trainer.
 
-Leaves out: what they do with a row (`verl_rows`).
+The trainer puts the rows beside the batch. Leaves out: the use of a row (`verl_rows`).
 """
 
 import math
@@ -19,7 +18,7 @@ from mas_lab.bridges.verl_rows import NAME, beside, handed, played, rows_of
 
 @register(NAME)
 class Loop(AgentLoopBase):
-    """One instance of a task: an output for each model call."""
+    """Agent loop that plays one instance of a task, with an output for each model call."""
 
     async def run(self, sampling_params: dict[str, Any], **fields: Any) -> list[AgentLoopOutput]:
         rows = await played(sampling_params, fields, self.server_manager, self.tokenizer, self.rollout_config)
@@ -28,16 +27,16 @@ class Loop(AgentLoopBase):
 
 @register_trainer(NAME)
 class Trainer(PPOTrainerSync):
-    """The synchronous trainer, whose estimator is told whose rows it sees."""
+    """Synchronous trainer that passes the rows of a batch to the estimator."""
 
     @property
     def trainer_mode(self) -> str:
-        """verl asks in many places whether this is "sync", and it is."""
+        """Return "sync", since verl compares the mode with it in many places."""
         return "sync"
 
     @trainer_mode.setter
     def trainer_mode(self, name: str) -> None:
-        """The name it was chosen by."""
+        """Ignore the name under which the trainer was chosen."""
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         held = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
@@ -45,12 +44,17 @@ class Trainer(PPOTrainerSync):
             return super()._compute_advantage(batch, metrics)
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
-        """What a batch is padded to: parts as `_update_actor` cuts them, each of them whole on every device."""
+        """Return the multiple to which a batch is padded.
+
+        Each part that `_update_actor` cuts is then divisible by the number of devices.
+        """
         return math.lcm(dp_size, self.config.actor_rollout_ref.rollout.n) * handed().minibatches
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        """As many optimizer steps as the run took, however many rows an episode has: verl cuts a batch into parts of
-        `ppo_mini_batch_size` times `n` rows."""
+        """Take as many optimizer steps as the run did, for any number of rows per episode.
+
+        verl cuts a batch into parts of `ppo_mini_batch_size` times `n` rows.
+        """
         actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
         parts, usual = handed().minibatches, actor.ppo_mini_batch_size
         with open_dict(actor):

@@ -1,6 +1,6 @@
-"""The course: what the notebooks' exercises call, and how notebooks are made, packed and graded.
+"""The course: functions that the notebooks call, and tools that make, pack and grade notebooks.
 
-Leaves out the notebooks themselves (`notebooks/masters/`) and everything they teach.
+Leaves out: the notebooks themselves (`notebooks/masters/`), and everything that they teach.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,20 @@ __all__ = ["broken", "check", "glossary", "hint", "progress"]
 
 
 def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> "Training":
-    """Trains one of five runs, "A" to "E", with its silent defect, or `mended`: see notebook 13."""
+    """Train one of the five defective runs of notebook 13.
+
+    Args:
+        letter: The run, "A" to "E".
+        mended: True trains without the defect, from the same weights, with the same tasks and draws.
+        steps: Number of training steps. `None`: the number of that run, 12 or 24.
+        seed: Seed of the tasks and of all draws.
+
+    Returns:
+        A `Training` with the tables of all steps, the reported success, and the team.
+
+    Raises:
+        ExerciseError: No run has this letter.
+    """
     from mas_lab.course import broken_runs
 
     return broken_runs.broken(letter, mended, steps, seed)

@@ -1,8 +1,8 @@
-"""Five trainings with a silent defect each: they run, they draw curves, and something is wrong.
+"""Five trainings with one silent defect each: they run and draw curves, but something is wrong.
 
-`broken("A")` trains with the defect, `broken("A", mended=True)` without, from the same weights on the same tasks and
-draws. Reading this file is looking at the answers. Leaves out: the instruments that show them, which are those of every
-training, and the exercises (`checks/n13`).
+`broken("A")` trains with the defect, `broken("A", mended=True)` without it. Both use the same weights, tasks and draws.
+This file contains the answers of notebook 13. Leaves out: the instruments that show the defects, and the exercises
+(`checks/n13`).
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ COLUMNS = ["recipe", "seed", "step", "tokens", "success"]
 
 @dataclass(frozen=True)
 class Lesson:
-    """What is trained, and where it goes wrong: each field from `table` on is a step of the loop, right by default."""
+    """Settings of one training. The fields from `table` on replace steps of the loop; their defaults are right."""
 
     env: str
     recipe: str
@@ -40,17 +40,17 @@ class Lesson:
     lr: float = 1e-3
     tasks: int = 16
     table: Callable[[pd.DataFrame, Env, Team], pd.DataFrame] = lambda turns, env, team: turns
-    """What becomes of the rollout before it is compared."""
+    """Function that changes the rollout's table before advantages are computed."""
     advantages: Callable[[pd.DataFrame, str], pd.DataFrame] = lambda turns, recipe: RECIPES[recipe].advantages(turns)
     fresh: bool = True
-    """Do the weights that speak follow those that learn?"""
+    """True if the policies that sample are the ones that learn. False: they keep their first weights."""
     told: Callable[[pd.DataFrame], float] | None = None
-    """What is reported as success; `None`: that on held-out tasks."""
+    """Function that computes the reported success. `None`: success on held-out tasks."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What a training left: tables of all steps, the curve that was reported, and the team that learned."""
+    """Result of a training: tables of all steps, the reported curve, and the trained team."""
 
     turns: pd.DataFrame
     stats: pd.DataFrame
@@ -65,7 +65,7 @@ class Training:
 
 
 def _stride(turns: pd.DataFrame, recipe: str) -> pd.DataFrame:
-    """Groups by position, as if the rows still stood in the order in which they were drawn."""
+    """Form groups of eight by position, although the rows were shuffled."""
     turns = turns.sample(frac=1, random_state=len(turns)).reset_index(drop=True)
     right = RECIPES[recipe].advantages(turns)
     groups = np.arange(len(turns)) // 8
@@ -80,14 +80,14 @@ def _stride(turns: pd.DataFrame, recipe: str) -> pd.DataFrame:
 
 
 def _lone_kept(turns: pd.DataFrame, recipe: str) -> pd.DataFrame:
-    """A row without company is compared with nothing, and keeps what it earned."""
+    """Keep the credit of a row that is alone in its group as its advantage."""
     right = RECIPES[recipe].advantages(turns)
     lone = right.groupby("group")["group"].transform("size") == 1
     return right.assign(advantage=right["advantage"].where(~lone, right["credit"]))
 
 
 def _padded(turns: pd.DataFrame, env: Env, team: Team) -> pd.DataFrame:
-    """Every completion as long as the longest, as a rectangular batch holds it, and no mask."""
+    """Pad every completion to the longest one, as in a rectangular batch, without a mask."""
     longest = int(turns["completion_ids"].map(len).max())
     pad = {name: policy.tokenizer.pad_token_id or 0 for name, policy in team.policies.items()}
     ids = [
@@ -115,7 +115,7 @@ DEFECTS: dict[str, dict[str, Any]] = {
 
 
 def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> Training:
-    """Trains one of "A" to "E": with its defect, or `mended`. Raises ExerciseError for another letter."""
+    """Train one of "A" to "E", with its defect or `mended`; raise ExerciseError for another letter."""
     if letter not in RIGHT:
         raise ExerciseError(f"no broken training {letter!r}; there are {', '.join(RIGHT)}")
     lesson = RIGHT[letter] if mended else replace(RIGHT[letter], **DEFECTS[letter])

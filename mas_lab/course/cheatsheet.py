@@ -1,6 +1,6 @@
-"""The kit on one printed page: the four cells, the recipes and the columns, made from `RECIPES` and `SCHEMA`.
+"""The kit on one printed page: the four cells, the recipes and the columns.
 
-Leaves out: everything that these do not say.
+The page is made from `RECIPES` and `SCHEMA`. Leaves out: everything that these do not contain.
 """
 
 import inspect
@@ -59,7 +59,7 @@ p { margin: 0.6mm 0; } .recipes td { white-space: nowrap; }
 
 
 def cheatsheet() -> str:
-    """A whole page, A4, that needs nothing."""
+    """Return an HTML page in A4 that loads no other file."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>mas_lab on one page</title><style>{LOOK}</style></head><body><h1>mas_lab on one page</h1>"
@@ -92,7 +92,7 @@ def _row(recipe: Recipe) -> Iterator[str]:
 
 
 def _statistic(recipe: Recipe, which: str, names: Mapping[Any, str], of: str) -> str:
-    """Which center or scale, in words; a star where an episode counts once, however often the agent speaks in it."""
+    """Describe the center or the scale; a star if an episode counts once, for any number of rows."""
     held = getattr(recipe, which)
     told = f"{of} by {' · '.join(held)}" if isinstance(held, tuple) else names[held]
     once = recipe.once_per.get(which) if isinstance(recipe.once_per, Mapping) else recipe.once_per
@@ -100,7 +100,10 @@ def _statistic(recipe: Recipe, which: str, names: Mapping[Any, str], of: str) ->
 
 
 def short(part: Any, **usual: Any) -> str:
-    """`tree(8)`: a part of a recipe by its first number, and by what differs from the defaults and the `usual`."""
+    """Return a recipe's part as short text, such as `tree(8)`.
+
+    It has the first number, and the values that differ from the defaults and from `usual`.
+    """
     told = []
     for place, (name, parameter) in enumerate(inspect.signature(type(part)).parameters.items()):
         value = getattr(part, name)

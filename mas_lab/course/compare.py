@@ -1,6 +1,7 @@
-"""An answer beside the kit's own: on random tables, and with the row named at which they differ.
+"""Comparison of an answer with the kit's own result on random tables.
 
-Leaves out what is asked (`checks/`). Tables are drawn from fixed seeds, so that an answer meets the same ones again.
+The message names the first row that differs. Tables come from fixed seeds, so an answer meets the same ones each time.
+Leaves out: the questions (`checks/`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +18,11 @@ PLACE = ("task", "episode", "agent", "turn", "candidate")
 def tables(
     count: int = 8, agents: Sequence[str] = ("solver", "verifier", "fixer"), seed: int = 0
 ) -> Iterator[pd.DataFrame]:
-    """Random tables as after `rollout`, with the columns that credits and groups read.
+    """Yield random tables as after `rollout`, with the columns that credits and groups read.
 
-    The first agent speaks in every episode, each later one more rarely and where things go badly, so that groups differ
-    in size and mean, and some are lone or flat. Rows are shuffled: no answer may live by their order.
+    The first agent speaks in every episode. Each later agent speaks more rarely, and mostly where rewards are low. So
+    groups differ in size and mean. Some are lone (one row) or flat (equal credits). Rows are shuffled: no answer may
+    rely on their order.
     """
     for number in range(count):
         rng = np.random.default_rng([seed, number])
@@ -52,7 +54,10 @@ def tables(
 
 
 def asked(answer: Callable, *given: Any) -> Any:
-    """What the answer returns; `NotYet` if it is no function, raises, or returns nothing."""
+    """Call `answer` on copies of `given`, and return its result.
+
+    Raises `NotYet` if `answer` is not a function, raises an exception, or returns nothing.
+    """
     if not callable(answer):
         raise NotYet(f"a function is asked for, and this is {type(answer).__name__}")
     name = getattr(answer, "__name__", "it")
@@ -69,7 +74,7 @@ def asked(answer: Callable, *given: Any) -> Any:
 def same_rows(
     yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage", tolerance: float = 1e-4
 ) -> None:
-    """`NotYet` naming the first row in which `yours` is not `ours`, if any; both hold a number per row of `table`."""
+    """Raise `NotYet` with the first row in which `yours` differs from `ours`; both have a number per row."""
     yours = _numbers(yours, table, what)
     off = ~np.isclose(yours, ours.to_numpy(dtype=float), rtol=tolerance, atol=tolerance)
     if off.any():
@@ -95,7 +100,7 @@ def _numbers(yours: Any, table: pd.DataFrame, what: str) -> np.ndarray:
 
 
 def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2) -> None:
-    """`NotYet` if a number is not within `tolerance` (relative, and absolute near 0) of the right one."""
+    """Raise `NotYet` if a number is not within `tolerance` (relative, and absolute near 0) of the right one."""
     try:
         number = float(yours)
     except (TypeError, ValueError):
@@ -105,6 +110,6 @@ def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2) -> None:
 
 
 def where(table: pd.DataFrame, row: int) -> str:
-    """A row's place in words: its number, and the columns that say whose it is."""
+    """Describe a row by its number and by the columns that identify it."""
     place = ", ".join(f"{name} {table[name].iloc[row]}" for name in PLACE if name in table)
     return f"row {row} ({place})"

@@ -1,7 +1,7 @@
-"""Notebooks run from top to bottom in a kernel of their own, short or at full length.
+"""Running notebooks from top to bottom in a separate kernel, in short form or at full length.
 
-A notebook names its parameters in a cell tagged `parameters`: `SMOKE = True` is its short form. Leaves out: showing
-what came of it.
+A notebook defines its parameters in a cell tagged `parameters`; `SMOKE = True` is its short form. Leaves out: showing
+the results.
 """
 
 import os
@@ -14,15 +14,15 @@ from typing import Any
 from mas_lab.paths import PACKAGE
 
 LIMIT = 1200
-"""Seconds that one cell may take."""
+"""Time limit of one cell in seconds."""
 
 
 class NotebookError(RuntimeError):
-    """A cell that failed, by notebook, place and the last line of its error."""
+    """Error for a cell that failed, with the notebook, the place and the last line of the error."""
 
 
 def with_parameters(notebook: Any, values: Mapping[str, Any]) -> Any:
-    """A copy in which the cell tagged `parameters` gives those names these values; names that it lacks stay out."""
+    """Return a copy with these values in the cell tagged `parameters`; unknown names are ignored."""
     notebook = notebook.copy()
     notebook.cells = [cell.copy() for cell in notebook.cells]
     for cell in notebook.cells:
@@ -33,13 +33,15 @@ def with_parameters(notebook: Any, values: Mapping[str, Any]) -> Any:
 
 
 def execute(notebook: Any, name: str, go_on: bool = False, limit: int = LIMIT) -> Any:
-    """The notebook with its outputs, run in an empty folder of its own. NotebookError at the first cell that fails,
-    which with `go_on` is part of the outputs instead."""
+    """Run a notebook in a new, empty folder, and return it with its outputs.
+
+    Raises NotebookError at the first cell that fails. With `go_on`, that error is part of the outputs instead.
+    """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     with tempfile.TemporaryDirectory() as folder:
-        # A kernel would warn that it is reached over loopback, about which nobody here can do anything.
+        # The kernel would warn about its loopback connection, which cannot be avoided here.
         quietly = ["--log-level=ERROR"]
         client = NotebookClient(
             notebook, timeout=limit, kernel_name="python3", allow_errors=go_on, extra_arguments=quietly
@@ -59,18 +61,21 @@ def _failed(cell: Any) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """What a kernel starts with: this process's, and this `mas_lab` before any other."""
+    """Return the kernel's environment variables: those of this process, with this `mas_lab` first."""
     paths = [str(PACKAGE.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 def same_cells(one: Any, other: Any) -> bool:
-    """Do both have the same cells, whatever came of them?"""
+    """Return whether both have the same cells, whatever their outputs are."""
     return [(c.cell_type, c.source) for c in one.cells] == [(c.cell_type, c.source) for c in other.cells]
 
 
 def executed(notebook: Any, name: str, kept: Path | None, say: Callable[[str], None] = print) -> Any:
-    """The notebook with its outputs: the copy in folder `kept` if that has the same cells, else run, and put there."""
+    """Return the notebook with its outputs: the copy in folder `kept` if that has the same cells.
+
+    Otherwise the notebook is run, and stored there.
+    """
     import nbformat
 
     copy = kept / f"{name}.ipynb" if kept else None

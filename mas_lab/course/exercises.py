@@ -1,7 +1,7 @@
-"""Exercises: an answer is checked, a hint is asked for, and a line says how far one is.
+"""Exercises: checking an answer, giving hints, and showing progress.
 
-An exercise is a function in `checks/` that raises `NotYet` where an answer is not right; its name, "03.2", is notebook
-03, exercise 2. Leaves out grades: an answer is right, or not yet.
+An exercise is a function in `checks/` that raises `NotYet` if an answer is not right. The name "03.2" means notebook
+03, exercise 2. Leaves out: grades; an answer is right, or not yet.
 """
 
 import importlib
@@ -12,16 +12,16 @@ from typing import Any
 
 
 class NotYet(Exception):
-    """An answer that is not right yet; the text says where, without giving the answer away."""
+    """Error for an answer that is not right yet. The text says where, without giving the answer away."""
 
 
 class ExerciseError(ValueError):
-    """There is no exercise of that name."""
+    """Error for an exercise or a notebook that does not exist."""
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: `judge(*answer)` raises `NotYet`, or returns a sentence for those who are right, or nothing."""
+    """One exercise: `judge(*answer)` raises `NotYet`, or returns a sentence or `None` for a right answer."""
 
     name: str
     judge: Callable[..., str | None]
@@ -29,13 +29,13 @@ class Exercise:
 
 
 EXERCISES: dict[str, Exercise] = {}
-"""Those of the notebooks that were asked for so far; see `of_notebook`."""
+"""Exercises of the notebooks that were used so far; see `of_notebook`."""
 _right: set[str] = set()
 _hinted: dict[str, int] = {}
 
 
 def exercise(name: str, *hints: str) -> Callable[[Callable], Callable]:
-    """Enters a function as the judge of exercise `name`; `hints` go from a nudge to nearly the answer."""
+    """Register a function as the judge of exercise `name`; each of the `hints` reveals more."""
 
     def enter(judge: Callable) -> Callable:
         EXERCISES[name] = Exercise(name, judge, hints)
@@ -45,7 +45,7 @@ def exercise(name: str, *hints: str) -> Callable[[Callable], Callable]:
 
 
 def of_notebook(number: str) -> list[Exercise]:
-    """The exercises of a notebook ("03"), in order. Raises `ExerciseError` if no notebook has that number."""
+    """Return the exercises of a notebook ("03"), in order; raise `ExerciseError` if there is none."""
     checks = f"mas_lab.course.checks.n{number}"
     try:
         importlib.import_module(checks)
@@ -57,10 +57,16 @@ def of_notebook(number: str) -> list[Exercise]:
 
 
 def check(name: str, *answer: Any) -> None:
-    """Prints whether `answer` is right for exercise `name` ("03.2"), and how many of its notebook are.
+    """Print whether `answer` is right, and how many exercises of its notebook are right so far.
 
-    An answer is not right while a `...` stands in it. What an answer's own code raises is part of the verdict.
-    Raises `ExerciseError` for an unknown name.
+    An answer that is still `...` is not right yet. An exception in the answer's own code is part of the verdict.
+
+    Args:
+        name: The exercise, such as "03.2".
+        *answer: The values that the exercise asks for.
+
+    Raises:
+        ExerciseError: No exercise has this name.
     """
     one = _exercise(name)
     try:
@@ -80,7 +86,14 @@ def check(name: str, *answer: Any) -> None:
 
 
 def hint(name: str) -> None:
-    """Prints the next hint of an exercise; after the last one, all of them."""
+    """Print the next hint of an exercise; after the last one, print all of them.
+
+    Args:
+        name: The exercise, such as "03.2".
+
+    Raises:
+        ExerciseError: No exercise has this name.
+    """
     one = _exercise(name)
     given = _hinted[name] = min(_hinted.get(name, 0) + 1, len(one.hints) + 1)
     if given > len(one.hints):
@@ -90,7 +103,14 @@ def hint(name: str) -> None:
 
 
 def progress(notebook: str) -> None:
-    """Prints one line: which exercises of a notebook ("03") are right so far, in this kernel."""
+    """Print in one line which exercises of a notebook are right so far, in this kernel.
+
+    Args:
+        notebook: The notebook's number, such as "03".
+
+    Raises:
+        ExerciseError: No notebook has this number.
+    """
     exercises = of_notebook(_number(notebook))
     marks = "  ".join(f"{'●' if one.name in _right else '○'} {one.name}" for one in exercises)
     print(f"{sum(one.name in _right for one in exercises)} of {len(exercises)}:  {marks}")

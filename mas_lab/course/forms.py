@@ -1,6 +1,6 @@
-"""From a master to the two forms of a notebook: the release, which students open, and the solution.
+"""From a master to the two forms of a notebook: the release for students, and the solution.
 
-A master is `notebooks/masters/NAME.py`, cells in the percent format. In a code cell,
+A master is `notebooks/masters/NAME.py`, with cells in the percent format. In a code cell,
 
     ### BEGIN SOLUTION
     by = ("task",)
@@ -8,9 +8,10 @@ A master is `notebooks/masters/NAME.py`, cells in the percent format. In a code 
     # by = ("episode", "agent", "turn")  # <- change this line
     ### END SOLUTION
 
-the lines above `### STARTER` stand in the solution, those below it, uncommented, in the release, which without it has
-`...`. A cell tagged "solution" stands in the solution alone. The cell tagged "install" is the same in all notebooks
-(`INSTALL`); badges stand in the first cell once an address is known. Leaves out running them.
+the lines above `### STARTER` belong to the solution. The lines below it belong to the release, without their comment
+sign. If there is no `### STARTER`, the release has `...` there. A cell tagged "solution" is in the solution only. The
+cell tagged "install" is the same in all notebooks (`INSTALL`). Badges are put into the first cell if the repository is
+known. Leaves out: running notebooks (`executing`).
 """
 
 import json
@@ -28,7 +29,7 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 FOLDED = {"tags": ["install", "hide-input"], "jupyter": {"source_hidden": True}, "cellView": "form"}
-"""The install cell opens folded: for JupyterLab, for Colab, and by its tag for the site."""
+"""Metadata that folds the install cell: for JupyterLab, for Colab, and with its tag for the site."""
 INSTALL = """
 # @title The kit, where it is missing. Nothing that is installed is replaced.
 SOURCE = "mas_lab-*.whl"  # a wheel beside this notebook or in an attached data set; an https address works too
@@ -53,21 +54,24 @@ host = hosted["prepare"](NEEDS)  # adds what is missing beside it
 
 
 class MasterError(ValueError):
-    """A master that does not follow the rules: names the file, the line, and what to do."""
+    """Error for a master that breaks the rules, with the file, the line and a remedy."""
 
 
 def masters_dir() -> Path:
-    """The folder of the masters."""
+    """Return the folder of the masters."""
     return notebooks_dir() / "masters"
 
 
 def masters() -> list[Path]:
-    """The masters, in the course's order."""
+    """Return the masters in the order of the course."""
     return sorted(masters_dir().glob("[0-9][0-9]_*.py"))
 
 
 def notebook(master: Path, form: Form, repository: str = "") -> dict:
-    """The notebook of a master as plain data (nbformat 4.5), without outputs. Needs jupytext (the extra `test`)."""
+    """Return a master's notebook as plain data (nbformat 4.5), without outputs.
+
+    Requires jupytext (the extra `test` or `course`).
+    """
     import jupytext
 
     text = master.read_text(encoding="utf-8")
@@ -91,7 +95,7 @@ def notebook(master: Path, form: Form, repository: str = "") -> dict:
 
 
 def _lines(lines: list[str], form: Form) -> Iterator[str]:
-    """A cell's lines in one of the forms."""
+    """Yield a cell's lines in one of the forms."""
     part, starter, indent = None, False, ""
     for line in lines:
         mark = line.strip()
@@ -124,13 +128,13 @@ def _refuse_unbalanced(text: str, master: Path) -> None:
 
 
 def headline(source: str) -> tuple[str, str]:
-    """Of a notebook's first cell: its title, and the line of level, reading and compute."""
+    """Return a notebook's title, and its line of level, reading and compute, from its first cell."""
     title, told = (re.search(rule, source, flags=re.MULTILINE) for rule in (r"^# (.+)$", r"^\*(Level: .+)\*$"))
     return title[1], told[1]
 
 
 def badges(path: str, repository: str) -> str:
-    """Markdown that opens `path` of a GitHub repository ("owner/name") on Colab and on Kaggle."""
+    """Return Markdown that opens `path` of a GitHub repository ("owner/name") on Colab and on Kaggle."""
     file = f"github.com/{repository}/blob/main/{path}"
     return (
         f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
@@ -141,12 +145,12 @@ def badges(path: str, repository: str) -> str:
 
 
 def text_of(master: Path, form: Form, repository: str = "") -> str:
-    """A notebook as it stands in its file."""
+    """Return the text of a notebook's file."""
     return json.dumps(notebook(master, form, repository), indent=1, ensure_ascii=False) + "\n"
 
 
 def write(folder: Path, form: Form = "release", repository: str = "") -> list[Path]:
-    """Writes one form of all notebooks into `folder`; returns the files."""
+    """Write one form of all notebooks into `folder`, and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for master in masters():

@@ -1,4 +1,4 @@
-"""LaTeX as MathML, which every browser draws by itself: no script, no network.
+"""LaTeX as MathML, which every browser draws without a script and without a network.
 
 Leaves out: LaTeX outside of formulas.
 """
@@ -13,11 +13,11 @@ STYLE = f"""
 math {{ font-family: "STIX Two Math", "Cambria Math", math; font-size: 1.08em; }}
 math[display="block"] {{ overflow-x: auto; overflow-y: hidden; max-width: 100%; padding: 0.4em 0; }}
 """.strip()
-"""For a style sheet that stands beside the font."""
+"""Rules for a style sheet that lies beside the font."""
 
 
 class FormulaError(ValueError):
-    """A formula that cannot be shown, with the reason."""
+    """Error for a formula that cannot be shown, with the reason."""
 
 
 @cache
@@ -30,17 +30,20 @@ def _converter():
 
 
 def mathml(latex: str, block: bool = False) -> str:
-    """One formula, in its line or as a block; its LaTeX stays in it, for copying. FormulaError says what is wrong."""
+    """Convert one formula, inline or as a block, or raise FormulaError with the reason.
+
+    Its LaTeX source stays in the result, so that it can be copied.
+    """
     try:
         return _converter().convert_with_local_state(latex.strip(), displaystyle=block)
     except FormulaError:
         raise
-    except Exception as error:  # its LatexError, which is named only where it is installed
+    except Exception as error:  # math_core's LatexError; math_core is optional, so its name is not imported here
         raise FormulaError(f"formulas: cannot show {latex.strip()!r}: {error}") from error
 
 
 def font() -> bytes:
-    """The font of the formulas, STIX Two Math (SIL Open Font License), out of ziamath's wheel."""
+    """Return the font of the formulas, STIX Two Math (SIL Open Font License), from ziamath's wheel."""
     held = util.find_spec("ziamath")
     if held is None:
         raise FormulaError("formulas: ziamath is not installed; pip install 'mas-lab[course]'")

@@ -1,4 +1,4 @@
-"""A game that the notebooks play, on pocket weights that exist.
+"""A game for the notebooks, on pocket weights that exist.
 
 Leaves out: games of other libraries (`tasks.textarena`), and tasks that are no games (`tasks`).
 """
@@ -18,10 +18,11 @@ class State:
 
 @dataclass(frozen=True)
 class Race(chains.ChainTask):
-    """`left` and `right` answer the same chain of digits at once, unseen by each other; who alone is right wins.
+    """Game in which `left` and `right` answer the same chain of digits at once, without seeing each other.
 
-    A game (`competitive`): `team_reward` is 0, `local_reward` 1 for the winner, -1 for the loser, 0 in a draw; success
-    is left's win. An answer that cannot be read is invalid, and wrong.
+    An agent wins if only its answer is right. `team_reward` is 0, since the game is `competitive`. `local_reward` is 1
+    for the winner, -1 for the loser, and 0 in a draw. `success` means that left wins. An answer that cannot be read is
+    invalid, and wrong.
     """
 
     name = "race"

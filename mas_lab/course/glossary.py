@@ -1,6 +1,6 @@
-"""The words of the course, one line each in `glossary.csv`, with where they come from.
+"""The words of the course, with a meaning and a source for each, from `glossary.csv`.
 
-Leaves out the columns of the table, which `lab.schema()` has.
+Leaves out: the columns of the table, which `lab.schema()` has.
 """
 
 import csv
@@ -11,14 +11,14 @@ from pathlib import Path
 
 with (Path(__file__).parent / "glossary.csv").open(encoding="utf-8", newline="") as _file:
     TERMS = {row["term"]: (row["meaning"], row["source"]) for row in csv.DictReader(_file)}
-"""Each word with its meaning and its source, in order; an empty source where a word is the field's or ours."""
+"""Meaning and source of each word, in order. The source is empty for terms of the field and of this kit."""
 
 
 LEFT = "text-align:left"
 
 
 class Glossary:
-    """Some words and their meanings; shows itself as a table."""
+    """Words with their meanings, shown as a table."""
 
     def __init__(self, terms: dict[str, tuple[str, str]]):
         self.terms = terms
@@ -39,7 +39,17 @@ class Glossary:
 
 
 def glossary(*words: str) -> Glossary:
-    """The meaning of some words, or of all. Raises KeyError for a word that is not there, with those like it."""
+    """Return the meaning of some words, or of all.
+
+    Args:
+        *words: The words, in upper or lower case. Without any: the whole glossary.
+
+    Returns:
+        A `Glossary`, which shows itself as a table.
+
+    Raises:
+        KeyError: A word is not in the glossary. The message names similar ones.
+    """
     known = {term.lower(): term for term in TERMS}
     for word in words:
         if word.lower() not in known:
@@ -60,7 +70,7 @@ In a notebook: `lab.course.glossary()`, or `lab.course.glossary("advantage", "lo
 
 
 def page() -> str:
-    """`docs/glossary.md`."""
+    """Return the text of `docs/glossary.md`."""
     rows = [f"| **{term}** | {_cell(meaning)} | {source} |\n" for term, (meaning, source) in TERMS.items()]
     return PAGE + "".join(rows)
 

@@ -1,6 +1,6 @@
-"""A page about a class: student by student which exercises are right, what each run came to, and a board over all runs.
+"""A page about a class: right exercises by student, the result of each run, and a board of all runs.
 
-Whatever students wrote is shown as text. Leaves out: grades; how files are read (`handed_in`).
+All that students wrote is shown as text. Leaves out: grades, and reading the files (`handed_in`).
 """
 
 from collections import Counter
@@ -24,13 +24,15 @@ AGAIN = (
     "kernel counted at the end. It was the student's code that ran there."
 )
 LONG = 120
-"""Characters of an option that are shown."""
+"""Maximal number of characters that are shown of an option."""
 
 
 def grade(folder: Path, out: Path, run: bool = False, say: Callable[[str], None] = lambda text: None) -> Path:
-    """Writes the page about what lies in `folder`, a folder for each student. `run`: run their notebooks again, which
-    is their code with your rights. Raises FileNotFoundError if nobody handed in anything; what cannot be read stands in
-    the page."""
+    """Write the page about the files in `folder`, which has a folder for each student.
+
+    `run`: run their notebooks again, which executes their code with your rights. Files that cannot be read are listed
+    in the page. Raises FileNotFoundError if nothing was handed in.
+    """
     handed_in = []
     for student in students(Path(folder), run):
         say(f"{student.name}: {_counted(student)}")
@@ -51,7 +53,7 @@ def _counted(student: Student) -> str:
 
 
 def _overview(handed_in: Sequence[Student]) -> str:
-    """A row per student, a column per notebook: how many of its exercises are right."""
+    """Return a table of right exercises, with a row per student and a column per notebook."""
     numbers = sorted({held.number for student in handed_in for held in student.notebooks if held.number})
     heads = ["student", *numbers, "runs", "cannot be read"]
     rows = []
@@ -106,7 +108,7 @@ def _facts(held: HandedRun, handed_in: Sequence[Student]) -> list[Any]:
 
 
 def success(entry: Entry) -> str:
-    """Held-out success before and after training, or, where none was kept, that of the last training episodes."""
+    """Describe held-out success before and after training, or else success in the last training episodes."""
     if len(entry.held_out):
         before, after = entry.held_out["success"].iloc[[0, -1]]
         return f"{before:.2f} → {after:.2f}, {len(entry.held_out_tasks)} held-out tasks"
@@ -114,8 +116,10 @@ def success(entry: Entry) -> str:
 
 
 def _differs(held: HandedRun, handed_in: Sequence[Student]) -> str:
-    """Options that most runs of the class have otherwise, those of a recipe among the runs of that recipe; and runs
-    with the same tables."""
+    """Describe the options that most other runs have with another value, and runs with the same tables.
+
+    Options of a recipe are compared among runs of that recipe only.
+    """
     others = [(student, run) for student in handed_in for run in student.runs if run.entry and run is not held]
     mine, told = flat(held.entry.asked), []
     same = [f"{student.name}: {run.file}" for student, run in others if run.digests and run.digests == held.digests]
@@ -130,7 +134,7 @@ def _differs(held: HandedRun, handed_in: Sequence[Student]) -> str:
 
 
 def flat(asked: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested options by dotted names, each as a short text."""
+    """Return nested options by dotted names, each as a short text."""
     found: dict[str, str] = {}
     for key, value in asked.items():
         name = f"{prefix}{key}"
@@ -150,7 +154,7 @@ def _board(handed_in: Sequence[Student]) -> str:
 
 
 def _drawn(found: Sequence[Entry]) -> Iterator[str]:
-    """The board of all runs; if they cannot stand side by side, why."""
+    """Yield the board of all runs, or the reason why they cannot be compared."""
     try:
         board = AblationBoard(list(found))
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""What a student handed in: notebooks and zips of runs, read without trusting either.
+"""Reading the notebooks and zips of runs that a student handed in, without trusting them.
 
-Nothing of a zip is executed, and a notebook's code only where `run` asks for it. What cannot be read is told in its own
-place. Leaves out: the page about a class (`grading`).
+Nothing from a zip is executed. Code of a notebook is executed only with `run`. A file that cannot be read is reported
+in its own entry. Leaves out: the page about a class (`grading`).
 """
 
 import json
@@ -19,20 +19,20 @@ from mas_lab.runs.run import load_run
 from mas_lab.study.entries import Entry, entries
 
 BYTES = 64 * 2**20
-"""A notebook larger than that is not read."""
+"""Maximal size of a notebook in bytes; larger ones are not read."""
 CELL = 300
-"""Seconds that a cell of theirs may take."""
+"""Time limit of a student's cell in seconds."""
 VERDICT = re.compile(r"^([●○]) (\d\d\.\d{1,2}) (right|not yet)", re.MULTILINE)
 TOLD = "\nfrom mas_lab.course import exercises as _asked\nprint({mark!r}, *sorted(_asked._right))"
 
 
 class HandInError(ValueError):
-    """Why a file of a student says nothing."""
+    """Error for a student's file without usable content, with the reason."""
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """`right` maps the exercises of its number, in order, to True, False or None (never checked)."""
+    """One notebook. `right` maps its exercises, in order, to True, False or `None` (never checked)."""
 
     file: str
     number: str = ""
@@ -47,7 +47,7 @@ class Notebook:
 
 @dataclass(frozen=True)
 class HandedRun:
-    """A zip: its `entry` as the board reads it, and the digests of its tables."""
+    """One zip, with its `entry` for the board and the digests of its tables."""
 
     file: str
     entry: Entry | None = None
@@ -63,8 +63,10 @@ class Student:
 
 
 def students(folder: Path, run: bool = False) -> Iterator[Student]:
-    """One for each folder in `folder`, and for each notebook or zip that lies there by itself. `run`: run notebooks
-    again, in their short form. FileNotFoundError if there is nothing."""
+    """Yield a `Student` for each folder in `folder`, and for each notebook or zip directly in it.
+
+    `run`: run notebooks again, in their short form. Raises FileNotFoundError if there is nothing.
+    """
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; it holds a folder for each student")
     found = sorted(path for path in folder.iterdir() if _is_theirs(path) and (path.is_dir() or _is_read(path)))
@@ -79,7 +81,7 @@ def students(folder: Path, run: bool = False) -> Iterator[Student]:
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """Notebooks and zips at any depth; links lead elsewhere, and are not followed."""
+    """Yield notebooks and zips at any depth; links are not followed, since they lead elsewhere."""
     for path in place.iterdir():
         if _is_theirs(path) and path.is_dir():
             yield from _files(path)
@@ -96,24 +98,24 @@ def _is_read(path: Path) -> bool:
 
 
 def handed_run(path: Path, name: str, student: str) -> HandedRun:
-    """A zip as `export` makes it, or the reason why it is none."""
+    """Read a zip that `export` made, or report the reason why it cannot be read."""
     try:
         run = load_run(path)
         [entry] = entries(run)
         digests = tuple(str(part.sha256) for part in run.parts("turns"))
-    except Exception as error:  # anybody's file: whatever is wrong with it is told in its line
+    except Exception as error:  # any error in a student's file is reported in its own entry
         return HandedRun(name, trouble=_told(error))
     return HandedRun(name, replace(entry, file=f"{student}: {name}"), digests)
 
 
 def notebook(path: Path, name: str, run: bool = False) -> Notebook:
-    """The verdicts in a notebook, as they were stored or, with `run`, as they are now."""
+    """Read the verdicts in a notebook, as they were stored or, with `run`, as they are now."""
     try:
         cells = _cells(path)
         number = _number(path, cells)
         asked = [one.name for one in of_notebook(number)]
         found, how = (_run_again(path), "run again") if run else (_verdicts(cells), "stored outputs")
-    except Exception as error:  # the same
+    except Exception as error:  # as in `handed_run`
         return Notebook(name, trouble=_told(error))
     return Notebook(name, number, {one: found.get(one) for one in asked}, how)
 
@@ -125,7 +127,7 @@ def _told(error: Exception) -> str:
 
 
 def _cells(path: Path) -> list[dict[str, Any]]:
-    """The code cells of a notebook's file, as far as they have the form of cells."""
+    """Return the code cells of a notebook's file, without entries that are no cells."""
     if path.stat().st_size > BYTES:
         raise HandInError(f"it has {path.stat().st_size / 2**20:.0f} MiB, and at most {BYTES // 2**20} are read")
     try:
@@ -139,7 +141,7 @@ def _cells(path: Path) -> list[dict[str, Any]]:
 
 
 def _number(path: Path, cells: list[dict[str, Any]]) -> str:
-    """Which notebook it is: by the exercises that its cells check, or by the file's name."""
+    """Return the notebook's number, from the exercises that its cells check or from the file's name."""
     asked = re.findall(r"course\.check\(\s*[\"'](\d\d)\.\d", "\n".join(_text(cell.get("source")) for cell in cells))
     named = re.match(r"(\d\d)(?!\d)", path.name)
     if not asked and not named:
@@ -148,14 +150,17 @@ def _number(path: Path, cells: list[dict[str, Any]]) -> str:
 
 
 def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool]:
-    """The last verdict of each exercise that stands in the outputs."""
+    """Return the last verdict of each exercise in the outputs."""
     outputs = [output for cell in cells for output in _list(cell.get("outputs")) if isinstance(output, dict)]
     printed = "\n".join(_text(output.get("text")) for output in outputs if output.get("name") == "stdout")
     return {name: mark == "●" for mark, name, _ in VERDICT.findall(printed)}
 
 
 def _run_again(path: Path) -> dict[str, bool]:
-    """What the kit in the kernel counts as right at the end, whatever was printed on the way."""
+    """Run a notebook again, and return the verdicts that the kit in its kernel has at the end.
+
+    Printed verdicts are not trusted.
+    """
     import nbformat
 
     held = executing.with_parameters(nbformat.read(path, 4), {"SMOKE": True})
@@ -177,7 +182,7 @@ def _list(held: Any) -> list[Any]:
 
 
 def _text(held: Any) -> str:
-    """A text of a notebook's file: a string, or a list of its lines."""
+    """Return a text of a notebook's file, which is stored as a string or as a list of lines."""
     if isinstance(held, list):
         return "".join(part for part in held if isinstance(part, str))
     return held if isinstance(held, str) else ""

@@ -1,10 +1,10 @@
 """The course as one zip: for a teacher, for machines without a network, and as a data set of a hosted notebook.
 
-    notebooks/      what students open, the wheel beside them
+    notebooks/      for students, with the wheel
     cheatsheet.html, figures/, environment/
-    INSTRUCTOR.md, solutions/, executed/, parts/      left out of the students' zip
+    INSTRUCTOR.md, solutions/, executed/, parts/      not in the students' zip
 
-Leaves out: the kit's own dependencies, gigabytes of them; `environment/` says which versions.
+Leaves out: the kit's own dependencies, which are gigabytes; `environment/` lists their versions.
 """
 
 import json
@@ -24,12 +24,12 @@ from mas_lab.runs.disk import whole
 from mas_lab.widgets.document import escape
 
 ROOT = "mas_lab_course"
-"""The folder in the zip."""
+"""Name of the folder in the zip."""
 ROWS, HERE = "<!-- notebooks -->", PACKAGE.parent
 
 
 class PackError(RuntimeError):
-    """What the zip cannot be made without, and where it comes from."""
+    """Error for a missing part of the zip, with the way to get it."""
 
 
 def pack(
@@ -40,9 +40,12 @@ def pack(
     wheel: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Writes the zip. The solutions run in their short form, or at `full` length; those that the folder `executed`
-    holds with the same cells are taken from there, and the others put there. `students`: what students are given.
-    `wheel`: a file in the place of one built from the checkout. PackError, or NotebookError for a cell that fails."""
+    """Write the zip, and return its path.
+
+    Solutions run in their short form, or at `full` length. Solutions in the folder `executed` with the same cells are
+    reused, and new ones are stored there. `students`: only the files for students. `wheel`: a wheel file to use instead
+    of building one. Raises PackError, or NotebookError for a cell that fails.
+    """
     solutions = {} if students else {path.stem: _solution(path) for path in forms.masters()}
     files = dict(_for_students(wheel)) | (dict(_for_teachers(solutions, full, executed, say)) if solutions else {})
     out = Path(out)
@@ -69,7 +72,7 @@ def _for_students(wheel: Path | None) -> Iterator[tuple[str, bytes]]:
 
 
 def _built_wheel(folder: Path) -> Path:
-    """A wheel of this checkout; of an installed kit nobody can build one."""
+    """Build a wheel of this checkout; an installed kit cannot be built again."""
     if not (HERE / "pyproject.toml").is_file():
         raise PackError("course: this kit was installed from a wheel; name that file: --wheel mas_lab-….whl")
     command = [sys.executable, "-m", "pip", "wheel", str(HERE), "--quiet", "--no-deps", "--no-build-isolation"]
@@ -94,7 +97,7 @@ def _for_teachers(
 
 
 def instructor(solutions: dict[str, Any]) -> str:
-    """The teacher's page, its table of notebooks filled in from their first cells."""
+    """Return the teacher's page, with a table of notebooks from their first cells."""
     text = (forms.masters_dir() / "INSTRUCTOR.md").read_text(encoding="utf-8")
     rows = ["| notebook | what it asks for | exercises |", "|---|---|---|"]
     for name, notebook in solutions.items():
@@ -104,7 +107,7 @@ def instructor(solutions: dict[str, Any]) -> str:
 
 
 def title(notebook: Any) -> str:
-    """What a notebook is called: its first heading."""
+    """Return a notebook's title, its first heading."""
     return forms.headline(notebook.cells[0].source)[0]
 
 

@@ -1,6 +1,7 @@
-"""An executed notebook as something to read: static outputs, formulas without a script, nothing from the network.
+"""An executed notebook as a page to read: static outputs, formulas without a script, no network.
 
-Leaves out: running it (`executing`). Outputs are shown as they are; those of strangers do not come here (`grading`).
+Leaves out: running it (`executing`). Outputs are shown as they are, so those of strangers must not come here
+(`grading`).
 """
 
 import re
@@ -14,10 +15,10 @@ from mas_lab.widgets.text import for_script
 WIDGET = "application/vnd.jupyter.widget-view+json"
 FIGURE = "application/vnd.plotly.v1+json"
 DRAWN = 'class="drawing"'
-"""What a page with figures holds, so that it needs `FIGURES` of `widgets.document`."""
+"""Text in every page with figures, which needs `FIGURES` of `widgets.document`."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)")
-"""What a progress bar wrote before its last line."""
+"""Text of a progress bar before its last line."""
 FORMULA = '<div class="formula">{}</div>'
 LOOK = """
 :root { --ink: light-dark(#1c1c1c, #dcdfe3); --soft: light-dark(#f3f3f3, #22252a); }
@@ -43,8 +44,10 @@ img { max-width: 100%; }
 
 
 def static(notebook: Any) -> Any:
-    """The notebook, its outputs in forms that need no kernel and no other host: a live widget that has no such form is
-    left out, a progress bar is its last line."""
+    """Return the notebook with outputs that need no kernel and no other host.
+
+    A live widget without such a form is removed. A progress bar becomes its last line.
+    """
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -58,13 +61,13 @@ def _static(output: Any) -> Any | None:
         return output if output.text.strip() else None
     data = output.get("data", {})
     live, figure = data.pop(WIDGET, None), data.pop(FIGURE, None)
-    if figure is not None:  # here scripts run: it is drawn, and not shown as the picture of itself that it carries
+    if figure is not None:  # scripts run in this page, so the figure is drawn instead of its stored picture
         data["text/html"] = figure_html(figure)
     return None if live is not None and not set(data) - {"text/plain"} else output
 
 
 def figure_html(figure: Mapping[str, Any]) -> str:
-    """A plotly figure for a page with the scripts `FIGURES`."""
+    """Return a plotly figure as HTML, for a page with the scripts `FIGURES`."""
     layout = figure.get("layout", {})
     described = _text(layout.get("title")) or " over ".join(
         filter(None, (_text(layout.get(axis, {}).get("title")) for axis in ("yaxis", "xaxis")))
@@ -84,8 +87,10 @@ def _text(title: Any) -> str:
 
 
 def page(notebook: Any, title: str, scripts: str = "../scripts") -> str:
-    """A whole page of an executed notebook, its install cell left out. `scripts`: where, as seen from the page, the
-    files of `parts` stand."""
+    """Return the page of an executed notebook, without its install cell.
+
+    `scripts`: the path of the folder with the files of `parts`, relative to the page.
+    """
     from nbconvert import HTMLExporter
     from pygments.formatters import HtmlFormatter
 
@@ -106,13 +111,13 @@ def page(notebook: Any, title: str, scripts: str = "../scripts") -> str:
 
 
 def parts() -> dict[str, bytes]:
-    """What pages share: name -> content."""
+    """Return the files that pages share: name -> content."""
     held = {name: (STATIC / name).read_bytes() for name in (*FIGURES, "plotly-cartesian.LICENSE")}
     return {**held, "formulas.css": formulas.STYLE.encode(), formulas.FONT: formulas.font()}
 
 
 def markdown(text: str) -> str:
-    """A cell's text as HTML, its formulas as MathML."""
+    """Convert a cell's text to HTML, with formulas as MathML."""
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     class Renderer(IPythonRenderer):
@@ -129,7 +134,7 @@ def markdown(text: str) -> str:
 
 
 def read(text: str | bytes) -> Any:
-    """A notebook from the text of its file."""
+    """Read a notebook from the text of its file."""
     import nbformat
 
     return nbformat.reads(text if isinstance(text, str) else text.decode("utf-8"), 4)

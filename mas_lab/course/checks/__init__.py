@@ -1,1 +1,4 @@
-"""One file per notebook: what is right, what is not yet, and the hints. Leaves out how an answer is asked for."""
+"""Checks and hints of the exercises, one file per notebook.
+
+Leaves out: how an answer is submitted (`exercises`).
+"""

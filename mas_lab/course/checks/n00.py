@@ -1,4 +1,4 @@
-"""Notebook 00: advantages by hand, reading the table, and another baseline."""
+"""Exercises of notebook 00: advantages by hand, reading the table, and another baseline."""
 
 import pandas as pd
 

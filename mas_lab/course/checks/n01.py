@@ -1,4 +1,4 @@
-"""Notebook 01: counting calls, a log-probability by hand, what an episode earned, and a pick that needs no reward."""
+"""Exercises of notebook 01: numbers of calls, a log-probability, an episode's return, a pick without rewards."""
 
 from collections.abc import Iterator
 
@@ -79,8 +79,10 @@ def surest(answer):
 
 
 def explored() -> Iterator[tuple[pd.DataFrame, pd.Series]]:
-    """Random tables as after `rollout`, and what each episode earned: candidates that moved nothing earn as well, and
-    two agents who act together carry one reward. Rows are shuffled."""
+    """Yield random tables as after `rollout`, with the return of each episode.
+
+    Candidates that were not kept have rewards, too. Two agents that act together share one reward. Rows are shuffled.
+    """
     for number in range(6):
         rng = np.random.default_rng([1, 3, number])
         rows, earned = [], {}

@@ -1,5 +1,4 @@
-"""Notebook 02: rows in a wrong group, `by` from a description, a credit of one's own, praised by one and blamed by the
-other."""
+"""Exercises of notebook 02: rows in a wrong group, `by` from a description, a new credit, opposite advantages."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -63,7 +62,7 @@ def columns_of(by):
 
 
 def _refuse_other_groups(name: str, table: pd.DataFrame, yours: tuple[str, ...], ours: tuple[str, ...]) -> None:
-    """`NotYet` naming two rows that one of the groupings compares and the other does not."""
+    """Raise `NotYet` with two rows that only one of the groupings compares."""
     labels = [table.groupby(list(by)).ngroup().to_numpy() if by else np.zeros(len(table)) for by in (yours, ours)]
     together = [each[:, None] == each[None, :] for each in labels]
     for wrong, told in ((together[0] & ~together[1], "are compared"), (together[1] & ~together[0], "are not compared")):
@@ -73,7 +72,10 @@ def _refuse_other_groups(name: str, table: pd.DataFrame, yours: tuple[str, ...],
 
 
 def _candidates():
-    """Tables of two candidates a call; solver and verifier share weights, a reader speaks together with the fixer."""
+    """Yield tables with two candidates per call.
+
+    Solver and verifier share weights, and a reader acts together with the fixer.
+    """
     for table in tables(3):
         table = pd.concat([table, table[table["agent"] == "fixer"].assign(agent="reader")])
         table = table.assign(

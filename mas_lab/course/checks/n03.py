@@ -1,4 +1,4 @@
-"""Notebook 03: an own baseline by hand, its signal, for whom it pays, and a team that needs one unnoticed by norms."""
+"""Exercises of notebook 03: an agent's own baseline, its signal, when it pays, and harm that no norm shows."""
 
 from collections.abc import Iterator
 

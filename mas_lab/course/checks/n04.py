@@ -1,4 +1,4 @@
-"""Notebook 04: when the clip acts, two losses by hand, and one that keeps every token's gradient."""
+"""Exercises of notebook 04: when the clip acts, two losses by hand, and one that keeps every token's gradient."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -92,7 +92,7 @@ def own_loss(answer):
 
 
 def _tensors(count: int = 6) -> Iterator[tuple["Tensor", ...]]:
-    """Log-probabilities now and when sampled, advantages, and rows, of a dozen tokens each; some ratios far out."""
+    """Yield log-probabilities now and at sampling, advantages, and rows, of 12 tokens; some ratios are far from 1."""
     import torch
 
     for seed in range(count):
@@ -106,7 +106,7 @@ def _tensors(count: int = 6) -> Iterator[tuple["Tensor", ...]]:
 def _same(
     yours: Callable, ours: Callable, logprobs: "Tensor", old: "Tensor", advantages: "Tensor", tolerance: float = 1e-4
 ) -> None:
-    """`NotYet` naming the first token whose loss, or whose gradient, is not the right one."""
+    """Raise `NotYet` with the first token whose loss or gradient is wrong."""
     import torch
 
     found = []

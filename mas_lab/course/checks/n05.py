@@ -1,4 +1,4 @@
-"""Notebook 05: how large and how much signal, who is praised for wrong answers, and rewards designed by hand."""
+"""Exercises of notebook 05: F and signal, positive advantages of wrong answers, and rewards designed by hand."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Notebook 06: AT-GRPO's group key, a pick, a tie, what a tree costs, and which ablation keeps most."""
+"""Exercises of notebook 06: AT-GRPO's group key, a pick, a tie, the cost of a tree, and shares of a gain."""
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,14 @@ from mas_lab.table import TableError
 
 KEY = ["episode", "agent", "turn"]
 CASES = [(2, 2, 1), (8, 2, 4), (4, 3, 2), (8, 1, 4), (3, 5, 3)]
-"""Candidates, agents, turns."""
+"""Numbers of candidates, agents and turns."""
 
 
 def trees() -> pd.DataFrame:
-    """Two mazes, the first of them drawn twice, as `tree(3)` leaves them: two agents, two turns, prompts told."""
+    """Return the rows of two mazes as `tree(3)` leaves them, the first maze drawn twice.
+
+    There are two agents and two turns, and each row has its prompt.
+    """
     return pd.DataFrame(
         {"task": task, "episode": f"{task}-{draw}", "turn": turn, "agent": agent, "candidate": candidate}
         | {"prompt": f"{task}{' moved' * turn} {agent}", "team_reward": 0.0, "local_reward": candidate / 2}
@@ -53,7 +56,7 @@ def key(by):
 
 
 def nodes(count: int = 40):
-    """Random candidates of one node; the best by credit is unreadable now and then, and sometimes all are."""
+    """Yield random candidates of one node; sometimes the best by credit is invalid, and sometimes all are."""
     for number in range(count):
         rng = np.random.default_rng([6, number])
         size = int(rng.integers(2, 7))
@@ -83,7 +86,7 @@ def leads(pick):
         if not np.isfinite(scores).all():
             raise NotYet("a credit is a finite number: the cell refuses NaN and infinity")
         valid, credit = table["valid"].to_numpy(), (table["team_reward"] + table["local_reward"]).to_numpy()
-        if not valid.any():  # then nothing is asked
+        if not valid.any():  # no valid candidate: any pick is accepted
             continue
         led, best = int(scores.argmax()), int(np.where(valid, credit, -np.inf).argmax())
         if not valid[led]:
@@ -136,7 +139,7 @@ def cost(counts):
 
 
 def enumerate_calls(k: int, agents: int, turns: int) -> tuple[int, int, int]:
-    """Counted one by one, each different history being a prompt."""
+    """Count completions, prompts of a tree and prompts of episodes, each different history as one prompt."""
     path = [(turn, agent) for turn in range(turns) for agent in range(agents)]
     tree = {depth for depth, _ in enumerate(path)}
     episodes = {(depth, episode if depth else None) for episode in range(k) for depth, _ in enumerate(path)}

@@ -1,4 +1,4 @@
-"""Notebook 07: a gain, a pay at which it is 1, whose own mean pays, own statistics by episode, a team of two sizes."""
+"""Exercises of notebook 07: a gain, a reward at which it is 1, own means that pay, a team of two sizes."""
 
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
@@ -12,7 +12,7 @@ from mas_lab.team import Team
 
 FINED = episode_return(invalid=0.1)
 NEAR = 0.03
-"""How far from 1 a gain may be."""
+"""Tolerance around 1 for a gain."""
 LR, TOKENS = 1e-4, 7
 
 

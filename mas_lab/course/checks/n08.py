@@ -1,4 +1,4 @@
-"""Notebook 08: joint advantages, leave one out, what crossing costs, returns of branches, and gaming two rewards."""
+"""Exercises of notebook 08: joint advantages, leave-one-out, the cost of crossing, returns, and reward hacking."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,13 +15,13 @@ from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.wording import content, words
 
 RETURNS = (2.4, 0.4, 1.2, 2.0)
-"""Of the four joint actions of 08.1."""
+"""Returns of the four joint actions in 08.1."""
 AGENTS = ("short", "detailed")
 BRANCHES = {"a": 1.0, "b": 1.6, "a0": 2.0, "a1": 0.0, "b0": 0.5, "b1": -0.1}
-"""Team rewards of 08.4: two joint actions at the first turn, two after each at the second."""
+"""Team rewards of 08.4: two joint actions at the first turn, and two after each of them."""
 GAMMAS = (0.5, 1.0)
 ENOUGH, TOLD_NOTHING = 2.5, 2.4
-"""What a pair has to score in 08.5 under the published rewards, in 08.6 under ours."""
+"""Scores that a pair must reach: in 08.5 under the published rewards, in 08.6 under the kit's own."""
 
 
 @exercise(
@@ -42,7 +42,10 @@ def joint_by_hand(advantages):
 
 
 def nodes(count: int = 6) -> Iterator[pd.DataFrame]:
-    """Random tables of joint actions, grouped by node and agent as `magrpo` does; some nodes are flat, some lone."""
+    """Yield random tables of joint actions, grouped by node and agent as `magrpo` does.
+
+    Some nodes are flat (equal rewards), and some lone (one joint action).
+    """
     for number in range(count):
         rng = np.random.default_rng([8, number])
         rows = []
@@ -92,7 +95,7 @@ def cost_of_a_tree(cost):
 
 
 def branch_returns(gamma: float) -> dict[str, float]:
-    """Of each joint action of `BRANCHES`: its reward, and gamma times the mean return of those that follow."""
+    """Return, for each joint action of `BRANCHES`, its reward + gamma * the mean return of its successors."""
     after = {name: [worth for other, worth in BRANCHES.items() if other[0] == name and other != name] for name in "ab"}
     first = {name: BRANCHES[name] + gamma * sum(after[name]) / len(after[name]) for name in "ab"}
     return {name: first.get(name, worth) for name, worth in BRANCHES.items()}
@@ -115,12 +118,12 @@ def returns_by_hand(returns):
 
 
 def story() -> str:
-    """The text of 08.5 and 08.6."""
+    """Return the text of 08.5 and 08.6."""
     return make_env("tldr").tasks(1, "test", seed=0)[0].data["source"]
 
 
 def scored(pair, rewards: str) -> float:
-    """What a (short, detailed) pair on that text earns."""
+    """Return the reward of a (short, detailed) pair for that text."""
     if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
         raise NotYet("two texts are asked for, (short, detailed)")
     env = make_env("tldr", rewards=rewards)

@@ -1,4 +1,4 @@
-"""Notebook 09: an env repaired, a plan that asks twice, a credit shared by turns, a loss, and an env of one's own."""
+"""Exercises of notebook 09: an env to repair, a plan with two candidates, a shared credit, a loss, a new env."""
 
 import random
 from collections import Counter
@@ -12,13 +12,13 @@ from mas_lab.course.exercises import NotYet, exercise
 from mas_lab.env import EnvError, Step, Task
 
 LIMIT = 60
-"""Requests after which a plan counts as one that never ends."""
+"""Requests after which a plan counts as endless."""
 PULL = 0.5
-"""The penalty of 09.4."""
+"""Weight of the penalty in 09.4."""
 
 
 def conforms(env: Any, tasks: int) -> None:
-    """`NotYet` with what `lab.check_env` says of an env, if it refuses it."""
+    """Raise `NotYet` with the message of `lab.check_env` if it refuses an env."""
     if isinstance(env, type):
         raise NotYet(f"an env is asked for, and this is its class: {env.__name__}()")
     try:
@@ -55,7 +55,7 @@ def repaired(env):
 
 
 class Echo:
-    """A world for plans: two agents speak in turn, twice each, and everything is allowed."""
+    """Env to test plans: two agents act in turn, twice each, and every answer is valid."""
 
     agents, max_turns, max_return, max_tokens, pocket = ("one", "other"), 2, 1.0, 4, ""
 
@@ -75,12 +75,12 @@ class Echo:
 
 
 ANSWERS = (("long answer", "short"), ("b", "a longer b"), ("same", "even"), ("the third", "3"))
-"""What each agent's two candidates are, turn by turn in `Echo`; where they are equally long, the first is kept."""
+"""Two candidates for each turn of `Echo`. Of two with equal lengths, the first is kept."""
 KEPT = ("short", "b", "same", "3")
 
 
 def played(plan) -> list[dict]:
-    """The rows of an instance of `Echo`, played by hand as the driver plays it; notes what is asked for."""
+    """Play one instance of `Echo` as the driver does, check what the plan requests, and return the rows."""
     game = Game(Echo(), Task("echo", {}), "echo")
     try:
         running = plan(game)

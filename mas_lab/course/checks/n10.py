@@ -1,4 +1,4 @@
-"""Notebook 10: what fits a GPU, what an adapter trains, and how far sampler and trainer are apart."""
+"""Exercises of notebook 10: models that fit a GPU, an adapter's weights, the gap between sampler and trainer."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from mas_lab.course.compare import asked, close
 from mas_lab.course.exercises import NotYet, exercise
 
 T4 = 14.5
-"""GiB."""
+"""Memory of a T4 in GiB."""
 
 
 def _peak(tokens: int) -> float:

@@ -1,4 +1,4 @@
-"""Notebook 11: what fits on every GPU, a mean over unlike ranks, and what a second machine is told."""
+"""Exercises of notebook 11: a model that fits every GPU, a mean over unequal ranks, settings of a second machine."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Notebook 12: a bootstrap interval, the probability of improvement, what was not held equal, and a study designed."""
+"""Exercises of notebook 12: a bootstrap interval, the probability of improvement, unequal inputs, a study design."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ SCORES = (
 )
 SAMPLES = 4000
 NEAR = 0.03
-"""Of the spread of the scores: further apart lie no two intervals that so many draws make."""
+"""Tolerance as a share of the scores' spread. Two intervals from that many draws differ by less."""
 
 
 @exercise(
@@ -62,7 +62,7 @@ OUTCOME = {"success", "processor seconds"}
 
 
 def two_runs() -> pd.DataFrame:
-    """Two made-up rows of a report: everything that it says of either arm."""
+    """Return a report on two invented runs."""
     told = {
         "recipe": ("grpo", "dr_mas"),
         "task": ("ladder of 8", "ladder of 8"),
@@ -144,7 +144,7 @@ def _refuse_another_question(design: Design, swept: list[Cell]) -> None:
 
 
 def _statistics(recipe: Recipe) -> str:
-    """Whose statistics a recipe compares with, told by what it does."""
+    """Return whose statistics a recipe uses, found by comparing its advantages with known recipes."""
     known = {"global": "grpo", "own mean": "dr_mas_mean", "own scale": "dr_mas_std", "own mean and scale": "dr_mas"}
     rows = list(tables(3, seed=12))
     made = [recipe.advantages(table)["advantage"] for table in rows]

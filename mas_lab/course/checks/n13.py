@@ -1,4 +1,4 @@
-"""Notebook 13: what is wrong with each of five runs, and where it can be seen."""
+"""Exercises of notebook 13: the defects of five runs, and where they show."""
 
 import numpy as np
 import pandas as pd
@@ -116,7 +116,7 @@ def guard(answer, runs):
 
 
 def found(turns: pd.DataFrame, stats: pd.DataFrame) -> str:
-    """What is wrong with these tables, by name, or "fine"."""
+    """Return the name of the defect in these tables, or "fine"."""
     behind = turns["completion_ids"].map(lambda ids: len(ids) - list(ids).index(1) - 1 if 1 in ids else 0)
     size = turns.groupby("group")["group"].transform("size")
     who = turns.assign(who=turns["task"].astype(str) + turns["agent"]).groupby("group")["who"].nunique()
