@@ -1,4 +1,4 @@
-"""What a baseline did to each agent: moments, shares of a gradient, spikes.
+"""Explain what a baseline does to each agent: moments, shares of a gradient, spikes.
 
 Leaves out: pictures (`widgets`) and runs side by side (`study`).
 """

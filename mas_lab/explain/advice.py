@@ -1,24 +1,28 @@
-"""Would an agent's own baseline pay? Told from its credits alone, before anything is trained.
+"""Predict from an agent's credits alone whether its own baseline would help, before any training.
 
-What decides is signal to noise, not how large advantages are. Agent k's gradient under a center is the sum over its
-rows of (R - center) z, z = grad log pi. The global mean adds mu_k - mu to every advantage, which is noise; its own mean
-takes that away, and some signal with it, since a row's own credit is in the mean that it is compared with. Let S_k and
-S be the sums of its rows' squared differences to its own mean and to the global one, and c_k and c the weight that a
-row's own episode has in either, in the mean over rows. A row that is alone has c_k = 1: it is compared with itself.
-Then the squared signal-to-noise ratios of the two gradients stand as
+The criterion is the signal-to-noise ratio, not the size of advantages. Agent k's gradient under a center is the sum
+over its rows of (R - center) z, with z = grad log pi. The global mean mu adds mu_k - mu to every advantage, which is
+noise. The agent's own mean mu_k removes this noise. It also removes some signal, since each row's own credit is part of
+the mean that it is compared with.
+
+Let S_k and S be the sums of the rows' squared differences to the own mean and to the global mean. Let c_k and c be the
+weight of a row's own episode in either mean, averaged over rows. A lone row has c_k = 1: it is compared with itself.
+The squared signal-to-noise ratios of the two gradients then have the ratio
 
     SNR^2(own) / SNR^2(global) = ((1 - c_k) / (1 - c))^2 S / S_k,
 
-where a row's expected gradient is the same in all groups, and |z| has nothing to do with R. A flat group adds
-nothing to S_k and its offset to S. For an agent that speaks once in an episode, if at all, c_k = 1 / n_k and c = 1 / N:
-the ratio exceeds 1 where b^2 / sigma_k^2 exceeds (1 - n_k / N) / (n_k - 1), which is 1 / (n_k - 1) for large N.
+if a row's expected gradient is the same in all groups, and |z| is independent of R. A flat group adds nothing to S_k,
+but its offset to S. For an agent that speaks at most once per episode, c_k = 1 / n_k and c = 1 / N. The ratio then
+exceeds 1 if b^2 / sigma_k^2 exceeds (1 - n_k / N) / (n_k - 1), which is 1 / (n_k - 1) for large N.
 
-In simulations of a tabular softmax policy that says 16 words, one of which decides its credit, the ratio is met within
-15 % (1.4 to 6.4 rows a task, up to half of them lone, once or up to three times an episode, b^2 up to 20 sigma_k^2). Of
-a policy of one word, whose gradient is nearly all signal, too much is told, up to 2.3 times; of a language model
-where what is wrong is less probable, so that its z is larger, and lies nearer to the global mean, as low on a `ladder`.
-Leaves out: the scale (a division by sigma_k weighs tasks otherwise), gradients (`diagnostics`), and what becomes of it
-in training.
+The ratio was checked in simulations of a tabular softmax policy that says 16 words, one of which decides its credit. It
+is accurate within 15 % (1.4 to 6.4 rows per task, up to half of them lone, one turn or up to three turns per episode,
+b^2 up to 20 sigma_k^2). For a policy of one word, whose gradient is nearly all signal, it is up to 2.3 times too high.
+It is also too high for a language model under two conditions: its wrong answers are less probable, so that their z is
+larger, and they lie nearer to the global mean. The lower stages of `ladder` are an example.
+
+Leaves out: the scale (a division by sigma_k changes the weights of tasks), gradients (`diagnostics`), and the effect on
+training.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,33 +35,48 @@ from mas_lab.keyed import keyed
 from mas_lab.table import TableError, require, trained
 
 PAYS, COSTS = 1.25, 0.8
-"""An own baseline "pays" where its gain is above the first, "costs" below the second, and "hardly matters" between."""
+"""An own baseline "pays" if its gain is above the first, "costs" below the second, else it "hardly matters"."""
 FEW = 10
-"""Fewer rows give no verdict, and fewer degrees of freedom a warning."""
+"""Fewer rows give no verdict, and fewer degrees of freedom give a warning."""
 NUMBERS = ["rows", "n_k", "N", "lone", "flat", "signal", "offset", "threshold", "gain"]
 UNKNOWN = "cannot be told"
 RATIO = "its gradient's squared signal-to-noise ratio"
 
 
 def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = ("agent",)) -> pd.DataFrame:
-    """Would its own mean serve an agent better than a global one? A row per agent, `agents` first.
+    """Predict for each agent whether its own mean would serve it better than a global mean.
 
-    `turns` has the columns task, episode, agent, credit; `step`, `policy` and `node` are used where they are there. It
-    may be of any recipe: compared are the mean over an agent's rows in a task (`dr_mas_mean`) and the one over the
-    task's episodes (`grpo`), in trees over all of its rows.
+    The comparison is between the mean over an agent's rows in a task (`dr_mas_mean`) and the mean over the task's
+    episodes (`grpo`). In trees, the second is the mean over all rows of the task. `turns` may come from any recipe.
 
-    `spoke`: the share of episodes in which it did. `rows` to `gain`: see `predicted`. `shared`: its policy speaks for
-    other agents too (never, in a table without `policy`); their offsets then meet in one gradient, of which
-    `policy_gain` is the gain, the agents' expected gradients taken for alike. Else `policy_gain` is `gain`.
-    `own`: "pays", "hardly matters" or "costs", by `policy_gain` and the bounds `PAYS` and `COSTS`; "cannot be told" of
-    an agent with fewer than `FEW` rows or whose credits do not vary. `why`: the same in words. An advice holds for the
-    policies that played `turns`, and a gain in signal shows in training only as far as there was too little of it.
+    The advice holds for the policies that played `turns`. A gain in signal helps training only as far as the signal was
+    too weak.
 
-    `by`: ("agent",); with "step" too, a row for each step, by its rows alone; with "turn", each turn of an agent is
-    taken for an agent of its own, which asks for a mean over (task, agent, turn). Turns of an agent share its weights:
-    `gain` is of one turn's part of the gradient, `policy_gain` and so `own` of all that its weights learn from.
+    Args:
+        turns: Table with the columns `task`, `episode`, `agent` and `credit`. `step`, `policy` and `node` are used if
+            present.
+        agents: Agents that come first in the result, also those that never spoke. Default: none; agents follow in the
+            order of `turns`.
+        by: ("agent",), the default, gives a row per agent. With "step", there is a row for each step, from the rows of
+            that step alone. With "turn", each turn of an agent is judged as an agent of its own, whose own mean is over
+            (task, agent, turn).
 
-    Raises `TableError` where a column is missing or holds no number, or no row is left to judge by.
+    Returns:
+        A table with a row per agent, and per `step` or `turn` if `by` names them. Its columns are:
+        - `own`: "pays", "hardly matters" or "costs", from `policy_gain` and the bounds `PAYS` and `COSTS`. It is
+          "cannot be told" for an agent with fewer than `FEW` rows, or whose gain is NaN.
+        - `spoke`: the share of episodes in which the agent spoke.
+        - `rows` to `gain`: see `predicted`.
+        - `shared`: whether its policy speaks for other agents too; `False` without a column `policy`.
+        - `policy_gain`: the gain for all agents of its policy together, whose offsets meet in one gradient. It assumes
+          that their expected gradients are alike. Without shared weights it equals `gain`. With "turn" in `by`, the
+          turns of an agent share its weights: `gain` is for the part of one turn, `policy_gain` and `own` are for
+          everything that the weights learn from.
+        - `why`: the verdict in sentences.
+
+    Raises:
+        TableError: A column is missing or holds no number, or no row is left to judge.
+        ValueError: `by` lacks "agent", or names another column.
     """
     rows = _rows(turns, by)
     of = _speakers(rows, agents, by)
@@ -81,7 +100,7 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
 
 
 def _speakers(rows: pd.DataFrame, agents: Sequence[str], by: Sequence[str]) -> pd.DataFrame:
-    """A row for each that is judged, numbered: `agents` first, whether they spoke or not, but for turns not taken."""
+    """Return a numbered row for each agent that is judged, `agents` first; turns that were not taken have none."""
     of = rows[list(by)].drop_duplicates()
     if "turn" not in by:
         steps = of[["step"]].drop_duplicates() if "step" in by else pd.DataFrame(index=[0])
@@ -93,14 +112,14 @@ def _speakers(rows: pd.DataFrame, agents: Sequence[str], by: Sequence[str]) -> p
 
 
 def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The rows with the number of who is judged in the place of the agent; where weights are not told, its own."""
+    """Replace each agent by its number in `of`; without a column `policy`, each agent has its own weights."""
     policy = rows["policy"] if "policy" in rows.columns else rows["agent"]
     codes = rows[list(by)].merge(of.reset_index(names="code"), on=list(by), how="left")["code"]
     return rows.assign(policy=policy, agent=codes.to_numpy())
 
 
 def _spoke(rows: pd.DataFrame, of: pd.DataFrame) -> pd.Series:
-    """In which share of the episodes, or of its step's, each did."""
+    """Return the share of episodes in which each agent spoke, of its own step if there are steps."""
     named = [name for name in ("step", "task", "episode") if name in rows.columns]
     episode = rows.groupby(named, sort=False, observed=True).ngroup()
     of_step = rows["step"] if "step" in of.columns else pd.Series(0, rows.index)
@@ -114,19 +133,22 @@ def _name(row) -> str:
 
 
 def predicted(turns: pd.DataFrame) -> pd.DataFrame:
-    """What its own mean is predicted to make of an agent's signal to noise: a row per agent, numbers alone.
+    """Return the predicted effect of its own mean on each agent's signal to noise, as a row of numbers.
 
-    Groups are the agent's rows in a task (and step). `rows`: all of them. `n_k` = 1 / c_k and `N` = 1 / c, see the top
-    of this file: rows a group and episodes a task, in the harmonic mean over rows, which is the plain mean over groups.
-    Rows of one episode are compared with each other in vain and count as one, even where their credits differ, which
-    is strict. `lone`, `flat`: the share of its rows in groups of one row, of several with one credit. `signal` =
-    S_k / S, as in `pooled_inflation`. `offset`: b^2 / sigma_k^2, b = mu_k - mu in the unit of the credit, both pooled
-    over groups with their degrees of freedom, so that it may fall below 0 where there is none. `threshold`:
-    (1 - n_k / N) / (n_k - 1). `gain`: SNR^2(own) / SNR^2(global), above 1 exactly where `offset` is above `threshold`.
+    Groups are the agent's rows in a task (and step). `rows` counts all rows. `n_k` = 1 / c_k and `N` = 1 / c are rows
+    per group and episodes per task, see the top of this file. They are harmonic means over rows, which are plain means
+    over groups. Rows of one episode count as one, even if their credits differ, since a comparison between them shows
+    nothing. This is strict.
 
-    Never in two episodes of a group: `gain` is 0 and `threshold` infinite. `offset` and `gain` are NaN where credits do
-    not vary within the agent's groups, since that leaves sigma_k unknown, and where no task has two episodes (in trees:
-    two rows).
+    `lone` is the share of the rows in groups of one row. `flat` is their share in groups of several rows with one
+    credit. `signal` = S_k / S, as in `pooled_inflation`. `offset` = b^2 / sigma_k^2 with b = mu_k - mu in units of the
+    credit. Both are pooled over groups with their degrees of freedom, so `offset` may be below 0 if there is none.
+    `threshold` = (1 - n_k / N) / (n_k - 1). `gain` = SNR^2(own) / SNR^2(global), which is above 1 exactly if `offset`
+    is above `threshold`.
+
+    For an agent that never spoke in two episodes of a group, `gain` is 0 and `threshold` is infinite. `offset` and
+    `gain` are NaN if credits do not vary within the agent's groups, since sigma_k is then unknown. They are also NaN if
+    no task has two episodes (in trees: two rows).
     """
     return _pooled(*_parts(_rows(turns)))
 
@@ -142,7 +164,7 @@ def _rows(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
 
 
 def _parts(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`inflation`'s table, and for each row its agent and the weight of its own episode in both means."""
+    """Return `inflation`'s table, and for each row its agent and the weight of its episode in both means."""
     unit = baseline_unit(rows)
     task = [rows[name] for name in ("step", "task") if name in rows.columns]
     own = [*task, rows["agent"]]
@@ -152,14 +174,14 @@ def _parts(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     if unit:
         c_k, c = count([*own, rows[unit]]) / count(own), 1 / count(task, "nunique", unit)
-    else:  # who acts together shares a credit
+    else:  # agents that act together share a credit
         together = count([*task, rows["node"]], "nunique", "agent") if "node" in rows.columns else 1
         c_k, c = 1 / count(own), together / count(task)
     return pd.DataFrame(inflation(rows, once_per=unit)), pd.DataFrame({"agent": rows["agent"], "c_k": c_k, "c": c})
 
 
 def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
-    """`predicted`, a row per `agent` of both tables."""
+    """Return the table of `predicted`, a row per `agent` of both tables."""
     shares = pd.DataFrame({"lone": found["n_k"] == 1, "flat": found["flat_k"] & (found["n_k"] > 1)})
     shares = shares.mul(found["n_k"], axis=0).groupby(found["agent"], sort=False, observed=True).sum()
     table = pooled_inflation(found).rename(columns={"n": "rows"}).set_index("agent")
@@ -175,7 +197,7 @@ def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
 
 
 def _peers(rows: pd.DataFrame, of: pd.DataFrame) -> dict[int, list[int]]:
-    """Of each the others, of the same step, that speak with its weights."""
+    """Return for each row the other rows of the same step that use its weights."""
     spoken = rows.groupby("agent", sort=False, observed=True)["policy"].agg(set).to_dict()
     step = of["step"] if "step" in of.columns else pd.Series(0, of.index)
     return {
@@ -188,7 +210,7 @@ def _peers(rows: pd.DataFrame, of: pd.DataFrame) -> dict[int, list[int]]:
 def _together(
     found: pd.DataFrame, weights: pd.DataFrame, groups: Collection[frozenset[int]]
 ) -> dict[frozenset[int], float]:
-    """The gain of the one gradient to which the agents of each group add."""
+    """Return the gain of the shared gradient of each group of agents."""
     gains = {}
     apart = sum(map(len, groups)) == len(frozenset().union(*groups))
     for batch in [list(groups)] if apart else [[group] for group in groups]:
@@ -206,7 +228,7 @@ def _verdict(row) -> str:
 
 
 def _words(row, peers: Sequence[str]) -> list[str]:
-    """The verdict on an agent, in sentences."""
+    """Return the verdict on an agent as sentences."""
     if not row.rows:
         return [f"{row.name} never spoke."]
     compared = f"{round(row.n_k, 9):.1f} rows to compare in a task"

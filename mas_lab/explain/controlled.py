@@ -1,7 +1,7 @@
-"""A team whose reward statistics are set by hand: completions that a model really sampled, credits that are made up.
+"""Set the reward statistics of a team by hand: completions that were really sampled, with made-up credits.
 
-How far an agent's mean lies from the others', and how often it speaks, are two numbers here, so that what a global
-baseline does to its gradient can be predicted on paper and measured beside it. Leaves out: learning anything.
+Two numbers set how far an agent's mean lies from the others', and how often it speaks. So the effect of a global
+baseline on its gradient can be predicted on paper and compared with a measurement. Leaves out: learning.
 """
 
 from typing import Any
@@ -22,11 +22,25 @@ BASELINES = ("global", "agent")
 
 
 def controlled(turns: pd.DataFrame, agent: str, called: int, shift: float, seed: int = 0) -> pd.DataFrame:
-    """`turns` with `agent` left in the first `called` of each task's N trajectories, and credits made up.
+    """Return `turns` with made-up credits, and with `agent` in `called` of each task's N trajectories only.
 
-    A trajectory in which the agent speaks earns `shift` less than one in which it does not, beside noise that has mean
-    0 and standard deviation 1 on either side. With p = called / N, b = -shift (1 - p) / sigma, v = 1 / sigma^2 and
-    sigma^2 = 1 + shift^2 p (1 - p), whatever the `seed` of the noise. Advantages are GRPO's.
+    A trajectory in which the agent speaks earns `shift` less than one in which it does not. Noise with mean 0 and
+    standard deviation 1 is added on either side. With p = called / N, b = -shift (1 - p) / sigma, v = 1 / sigma^2 and
+    sigma^2 = 1 + shift^2 p (1 - p), for any `seed`.
+
+    Args:
+        turns: Table with the columns `task`, `episode` and `agent`. Earlier credits and advantages are dropped.
+        agent: The agent whose statistics are set.
+        called: Number of trajectories per task that keep the agent's rows: the first ones in which it spoke.
+        shift: Difference of mean credit, in standard deviations of the noise.
+        seed: Seed of the noise.
+
+    Returns:
+        The table with `credit`, `group`, `center`, `scale` and `advantage`. Advantages are GRPO's.
+
+    Raises:
+        TableError: A column is missing, or `called` is below 2 or too high. The agent must have spoken in so many
+            trajectories of each task, and two others must remain without it.
     """
     require(turns, ["task", "episode", "agent"], "controlled")
     every = turns.groupby("task")["episode"].unique()
@@ -53,11 +67,26 @@ def controlled(turns: pd.DataFrame, agent: str, called: int, shift: float, seed:
 def controlled_inflation(
     team: Team, turns: pd.DataFrame, agent: str, called: int, shift: float, draws: int = 8
 ) -> dict[str, Any]:
-    """Squared gradient norm under the global over that under the agent's own baseline, predicted and measured.
+    """Predict and measure how much the global baseline inflates an agent's squared gradient norm.
 
-    `F`: by the reward statistics alone; `predicted`: with the covariances of |z|^2 and the squared advantages, as in
-    `baseline_ratio`; `measured`: mean |G|^2 under either; the last two over `draws` of the noise on the same
-    completions. Costs a pass of each of the agent's rows, and two `update`s a draw.
+    Each ratio is the squared gradient norm under the global baseline over the one under the agent's own baseline. It
+    costs one pass of each of the agent's rows, and two `update`s per draw. No step is made.
+
+    Args:
+        team: The team whose gradients are measured.
+        turns: Table of a rollout of this team, with its completions.
+        agent: The agent whose statistics are set, see `controlled`.
+        called: Number of trajectories per task in which the agent speaks.
+        shift: Difference of mean credit, in standard deviations of the noise.
+        draws: Number of draws of the noise on the same completions. Default: 8.
+
+    Returns:
+        A dict with `called`, `shift` and three ratios. `F` is predicted from the reward statistics alone. `predicted`
+        adds the covariances of |z|^2 and the squared advantages, as in `baseline_ratio`. `measured` is the ratio of the
+        mean |G|^2. The last two are over all draws.
+
+    Raises:
+        TableError: See `controlled`.
     """
     tables = [controlled(turns, agent, called, shift, seed) for seed in range(draws)]
     batch = next(batch for batch in whole_batches(team, tables[0], clipped(0.2), "token") if agent in batch.samples)

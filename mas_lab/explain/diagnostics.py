@@ -1,6 +1,6 @@
-"""What a baseline does to each agent's gradient: shares of the gradient, counterfactual norms, the lemma on a batch.
+"""Measure what a baseline does to each agent's gradient: shares, counterfactual norms, the lemma on a batch.
 
-Leaves out: what the rewards alone say (`moments`), when a norm is a spike (`spike_rule`) and pictures (`widgets`).
+Leaves out: what the rewards alone show (`moments`), the rule for spikes (`spike_rule`) and pictures (`widgets`).
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,24 @@ def attribute(
     loss: Loss = clipped(0.2),  # noqa: B008 - a frozen value
     aggregate: str = "token",
 ) -> pd.DataFrame:
-    """The share of each token in the gradient that this table gives its policy, without making a step.
+    """Return the share of each token in the gradient that this table gives its policy; no step is made.
 
-    Columns: `policy`, `agent`, `group` (if the table has it), `row` (place in the table, from 0), `token` (position in
-    the completion), `share`, `exact`. Per policy the shares sum to 1 and may be negative: they are projections on the
-    gradient, exact, by one forward-mode derivative: about two extra passes per policy. Rows that add nothing have none.
-    Where the back end has no forward mode, `exact` is False and the shares are those of `proxy_shares`.
+    Per policy the shares sum to 1. They may be negative, since they are projections on the gradient. They are exact and
+    come from one forward-mode derivative, which costs about two extra passes per policy.
+
+    Args:
+        team: The team that learns.
+        turns: Table with the column `advantage`.
+        loss: Loss of the cell `update`. Default: `clipped(0.2)`.
+        aggregate: How `update` averages the token losses. Default: "token".
+
+    Returns:
+        A table with the columns `policy`, `agent`, `group` (if `turns` has it), `row` (place in the table, from 0),
+        `token` (position in the completion), `share` and `exact`. Rows that add nothing to the gradient are absent. If
+        the back end has no forward mode, `exact` is `False` and the shares are those of `proxy_shares`.
+
+    Raises:
+        UpdateError: A loss or gradient is not finite.
     """
     parts = []
     with alone(learners(team)):
@@ -51,7 +63,7 @@ def attribute(
 
 
 def shares_of(batch: Batch) -> pd.DataFrame:
-    """`batch.attribute()` with the column `exact`; where the back end cannot, `proxy_shares`."""
+    """Return `batch.attribute()` with the column `exact`, or `proxy_shares` if the back end cannot do it."""
     try:
         return batch.attribute().assign(exact=True)
     except PolicyError:
@@ -59,12 +71,12 @@ def shares_of(batch: Batch) -> pd.DataFrame:
 
 
 def proxy_shares(batch: Batch) -> pd.DataFrame:
-    """Where forward mode is missing: each token's share of the summed sizes |A| w (1 - p), as a stand-in.
+    """Return each token's share of the summed sizes |A| w (1 - p), a stand-in without forward mode.
 
-    That is the size of the loss's derivative by the sampled token's logit (A the advantage, w the weight of the token's
-    loss, p its probability when it was sampled), at no extra pass. It knows neither directions nor how far a logit's
-    derivative reaches into the weights: nothing is negative, nothing cancels, and sums over rows are no shares of the
-    gradient. Columns as in `Batch.attribute`.
+    The size |A| w (1 - p) is the loss's derivative with respect to the logit of the sampled token, without its sign. A
+    is the advantage, w the weight of the token's loss, and p the token's probability when it was sampled. It needs no
+    extra pass. It ignores directions, and how far the derivative of a logit reaches into the weights. So nothing is
+    negative, nothing cancels, and sums over rows are not shares of the gradient. Columns as in `Batch.attribute`.
     """
     parts = []
     for agent, own in batch.rows[live(batch.rows["advantage"])].groupby("agent", sort=False):
@@ -81,7 +93,18 @@ def proxy_shares(batch: Batch) -> pd.DataFrame:
 
 
 def shares_by(shares: pd.DataFrame, level: str) -> pd.DataFrame:
-    """The shares of `attribute` summed to "agent", "group" or "sample", per policy, the largest in size first."""
+    """Return the shares of `attribute` summed per policy and `level`, the largest in size first.
+
+    Args:
+        shares: A table of `attribute`.
+        level: "agent", "group" or "sample" (a row of the table).
+
+    Returns:
+        A table with `policy`, `exact`, the columns of the level, and `share`.
+
+    Raises:
+        ValueError: `level` is unknown.
+    """
     if level not in LEVELS:
         raise ValueError(f"shares_by: level={level!r}; known are {', '.join(LEVELS)}")
     by = [name for name in ["policy", "exact", *LEVELS[level]] if name in shares.columns]
@@ -96,10 +119,20 @@ def norms_without(
     loss: Loss = clipped(0.2),  # noqa: B008 - a frozen value
     aggregate: str = "token",
 ) -> pd.DataFrame:
-    """The norm of each policy's gradient, and what it would be without one of its `rows` (places in the table).
+    """Return the norm of each policy's gradient, and its norm without each of the given rows.
 
-    Columns: `policy`, `row`, `norm`, `norm_without`. The denominators of the loss stay, so that the gradient loses
-    exactly that row's share. Costs one `update`'s passes, and one pass per row.
+    The denominators of the loss stay the same, so the gradient loses exactly the share of that row. It costs the passes
+    of one `update`, and one pass per row. No step is made.
+
+    Args:
+        team: The team that learns.
+        turns: Table with the column `advantage`.
+        rows: Places of rows in the table, from 0.
+        loss: Loss of the cell `update`. Default: `clipped(0.2)`.
+        aggregate: How `update` averages the token losses. Default: "token".
+
+    Returns:
+        A table with the columns `policy`, `row`, `norm` and `norm_without`.
     """
     found = []
     with alone(learners(team)):
@@ -120,14 +153,30 @@ def baseline_ratio(
     rows: int = 64,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Global over agent-wise baseline on one batch, per agent: the ratio of squared gradient norms, and what the
-    theory's moments predict for it.
+    """Return for each agent the ratio of squared gradient norms, global over agent-wise baseline.
 
-    `measured` = |G_global|^2 / |G_agent|^2, the squared norms of the agent's whole batch gradient (columns
-    `norm_global`, `norm_agent`). `predicted` = (E|z|^2 F + delta_global) / (E|z|^2 V + delta_agent), F and V over all
-    of the agent's rows (see `moments`). |z|^2 costs a pass of one row, so its mean and its covariances with the squared
-    advantages, the deltas, are those of `rows` of the agent's rows, drawn by `seed` (`sampled`). The measurement costs
-    two `update`s. No step is made.
+    The ratio is measured on one batch and predicted from moments. The measurement costs two `update`s. |z|^2 costs one
+    pass per row, so it is taken from a sample of rows. No step is made.
+
+    Args:
+        team: The team whose gradients are measured.
+        turns: Table with the columns `task`, `episode`, `agent` and `credit`.
+        loss: Loss of the cell `update`. Default: `clipped(0.2)`.
+        aggregate: How `update` averages the token losses. Default: "token".
+        rows: The most rows per agent for |z|^2. Default: 64.
+        seed: Seed for the draw of these rows.
+
+    Returns:
+        A table with a row per policy and agent. `n` and `sampled` count all rows of the agent and those drawn.
+        `norm_global` and `norm_agent` are the norms of the agent's whole batch gradient G. `z_square`, `F`, `V`,
+        `delta_global` and `delta_agent` are the terms of the prediction.
+        `measured` = |G_global|^2 / |G_agent|^2.
+        `predicted` = (E|z|^2 F + delta_global) / (E|z|^2 V + delta_agent).
+        F and V are over all rows of the agent (see `moments`). E|z|^2 and its covariances with the squared advantages,
+        the deltas, are over the sampled rows.
+
+    Raises:
+        TableError: A column is missing or holds no number.
     """
     require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
     found = []
@@ -147,7 +196,7 @@ def baseline_ratio(
 
 
 def squared_scores(batch: Batch, rows: pd.Index) -> np.ndarray:
-    """|z|^2 of each row, z its weighted score, grad log pi: the gradient of -log pi at advantage 1."""
+    """Return |z|^2 of each row, where z, its weighted score, is the gradient of -log pi at advantage 1."""
     unit = batch.rows.loc[rows].assign(advantage=1.0)
     weights = batch.weights.loc[rows]
     columns = ["prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
@@ -161,7 +210,7 @@ def squared_scores(batch: Batch, rows: pd.Index) -> np.ndarray:
 
 
 def _prediction(square_R: pd.Series, squared: pd.DataFrame) -> dict[str, Any]:
-    """The lemma's terms: |z|^2 of some rows, and both squared advantages of all of the agent's rows."""
+    """Return the terms of the lemma from |z|^2 of some rows and both squared advantages of all rows."""
     mean = square_R.mean()
     terms: dict[str, Any] = {"z_square": mean}
     for name, letter in (("global", "F"), ("agent", "V")):

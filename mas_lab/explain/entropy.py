@@ -1,6 +1,6 @@
-"""How sure a team was of each token: the entropy of the distribution that it was drawn from.
+"""Compute how certain a team was of each token: the entropy of the distribution that it was drawn from.
 
-Leaves out: how sure it was in the mean (`update` reports that), and pictures (`widgets`).
+Leaves out: mean entropies (`update` reports them), and pictures (`widgets`).
 """
 
 import warnings
@@ -15,18 +15,29 @@ from mas_lab.team import Team
 
 READ = ["policy", "prompt_ids", "completion_ids", "logprobs", "temperature"]
 ALIKE = 1e-2
-"""Log-probabilities that differ by more were sampled from other weights, or by other arithmetic (a low precision)."""
+"""A larger difference of log-probabilities means other weights, or other arithmetic (a low precision)."""
 
 
 def entropies(team: Team, turns: pd.DataFrame) -> pd.DataFrame:
-    """The table with the column `entropies`: a list per row, nats per token of its completion.
+    """Return the table with the column `entropies`, a list of nats per token for each row.
 
-    H_t = -sum_v p_v log p_v, of the distribution that token t was drawn from: at the row's temperature, under the
-    *present* weights of the policy that the row names; 0 where it was drawn greedily. One forward pass, in batches.
-    Before `update`, or with a run's step and the team that played it, that is what sampled; under later weights it is
-    another number. A warning then names the policy, and by how much the log-probability of a token, as it was sampled,
-    differs from the present one at most, where that is above 0.01.
-    Rows without tokens (a person's turns) have an empty list. Raises TableError where a row's policy is not the team's.
+    H_t = -sum_v p_v log p_v of the distribution that token t was drawn from: at the row's temperature, under the
+    *present* weights of the policy that the row names. It is 0 for tokens that were drawn greedily. It costs one
+    forward pass, in batches.
+
+    Before `update`, or with the step of a run and the team that played it, these weights are the ones that sampled.
+    Under later weights the numbers differ. A warning then names the policy and the largest difference between a token's
+    log-probability when it was sampled and now, if it is above 0.01.
+
+    Args:
+        team: The team that sampled the rows.
+        turns: Table with the columns `policy`, `prompt_ids`, `completion_ids`, `logprobs` and `temperature`.
+
+    Returns:
+        The table with `entropies`. Rows without tokens (the turns of a person) have an empty list.
+
+    Raises:
+        TableError: A column is missing, or the policy of a row is not one of the team's.
     """
     require(turns, ["completion_ids"], "entropies")
     require(turns[turns["completion_ids"].map(len) > 0], READ, "entropies")

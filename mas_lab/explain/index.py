@@ -1,6 +1,6 @@
-"""Which episodes tell most: a row for each of a table, sorted by a stated rule.
+"""List the episodes of a table, a row each, sorted by a fixed rule with the most informative first.
 
-Computed over every row at once: lists stay flat, as Arrow has them. Leaves out: what an episode holds.
+All rows are processed at once: lists stay flat, as in Arrow. Leaves out: the content of an episode.
 """
 
 from collections.abc import Sequence
@@ -39,14 +39,16 @@ RULE = (
 
 
 def index_of_turns(turns: pd.DataFrame) -> pd.DataFrame:
-    """The index of a table of turns in memory, agents who act at once in the order of their names."""
+    """Return the index of a table of turns in memory; agents that act at once are ordered by name."""
     require(turns, NEEDED, "index")
     return indexed(reduced(turns[[name for name in READ if name in turns.columns]].reset_index(drop=True)))
 
 
 def indexed(rows: pd.DataFrame, order: Sequence[str] = (), run: int = 0) -> pd.DataFrame:
-    """A row per episode and step of what `reduced` gave, columns as in `TOLD`, the most telling first. `order`: that of
-    agents who act at once."""
+    """Return a row per episode and step, the most telling first.
+
+    `rows` is the output of `reduced`, the columns are those of `TOLD`, and `order` ranks agents that act at once.
+    """
     rows = rows[trained(rows)].reset_index(drop=True)
     rank = {agent: place for place, agent in enumerate(sorted(rows["agent"].unique()))}
     rank |= {agent: place - len(order) for place, agent in enumerate(order)}
@@ -67,14 +69,14 @@ def indexed(rows: pd.DataFrame, order: Sequence[str] = (), run: int = 0) -> pd.D
 
 
 def in_order(index: pd.DataFrame) -> pd.DataFrame:
-    """The most telling first; of equals, the earlier."""
+    """Sort by `telling`, highest first; among equals, the earlier comes first."""
     return index.sort_values(
         ["telling", "run", "step", "episode"], ascending=[False, True, True, True], ignore_index=True
     )
 
 
 def telling(index: pd.DataFrame) -> pd.Series:
-    """`RULE` in numbers: from 0 to 9."""
+    """Return the value of `RULE` for each row, from 0 to 9."""
     failed = (~index["success"].astype("boolean")).fillna(False).astype(float)
     counted = sum((index[name] > 0).astype(float) for name in ("lone", "truncated", "invalid"))
     large = index["advantage"].abs().fillna(0.0).clip(upper=3.0)
@@ -82,7 +84,7 @@ def telling(index: pd.DataFrame) -> pd.Series:
 
 
 def reduced(table: Any) -> pd.DataFrame:
-    """A pandas or an Arrow table with `tokens`, `surprise`, `truncated`, `invalid` and `lone`, and without lists."""
+    """Return a pandas or Arrow table without lists, but with `tokens`, `surprise` and other columns of `TOLD`."""
     lists = {}
     for name in ("completion_ids", "logprobs", "advantage"):
         if name in table.columns if isinstance(table, pd.DataFrame) else name in table.column_names:
@@ -112,7 +114,7 @@ def _lone(rows: pd.DataFrame) -> pd.Series:
 
 
 def _flat(values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(all numbers of a column of lists or numbers, how many of them are each row's)."""
+    """Return all numbers of a column of lists or numbers, and how many belong to each row."""
     if isinstance(values, pd.Series):
         if pd.api.types.is_numeric_dtype(values):
             return values.to_numpy(float), np.ones(len(values), int)
@@ -129,7 +131,7 @@ def _flat(values: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _each(reduce: np.ufunc, flat: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Reduced by row; NaN where a row has none."""
+    """Reduce the numbers of each row; NaN for a row without numbers."""
     found, starts = np.full(len(lengths), np.nan), np.cumsum(lengths) - lengths
     if len(flat):
         found[lengths > 0] = reduce.reduceat(flat, starts[lengths > 0])
@@ -141,13 +143,13 @@ def _means(flat: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _extremes(flat: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The largest in size, with its sign; of two equally large ones, the positive."""
+    """Return the largest number in size of each row, with its sign; the positive one if two are equal."""
     high, low = _each(np.maximum, flat, lengths), _each(np.minimum, flat, lengths)
     return np.where(-low > high, low, high)
 
 
 def _speakers(rows: pd.DataFrame, key: np.ndarray) -> list[str]:
-    """Who spoke in each episode, in acting order."""
+    """Return the agents that spoke in each episode, in acting order."""
     first = pd.DataFrame({"key": key, "depth": rows["depth"], "seat": rows["seat"], "agent": rows["agent"]})
     first = first.sort_values(["key", "depth", "seat"]).drop_duplicates(["key", "agent"])
     ends = np.cumsum(np.bincount(first["key"]))
@@ -156,7 +158,7 @@ def _speakers(rows: pd.DataFrame, key: np.ndarray) -> list[str]:
 
 
 def _successes(rows: pd.DataFrame, key: np.ndarray) -> pd.Series:
-    """Did any path that was followed reach the goal?"""
+    """Return whether any path that was followed reached the goal, per episode."""
     if "success" not in rows.columns:
         return pd.Series(pd.NA, index=range(key.max() + 1), dtype="boolean")
     reached = rows["success"].astype(bool) & rows["kept"].astype(bool)
@@ -164,7 +166,7 @@ def _successes(rows: pd.DataFrame, key: np.ndarray) -> pd.Series:
 
 
 def _returns(rows: pd.DataFrame, key: np.ndarray) -> pd.Series:
-    """`lab.episode_return()` of each episode; NaN where it has none, as in a joint tree."""
+    """Return `lab.episode_return()` of each episode; NaN if it has none, as in a joint tree."""
     if "team_reward" not in rows.columns:
         return pd.Series(np.nan, index=range(key.max() + 1))
     kept = rows.assign(key=key)[rows["kept"].astype(bool)]

@@ -1,12 +1,12 @@
-"""What a global baseline does to each agent's advantages, by the rewards alone: how large, and how much of it signal.
+"""Compute what a global baseline does to each agent's advantages: their size, and the part that is signal.
 
-With g = ((R - mu) / sigma) z, z = grad log pi with the loss weight in it, Dr. MAS (arXiv 2602.08847) shows
-E|g_global|^2 = E|z|^2 F_k + Delta_k, where agent-wise statistics put 1 in the place of F_k.
+Only rewards are needed. With g = ((R - mu) / sigma) z, where z is grad log pi times the loss weight, Dr. MAS (arXiv
+2602.08847) shows E|g_global|^2 = E|z|^2 F_k + Delta_k. Agent-wise statistics put 1 in the place of F_k.
 
-One definition everywhere: an agent's F is the mean, over all of its rows, of the squared advantage that the global
-baseline gives them; V is the same under its own baseline. A flat group's rows have advantage 0 and count as 0, as they
-do in the gradient. So V is the share of its rows in groups that are not flat, and F of several tasks the mean of their
-F_k over rows, a flat task's being 0. Leaves out: gradients (`diagnostics`) and pictures (`widgets`).
+One definition holds everywhere: an agent's F is the mean, over all of its rows, of the squared advantage under the
+global baseline. V is the same under its own baseline. Rows of a flat group have advantage 0 and count as 0, as they do
+in the gradient. So V is the share of the agent's rows in groups that are not flat. F of several tasks is the mean of
+their F_k over rows, with 0 for a flat task. Leaves out: gradients (`diagnostics`) and pictures (`widgets`).
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,34 @@ COMPARED = ["credit", "group", "center", "scale", "advantage"]
 
 
 def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataFrame:
-    """How a global baseline scales each agent's advantages: a row per (task, agent), and per `step` if there is one.
+    """Return how a global baseline scales each agent's advantages, a row per (task, agent).
 
-    The task's N trajectories have mean `mu` and population standard deviation `sigma` of their credits; each counts
-    once, with its mean credit (`once_per=None`: every row counts, for trees, where a task is one episode). Agent k's
-    `n_k` rows have `mu_k` and `sigma_k`. Then `b_k` = (mu_k - mu) / sigma, `v_k` = sigma_k^2 / sigma^2 and
-    `F_k` = v_k + b_k^2, the mean of the global advantage squared over the agent's rows; F_k <= N - 1 where the rows of
-    a trajectory have one credit. `flat`: the task's credits are all alike or N = 1, so b_k, v_k, F_k and `signal` are
-    NaN (`pooled_inflation` counts it); `flat_k`: the agent's own are, so that its own baseline gives it no gradient.
+    `F_k` is the size of the global advantages, and `signal` is the part of it that is information. The offset mu_k - mu
+    is the same in all of the agent's rows and teaches nothing. An own mean removes it at the price of one degree of
+    freedom. This pays, approximately, if signal < 1 - 1 / n_k, that is (mu_k - mu)^2 / sigma_k^2 > 1 / (n_k - 1). A
+    small signal harms under Adam too, where a large norm need not.
 
-    `signal` = sigma_k^2 / (sigma_k^2 + (mu_k - mu)^2): F_k says how large the global advantages are, this how much of
-    that is information. The offset mu_k - mu is the same in all of the agent's rows and teaches nothing. An own mean
-    takes it away at the price of one degree of freedom, which pays, approximately, where signal < 1 - 1 / n_k, that is
-    (mu_k - mu)^2 / sigma_k^2 > 1 / (n_k - 1). A small signal harms under Adam too, where a large norm need not.
+    Args:
+        turns: Table with the columns `task`, `agent` and `credit`, and `episode` for the default of `once_per`.
+        once_per: Column of the trajectories. Each trajectory counts once in the task's statistics, with its mean
+            credit. Default: "episode". `None` counts every row; use it for trees, where a task is one episode.
+
+    Returns:
+        A table with a row per (task, agent), and per `step` if `turns` has that column.
+        - `N`, `mu`, `sigma`: number of the task's trajectories, and mean and population standard deviation of their
+          credits.
+        - `n_k`, `mu_k`, `sigma_k`: the same of the agent's rows.
+        - `b_k` = (mu_k - mu) / sigma.
+        - `v_k` = sigma_k^2 / sigma^2.
+        - `F_k` = v_k + b_k^2, the mean squared global advantage over the agent's rows. F_k <= N - 1 if the rows of a
+          trajectory have one credit.
+        - `signal` = sigma_k^2 / (sigma_k^2 + (mu_k - mu)^2).
+        - `flat`: all credits of the task are equal, or N = 1. Then b_k, v_k, F_k and `signal` are NaN
+          (`pooled_inflation` counts the first three as 0).
+        - `flat_k`: all credits of the agent are equal, so its own baseline gives it no gradient.
+
+    Raises:
+        TableError: A column is missing or holds no number, or every task has a single trajectory.
     """
     require(turns, ["task", "agent", "credit", *([once_per] if once_per else [])], "inflation")
     rows = turns[trained(turns)]
@@ -58,13 +73,14 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
 
 
 def pooled_inflation(found: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
-    """A row per agent of `inflation`'s table: `n` rows in all, and over them `b`, `v`, `F` and `signal`. `by`: columns
-    of that table, with "step" a row for each step.
+    """Return a row per agent of `inflation`'s table: `n` rows in all, and over them `b`, `v`, `F` and `signal`.
 
-    b, v and F are the means of b_k, v_k and F_k over rows; the rows of a flat task count as 0 (see the top of this
-    file). `signal` is that of the pooled sigma_k^2 and (mu_k - mu)^2, in the units of the credit, to which a flat task
-    adds nothing: a mean of the tasks' own ratios would give a task whose credits hardly differ the voice of one in
-    which they do.
+    `by` names the columns of that table to group by; with "step", there is a row for each step. b, v and F are the
+    means of b_k, v_k and F_k over rows. The rows of a flat task count as 0 (see the top of this file).
+
+    `signal` is computed from the pooled sigma_k^2 and (mu_k - mu)^2, in the units of the credit. A flat task adds
+    nothing to them. A mean of the tasks' own ratios would give a task with almost equal credits the same weight as one
+    in which credits differ.
     """
     found = pd.DataFrame(found)
     squares = {"within": found["sigma_k"] ** 2, "offset": _offset(found) ** 2}
@@ -76,24 +92,24 @@ def pooled_inflation(found: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.
 
 
 def _offset(found: pd.DataFrame) -> pd.Series:
-    """mu_k - mu, and exactly 0 where they differ by rounding alone."""
+    """Return mu_k - mu, and exactly 0 if they differ by rounding alone."""
     return (found["mu_k"] - found["mu"]).mask(is_flat(found["mu_k"], found["mu"]), 0.0)
 
 
 def _signal(within: pd.Series, offset: pd.Series) -> pd.Series:
-    """NaN where nothing varies and nothing is offset."""
+    """Return within / (within + offset), and NaN if both are 0."""
     return within / (within + offset).where(within + offset > 0)
 
 
 def _means(rows: pd.DataFrame, by: Sequence[str]) -> pd.Series:
-    """Mean credit per key, measured from the minimum, so that equal credits have exactly their value as mean."""
+    """Return the mean credit per key, measured from the minimum, so that equal credits have exactly their value."""
     credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
     above = (rows["credit"] - credits.transform("min")).groupby([rows[name] for name in by], sort=False, observed=True)
     return (credits.min() + above.mean()).rename("credit")
 
 
 def _moments(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Size, mean, population standard deviation, and whether nothing varies, per key."""
+    """Return size, mean and population standard deviation of the credits per key, and whether they are all equal."""
     credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
     flat = is_flat(credits.min(), credits.max())
     return pd.DataFrame({
@@ -102,15 +118,15 @@ def _moments(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def baseline_unit(turns: pd.DataFrame) -> str | None:
-    """What a global baseline counts: "episode", or None (every row) where no task has two episodes, as in a tree."""
+    """Return the unit of a global baseline: "episode", or `None` (every row) if no task has two, as in a tree."""
     by = [name for name in ("step", "task") if name in turns.columns]
     return "episode" if (turns.groupby(by, observed=True)["episode"].nunique() > 1).any() else None
 
 
 def both_baselines(turns: pd.DataFrame) -> dict[str, pd.Series]:
-    """The advantages of the same credits under GRPO's baseline, `global`, and under Dr. MAS's, `agent`.
+    """Return the advantages of the same credits under GRPO's baseline, `global`, and Dr. MAS's, `agent`.
 
-    A number per row: where the table's own advantages are lists, one number per token, they are no part of it.
+    Each row gets one number. The table's own advantages are not used, even if they are lists with one number per token.
     """
     require(turns, ["task", "episode", "agent", "credit"], "both_baselines")
     bare, credit = turns.drop(columns=[name for name in COMPARED if name in turns.columns]), turns["credit"]

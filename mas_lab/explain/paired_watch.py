@@ -1,6 +1,6 @@
-"""A watch that sets both baselines beside each other at every optimizer step, on the batch of that very step.
+"""Watch both baselines side by side at every optimizer step, on the batch of that step.
 
-Leaves out: what the ratio of the norms should be by theory (`diagnostics`), and what is drawn (`widgets`).
+Leaves out: the ratio of norms that theory predicts (`diagnostics`), and pictures (`widgets`).
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,7 @@ COLUMNS = ["call", "policy", "agent", "rows", "F", "V", "norm_global", "norm_age
 class PairedWatch(SpikeWatch):
     """A `SpikeWatch` that also measures, at every step, each agent's gradient norm under both baselines.
 
-    `pairs` holds a row per optimizer step and agent: `call`, the steps of its policy that were watched before; `rows`
-    of the agent; their `F` and `V` (see `moments`); `norm_global` and `norm_agent`, the norm before clipping under
-    either. The step itself is taken as the recipe says. Costs about two more passes a step.
+    It takes the arguments of `SpikeWatch`. The step itself follows the recipe. It costs about two more passes per step.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -29,19 +27,39 @@ class PairedWatch(SpikeWatch):
 
     @property
     def pairs(self) -> pd.DataFrame:
+        """Return a row per optimizer step and agent.
+
+        Columns: `call`, the number of watched steps of its policy before this one; `policy`; `agent`; `rows`, the
+        number of the agent's rows; their `F` and `V` (see `moments`); `norm_global` and `norm_agent`, the norm before
+        clipping under either baseline.
+        """
         return pd.DataFrame(self._pairs, columns=COLUMNS)
 
     def dated(self, stats: pd.DataFrame) -> pd.DataFrame:
-        """`pairs` with the `step` and `optimizer_step` in which each was measured, by the statistics of the same run.
+        """Return `pairs` with the `step` and `optimizer_step` in which each row was measured.
 
-        `call` is not the step where a policy had no rows in some step: nobody called it then. ValueError where the
-        statistics are of another run.
+        `call` is not the step if a policy had no rows in some step because nobody called it.
+
+        Args:
+            stats: Statistics of the same run, such as `run.stats`.
+
+        Returns:
+            A table with `step`, `optimizer_step` and the columns of `pairs`.
+
+        Raises:
+            ValueError: The statistics belong to another run.
         """
         dated = pd.DataFrame(spike_steps(stats, self._pairs))
         return dated.reindex(columns=["step", "optimizer_step", *COLUMNS])
 
     def __call__(self, policy: str, norms: Mapping[str, float], attribute: Batch) -> None:
-        """Between backward and clipping; see `update`."""
+        """Measure the norms of both baselines, between backward and clipping, see `update`.
+
+        Args:
+            policy: Name of the policy.
+            norms: Gradient norm of each agent, before clipping.
+            attribute: The batch of the step.
+        """
         call = self._calls.get(policy, 0)
         super().__call__(policy, norms, attribute)
         advantages = both_baselines(attribute.table)

@@ -1,8 +1,9 @@
-"""When a gradient norm is a spike, and a watch that takes the gradient apart at that moment, before the step.
+"""Find spikes of the gradient norm, and record what the gradient was made of, before the step.
 
-The rule, for each policy and each agent: the log of the norm lies more than `threshold` robust standard deviations
-(1.4826 times the median absolute deviation, at least `floor`) above the median of the `window` norms before it, once
-there have been `warmup` of them. Norms of 0 (all advantages 0) are passed over. Leaves out: pictures (`widgets`).
+The rule applies to each policy and each agent. A norm is a spike if its log lies more than `threshold` robust standard
+deviations above the median of the `window` norms before it. A robust standard deviation is 1.4826 times the median
+absolute deviation, at least `floor`. The rule starts after `warmup` norms. Norms of 0 (all advantages 0) are skipped.
+Leaves out: pictures (`widgets`).
 """
 
 import math
@@ -24,16 +25,16 @@ NORMS = ["policy_norm", "grad_norm"]
 
 @dataclass(frozen=True)
 class SpikeRule:
-    """The numbers of the rule; called on a history of log norms, it scores the next."""
+    """The numbers of the rule; a call scores the next norm from a history of log norms."""
 
     warmup: int = 10
     """Norms that must have come before."""
     window: int = 50
-    """How many of them are looked at."""
+    """The number of previous norms that are used."""
     threshold: float = 4.0
     """Robust standard deviations of the log norm above its median."""
     floor: float = 0.05
-    """Least standard deviation of the log norm, so that a still series does not spike at a trifle."""
+    """Least standard deviation of the log norm, so that a constant series does not spike at a tiny change."""
 
     def __post_init__(self):
         if not 2 <= self.warmup <= self.window:
@@ -42,20 +43,32 @@ class SpikeRule:
             raise ValueError(f"spikes: threshold={self.threshold} and floor={self.floor} must be above 0")
 
     def __call__(self, before: Sequence[float], norm: float) -> tuple[float, float]:
-        """(the norm that was usual, robust standard deviations above it); NaN while warming up or at norm 0."""
+        """Return the usual norm and the score of `norm`; both are NaN during warm-up and at norm 0."""
         before = list(before)[-self.window :]
         if len(before) < self.warmup or not norm > 0:
             return math.nan, math.nan
-        usual = median(before)  # not numpy's, which is slow on a few numbers
+        usual = median(before)  # numpy's median is slow on a few numbers
         spread = max(1.4826 * median(abs(one - usual) for one in before), self.floor)
         return math.exp(usual), (math.log(norm) - usual) / spread
 
 
 def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
-    """Every norm of `update`'s statistics with its score by the rule: a row per optimizer step, policy and agent.
+    """Return every gradient norm of `update`'s statistics with its score by the rule of this module.
 
-    Columns: `step` if given, `optimizer_step`, `policy`, `agent` (empty: the whole policy), `norm` (before clipping;
-    NaN where the step was skipped), `usual` (the median of the window), `score`, `spike`.
+    Args:
+        stats: The table that `update` returned, or `run.stats` for all steps.
+        warmup: Norms that must have come before the first score.
+        window: Number of previous norms that the rule uses.
+        threshold: Score above which a norm is a spike, in robust standard deviations of the log norm.
+
+    Returns:
+        A table with a row per optimizer step, policy and agent. Its columns are `step` (if `stats` has it),
+        `optimizer_step`, `policy`, `agent` (empty: the whole policy), `norm` (before clipping; NaN if the step was
+        skipped), `usual` (the median of the window), `score` and `spike`.
+
+    Raises:
+        TableError: A column is missing.
+        ValueError: The numbers of the rule make no sense.
     """
     require(stats, ["optimizer_step", "policy", "agent", "skipped"], "spikes")
     for name in NORMS:
@@ -73,7 +86,21 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, thresh
 
 
 def spikes(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
-    """The spikes among the norms of `update`'s statistics, highest score first: the columns of `spike_scores`."""
+    """Return the spikes among the gradient norms of `update`'s statistics, highest score first.
+
+    Args:
+        stats: The table that `update` returned, or `run.stats` for all steps.
+        warmup: Norms that must have come before the first score.
+        window: Number of previous norms that the rule uses.
+        threshold: Score above which a norm is a spike, in robust standard deviations of the log norm.
+
+    Returns:
+        The rows of `spike_scores` that are spikes.
+
+    Raises:
+        TableError: A column is missing.
+        ValueError: The numbers of the rule make no sense.
+    """
     scored = spike_scores(stats, warmup, window, threshold)
     return scored[scored["spike"]].sort_values("score", ascending=False, ignore_index=True)
 
@@ -91,15 +118,32 @@ def _scored(rule: SpikeRule, norms: pd.Series) -> dict[str, list[float]]:
 
 
 class SpikeWatch:
-    """`train(..., watch=SpikeWatch())`: at a spike, the gradient's shares, and counterfactual norms of that very step.
+    """Watch a training: at a spike, record the gradient's shares and counterfactual norms of that step.
 
-    `spikes` holds a record per spike, plain data, so that it is part of a run's checkpoint: `call` (how many steps of
-    its policy were watched before), `policy`, `agents` whose series spiked ("" the policy's own), the highest scorer
-    among them, `agent`, with its `norm`, `usual` and `score`, `norms` by agent, `rows` {row: share}, `tokens`
-    {row: shares of its tokens} of the `samples` largest rows, whether these are `exact` (see `attribute`), `without`
-    {row: the policy's norm without that row} for the largest, `baselines` {"global", "agent": {agent or "": norm}}, the
-    same batch under either baseline, and `judged`, {row: advantage} of the largest rows under either. The `keep`
-    highest scores stay. A spike costs about four passes over its batch; other steps cost only the rule.
+    Pass it to `train(..., watch=SpikeWatch())`. A spike costs about four passes over its batch. Other steps cost only
+    the rule.
+
+    Args:
+        warmup: Norms that must have come before the first score.
+        window: Number of previous norms that the rule uses.
+        threshold: Score above which a norm is a spike, in robust standard deviations of the log norm.
+        keep: Number of spikes with the highest scores that are kept.
+        samples: Number of rows with the largest shares whose tokens are recorded.
+
+    Attributes:
+        spikes: A list with a record per spike. Records are plain data, so that they are part of a run's checkpoint.
+
+    Keys of a record:
+    - `call`: the number of watched steps of its policy before this one.
+    - `policy`, and `agents` whose series spiked ("" is the policy's own series).
+    - `agent`: the one of them with the highest score, with its `norm`, `usual` and `score`.
+    - `norms`: the norm of each agent.
+    - `rows`: {row: share}.
+    - `tokens`: {row: shares of its tokens} for the `samples` largest rows.
+    - `exact`: whether these shares are exact, see `attribute`.
+    - `without`: {row: the policy's norm without that row} for the largest row.
+    - `baselines`: {"global", "agent": {agent or "": norm}}, the same batch under either baseline.
+    - `judged`: {"global", "agent": {row: advantage}} of the largest rows under either baseline.
     """
 
     def __init__(self, warmup: int = 10, window: int = 50, threshold: float = 4.0, keep: int = 32, samples: int = 16):
@@ -112,7 +156,13 @@ class SpikeWatch:
         return f"SpikeWatch({self.rule}, {len(self.spikes)} spikes in {max(self._calls.values(), default=0)} steps)"
 
     def __call__(self, policy: str, norms: Mapping[str, float], attribute: Batch) -> None:
-        """Between backward and clipping; see `update`."""
+        """Score the norms of a step, between backward and clipping, and record a spike; see `update`.
+
+        Args:
+            policy: Name of the policy.
+            norms: Gradient norm of each agent, before clipping.
+            attribute: The batch of the step.
+        """
         call = self._calls.get(policy, 0)
         self._calls[policy] = call + 1
         series = {"": attribute.norm, **norms}
@@ -129,7 +179,7 @@ class SpikeWatch:
             del self.spikes[self.keep :]
 
     def _advance(self, policy: str, series: Mapping[str, float]) -> Iterator[tuple[str, tuple[float, float]]]:
-        """Score each norm by those before it, then let it be one of them."""
+        """Yield the score of each norm from those before it, then add it to them."""
         for agent, norm in series.items():
             before = self._before.setdefault(policy, {}).setdefault(agent, [])
             yield agent, self.rule(before, norm)
@@ -155,11 +205,15 @@ class SpikeWatch:
         }
 
     def state(self) -> dict[str, Any]:
-        """All that it remembers, as plain data."""
+        """Return all that the watch remembers, as plain data."""
         return {"rule": asdict(self.rule), "calls": dict(self._calls), "before": self._before, "spikes": self.spikes}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state()`, under the rule of this watch."""
+        """Restore a `state()`; the rule of this watch stays.
+
+        Args:
+            state: A result of `state()`.
+        """
         self._calls = dict(state["calls"])
         self._before = {
             name: {agent: list(logs) for agent, logs in own.items()} for name, own in state["before"].items()
@@ -167,15 +221,22 @@ class SpikeWatch:
         self.spikes = [dict(spike) for spike in state["spikes"]]
 
     def join(self, stats: pd.DataFrame) -> None:
-        """Go on in a run with these statistics, whether or not it was watched: a record is dated by the number of its
-        optimizer step. Steps that nobody watched are missing in the window of the rule."""
+        """Start to watch a run that has these statistics already, whether or not it was watched.
+
+        A record is dated by the number of its optimizer step. Steps that were not watched are missing in the window of
+        the rule.
+
+        Args:
+            stats: Statistics of the run so far.
+        """
         self._calls = {name: len(own) for name, own in _taken(stats).groupby("policy", sort=False)}
 
 
 def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The records of a `SpikeWatch` with the `step` and `optimizer_step` in which they happened.
+    """Return the records of a `SpikeWatch` with the `step` and `optimizer_step` in which they happened.
 
-    A watch counts the optimizer steps of its policy that were not skipped, and so do the statistics.
+    A watch counts the optimizer steps of its policy that were not skipped, and so do the statistics. Raises ValueError
+    if the statistics belong to another run.
     """
     require(stats, ["step", "optimizer_step", "policy", "skipped"], "spike_steps")
     calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in _taken(stats).groupby("policy")}
@@ -193,5 +254,5 @@ def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> li
 
 
 def _taken(stats: pd.DataFrame) -> pd.DataFrame:
-    """A row per policy and optimizer step that was not skipped."""
+    """Return a row per policy and optimizer step that was not skipped."""
     return stats[~stats["skipped"].astype(bool)].drop_duplicates(["step", "optimizer_step", "policy"])

@@ -1,4 +1,4 @@
-"""Pocket models: language models so small that a team of them trains on two CPU cores, and how one is made.
+"""Make pocket models: language models so small that a team of them trains on two CPU cores.
 
-Leaves out: reinforcement learning, which is what they are for.
+Leaves out: reinforcement learning, which pocket models are made for.
 """

@@ -1,8 +1,8 @@
-"""Builds a pocket model: words, a small Qwen3, a warm start, and a folder that says how it was made.
+"""Build a pocket model: words, a small Qwen3, a warm start, and a folder with its provenance.
 
-`python -m mas_lab pocket plan_path` rebuilds a shipped one from its fixed seed into `data/pocket/<family>/`, and
-`lab.make_pocket` (`own`) makes one for an env of one's own: both by `make`. Leaves out: what it is made of
-(`families`), what it is shown (`play`) and how it is taught (`warm_start`).
+`python -m mas_lab pocket plan_path` rebuilds a shipped model from its fixed seed into `data/pocket/<family>/`.
+`lab.make_pocket` (`own`) makes a model for a custom env. Both use `make`. Leaves out: sizes and stages (`families`),
+the demonstrations (`play`) and the supervised training (`warm_start`).
 """
 
 import json
@@ -26,33 +26,33 @@ from mas_lab.progress import no_bars, progress_bar
 from mas_lab.tasks import make_env
 
 LEARNING_RATE = {"full": 1e-3, "lora": 5e-3}
-"""What pocket models learn at, of all their weights and of an adapter."""
+"""Learning rates of pocket models, for full weights and for an adapter."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be made."""
+    """Everything that a build needs: design, forms of the env, words, seed and command."""
 
     name: str
     design: Design
     forms: Mapping[str, tuple[float, Env]]
-    """What a form is called -> (share of the demonstrations, env)."""
+    """Maps the name of a form to (share of the demonstrations, env)."""
     words: Sequence[str]
     seed: int
     command: str
-    """What makes it again."""
+    """The command that repeats the build."""
     given: float = field(default_factory=time.perf_counter)
-    """When, for the seconds that it took."""
+    """Start time, from which the duration of the build is computed."""
 
     def demonstrated(self) -> list[list[Said]]:
-        """The answers that are shown, stage by stage."""
+        """Return the demonstrated answers, a list per stage."""
         forms = tuple(self.forms.values())
         return [demonstrations(forms, stage, self.design.episodes, self.seed + number)
                 for number, stage in enumerate(self.design.stages)]  # fmt: skip
 
 
 def build(family: str, out: str | Path | None = None, seed: int = 0) -> Path:
-    """Build the pocket model `family` into `out` (default `data/pocket/<family>`); returns the folder.
+    """Build the pocket model `family` into `out` (default `data/pocket/<family>`), and return the folder.
 
     The same seed on the same machine and library versions gives the same weights.
     """
@@ -64,7 +64,7 @@ def build(family: str, out: str | Path | None = None, seed: int = 0) -> Path:
 
 
 def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
-    """Teach a fresh model what was `shown`, one list a stage, and write it to `folder`, with one bar for all of it."""
+    """Train a fresh model on the answers in `shown`, a list per stage, and write it to `folder`."""
     require_trl()
     from transformers import set_seed
 
@@ -82,7 +82,7 @@ def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        (folder / "model.safetensors").chmod(0o644)  # it is written for its owner alone, and would be packed so
+        (folder / "model.safetensors").chmod(0o644)  # a package would keep its owner-only mode
         record = _provenance(order, model.num_parameters(), round(time.perf_counter() - order.given))
         write_provenance(folder, record)
         record["held_out"] = figures(order, folder)
@@ -92,18 +92,17 @@ def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
 
 
 def _said(found: Mapping[str, Mapping[str, float]]) -> str:
-    """`success 0.41, return 0.52`, of each form."""
+    """Return a text such as `success 0.41, return 0.52` for each form."""
     forms = {form: ", ".join(f"{name} {share}" for name, share in shares.items()) for form, shares in found.items()}
     return "; ".join(shares if form == "{}" else f"{form} {shares}" for form, shares in forms.items())
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread, on which the same seed gives the same weights. The number before is settled first: the first
-    policy that is loaded would settle it within, and it would be lost."""
+    """Use one torch thread, so that the same seed gives the same weights."""
     import torch
 
-    settle_threads()
+    settle_threads()  # else the first policy loaded inside would do it, and `before` would undo it
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -113,9 +112,9 @@ def one_thread() -> Iterator[None]:
 
 
 def figures(order: Order, folder: Path) -> dict[str, dict[str, float]]:
-    """On held-out tasks, sampling at temperature 1, per form: the share solved, and the return as a share of its best.
+    """Return the scores on held-out tasks per form: the share solved, and the return divided by its maximum.
 
-    One model plays every role.
+    Completions are sampled at temperature 1. One model plays every role.
     """
     from mas_lab.backends import load_policy
     from mas_lab.team import Team

@@ -1,6 +1,6 @@
-"""What the shipped pocket models are made of: forms of an env, stages of a warm start, sizes. Data, and no work.
+"""List the designs of the shipped pocket models: forms of an env, stages of a warm start, sizes.
 
-Leaves out: how a model is made from it (`build`).
+This module holds data only. Leaves out: how a model is made from it (`build`).
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stage:
-    """One supervised pass: `steps` of `batch` demonstrations, given by the env with its options changed."""
+    """One supervised pass: `steps` batches of `batch` demonstrations, from the env with `options` changed."""
 
     steps: int
     lr: float
@@ -20,36 +20,36 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """How one pocket model is made, whatever it is to play."""
+    """The design of one pocket model, whatever it plays."""
 
     stages: tuple[Stage, ...]
     layers: int = 3
     hidden: int = 96
     heads: int = 4
     spread: float = 0.02
-    """Standard deviation of fresh weights. 0.02, the usual one, is meant for wide models; see where it is not taken."""
+    """Standard deviation of fresh weights. The usual 0.02 is meant for wide models; some families need more."""
     by_length: bool = False
-    """Batches of like lengths, which saves padding where the forms differ much. A batch is then no fair sample."""
+    """Batch rows of similar length. This saves padding if forms differ much, but a batch is no random sample."""
     marks: tuple[str, ...] = ("<user>", "<assistant>")
-    """The words that open a turn, in the order of `words.MARKED`; a role without one is not shown. Other marks make
-    another tokenizer, with other ids for every word."""
+    """The words that open a message, in the order of `words.MARKED`. Messages of a role without one are not shown.
+    Other marks make another tokenizer, with other ids for every word."""
     context: int = 256
     """Longest prompt plus completion, in tokens."""
     episodes: int = 256
-    """Tasks that are drawn at a time, for demonstrations."""
+    """Tasks that are drawn at a time for demonstrations."""
     held_out: int = 200
-    """Tasks of the `test` split that the figures of a build come from."""
+    """Number of tasks of the `test` split on which a build is scored."""
     repeats: int = 1
-    """Episodes on each of them."""
+    """Episodes per held-out task."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family(Design):
-    """A shipped one."""
+    """The design of a shipped pocket model."""
 
     env: str
     forms: tuple[tuple[float, Mapping[str, Any]], ...]
-    """(share of the demonstrations, options of `make_env`) for each form of the env the model should play."""
+    """(share of the demonstrations, options of `make_env`) for each form of the env that the model should play."""
 
     def __post_init__(self):
         total = sum(share for share, _ in self.forms)
@@ -71,10 +71,10 @@ FAMILIES: dict[str, Family] = {
         env="plan_path",
         forms=((0.45, {}), (0.4, {"single_agent": True}), (0.1, {"n_agents": 4}), (0.05, {"n_agents": 16})),
         stages=(Stage(1200, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3, {"mistakes": 0.4})),
-        spread=0.08,  # 0.02 took 200 steps more to the same loss
+        spread=0.08,  # 0.02 needed 200 more steps for the same loss
         by_length=True,
     ),
-    # After 120 steps of the second stage the fixer still was right in every third case, after 300 in every sixth.
+    # The fixer was still right in every third case after 120 steps of the second stage, in every sixth after 300.
     "math": Family(
         env="math",
         forms=MATH_FORMS,
@@ -88,7 +88,7 @@ FAMILIES: dict[str, Family] = {
         hidden=64,
         marks=("<ask>", "<say>"),
     ),
-    # With batches of like lengths the tool user had not learned to copy a chain after 600 steps; mixed, after 100.
+    # With batches of similar length the tool user could not copy a chain after 600 steps; with mixed ones after 100.
     "math_tool": Family(
         env="math_tool",
         forms=((0.85, {}), (0.1, {"single_agent": True}), (0.05, {"size": 3})),
@@ -122,7 +122,7 @@ FAMILIES: dict[str, Family] = {
     "code_tests": Family(
         env="code_tests",
         forms=((0.8, {}), (0.2, {"single_agent": True})),
-        # Not by length, which parts coders' batches from testers': after 800 such steps each began as the other does.
+        # Not by length, which separates coders from testers: after 800 such steps each began an answer like the other.
         stages=(Stage(400, 3e-3, {"mistakes": 0.0}), Stage(150, 1e-3, {"mistakes": 0.6})),
         spread=0.08,
     ),
@@ -150,7 +150,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def find(name: str) -> Family:
-    """The family of this name. Raises ValueError with the known ones."""
+    """Return the family of this name; raise ValueError with the known names if there is none."""
     if name not in FAMILIES:
         raise ValueError(f"no pocket family is named {name!r}; known are: {', '.join(FAMILIES)}")
     return FAMILIES[name]

@@ -1,14 +1,14 @@
-"""A pocket model for an env of one's own: `lab.make_pocket(env, out)`.
+"""Make a pocket model for a custom env: `lab.make_pocket(env, out)`.
 
-Nothing is registered and no word is listed: the env's `demonstrate` shows how it is played, and the words are those
-that it says in demonstrated and in hostile play. Leaves out: how a model is made (`build`). A whole one:
+Nothing is registered, and no words are listed. The env's `demonstrate` shows how it is played. The words are those of
+demonstrated and of hostile play. Leaves out: how a model is made (`build`). A complete example:
 
     WORDS = ("ash", "bay", "cove", "dell", "elm", "fen", "glen", "hill", "isle", "jet")
 
     @dataclass(frozen=True)
-    class Signals:  # the sender sees a digit and says a word; the receiver hears the word and is to name the digit
+    class Signals:  # the sender sees a digit and says a word; the receiver hears the word and must name the digit
         agents, max_turns, max_return, max_tokens, pocket = ("sender", "receiver"), 1, 1.0, 1, ""
-        splits_meet = True  # ten tasks are all that there are
+        splits_meet = True  # there are only ten tasks
 
         def tasks(self, n, split, seed):
             return [Task(f"digit {digit}", {"digit": digit}) for digit in range(10)][:n]
@@ -52,11 +52,11 @@ from mas_lab.pocket.words import different
 
 LR = 3e-3
 MARKS = ("<user>", "<assistant>", "<system>", "<tool>")
-"""Every message is shown: a role of one's own may be told apart by its system prompt alone."""
+"""Messages of all roles are shown, since roles of a custom env may differ by their system prompt alone."""
 CONTEXTS = (256, 512, 1024, 2048)
-"""Tokens; the first one that is twice the longest chat seen."""
+"""Context lengths in tokens. A model gets the first one that fits twice the longest chat seen."""
 REPEATS = 4
-"""Episodes on each held-out task."""
+"""Episodes per held-out task."""
 
 
 def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, tasks: int = 32) -> Path:
@@ -65,17 +65,36 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
     >>> lab.make_pocket(MyEnv(), "my_model")
     >>> team = lab.Team.shared(lab.load_policy("my_model"), MyEnv.agents)
 
-    A Qwen3 of about 0.3 M weights whose tokens are the words of the env, taught by `steps` batches of 64 answers that
-    `env.demonstrate(state, agent, rng) -> str` gave. Demonstrate imperfectly, so that the team starts at 20 to 60 % and
-    can still learn: right moves with a random one now and then, drawn by `rng` alone. Where it starts too low, take
-    more steps; too high, more mistakes. Prompts and answers are words with spaces between them (other white space is
-    one space to the model); the fewer different words and the shorter the prompts, the sooner it can read. An optional
-    `env.words` adds words that play never shows.
+    The model is a Qwen3 of about 0.3 M weights. Its tokens are the words of the env. It learns from batches of 64
+    answers of `env.demonstrate(state, agent, rng) -> str`.
 
-    `tasks`: tasks drawn at a time for demonstrations (`train`), and held-out ones (`test`) that it is scored on. The
-    same seed gives the same weights. Writes `provenance.json`: what it was made of, how the team scores, and the
-    learning rates that `load_policy` takes. Raises EnvError, with task, agent and turn, where the env breaks its
-    contract (`check_env`), shows nothing or says too many words; PolicyError where TRL is missing.
+    Demonstrate imperfectly, so that the team starts at 20 to 60 % and can still learn: give right moves, with a random
+    one now and then, drawn by `rng` alone. If the team starts too low, take more steps; if too high, more mistakes.
+
+    Prompts and answers are words separated by spaces (the model reads other white space as one space). It learns to
+    read sooner with fewer different words and shorter prompts. An optional `env.words` adds words that play never
+    shows.
+
+    The same seed gives the same weights. `provenance.json` in the folder records the design of the model, the team's
+    scores, and the learning rates that `load_policy` takes.
+
+    Args:
+        env: An env with a method `demonstrate`.
+        out: The folder to write. It must be new, empty, or hold a pocket model.
+        steps: Optimizer steps of supervised learning, of 64 answers each.
+        seed: Seed of demonstrations, first weights and batches.
+        tasks: Number of tasks drawn at a time for demonstrations (`train`), and of held-out ones (`test`) for the
+            scores.
+
+    Returns:
+        The folder.
+
+    Raises:
+        EnvError: The env breaks its contract (`check_env`), shows nothing, has too many words, or has too long chats.
+            The message names task, agent and turn.
+        PolicyError: TRL is missing.
+        ValueError: `steps` or `tasks` is not a count from 1.
+        FileExistsError: `out` holds something that is no pocket model.
     """
     out = Path(out)
     _refuse(env, out, steps, tasks)
@@ -108,7 +127,7 @@ def _refuse(env: Env, out: Path, steps: int, tasks: int) -> None:
 
 
 def _hostile(env: Env, tasks: int, seed: int) -> list[Said]:
-    """What the env says when it is answered badly, on tasks of both splits."""
+    """Return what the env shows after bad answers, on tasks of both splits."""
     return [said for split in ("train", "test") for said in hostile_play(env, _drawn(env, tasks, split, seed), seed)]
 
 
@@ -120,7 +139,7 @@ def _drawn(env: Env, tasks: int, split: str, seed: int) -> list[Task]:
 
 
 def _context(env: Env, played: Sequence[Said], name: str) -> int:
-    """Room for twice the longest chat that was seen. Raises EnvError where that is too long to be learned here."""
+    """Return a context length for twice the longest chat seen; raise EnvError if that is too long."""
     marks = 2
     chats = ([message["content"] for message in messages] for messages, _ in played)
     longest = max(sum(marks + len(text.split()) for text in texts) for texts in chats)

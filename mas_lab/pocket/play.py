@@ -1,6 +1,6 @@
-"""Episodes that a pocket model learns its words and its first moves from: demonstrated play, and hostile play.
+"""Play the episodes from which a pocket model learns: demonstrated play and hostile play.
 
-Leaves out: what is learned from it (`warm_start`).
+Demonstrated play shows words and first moves, hostile play more words. Leaves out: the learning (`warm_start`).
 """
 
 import random
@@ -16,13 +16,13 @@ from mas_lab.pocket.families import Stage
 from mas_lab.pocket.words import UNKNOWN, Said
 
 Speaker = Callable[[Any, str, list[Message], str], str]
-"""(state, agent, messages, place) -> an answer."""
+"""A function (state, agent, messages, place) -> answer."""
 Forms = Sequence[tuple[float, Env]]
-"""(share of the demonstrations, env) for each form that a model is to play."""
+"""(share of the demonstrations, env) for each form that a model plays."""
 
 
 def demonstrations(forms: Forms, stage: Stage, episodes: int, seed: int) -> list[Said]:
-    """Enough demonstrated answers for the stage to see each once, form by form. `episodes`: tasks drawn at a time."""
+    """Return enough answers that the stage sees each once, form by form; `episodes` tasks are drawn at a time."""
     said = []
     for number, (share, env) in enumerate(forms):
         env = replace(env, **stage.options) if stage.options else env
@@ -31,7 +31,7 @@ def demonstrations(forms: Forms, stage: Stage, episodes: int, seed: int) -> list
 
 
 def _demonstrated(env: Env, episodes: int, seed: int, number: int) -> Iterator[Said]:
-    """One demonstrated episode after the other, without end."""
+    """Yield the answers of one demonstrated episode after the other, without end."""
     rng = random.Random(f"{seed} {number}")
     for part in count(1000 * seed):
         for task in env.tasks(episodes, "train", part):
@@ -39,7 +39,7 @@ def _demonstrated(env: Env, episodes: int, seed: int, number: int) -> Iterator[S
 
 
 def demonstrator(env: Env, rng: random.Random) -> Speaker:
-    """The env's own `demonstrate`. Raises EnvError, which names task, agent and turn, where that gave no words."""
+    """Return a speaker by the env's own `demonstrate`; EnvError names task, agent and turn if that gave no words."""
 
     def speak(state: Any, agent: str, messages: list[Message], place: str) -> str:
         try:
@@ -62,7 +62,7 @@ def demonstrator(env: Env, rng: random.Random) -> Speaker:
 
 
 def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Said]:
-    """Every task with each of the hostile texts that `check_env` plays, as far as an answer can be long."""
+    """Play every task with each hostile text of `check_env`, cut to the length of an answer."""
     for task in tasks:
         for player in HOSTILE:
             rng = random.Random(f"{seed} {task.id} {player}")
@@ -75,7 +75,7 @@ def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Said]:
 
 
 def play(env: Env, task: Task, speak: Speaker) -> Iterator[Said]:
-    """What is shown and said at every turn of one episode."""
+    """Yield the messages and the answer of every turn of one episode."""
     state, done, turns = env.start(task), False, Counter()
     while not done:
         actions = {}
@@ -108,13 +108,12 @@ def name_of(env: Env) -> str:
 
 
 def longest_answer(env: Env, agent: str) -> int:
-    """Tokens of one answer."""
+    """Return the most tokens of one answer."""
     return env.max_tokens[agent] if isinstance(env.max_tokens, Mapping) else env.max_tokens
 
 
 def as_rows(said: Sequence[Said], tokenizer, name: str) -> list[dict[str, list[int]]]:
-    """Demonstrated answers to learn from: `input_ids` (prompt, answer, eos) and their `completion_mask`, which is 1 on
-    the answer and its eos."""
+    """Return training rows: `input_ids` (prompt, answer, eos) and `completion_mask` (1 on the answer and its eos)."""
     prompts = [tokenizer.apply_chat_template(m, add_generation_prompt=True, tokenize=False) for m, _ in said]
     both = [tokenizer(texts)["input_ids"] for texts in (prompts, [text for _, text in said])]
     rows, unknown, context = [], tokenizer.convert_tokens_to_ids(UNKNOWN), tokenizer.model_max_length

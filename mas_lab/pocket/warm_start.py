@@ -1,7 +1,7 @@
-"""A fresh small model, and the supervised pass that teaches it to answer as it was shown.
+"""Create a small model, and teach it the demonstrated answers by supervised learning.
 
-Cross entropy on the answers alone, by TRL's SFTTrainer, which is imported here and not with the package. Leaves out:
-what is shown (`play`), and reinforcement learning.
+The loss is cross entropy on the answers alone. TRL's SFTTrainer is imported here, not with the package. Leaves out: the
+demonstrations (`play`), and reinforcement learning.
 """
 
 import tempfile
@@ -14,7 +14,7 @@ from mas_lab.policy import PolicyError
 
 
 def make_model(design: Design, tokenizer):
-    """A fresh Qwen3 in fp32 with tied embeddings."""
+    """Return a fresh Qwen3 in fp32 with tied embeddings."""
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
     ends = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
@@ -37,7 +37,7 @@ def make_model(design: Design, tokenizer):
 
 
 def require_trl() -> None:
-    """Raises PolicyError, which says what to install, where TRL is missing."""
+    """Raise PolicyError, which names what to install, if TRL is missing."""
     try:
         import trl  # noqa: F401
     except ImportError as error:
@@ -56,7 +56,7 @@ def supervise(
     seed: int,
     stepped: Callable[[], object],
 ) -> None:
-    """One stage of cross entropy on the answers, in place; calls `stepped` after each optimizer step."""
+    """Train the model in place for one stage, and call `stepped` after each optimizer step."""
     from datasets import Dataset
     from transformers import PrinterCallback, TrainerCallback
     from trl import SFTConfig, SFTTrainer
@@ -95,7 +95,7 @@ def supervise(
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Without the bars of datasets: one bar shows how far it is."""
+    """Hide the progress bars of `datasets`, since one bar already shows the progress."""
     import datasets
 
     shown = datasets.is_progress_bar_enabled()

@@ -1,6 +1,6 @@
-"""A pocket model's words: its tokenizer, one token per word, and finding out which words an env says.
+"""Make the tokenizer of a pocket model, with one token per word, and collect the words of an env.
 
-Leaves out: languages. Words are parted by spaces, and what is written is words with one space between them.
+Leaves out: languages. Words are separated by spaces, and output is words with one space between them.
 """
 
 import random
@@ -9,18 +9,18 @@ from collections.abc import Iterable, Sequence
 from mas_lab.env import EnvError, Message
 
 Said = tuple[list[Message], str]
-"""What an agent was shown, and its answer."""
+"""The messages that an agent saw, and its answer."""
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 MARKED = ("user", "assistant", "system", "tool")
-"""Who speaks in a chat, in the order of a design's marks."""
+"""The roles of a chat, in the order of a design's marks."""
 MOST_WORDS = 8192
 
 
 def make_tokenizer(words: Iterable[str], marks: Sequence[str] = ("<user>", "<assistant>"), context: int = 256):
-    """A word-level fast tokenizer over `words`, with pad, eos and a chat template.
+    """Return a word-level fast tokenizer over `words`, with pad, eos and a chat template.
 
-    The template shows the messages of the roles that have a mark, by default those of user and assistant, and drops the
-    others. The marks are plain words, so that a model that writes one is not silently corrected by the decoder.
+    The template shows the messages of roles that have a mark, by default user and assistant, and drops the others. The
+    marks are plain words. So a model that writes one is not silently corrected by the decoder.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -42,7 +42,7 @@ def make_tokenizer(words: Iterable[str], marks: Sequence[str] = ("<user>", "<ass
 
 
 def _template(marks: Sequence[str]) -> str:
-    """Each message after its role's mark; an assistant's is closed by eos."""
+    """Return a chat template: each message follows the mark of its role; eos ends a message of the assistant."""
     shown = ""
     for role, mark in zip(MARKED, marks, strict=False):
         end = "' + eos_token + ' '" if role == "assistant" else "'"
@@ -60,7 +60,7 @@ def _template(marks: Sequence[str]) -> str:
 
 
 def different(played: Iterable[Said], more: Iterable[str], name: str) -> list[str]:
-    """The different words of what env `name` said and was answered, and `more`. Raises EnvError where they are many."""
+    """Return the different words of the play of env `name`, and `more`; raise EnvError if they are too many."""
     found = dict.fromkeys(more)
     for messages, answer in played:
         for text in (*(message["content"] for message in messages), answer):

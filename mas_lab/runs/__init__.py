@@ -1,4 +1,4 @@
-"""Keeping a run: its tables, its checkpoints, what it scored.
+"""Keep a run: its tables, its checkpoints, its scores.
 
-Leaves out: making one (`train`) and comparing several (`study`).
+Leaves out: making a run (`train`) and comparing several (`study`).
 """

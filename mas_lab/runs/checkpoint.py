@@ -1,6 +1,7 @@
-"""A checkpoint: the team after some number of steps, as safetensors and JSON with their sha256; no pickle.
+"""Write and read a checkpoint: the team after some number of steps.
 
-Leaves out: when one is made and which are kept (`run`).
+It is safetensors and JSON with their sha256, without pickle. Leaves out: when one is made and which are kept
+(`recorder`).
 """
 
 import json
@@ -16,13 +17,12 @@ from mas_lab.runs.disk import RunError, differences, hashes, read_json, whole_fo
 from mas_lab.team import Sampling, Team
 
 Restore = Callable[[dict[str, Path], str | Sequence[str]], dict[str, Policy]]
-"""Makes policies anew from the folders that `policy.save` wrote, by their names, and from hub models that were asked
-for."""
+"""A function that rebuilds policies by name from folders of `policy.save` and from hub models that were allowed."""
 _restore: list[Restore] = []
 
 
 def restore_with(restore: Restore) -> None:
-    """Hand in what makes saved policies anew: where weights live is the back ends' matter, which stand above."""
+    """Register the function that rebuilds saved policies; the back ends above know where weights live."""
     _restore[:] = [restore]
 
 
@@ -43,8 +43,7 @@ class Checkpoint:
 
     @classmethod
     def write(cls, folder: Path, team: Team, watched: Any = None, memory: Any = None) -> "Checkpoint":
-        """The team, and what a watch and the parts of a training remember (plain data), in `folder`, as a whole or not
-        at all."""
+        """Write team, watch state and memory (plain data) to `folder`, as a whole or not at all."""
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
         with whole_folder(folder) as staged:
             with alone(team.policies.values()):
@@ -56,7 +55,7 @@ class Checkpoint:
         return cls(folder)
 
     def verify(self) -> None:
-        """Compare every file with its recorded sha256. Raises `RunError` naming the first that differs."""
+        """Compare every file with its recorded sha256; raise `RunError` naming the first that differs."""
         self._refuse_changes("*")
         if self.state["step"] != self.step:
             raise RunError(f"checkpoint {self.folder} was made after {self.state['step']} steps; give it back its name")
@@ -77,20 +76,20 @@ class Checkpoint:
                 )
 
     def load_into(self, team: Team) -> None:
-        """Set the team's weights and optimizers to the saved ones. Refuses a team of another make."""
+        """Set the team's weights and optimizers to the saved ones; raise `RunError` if it is another team."""
         different = differences(self.state["team"], describe_team(team))
         if different:
             raise RunError(f"checkpoint {self.folder} was made by another team: {different}")
         self.give(team)
 
     def give(self, team: Team) -> None:
-        """The same to a team that is known to be of that make."""
+        """Load weights and optimizers into a team that is known to match."""
         with alone(team.policies.values(), changing=True):
             for number, name in enumerate(team.policies):
                 team.policies[name].load(self.folder / "policies" / str(number))
 
     def tokenizer(self, policy: str) -> Any:
-        """The fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or None."""
+        """Return the fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or `None`."""
         names = list(self.state["team"]["policies"])
         path = self.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
         self._refuse_changes("tokenizer.json")
@@ -101,8 +100,7 @@ class Checkpoint:
         return Tokenizer.from_file(str(path))
 
     def team(self, base: str | Sequence[str] = ()) -> Team:
-        """The team rebuilt from the folder (and, for adapters, the base model that it names; `base` allows one of the
-        hub)."""
+        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters."""
         names = self.state["team"]["policies"]
         [restore] = _restore
         policies = restore({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
@@ -112,7 +110,7 @@ class Checkpoint:
 
 
 def describe_team(team: Team) -> dict[str, Any]:
-    """A team as plain data: what a checkpoint must agree on before it is loaded."""
+    """Return a team as plain data, which must be equal before a checkpoint is loaded."""
     described = {
         "agents": {agent: team.name_of(agent) for agent in team},
         "policies": {name: policy.describe() for name, policy in team.policies.items()},

@@ -1,6 +1,7 @@
-"""One training at a time in a folder: a lock where the drive has locks, else a file that says who trains.
+"""Let one process at a time train in a folder: by a lock, or by a file if the drive has no locks.
 
-Leaves out: trainings of one process, of which the later takes the folder over (`recorder`).
+The file names the process. Leaves out: several trainings in one process, where the later takes the folder over
+(`recorder`).
 """
 
 import errno
@@ -16,26 +17,26 @@ from typing import Any
 from mas_lab.runs.disk import RunError
 
 LOCK = "training.lock"
-"""Held by the process that trains in the folder; the file stays when it has ended."""
+"""Locked by the process that trains in the folder; the file stays after it has ended."""
 HOLDER = "training.holder"
-"""Where the drive has no locks: there while somebody trains, and after a process or machine that died."""
+"""Used on a drive without locks. It exists while somebody trains, and after a process or machine that died."""
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class Claim:
-    """A folder, for this process alone until `release()`."""
+    """A folder that belongs to this process alone until `release()`."""
 
     def __init__(self, folder: Path, lock: Any = None, said: Mapping[str, Any] | None = None):
         self.folder, self._lock, self._said = folder, lock, said
 
     @classmethod
     def of(cls, folder: Path) -> "Claim":
-        """RunError names who has it. The drive says whether it has locks."""
+        """Claim the folder; raise RunError, which names the holder, if another process has it."""
         from filelock import FileLock, SoftFileLock, Timeout
 
         lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
         try:
-            with warnings.catch_warnings(action="ignore"):  # of falling back, which is done here
+            with warnings.catch_warnings(action="ignore"):  # filelock warns of its fallback; we use another
                 lock.acquire()
         except Timeout:
             if not isinstance(lock, SoftFileLock):
@@ -48,14 +49,14 @@ class Claim:
             if error.errno not in NO_LOCKS:
                 raise
             return cls._without_locks(folder)
-        if isinstance(lock, SoftFileLock):  # what filelock falls back to, and which names nobody
+        if isinstance(lock, SoftFileLock):  # filelock's fallback, which names nobody
             lock.release(force=True)
             return cls._without_locks(folder)
         return cls(folder, lock)
 
     @classmethod
     def _without_locks(cls, folder: Path) -> "Claim":
-        """Make the file that says who trains, which only one can; that of a dead process of this machine goes."""
+        """Create the holder file, which only one process can do; the file of a dead local process is deleted."""
         path, own = folder / HOLDER, _this_process()
         for _ in range(2):
             try:
@@ -83,7 +84,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _machine() -> str:
-    """The same for processes that see one another's numbers; empty where that is not known."""
+    """Return an id shared by processes that see each other's process numbers; empty if unknown."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text(encoding='ascii').strip()} {space}"
@@ -92,7 +93,7 @@ def _machine() -> str:
 
 
 def _holder(path: Path) -> dict[str, Any]:
-    """Who trains, as far as the file says."""
+    """Return the process that trains, as the file describes it."""
     try:
         holder = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -101,7 +102,7 @@ def _holder(path: Path) -> dict[str, Any]:
 
 
 def _is_gone(holder: dict[str, Any]) -> bool:
-    """Did the process die, and on this machine? Elsewhere nobody here can tell."""
+    """Return whether the process died on this machine; on another machine this is unknown (`False`)."""
     number = holder.get("process")
     if not holder.get("machine") or holder["machine"] != _machine() or type(number) is not int or number <= 0:
         return False

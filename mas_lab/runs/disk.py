@@ -1,6 +1,6 @@
-"""Files that are whole or not there: written beside their place, flushed to disk, renamed into it.
+"""Write files atomically: beside their place, flushed to disk, then renamed into it.
 
-Leaves out: what stands in them (`run`, `checkpoint`) and what they must hold (`manifest`).
+A file is complete or absent. Leaves out: the content of files (`run`, `checkpoint`) and their digests (`manifest`).
 """
 
 import errno
@@ -28,19 +28,19 @@ Files = Path | zipfile.Path
 INFO = "info"
 """The column that holds plain data of any form."""
 LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__macosx"}
-"""What systems and notebooks leave in folders unasked, in small letters."""
+"""Names of files that systems and notebooks leave in folders, in lower case."""
 
 
 HELD = (5, 32, 145)
-"""What Windows calls it when somebody has a file open: access denied, sharing violation, directory not empty."""
+"""Windows error codes for a file that somebody has open: access denied, sharing violation, directory not empty."""
 
 
 class RunError(RuntimeError):
-    """A run folder that cannot be written, read or resumed: names the file and what to do."""
+    """A run folder that cannot be written, read or resumed; the message names the file and what to do."""
 
 
 class Unwritten(RunError):
-    """A file that could not be written: the disk is full, or nobody may write there."""
+    """A file that could not be written, because the disk is full or writing is not allowed."""
 
 
 class Readable(Protocol):
@@ -55,22 +55,20 @@ def read_table(path: Readable, columns: list[str] | None = None) -> pd.DataFrame
 
 
 def read_tables(paths: Sequence[Readable], columns: list[str] | None = None) -> pd.DataFrame:
-    """Parts of one table, or some `columns` of them, in order, as one; joined before pandas sees them, which saves
-    seconds on a long run."""
+    """Return the parts of one table, or only `columns`, as one; joining before pandas saves seconds on a long run."""
     parts = read_arrow(paths, columns)
     return with_lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
 
 
 def read_arrow(paths: Sequence[Readable], columns: list[str] | None = None) -> "list[pyarrow.Table]":
-    """The same as Arrow has it, where lists lie flat: joined to one; or each part by itself, if a column holds lists in
-    one and numbers in another."""
+    """Return the parts as one Arrow table with flat lists, or each alone if a column mixes lists and numbers."""
     import pyarrow
     from pyarrow import parquet
 
     parts = []
     for path in paths:
         with _reading(path):
-            # Not parquet.read_table: it hands every small file to threads, which takes longer than reading it.
+            # parquet.read_table hands every small file to threads, which takes longer than reading it.
             held = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
             parts.append(held.read(columns, use_threads=False))
     if len(parts) == 1 or _unlike([part.schema for part in parts]):
@@ -83,7 +81,7 @@ def read_arrow(paths: Sequence[Readable], columns: list[str] | None = None) -> "
 
 @contextmanager
 def _reading(path: Readable) -> Iterator[None]:
-    """Whatever the bytes of a damaged file make a reader raise, with the file's name."""
+    """Turn any error of a reader of damaged bytes into RunError with the file's name."""
     try:
         yield
     except RunError:
@@ -93,7 +91,7 @@ def _reading(path: Readable) -> Iterator[None]:
 
 
 def _unlike(schemas: Sequence[Any]) -> bool:
-    """Does a column hold lists in one part and numbers in another, as an advantage may?"""
+    """Return whether a column holds lists in one part and numbers in another, as an advantage may."""
     from pyarrow import types
 
     if all(schema.equals(schemas[0]) for schema in schemas):
@@ -107,8 +105,7 @@ def _unlike(schemas: Sequence[Any]) -> bool:
 
 
 def with_lists(table: pd.DataFrame, but: Collection[str] = ()) -> pd.DataFrame:
-    """Parquet gives arrays where the table held lists, which those of the columns `but` stay, and `info` as it was
-    written: JSON text, or nothing in steps that told nothing."""
+    """Turn parquet's arrays back into lists, except in columns `but`, and parse `info`, which is JSON text or empty."""
     if INFO in table.columns:
         table[INFO] = pd.Series(map(read_info, table[INFO]), index=table.index, dtype=object)
     objects = [name for name, kind in zip(table.columns, table.dtypes, strict=True) if is_object_dtype(kind)]
@@ -141,24 +138,23 @@ def dumps(data: Any, path: Path) -> str:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Plain data, in its place as a whole or not at all."""
+    """Write plain data as JSON, atomically."""
     write_bytes(path, dumps(data, path).encode())
 
 
 def write_table(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = None) -> bytes:
-    """A table as parquet, in its place as a whole or not at all; `notes` about it (plain data) go into the file.
-    Returns its bytes."""
+    """Write a table as parquet, atomically, with `notes` (plain data) in the file; return its bytes."""
     data = packed(path, table, notes)
     write_bytes(path, data)
     return data
 
 
 def packed(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = None) -> bytes:
-    """What `write_table` writes."""
+    """Return the bytes that `write_table` writes."""
     import pyarrow
     from pyarrow import parquet
 
-    if INFO in table.columns:  # as text, since every step may tell of other things
+    if INFO in table.columns:  # as text, since every step may have other keys
         table = table.assign(**{INFO: table[INFO].map(json.dumps)})
     held, file = pyarrow.Table.from_pandas(table, preserve_index=False), io.BytesIO()
     written = {name: dumps(note, path) for name, note in (notes or {}).items()}
@@ -167,8 +163,7 @@ def packed(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = No
 
 
 def read_note(path: Readable, name: str) -> Any:
-    """A note that `write_table` put into a file, without its table; None where there is none, as when pandas wrote it
-    anew."""
+    """Return a note of `write_table` without reading the table, or `None`, as after pandas rewrote the file."""
     import pyarrow
     from pyarrow import parquet
 
@@ -178,14 +173,14 @@ def read_note(path: Readable, name: str) -> Any:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """In their place as a whole or not at all."""
+    """Write the bytes atomically."""
     with whole(path) as staged:
         staged.write_bytes(data)
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to, which then is flushed and renamed into it; or gone, if anything fails."""
+    """Yield a file beside `path` to write to; it is then flushed and renamed, or deleted if anything fails."""
     staged = path.with_name(path.name + ".tmp")
     with writing(path):
         try:
@@ -201,9 +196,8 @@ def whole(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder beside `folder` to fill, which then is flushed and renamed into it; or gone, if anything fails.
-    `folder` may be there, if it is empty."""
-    staged = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")  # a name that nobody's own folder has
+    """Yield a folder to fill, then flush and rename it to `folder` (absent or empty), or delete it on failure."""
+    staged = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")  # a name that no user's folder has
     with writing(folder):
         try:
             shutil.rmtree(staged, ignore_errors=True)
@@ -221,7 +215,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def append(path: Path, data: bytes) -> None:
-    """At the end of a file and flushed; or cut off again, if anything fails."""
+    """Append to a file and flush it; cut the file off again if anything fails."""
     with writing(path), path.open("ab", buffering=0) as file:
         before = file.tell()
         try:
@@ -236,8 +230,7 @@ def append(path: Path, data: bytes) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """An error of the file system, with the file that was being written. Libraries in Rust (safetensors, tokenizers)
-    have errors of their own for it, which say "os error"."""
+    """Turn an error of the file system into `Unwritten`; errors of Rust libraries are known by the text "os error"."""
     try:
         yield
     except Exception as error:
@@ -247,8 +240,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def patiently(change: Callable[[], Any], seconds: float = 5.0) -> None:
-    """A change of what a folder holds. Windows refuses it while anybody reads the file, if only a virus scanner or a
-    page that follows the run: it is tried again for a while. Raises the system's error where that does not help."""
+    """Run `change`, and retry for `seconds` if Windows refuses because a virus scanner or a page reads the file."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -261,12 +253,11 @@ def patiently(change: Callable[[], Any], seconds: float = 5.0) -> None:
 
 
 def flush(path: Path) -> None:
-    """To the disk. Windows opens no directory, and syncs only what is open for writing; some mounted drives sync no
-    directory: there the rename is as safe as the system makes it."""
+    """Flush to the disk; Windows and some mounted drives cannot flush a folder, so a rename there is less safe."""
     is_dir = path.is_dir()
     if os.name == "nt" and is_dir:
         return
-    handle = os.open(path, os.O_RDONLY if is_dir else os.O_RDWR)
+    handle = os.open(path, os.O_RDONLY if is_dir else os.O_RDWR)  # Windows flushes only what is open for writing
     try:
         os.fsync(handle)
     except OSError as error:
@@ -277,25 +268,24 @@ def flush(path: Path) -> None:
 
 
 def hashes(folder: Path, called: str = "*") -> dict[str, str]:
-    """sha256 of every file below `folder` that is `called` so, by its path there; litter is left out, and hashes.json,
-    which holds them."""
+    """Return the sha256 of each file below `folder` that matches `called`, by path, without litter and hashes.json."""
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(called)) if path.is_file()}
     return {name: _sha256(path) for name, path in files.items() if path.name != "hashes.json" and not is_litter(name)}
 
 
 def is_litter(name: str) -> bool:
-    """Is a file, by its path within a folder, one that a system or a notebook put there unasked?"""
+    """Return whether a system or a notebook put the file there; `name` is its path within a folder."""
     return any(part.lower() in LITTER or part.startswith("._") for part in name.split("/"))
 
 
 def _sha256(path: Path) -> str:
-    """Read piece by piece: weights may be larger than what memory is left."""
+    """Return the sha256, reading in pieces, since weights may be larger than free memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def differences(there: Any, here: Any, name: str = "") -> str:
-    """Where two pieces of plain data differ, in words; empty if they do not."""
+    """Return in words where two pieces of plain data differ; empty if they are equal."""
     if isinstance(there, dict) and isinstance(here, dict):
         keys = dict.fromkeys([*there, *here])
         inner = [differences(there.get(key), here.get(key), f"{name}.{key}" if name else key) for key in keys]

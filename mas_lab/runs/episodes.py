@@ -1,6 +1,6 @@
-"""Episodes as plain data, for viewers that others wrote: what each came to, and its model calls one after the other.
+"""Turn episodes into plain data for external viewers: the result of each, and its model calls in order.
 
-Leaves out: which are shown first (`explain.index`), and the forms of those viewers (`train.traces`, `inspect_log`).
+Leaves out: which are shown first (`explain.index`), and the formats of those viewers (`train.traces`, `inspect_log`).
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantag
 
 
 def episodes(turns: pd.DataFrame, n: int | None = None, who: str = "episodes") -> Iterator[dict[str, Any]]:
-    """The `n` episodes of one step's table that tell most, in that order; without `n`, all of them.
+    """Yield the `n` most informative episodes of one step's table, in that order; all of them if `n` is `None`.
 
-    Each is a row of the index as plain values, with `calls`: a dict for each model call in acting order, candidates
-    beside each other. All texts are visible (`mas_lab.visible`); what a table does not hold is left out, and a number
-    that is none is None. Continuations that were played to value a candidate are left out.
+    Each is a row of the index as plain values, with `calls`: a dict for each model call in acting order, with
+    candidates side by side. All texts are visible (`mas_lab.visible`). Values that the table lacks are left out, and a
+    number that is not finite is `None`. Continuations that were played only to value a candidate are left out.
 
-    Raises `TableError` where the table holds no texts.
+    Raises `TableError` if the table holds no texts.
     """
     require(turns, NEEDED, who)
     rows = turns[trained(turns)]
@@ -39,21 +39,20 @@ def episodes(turns: pd.DataFrame, n: int | None = None, who: str = "episodes") -
 
 
 def path(calls: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The episode as it was played, as chat messages: what each kept call heard and said. Those viewers show no `name`
-    of a message, so that the agent's stands before the text as well."""
+    """Return the played episode as chat messages; each text names the agent, since viewers do not show `name`."""
     pairs = ((call["agent"], (("user", call["heard"]), ("assistant", call["said"]))) for call in calls if call["kept"])
     return [{"role": role, "name": who, "content": f"{who}: {text}"} for who, pair in pairs for role, text in pair]
 
 
 def turns_of(calls: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """("solver, turn 0", its candidates) for each agent at each node, in acting order."""
+    """Yield ("solver, turn 0", its candidates) for each agent at each node, in acting order."""
     for _, drawn in groupby(calls, key=lambda call: (call["node"], call["agent"])):
         held = list(drawn)
         yield f"{held[0]['agent']}, turn {held[0]['turn']}", held
 
 
 def title(call: dict[str, Any]) -> str:
-    """A candidate in the width of a column: `#3 kept, advantage +1.67`; of an advantage per token, the largest."""
+    """Return a title such as `#3 kept, advantage +1.67`; of an advantage per token, the largest in size."""
     advantage = call.get("advantage")
     if isinstance(advantage, list):
         advantage = max(advantage, key=abs, default=None)
@@ -77,7 +76,7 @@ def _call(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON has; of an advantage per token, a list."""
+    """Return a value as JSON data; an advantage per token becomes a list."""
     value = plain(value)
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]

@@ -1,6 +1,6 @@
-"""A run as one file: a zip that a student hands in, or a log for the viewer of Inspect.
+"""Export a run as one file: a zip that a student hands in, or a log for the viewer of Inspect.
 
-Leaves out: reading such a zip (`zips`), and the form of such a log (`inspect_log`).
+Leaves out: reading such a zip (`zips`), and the format of such a log (`inspect_log`).
 """
 
 import zipfile
@@ -15,12 +15,23 @@ from mas_lab.runs.scores import SCORES
 
 
 def export(run: Run | str | Path, path: str | Path, traces: int | None = None) -> Path:
-    """One zip with the run's tables and description, without weights: what a student hands in.
+    """Write a run to one file, and return its path.
 
-    It also holds what a `SpikeWatch` recorded and the text of every token that was said, for the instruments.
+    A zip holds the run's tables and description, without weights: students hand it in. It also holds what a
+    `SpikeWatch` recorded and the text of every sampled token, for the instruments. A log of Inspect holds a sample per
+    episode and a model event per call; `inspect view` opens it.
 
-    A path that ends in `.eval` becomes a log of Inspect instead, which `inspect view` opens: a sample for each episode,
-    a model event for each call. `traces`: only so many episodes of each step, those that tell most; without it, all.
+    Args:
+        run: A run, its folder, or its name under `runs_dir()`.
+        path: The file to write. A name that ends in `.eval` gives a log of Inspect, any other a zip.
+        traces: For a log, the number of episodes of each step, the most informative ones. Default: all.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: `traces` is given for a zip, or is not a count from 1.
+        RunError: The run cannot be read, or the file cannot be written.
     """
     run = run if isinstance(run, Run) else load_run(run)
     target = Path(path)
@@ -51,7 +62,7 @@ def _write_zip(run: Run, archive: zipfile.ZipFile) -> None:
 
 
 def _exported(run: Run) -> Iterator[tuple[str, bytes]]:
-    """The files of a zip. Each step is one of its own there."""
+    """Yield the name and content of each file of a zip, where each step is a file of its own."""
     yield "run.json", run._file("run.json").read_bytes()
     for name, held in ((WATCH, run.watched()), (TOKENS, run.token_texts())):
         if held:

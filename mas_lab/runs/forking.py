@@ -1,7 +1,7 @@
-"""A run that begins as another one: the same first steps, weights, optimizer and memory, and from there what is asked.
+"""Fork a run: take over its first steps, weights, optimizer and memory, then continue by its own config.
 
-What was taken over is copied into the new folder before its run.json stands, so that a fork is whole or not there; the
-other run is only read, and may go on meanwhile. Leaves out: how a run is kept (`recorder`), and what its training does.
+The copies are in the new folder before its run.json is written, so a fork is complete or absent. The other run is only
+read, and may go on meanwhile. Leaves out: how a run is kept (`recorder`), and how it is trained.
 """
 
 import json
@@ -21,9 +21,9 @@ from mas_lab.runs.run import KEEPING, SCORES, TABLES, Run, load_run, run_folder
 from mas_lab.team import Team
 
 SCORING = tuple(name for name in KEEPING if name.startswith("score_"))
-"""Settings that change no training, and are told of a fork all the same."""
+"""Settings that do not change a training, but are listed among the changes of a fork."""
 OF_THE_TEAM = ("sampling", "frozen")
-"""What of a team may be another in a fork, beside the learning rates of its policies."""
+"""Parts of a team that a fork may change, beside the learning rates of its policies."""
 
 
 class Fork(Recorder):
@@ -34,7 +34,7 @@ class Fork(Recorder):
         self.of = of
 
     def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
-        """As of any run. A fork that is there already goes on by its own description, whatever became of the other."""
+        """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
         if (self.folder / "run.json").is_file():
             self._refuse_another_origin()
         return super().begin(config, team, watch, memory)
@@ -52,7 +52,7 @@ class Fork(Recorder):
             )
 
     def _source(self) -> Recorder:
-        """The other run, of which nothing is written."""
+        """Return the other run, which is only read."""
         found = load_run(self.of)
         if not isinstance(found.folder, Path):
             raise RunError(f"{found.folder}: an exported run holds tables, not weights; fork the run's folder instead")
@@ -72,7 +72,7 @@ class Fork(Recorder):
         self._remembered = checkpoint["watch"]
         self._remind(watch)
         self._save(step, team, watch, memory)
-        write_bytes(self.folder / "run.json", described)  # from here on there is a run
+        write_bytes(self.folder / "run.json", described)  # from here on the run exists
         (self.folder / FORKING).unlink()
         return step
 
@@ -90,8 +90,7 @@ class Fork(Recorder):
             )
 
     def _take_over(self, source: Run, team: Team) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Set the team to the newest checkpoint, at its own rates; returns how the team is described, and what else the
-        checkpoint holds."""
+        """Set the team to the newest checkpoint at its own rates; return its description and the checkpoint's state."""
         asked, rates = describe_team(team), {name: policy.lr for name, policy in team.policies.items()}
 
         def take(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -110,7 +109,7 @@ class Fork(Recorder):
         return asked, state
 
     def _remember(self, memory: Memory | None, kept: Mapping[str, Any], *configs: Mapping[str, Any]) -> list[str]:
-        """Parts that are the same go on with what they remembered, others begin anew; says which do."""
+        """Restore the memory of parts that did not change, and return sentences about the others."""
         there, here = ({**one["recipe"], "curriculum": one.get("curriculum")} for one in map(decisive, configs))
         parts = memory.parts if memory else {}
         same = [place for place in parts if place in kept
@@ -124,7 +123,7 @@ class Fork(Recorder):
         ]
 
     def _copied(self, source: Recorder, step: int) -> dict[str, Part]:
-        """The tables of the first `step` steps and the scores until then, copied; files of many steps as they are."""
+        """Copy the tables of the first `step` steps and the scores until then; merged files stay merged if they can."""
         refuse_gaps(source, step)
         wanted = [part for name in TABLES for part in source.parts(name)[:step]]
         wanted += [part for part in source.parts(SCORES) if part.step <= step]
@@ -138,7 +137,7 @@ class Fork(Recorder):
                     write_bytes(self.folder / part.file, part.path.read_bytes())
                     whole.add(part.file)
                 parts[part.name] = Part(self.folder, part.name, part.sha256, part.file, part.start, part.size)
-                parts[part.name].read_bytes()  # raises where it is damaged
+                parts[part.name].read_bytes()  # raises if it is damaged
             else:
                 data = part.read_bytes()
                 write_bytes(self.folder / part.name, data)
@@ -147,13 +146,13 @@ class Fork(Recorder):
 
 
 def origin_of(run: Run) -> Path | None:
-    """Where the run lies that `run` was forked from, if it lies where it did; None if it is no fork."""
+    """Return the folder of the run that `run` was forked from (if it was not moved), or `None` if it is no fork."""
     forked = run.config.get("forked")
     return None if not forked else (Path(str(run.folder)).resolve().parent / forked["from"]).resolve()
 
 
 def changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """What is asked otherwise of a training, as `name: old -> new`, by the descriptions of both."""
+    """Return how two descriptions of a training differ, as `name: old -> new`."""
     sides = [{**decisive(one), **_scoring(one)} for one in (there, here)]
     return list(_changes(*comparable(*sides, "untold" not in there)))
 
@@ -175,7 +174,7 @@ def _changes(there: Any, here: Any, name: str = "") -> Sequence[str]:
 
 
 def _make(team: Mapping[str, Any]) -> dict[str, Any]:
-    """A described team without what a fork may change."""
+    """Return a described team without the parts that a fork may change."""
     policies = {name: {key: value for key, value in policy.items() if key != "lr"}
                 for name, policy in team["policies"].items()}  # fmt: skip
     return {key: value for key, value in team.items() if key not in OF_THE_TEAM} | {"policies": policies}

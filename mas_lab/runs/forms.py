@@ -1,6 +1,6 @@
-"""What stands in the files of a run that somebody else made: of which form the JSON is, and what the tables hold.
+"""Check the files of a run that somebody else made: the form of its JSON, and the content of its tables.
 
-Leaves out: how much of it there may be (`zips`), and the values' meaning (`mas_lab.table`).
+Leaves out: their size (`zips`), and the meaning of values (`mas_lab.table`).
 """
 
 import re
@@ -17,7 +17,7 @@ from mas_lab.table import SCHEMA, plain, require
 DEPTH = 100
 NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
 VERSIONS = {"format?": int, "versions?": {str: str}}
-"""Of run.json: what says who wrote it, and so what else is in it."""
+"""The part of run.json that names the version that wrote it. The rest depends on this version."""
 FORKED = {"from": str, "step": int, "changed": [str]}
 CONTINUED = {"step": int, "ranks?": int, "device?": str, "code?": str, "versions?": {str: str}}
 CONFIG = {
@@ -34,7 +34,7 @@ WATCHED = {
     "rule": {"warmup": int, "window": int, "threshold": NUMBER, "floor": NUMBER},
     "spikes": [SPIKE],
 }
-"""What a `SpikeWatch` remembers, as far as it is shown."""
+"""The part of a `SpikeWatch`'s state that is shown."""
 TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
 COUNTS = {"step", "turn", "depth", "candidate", "optimizer_step"}
 IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs", "entropies"}
@@ -49,8 +49,11 @@ HELD = {
 
 
 def misfit(data: Any, form: Any, where: str = "") -> str:
-    """Where plain data is not of a form, in words; empty if it is. A form is a type, a pattern, None for anything,
-    [form] for a list, {str or pattern: form} for any keys, or {"key": form, "maybe?": form} for these and others."""
+    """Return in words where plain data does not match a form; empty if it matches.
+
+    A form is a type, a pattern, `None` for anything, [form] for a list, or {str or pattern: form} for any keys. The
+    form {"key": form, "maybe?": form} needs "key", checks "maybe" if it is there, and allows other keys.
+    """
     if isinstance(form, list):
         parts = [(f"{where}[{place}]", one, form[0]) for place, one in enumerate(data)] if _is(data, list) else None
     elif isinstance(form, dict) and not all(isinstance(key, str) for key in form):
@@ -74,7 +77,7 @@ def misfit(data: Any, form: Any, where: str = "") -> str:
 
 
 def require_form(data: Any, form: Any, path: Any) -> Any:
-    """The data, or RunError naming the file and the field."""
+    """Return the data, or raise RunError naming the file and the field that does not match the form."""
     if wrong := f"it nests deeper than {DEPTH} levels" if _is_deep(data) else misfit(data, form):
         raise RunError(f"{path}: {wrong}; the file was edited, or written by something else")
     return data
@@ -89,8 +92,10 @@ def _is_deep(data: Any) -> bool:
 
 
 def check_table(table: pd.DataFrame, name: str, path: str) -> None:
-    """Are a table's columns of the kinds that training writes? RunError or TableError names the file, the column and
-    the row. `name`: of its folder; what no instrument reads is not looked at. Those of `LISTS` may come as arrays."""
+    """Raise RunError or TableError, naming file, column and row, unless a table holds what training writes.
+
+    `name` is its folder; what no instrument reads is not checked. Columns of `LISTS` may hold arrays.
+    """
     if name not in HELD:
         return
     if missing := [column for column in HELD[name] if column not in table.columns]:
@@ -111,7 +116,7 @@ def check_table(table: pd.DataFrame, name: str, path: str) -> None:
 
 
 def _require_turns(table: pd.DataFrame, path: str) -> None:
-    """The rest of what the schema says, of columns that are no mere texts and lists: those were seen cell by cell."""
+    """Check the rest of the schema; columns with texts and lists only were checked cell by cell."""
     seen = {name for name in TEXTS | LISTS if not SCHEMA[name].checks}
     require(table, [name for name in table.columns if name in SCHEMA and name not in seen], path)
     require_one_per_token(table, path)
@@ -121,7 +126,7 @@ def _require_turns(table: pd.DataFrame, path: str) -> None:
 
 
 def _are_texts(values: pd.Series) -> bool:
-    """Is each a text? A type that holds nothing else says it of all, where its bytes are letters (ArrowInvalid)."""
+    """Return whether all values are texts; a string type needs only a check of its bytes (ArrowInvalid)."""
     if not isinstance(values.dtype, pd.StringDtype):
         return infer_dtype(values, skipna=False) == "string"
     import pyarrow
@@ -139,8 +144,7 @@ def _are_counts(values: pd.Series) -> bool:
 
 
 def _are_arrays(values: pd.Series, kinds: str) -> bool:
-    """Is each a row of numbers of these NumPy kinds, as parquet gives them? Their types say it of all; the lowest of
-    64 bits is left to `_is`."""
+    """Return whether each value is an array of these NumPy kinds; the lowest 64-bit number is left to `_is`."""
     held = values.tolist()
     if not all(isinstance(one, np.ndarray) and one.ndim == 1 and one.dtype.kind in kinds for one in held):
         return False
@@ -159,7 +163,7 @@ def _lists_only(value: Any, kinds: Any) -> bool:
 
 
 def _is(value: Any, form: Any) -> bool:
-    """True is no number here, and no count is so long that it fits nowhere."""
+    """Return whether a value is of a simple form; `True` is no number, and an integer must fit into 64 bits."""
     if isinstance(form, re.Pattern):
         return isinstance(value, str) and bool(form.fullmatch(value))
     if isinstance(value, bool):

@@ -1,7 +1,8 @@
-"""A run as a log of Inspect (UK AISI): a sample for each episode, a model event for each call; `inspect view` opens it.
+"""Write a run as a log of Inspect (UK AISI), which `inspect view` opens.
 
-The log is a zip of JSON files, as Inspect's own recorder of `.eval` logs writes it (version 2, inspect-ai 0.3.285). It
-is written without that package, whose pinned requirements the kit's environment need not share. Leaves out: token ids.
+There is a sample for each episode, and a model event for each call. The log is a zip of JSON files, as Inspect's own
+recorder of `.eval` logs writes it (version 2, inspect-ai 0.3.285). It is written without that package, whose pinned
+requirements may conflict with this environment. Leaves out: token ids.
 """
 
 import json
@@ -20,11 +21,11 @@ SCORES = ("success", "return", "advantage", "telling")
 ABOUT = ("turn", "candidate", "kept", "valid", "team_reward", "local_reward", "credit", "group", "center", "scale",
          "advantage", "logprob", "surprise")  # fmt: skip
 STOPS = {"length": "max_tokens"}
-"""What Inspect calls the end of a completion; else "stop"."""
+"""Inspect's names for the end of a completion; any other end is "stop"."""
 
 
 def write_log(run: Run, archive: zipfile.ZipFile, traces: int | None = None) -> None:
-    """Every episode of a run, or the `traces` most telling of each step, a step at a time."""
+    """Write every episode of a run, or the `traces` most telling of each step, a step at a time."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     summaries: list[dict[str, Any]] = []
     for step in range(run.steps):
@@ -46,7 +47,7 @@ def _write(archive: zipfile.ZipFile, name: str, data: Any) -> None:
 
 
 def _sample(told: dict[str, Any], place: int, now: str) -> dict[str, Any]:
-    """An episode; what was said last on the path that was played is its answer."""
+    """Return an episode as a sample; its answer is the last completion on the path that was played."""
     calls, messages = told["calls"], path(told["calls"])
     kept = [call for call in calls if call["kept"]]
     answer = kept[-1]["said"] if kept else ""
@@ -55,7 +56,7 @@ def _sample(told: dict[str, Any], place: int, now: str) -> dict[str, Any]:
         usage.update(_usage(call))
     about = {name: value for name, value in told.items() if name not in (*SCORES, "calls", "run") and value is not None}
     scores = {name: float(told[name]) for name in SCORES if told.get(name) is not None}
-    name = re.sub(r"[^\w .#+=-]", "_", told["episode"])[:80]  # the name of a file in the zip
+    name = re.sub(r"[^\w .#+=-]", "_", told["episode"])[:80]  # it names a file in the zip
     return {
         "id": f"{told['step']:04d}.{place:03d} {name}", "epoch": 1, "input": kept[0]["heard"] if kept else "",
         "target": "", "messages": [
@@ -70,8 +71,7 @@ def _sample(told: dict[str, Any], place: int, now: str) -> dict[str, Any]:
 
 
 def _events(calls: list[dict[str, Any]], now: str) -> Iterator[dict[str, Any]]:
-    """A span for each turn, within it one for each candidate. No times were recorded: all are that of the export, and
-    the events stand in acting order."""
+    """Yield a span per turn, and in it one per candidate, in acting order; all have the time of the export."""
     for place, (turn, drawn) in enumerate(turns_of(calls)):
         node = f"turn-{place}"
         yield _event("span_begin", f"{node}-begin", now, node, id=node, name=turn)

@@ -1,7 +1,8 @@
-"""What a run's files hold, by their sha256: `manifest.txt`, where a step counts as made from the line that names it.
+"""Record the sha256 of a run's files in `manifest.txt`; a step counts as made once a line names it.
 
-A line is JSON, a tab, and the sha256 of that JSON. The first holds all that was there when the file was last written
-anew, each step appends one; what a kill left of a line does not count. Leaves out: which files there are (`recorder`).
+A line is JSON, a tab, and the sha256 of that JSON. The first line holds all files at the time the manifest was last
+written anew. Each step appends a line. An incomplete line, left by a kill, does not count. Leaves out: the list of
+files (`recorder`).
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from mas_lab.table import TableError
 
 MANIFEST = "manifest.txt"
 DIGITS = 64
-"""Of a sha256."""
+"""Hexadecimal digits of a sha256."""
 
 
 def digest(data: bytes) -> str:
@@ -25,16 +26,15 @@ def digest(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """A file of a run as it was written, by itself or inside a larger one; read like a path, and checked where it was
-    recorded."""
+    """A file of a run as it was written, alone or inside a larger file; reads are checked against its sha256."""
 
     root: Files
     name: str
-    """Its place in the run: `turns/000007.parquet`."""
+    """Its path in the run: `turns/000007.parquet`."""
     sha256: tuple[str, ...] = ()
-    """Of its bytes: one of these (two while it is written anew), none if nobody recorded it."""
+    """Accepted digests of its bytes: two while it is rewritten, none if it was not recorded."""
     file: str = ""
-    """The file with other steps that it moved into; empty: it stands in its place."""
+    """The file with other steps that it moved into; empty if it lies at its own path."""
     start: int = 0
     size: int = -1
 
@@ -50,7 +50,7 @@ class Part:
         return int(Path(self.name).stem)
 
     def read_bytes(self) -> bytes:
-        """Raises `RunError` naming the file where it is missing or changed."""
+        """Return the bytes; raise `RunError` naming the file if it is missing or changed."""
         data = self.stored()
         if self.sha256 and digest(data) not in self.sha256:
             raise RunError(
@@ -60,7 +60,7 @@ class Part:
         return data
 
     def stored(self) -> bytes:
-        """Its bytes as they are, changed or not."""
+        """Return the bytes as they are on disk, changed or not."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.start)
@@ -72,18 +72,18 @@ class Part:
             raise RunError(f"{self} is missing; put it back, or start again in another folder") from None
         except (RunError, TableError):
             raise
-        except Exception as error:  # a damaged zip raises anything
+        except Exception as error:  # a damaged zip may raise anything
             raise RunError(f"{self} cannot be read ({error}); the file was damaged or edited") from None
 
     def entry(self) -> Any:
-        """What the manifest says of it."""
+        """Return its entry in the manifest."""
         if not self.file:
             return list(self.sha256)
         return {"sha256": list(self.sha256), "file": self.file, "start": self.start, "size": self.size}
 
 
 class Manifest:
-    """The recorded files of a run by their names, as they stand on disk now."""
+    """The recorded files of a run by their names, as they are on disk now."""
 
     def __init__(self, root: Files):
         self.root, self.path = root, root / MANIFEST
@@ -92,7 +92,7 @@ class Manifest:
 
     @property
     def parts(self) -> Mapping[str, Part]:
-        """Empty where there is no manifest, as in runs of format 2 and before."""
+        """Return the recorded files by name; empty without a manifest, as in runs of format 2 and before."""
         stamp = self._now()
         if stamp != self._stamp:
             self._parts, self._whole = self._read() if stamp else ({}, True)
@@ -100,7 +100,7 @@ class Manifest:
         return self._parts
 
     def add(self, digests: Mapping[str, Iterable[str]]) -> None:
-        """Record files that stand in their places, in one line: all of them, or none."""
+        """Record files that are in their places, all in one line, so that all of them count or none."""
         new = {name: Part(self.root, name, tuple(sha256)) for name, sha256 in digests.items()}
         parts = {**self.parts, **new}
         if self._stamp is None or not self._whole:
@@ -109,11 +109,11 @@ class Manifest:
         append(self.path, line)
         before, self._stamp = self._stamp, self._now()
         self._parts = parts
-        if self._stamp[1] != before[1] + len(line):  # somebody else added to it: read it again
+        if self._stamp[1] != before[1] + len(line):  # another process added to it: read it again
             self._stamp = None
 
     def replace(self, name: str, data: bytes, before: Iterable[str] = ()) -> None:
-        """Write a recorded file anew. Until it stands, what stood there `before` counts as well."""
+        """Rewrite a recorded file; until it is complete, the digests `before` count as well."""
         self.add({name: (*before, digest(data))})
         write_bytes(self.root / name, data)
         self.add({name: (digest(data),)})
@@ -124,7 +124,7 @@ class Manifest:
         self._parts, self._whole, self._stamp = dict(parts), True, self._now()
 
     def _now(self) -> tuple[int, ...] | None:
-        """Another one where the file is another one; None where there is none."""
+        """Return a stamp that changes with the file, or `None` if there is no file."""
         if not isinstance(self.path, Path):
             return (0, 0, 0) if self.path.is_file() else None
         try:
@@ -134,13 +134,13 @@ class Manifest:
         return (there.st_ino, there.st_size, there.st_mtime_ns)
 
     def _read(self) -> tuple[dict[str, Part], bool]:
-        """The parts, and whether the last line is whole."""
+        """Return the parts, and whether the last line is complete."""
         *lines, last = Part(self.root, MANIFEST).stored().split(b"\n")
         parts: dict[str, Part] = {}
         for number, line in enumerate(lines, start=1):
             parts |= self._parsed(number, line)
-        written = last.rstrip(b"\0")  # a file system may have made room for more than it wrote
-        if len(written.partition(b"\t")[2]) >= DIGITS:  # nothing is missing but the end of the line
+        written = last.rstrip(b"\0")  # a file system may append zero bytes
+        if len(written.partition(b"\t")[2]) >= DIGITS:  # only the end of the line is missing
             parts |= self._parsed(len(lines) + 1, written)
         return parts, not last
 
@@ -155,7 +155,7 @@ class Manifest:
 
 
 def manifest_of(digests: Mapping[str, str]) -> bytes:
-    """A manifest of files by their names."""
+    """Return the content of a manifest of files by their names."""
     return _line(Part(Path(), name, (sha256,)) for name, sha256 in digests.items())
 
 

@@ -1,7 +1,7 @@
-"""Steps kept together: the tables of a long run in files of a hundred steps, which are not thousands of small ones.
+"""Merge the tables of a long run into files of a hundred steps, instead of thousands of small files.
 
-Such a file is a plain zip of the parts as their steps wrote them, byte for byte and not compressed: any one is read
-without the others. Leaves out: when it is made (`recorder`) and how a part is found in it (`manifest`).
+Such a file is a plain zip of the parts, byte for byte and not compressed. Each part can be read without the others.
+Leaves out: when files are merged (`recorder`) and how a part is found in one (`manifest`).
 """
 
 import zipfile
@@ -13,14 +13,14 @@ from mas_lab.runs.disk import patiently, whole
 from mas_lab.runs.manifest import Manifest, Part
 
 STEPS, BYTES = 100, 64 * 2**20
-"""A file is full when it holds so many steps, or the next one would make it larger than this."""
+"""A file is full when it holds so many steps, or when the next step would make it larger than so many bytes."""
 
 
 def merge(manifest: Manifest, tables: Sequence[str], until: int) -> None:
-    """Move the parts of steps before `until` into files of many, as far as they fill one.
+    """Move the parts of steps before `until` into merged files, as far as they fill one.
 
-    The old files go when the new ones and the manifest that tells of them are on disk: killed at any moment, a run
-    reads as before.
+    Old files are deleted once the new ones and the manifest are on disk. So a run that is killed at any moment reads as
+    before.
     """
     alone = [part for name, part in sorted(manifest.parts.items()) if not part.file]
     blocks = [
@@ -38,7 +38,7 @@ def merge(manifest: Manifest, tables: Sequence[str], until: int) -> None:
 
 
 def _full(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Neighbours that fill a file. The same ones whenever it is asked: what fills none is the newest."""
+    """Yield lists of neighbours that fill a file; always the same ones, as only the newest parts fill none."""
     block, held = [], 0
     for part in parts:
         size = part.path.stat().st_size
@@ -52,7 +52,7 @@ def _full(parts: Sequence[Part]) -> Iterator[list[Part]]:
 
 
 def _together(parts: Sequence[Part]) -> Iterator[Part]:
-    """The same parts in one file, a step at a time. What is damaged is moved as it is, and named where it is read."""
+    """Write the parts into one file and yield their new places; a damaged part moves as it is, and fails on reading."""
     root, table = parts[0].root, Path(parts[0].name).parent
     file = (table / f"{parts[0].step:06d}-{parts[-1].step:06d}.zip").as_posix()
     with whole(root / file) as staged, zipfile.ZipFile(staged, "w") as archive:

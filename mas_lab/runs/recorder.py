@@ -1,9 +1,8 @@
-"""Keeping a run while it is made, so that training goes on bit for bit wherever it was stopped or killed.
+"""Keep a run while it is trained, so that a stopped or killed training can continue bit for bit.
 
-Everything is written beside its place, flushed to disk, and renamed into it, so that a run killed at any moment holds
-only whole files; a step counts from the line of the manifest that names its tables. One process at a time writes.
-Leaves out: what stands in the folder (`run`), whether it may go on as it is asked for (`resuming`), what a step is
-(`train`).
+Everything is written beside its place, flushed to disk, and renamed into it. So a run that is killed at any moment
+holds only complete files. A step counts from the line of the manifest that names its tables. One process at a time
+writes. Leaves out: the content of the folder (`run`), whether a run may continue (`resuming`), and the steps (`train`).
 """
 
 import json
@@ -29,15 +28,15 @@ from mas_lab.team import Team
 
 KEPT_CHECKPOINTS = 2
 STARTED = (LOCK, HOLDER, MANIFEST, f"{MANIFEST}.tmp", "run.json.tmp")
-"""What a start leaves that was killed before run.json stood."""
+"""Files left by a start that was killed before run.json was written."""
 FORKING = "forking.tmp"
-"""Stands while another run is copied into the folder (`forking`): until run.json is there, all beside it is litter."""
+"""Exists while another run is copied into the folder (`forking`). Until run.json exists, all else is litter."""
 OWN = re.compile(r"\d+\.parquet|\d+-\d+\.zip|.*\.tmp")
-"""The files of tables. Others were put there by hand and stay."""
+"""Names of table files. Other files were put there by hand and stay."""
 
 
 class Memory(Protocol):
-    """What the parts of a training remember, by the place of each in `parts`."""
+    """The state of the parts of a training, by the place of each in `parts`."""
 
     parts: Mapping[str, Any]
 
@@ -53,14 +52,14 @@ class Recorder(Run):
     _held: Claim | None = None
     _remembered: Any = None
     _goes_on_with: Mapping[str, Any] | None = None
-    """How a run that was there already was asked for, until its next step is kept."""
+    """The config with which an existing run continues, until its next step is kept."""
 
     def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
-        """Create the folder, or go on in it: returns the number of steps done, with the team as it was after them.
+        """Create the folder or continue in it, and return the number of steps that are done.
 
-        Raises `RunError` naming what differs if the folder belongs to another run, or what cannot be written. Until
-        `end()`, no other process may train here; a later training in this one takes the folder over. `memory`, of the
-        parts of the training, is set to what they remembered after those steps.
+        The team, `watch` and `memory` (the parts of the training) are set to their state after those steps. Until
+        `end()`, no other process may train here. A later training in this process takes the folder over. Raises
+        `RunError`, which names the difference if the folder belongs to another run, or the file that cannot be written.
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with _naming(self.folder), self._saying_what_is_safe():
@@ -77,7 +76,7 @@ class Recorder(Run):
                 raise
 
     def recorded_threads(self) -> int | None:
-        """Of the run that is already here; None where there is none."""
+        """Return the number of threads of the existing run, or `None` if there is none."""
         threads = self.config.get("threads") if (self.folder / "run.json").is_file() else None
         return threads if type(threads) is int and threads > 0 else None
 
@@ -88,7 +87,7 @@ class Recorder(Run):
         self._writers[place] = self
 
     def end(self) -> None:
-        """Write no more: others may train here now."""
+        """Stop writing, so that others may train here."""
         if not self.is_superseded():
             self._held.release()
             del self._writers[self.folder.resolve()]
@@ -102,7 +101,7 @@ class Recorder(Run):
         return False
 
     def _was_kept(self) -> bool:
-        """Is there something to go on from? A start that was killed before its first checkpoint leaves nothing."""
+        """Return whether the run can continue; a start killed before its first checkpoint left nothing."""
         return bool(self._checkpoints() or any(self.parts(name) for name in TABLES))
 
     def _create(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Memory | None) -> int:
@@ -123,7 +122,7 @@ class Recorder(Run):
             raise
 
     def _first(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Memory | None) -> int:
-        """What a new run begins with; returns how many steps that are."""
+        """Write the beginning of a new run, and return its number of steps."""
         self._describe(config)
         for name in (*TABLES, "checkpoints"):
             (self.folder / name).mkdir(exist_ok=True)
@@ -131,14 +130,14 @@ class Recorder(Run):
         return 0
 
     def _clear(self) -> None:
-        """Of a start that failed, or a fork that was killed. What says that all of it is litter goes last."""
+        """Delete what a failed start or a killed fork left; the file that marks it as litter goes last."""
         for name in (*TABLES, SCORES, "checkpoints"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         for name in ("run.json", MANIFEST, FORKING):
             (self.folder / name).unlink(missing_ok=True)
 
     def _describe(self, config: Mapping[str, Any]) -> None:
-        """Write run.json, recorded before it stands: at no moment is there one that the manifest does not know."""
+        """Write run.json; it is recorded first, so that the manifest always knows it."""
         there = Part(self.folder, "run.json")
         before = [digest(there.read_bytes())] if there.path.is_file() else []
         self.manifest.replace("run.json", dumps(config, there.path).encode(), before)
@@ -161,7 +160,7 @@ class Recorder(Run):
         return checkpoint.step
 
     def _raise_format(self) -> None:
-        """Record the files of a run of format 2, which trusted them; from here on they are checked."""
+        """Record the files of a run of format 2, which were not checked until now."""
         parts = [part for name in (*TABLES, SCORES) for part in self.parts(name)]
         config = self.config | {"format": FORMAT}
         sha256 = {part.name: [digest(part.read_bytes())] for part in (*parts, self._file("run.json"))}
@@ -169,14 +168,14 @@ class Recorder(Run):
         self._describe(config)
 
     def _remind(self, watch: Any) -> None:
-        """A run may be left and joined by a watch: what one remembered is kept, and every one counts all steps."""
+        """Restore the state of an earlier watch; every watch counts all steps, even if it joins late."""
         if hasattr(watch, "load_state") and self._remembered is not None:
             watch.load_state(self._remembered)
         if hasattr(watch, "join") and self.steps:
             watch.join(self.stats)
 
     def _forget_after(self, step: int) -> None:
-        """Tables beyond the checkpoint are made again, bit for bit; what was half-written or never recorded goes."""
+        """Drop tables beyond the checkpoint, which are made again bit for bit, and files never recorded."""
         beyond = {part.name for name in TABLES for part in self.parts(name)[step:]}
         parts = {name: part for name, part in self.manifest.parts.items() if name not in beyond}
         self.manifest.write_anew(parts)
@@ -189,11 +188,11 @@ class Recorder(Run):
             shutil.rmtree(path)
 
     def is_superseded(self) -> bool:
-        """Has this training ended, or a later one in this process taken the folder over? Then it must write no more."""
+        """Return whether this training has ended or lost its folder to a later one, and must not write."""
         return self._writers.get(self.folder.resolve()) is not self
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame, notes: Mapping[str, Any] | None = None):
-        """The tables of one step; `notes` about its turns go into their file."""
+        """Write the tables of one step, with `notes` about its turns in their file."""
         digests = {}
         with self._saying_what_is_safe():
             if self._goes_on_with:
@@ -205,7 +204,7 @@ class Recorder(Run):
             self.manifest.add(digests)
 
     def _tell_on_what(self, config: Mapping[str, Any], step: int) -> None:
-        """Where a run goes on with other code, versions or devices than before, run.json tells from which step on."""
+        """Record in run.json from which step on a run uses other code, versions or devices than before."""
         told, now = self.config, runs_on(config)
         earlier = [one for one in told.get("continued", []) if one["step"] < step]
         before = {**runs_on(told), **{name: value for one in earlier for name, value in runs_on(one).items()}}
@@ -215,8 +214,7 @@ class Recorder(Run):
             self._describe(told | {"continued": continued})
 
     def save(self, step: int, team: Team, watch: Any = None, memory: Memory | None = None) -> None:
-        """A checkpoint after `step` steps; the two newest are kept. What both stand on is no more written anew: its
-        tables are merged, as far as they fill a file."""
+        """Write a checkpoint after `step` steps, keep the two newest, and merge the tables that both include."""
         with self._saying_what_is_safe():
             self._save(step, team, watch, memory)
 
@@ -235,7 +233,7 @@ class Recorder(Run):
 
     @contextmanager
     def _saying_what_is_safe(self) -> Iterator[None]:
-        """What could not be written, and what a full disk has left."""
+        """Add to an error of writing which part of the run is safe."""
         try:
             yield
         except Unwritten as error:
@@ -249,7 +247,7 @@ class Recorder(Run):
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """An error of the file system, with the run that met it."""
+    """Turn an error of the file system into RunError with the folder of the run."""
     try:
         yield
     except OSError as error:

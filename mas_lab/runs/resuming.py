@@ -1,6 +1,7 @@
-"""May a run go on as it is asked for? What differs is refused; what its description cannot tell is said.
+"""Decide whether a run may continue with a given config.
 
-Leaves out: going on (`recorder`), and beginning as another run (`forking`).
+Differences are refused. Parts that run.json could not describe cause a warning. Leaves out: continuing (`recorder`),
+and beginning as another run (`forking`).
 """
 
 import warnings
@@ -13,13 +14,13 @@ from mas_lab.runs.disk import RunError, differences
 from mas_lab.runs.run import FORMAT, KEEPING, TABLES, Run
 
 RESUMES = (2, FORMAT)
-"""Formats in which a run is trained on. One of format 2 becomes one of this format."""
+"""Formats in which a run is trained on. A run of format 2 is converted to this format."""
 RUNS_ON = ("ranks", "device", "code", "versions")
-"""What a run need not go on with, though it may come out otherwise."""
+"""Entries that may change when a run continues, although its results may change with them."""
 
 
 def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
-    """Is what `config` asks for the run that is here?"""
+    """Raise RunError if `config` asks for another run than the one that is here."""
     if run.config.get("format", 1) not in RESUMES:
         raise RunError(
             f"{run.folder}: cannot resume, it was made by {run.made_by}, and this version trains on in formats "
@@ -33,7 +34,7 @@ def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
 
 
 def say_what_is_untold(run: Run, config: Mapping[str, Any], is_there: bool) -> None:
-    """What cannot be told, or was not by an earlier version: nobody would notice if that were another one."""
+    """Warn about parts that run.json does not describe, since nobody would notice if they changed."""
     missing = list(config.get("untold", ()))
     if is_there and "untold" not in run.config:
         recorded, asked = (dict(holders(decisive(one))) for one in (run.config, config))
@@ -47,7 +48,7 @@ def say_what_is_untold(run: Run, config: Mapping[str, Any], is_there: bool) -> N
 
 
 def refuse_gaps(run: Run, step: int) -> None:
-    """A checkpoint after `step` steps stands on the tables of every one of them."""
+    """Raise RunError if a table of the first `step` steps is missing, since a checkpoint needs all of them."""
     for name in TABLES:
         parts = run.parts(name)[:step]
         missing = [part.path for part in parts if not part.path.is_file()]
@@ -57,7 +58,7 @@ def refuse_gaps(run: Run, step: int) -> None:
 
 
 def refuse_other_memory(run: Run, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Do the same parts of the training remember, in the run and in what is asked?"""
+    """Raise RunError unless the same parts of the training have a state in the run and in `asked`."""
     for place in sorted({*kept, *asked}):
         if place not in asked or place not in kept:
             who, other = ("the run's", "what is asked") if place in kept else ("what is asked", "the run's")
@@ -68,14 +69,16 @@ def refuse_other_memory(run: Run, kept: Mapping[str, Any], asked: Mapping[str, A
 
 
 def runs_on(config: Mapping[str, Any]) -> dict[str, Any]:
-    """On what a run was begun, or went on, as far as run.json tells it."""
+    """Return the device, code and versions of a run or of its continuation, if run.json records them."""
     return {name: config[name] for name in RUNS_ON if name in config}
 
 
 def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the results of a run: all that was asked for, but for how often it is kept and what it runs on. An
-    env of one's own goes by its class and options: it may move from a notebook to a file. An argument that a plan,
-    credit or loss has got since stands at its default."""
+    """Return the part of a config that decides the results, without how it is kept and what it runs on.
+
+    A custom env is identified by class and options, since it may move from a notebook to a file. Arguments that a plan,
+    credit or loss has gained since then have their defaults.
+    """
     asked = {key: config.get(key) for key in ("env", "recipe", "curriculum", "seed", "settings", "threads")}
     settings, env = asked["settings"] or {}, dict(asked["env"] or {})
     if ":" in env.get("name", ""):

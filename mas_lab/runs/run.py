@@ -1,12 +1,12 @@
-"""A run that was kept: a folder with the recipe, the tables and checkpoints, or a zip of it without weights.
+"""Read a run that was kept: a folder with recipe, tables and checkpoints, or a zip without weights.
 
-    runs/<name>/run.json                      what was asked: env, recipe, seed, settings, versions, threads
-    runs/<name>/turns/000107.parquet          the table of step 107, with what it scored; stats/ beside it
-    runs/<name>/turns/000000-000099.zip       those of a hundred earlier steps, just as they were
+    runs/<name>/run.json                      the config: env, recipe, seed, settings, versions, threads
+    runs/<name>/turns/000107.parquet          the table of step 107, with its scores; stats/ beside it
+    runs/<name>/turns/000000-000099.zip       the tables of a hundred earlier steps, byte for byte
     runs/<name>/manifest.txt                  the sha256 of these files
     runs/<name>/checkpoints/000108/           the team after 108 steps: safetensors and JSON, with their sha256
 
-Leaves out: how it is written (`recorder`), and what it scored (`scores`).
+Leaves out: how it is written (`recorder`), and its scores (`scores`).
 """
 
 import os
@@ -26,22 +26,27 @@ from mas_lab.runs.zips import Zipped, open_zip
 from mas_lab.team import Team
 
 FORMAT = 3
-"""Of a run. In 2, there was no manifest and each step a file of its own; in 1, recipes could not say `ddof`, `eps`,
-`flat` or `select` either, and `episode_return` took `of`."""
+"""The format of a run. Format 2 had no manifest, and each step was a file of its own. In format 1, recipes also
+lacked `ddof`, `eps`, `flat` and `select`, and `episode_return` took `of`."""
 KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_at", "score_tasks",
            "score_episodes", "score_seed")  # fmt: skip
 """Settings that a resumed run may change."""
 TABLES = ("turns", "stats")
 SCORES = "scores"
-"""The folder of held-out scores beside those of `TABLES`, see `scores.keep_scores`."""
+"""The folder of held-out scores, beside those of `TABLES`, see `scores.keep_scores`."""
 TRIES = 20
 Result = TypeVar("Result")
 WATCH, TOKENS = "watch.json", "tokens.json"
-"""What an exported zip holds in the place of checkpoints, for those who read it."""
+"""Files of an exported zip that stand in for its checkpoints."""
 
 
 def runs_dir() -> Path:
-    """Where runs are kept: a mounted Drive on Colab, the working folder on Kaggle, else `runs/` (or MAS_LAB_RUNS)."""
+    """Return the folder in which runs are kept.
+
+    Returns:
+        The environment variable MAS_LAB_RUNS if it is set. Otherwise `mas_lab_runs` on a mounted Drive on Colab, `runs`
+        in the working folder on Kaggle, or `runs/`.
+    """
     if "MAS_LAB_RUNS" in os.environ:
         return Path(os.environ["MAS_LAB_RUNS"])
     drive, kaggle = Path("/content/drive/MyDrive"), Path("/kaggle/working")
@@ -67,7 +72,7 @@ class Run:
         return config
 
     def _file(self, name: str) -> Part:
-        """A file as it was recorded; of a run without a manifest, as it is."""
+        """Return a file as it was recorded; without a manifest, as it is."""
         parts = self.manifest.parts
         if parts and name not in parts:
             raise RunError(
@@ -77,13 +82,13 @@ class Run:
 
     @property
     def made_by(self) -> str:
-        """Which version wrote the run, in words."""
+        """Return the version that wrote the run, in words."""
         version = self.config.get("versions", {}).get("mas-lab", "of an unknown version")
         return f"mas-lab {version} (format {self.config.get('format', 1)})"
 
     @property
     def recipe(self) -> "recipes.Recipe":
-        """The recipe anew. `ValueError` names a part of one's own in it, which only its own code can make."""
+        """Return the recipe, rebuilt from run.json; ValueError names a custom part, which only its own code makes."""
         try:
             return recipes.from_data(self.config["recipe"])
         except (TypeError, KeyError, AttributeError) as error:
@@ -91,37 +96,37 @@ class Run:
 
     @property
     def recipe_name(self) -> str:
-        """What the recipe was called, whatever it was made of."""
+        """Return the name of the recipe, even if it cannot be rebuilt."""
         return str(self.config["recipe"].get("name"))
 
     @property
     def steps(self) -> int:
-        """Training steps whose tables are in the folder."""
+        """Return the number of training steps whose tables are in the folder."""
         return len(self.parts("stats"))
 
     @property
     def turns(self) -> pd.DataFrame:
-        """All turns of the run, `mas_lab.table.SCHEMA`."""
+        """Return all turns of the run, see `mas_lab.table.SCHEMA`."""
         return self.read("turns")
 
     @property
     def stats(self) -> pd.DataFrame:
-        """What `update` returned at each step, with the column `step`."""
+        """Return what `update` returned at each step, with the column `step`."""
         return self.read("stats")
 
     def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
-        """The turns of one training step (from 0), or some `columns` of them, without reading the others."""
+        """Return the turns of one training step (from 0), or only some `columns`, without reading others."""
         return read_table(self.part(step), columns)
 
     def part(self, step: int) -> Part:
-        """One step's turns, as they are on disk."""
+        """Return one step's turns as they are on disk."""
         name = f"turns/{step:06d}.parquet"
         if name not in self.manifest.parts and (self.manifest.parts or not (self.folder / name).is_file()):
             raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
         return self._file(name)
 
     def parts(self, name: str) -> list[Part]:
-        """One table as it is on disk, a step each, in order. Raises `RunError` naming a step that is missing."""
+        """Return one table as it is on disk, a part per step; raise `RunError` naming a missing step."""
         parts = [part for held, part in self.manifest.parts.items() if held.startswith(f"{name}/")]
         if not self.manifest.parts and (self.folder / name).is_dir():
             found = (path.name for path in (self.folder / name).iterdir())
@@ -134,7 +139,7 @@ class Run:
         return parts
 
     def read(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
-        """One table ("turns" or "stats") of all steps, or some `columns` of it, without reading the others."""
+        """Return one table ("turns" or "stats") of all steps, or only some `columns`, without reading others."""
         parts = self.parts(name)
         if not parts:
             raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
@@ -145,14 +150,14 @@ class Run:
         return table
 
     def watched(self) -> dict[str, Any] | None:
-        """What the run's watch remembered, if that had a `state()`: in the newest checkpoint, or in an exported zip."""
+        """Return the state of the run's watch, from the newest checkpoint or an exported zip; `None` without one."""
         if isinstance(self.folder, Zipped):
             return read_json(self._file(WATCH)) if self._holds(WATCH) else None
         folders = self._checkpoints()
         return Checkpoint(folders[-1]).state["watch"] if folders else None
 
     def token_texts(self) -> dict[str, dict[str, str]]:
-        """Policy -> token id -> text, of all tokens in the run's completions, as far as tokenizers were kept."""
+        """Return policy -> token id -> text for all tokens in completions, as far as tokenizers were kept."""
         if isinstance(self.folder, Zipped):
             held = read_json(self._file(TOKENS)) if self._holds(TOKENS) else {}
             return require_form(held, forms.TOKENS, self.folder / TOKENS)
@@ -172,13 +177,13 @@ class Run:
         return name in self.manifest.parts or (not self.manifest.parts and (self.folder / name).is_file())
 
     def checkpoint(self) -> "Checkpoint":
-        """The newest checkpoint, checked against its hashes."""
+        """Return the newest checkpoint, checked against its hashes."""
         checkpoint = Checkpoint(self._newest())
         checkpoint.verify()
         return checkpoint
 
     def with_checkpoint(self, use: "Callable[[Checkpoint], Result]") -> Result:
-        """What `use` makes of the newest checkpoint. A training may delete that meanwhile: then of a newer one."""
+        """Return `use(checkpoint)` for the newest checkpoint, or a newer one if a training deletes that meanwhile."""
         for _ in range(TRIES):
             checkpoint = Checkpoint(self._newest())
             try:
@@ -190,7 +195,6 @@ class Run:
         raise RunError(f"{self.folder}: its checkpoints come and go too fast to be read; stop its training first")
 
     def _newest(self) -> Path:
-        """The folder of the newest checkpoint."""
         if isinstance(self.folder, Zipped):
             raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
         folders = self._checkpoints()
@@ -199,22 +203,33 @@ class Run:
         return folders[-1]
 
     def _checkpoints(self) -> list[Path]:
-        """Whole checkpoints, oldest first; what a kill left half-written has another name."""
+        """Return the complete checkpoints, oldest first; an incomplete one has another name."""
         return sorted(path for path in (self.folder / "checkpoints").glob("*") if path.name.isdigit() and path.is_dir())
 
     def team(self, base: str | Sequence[str] = ()) -> Team:
-        """The team of the newest checkpoint, rebuilt from the folder alone. `base`: the hub ids of models that its
-        adapters stand on; a run may come from anybody, so none is loaded unasked (PolicyError says which to ask for).
+        """Return the team of the newest checkpoint, rebuilt from the folder alone.
+
+        `base` lists the hub ids of models that its adapters need. A run may come from anybody, so no other model is
+        loaded (PolicyError names the one to list).
         """
         return self.with_checkpoint(lambda checkpoint: checkpoint.team(base))
 
 
 def load_run(path: str | Path) -> Run:
-    """A run by its folder, by its name under `runs_dir()`, or from an exported zip: `.turns`, `.stats`, `.recipe`,
-    and, where the folder is there, `.team()`.
+    """Open a run from its folder or from an exported zip.
 
-    A zip may be anybody's: it is read where it lies, up to 2 GiB and 20 million rows unless MAS_LAB_ZIP_GIB says more,
-    and RunError or TableError names the member that is none of a run's. Folders are not limited.
+    A zip may come from anybody. It is read in place, up to 2 GiB and 20 million rows; the environment variable
+    MAS_LAB_ZIP_GIB sets another number of GiB. Folders are not limited.
+
+    Args:
+        path: Folder of the run, its name under `runs_dir()`, or an exported zip.
+
+    Returns:
+        The run, with `.turns`, `.stats`, `.recipe`, and, if it is a folder, `.team()`.
+
+    Raises:
+        RunError: There is no run, a later version wrote it, or a member of the zip does not belong to a run.
+        TableError: A table in the zip holds wrong values; the message names the member. It may be raised on reading.
     """
     for folder in (run_folder(path), Path(path)):
         if (folder / "run.json").is_file():
@@ -229,7 +244,7 @@ def load_run(path: str | Path) -> Run:
 
 
 def _readable(run: Run) -> Run:
-    """Runs of earlier versions open; of a later one nobody here knows what its files mean."""
+    """Return the run after checking its description; RunError if a later version wrote it."""
     path = run.folder / "run.json"
     if require_form(run.config, forms.VERSIONS, path).get("format", 1) > FORMAT:
         raise RunError(f"{run.folder} was made by {run.made_by}; this version reads up to format {FORMAT}: update it")
@@ -238,7 +253,7 @@ def _readable(run: Run) -> Run:
 
 
 def run_folder(run: str | Path) -> Path:
-    """Where a run is kept: a bare name goes under `runs_dir()`, anything with a separator is a path."""
+    """Return the folder of a run: a bare name lies under `runs_dir()`, a name with a separator is a path."""
     return runs_dir() / run if Path(run).name == str(run) else Path(run)
 
 
@@ -250,6 +265,6 @@ def _open_zip(path: Path) -> Zipped:
 
 
 def _is_part(name: str) -> bool:
-    """`000007.parquet`, and nothing that was left half-written or put there by hand."""
+    """Return whether a name is a step's table, such as `000007.parquet`, and not an incomplete or other file."""
     stem, _, suffix = name.partition(".")
     return stem.isdigit() and suffix == "parquet"

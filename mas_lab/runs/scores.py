@@ -1,6 +1,7 @@
-"""What a run scored, step by step: in its training episodes, and on held-out tasks where somebody kept the scores.
+"""Compute the scores of a run step by step, in its training episodes and on held-out tasks.
 
-Leaves out: playing held-out tasks (`evaluate`) and comparing runs (`widgets.ablation`).
+Scores on held-out tasks exist if somebody kept them. Leaves out: playing held-out tasks (`evaluate`) and comparing runs
+(`widgets.ablation`).
 """
 
 from pathlib import Path
@@ -19,16 +20,17 @@ READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kep
         "success", "completion_ids"]  # fmt: skip
 CURVE = ["step", "tokens", "success", "return"]
 KEPT = "mas_lab.runs.scores.1"
-"""What a step's scores are called in the file of its turns. The number is that of their meaning: another one, and what
-earlier versions kept is not read."""
+"""Name of a step's scores in the file of its turns. Its number changes with their meaning; scores that earlier
+versions kept under another number are not read."""
 SCORED = dict.fromkeys(CURVE[1:], NUMBER)
 
 
 def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
-    """A row per training step, with the `tokens` sampled up to its end, the share of its episodes that ended in
-    `success`, and their mean `return` (the sum of the team's rewards; over all branches where an episode has several).
+    """Return a row per training step: `tokens`, `success` and `return`.
 
-    The episodes are those that were trained on: under `tree()`, the best of K candidates moves each of them on.
+    `tokens` counts those sampled up to the end of the step. `success` is the share of its episodes that ended in
+    success. `return` is the mean sum of the team's rewards, over all branches if an episode has several. The episodes
+    are those that were trained on. Under `tree()`, the best of K candidates moves each of them on.
     """
     if "step" not in turns.columns:
         turns = turns.assign(step=0)
@@ -41,14 +43,13 @@ def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def step_scores(turns: pd.DataFrame) -> dict[str, float]:
-    """`training_curve` of a single step, as plain numbers: its `tokens`, `success` and `return`."""
+    """Return `training_curve` of a single step as plain numbers: its `tokens`, `success` and `return`."""
     [row] = training_curve(turns)[CURVE[1:]].to_dict("records")
     return row
 
 
 def run_curve(run: Run) -> pd.DataFrame:
-    """`training_curve` of a whole run: as training kept it with the turns of each step, or, where the turns of a step
-    come without (an earlier version wrote them, or somebody else did), worked out from all of them."""
+    """Return `training_curve` of a run as training kept it, or computed from all turns if a step lacks it."""
     kept = [read_note(run.part(step), KEPT) for step in range(run.steps)]
     if not kept or None in kept:
         return training_curve(run.read("turns", READ))
@@ -59,7 +60,7 @@ def run_curve(run: Run) -> pd.DataFrame:
 
 
 def grown(curve: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """The curve of a run of which some steps were known before, reading the others alone."""
+    """Return the curve of a run of which some steps are known, reading only the other steps."""
     new = [read_note(run.part(step), KEPT) for step in range(len(curve), run.steps)]
     if not len(curve) or None in new:
         return run_curve(run) if new else curve
@@ -69,10 +70,11 @@ def grown(curve: pd.DataFrame, run: Run) -> pd.DataFrame:
 
 
 def episode_success(turns: pd.DataFrame) -> pd.Series:
-    """The share of each episode's leaves that succeeded, of those that were played to train (not to value a candidate).
+    """Return the share of each episode's leaves that succeeded.
 
-    The last agent of a node speaks for it: in `tree()`, only its kept candidate was played with everybody's choice.
-    In `joint(mode="cross")` a completion is a leaf if none of its joint actions went on.
+    Leaves that were played only to value a candidate do not count. The last agent of a node stands for it: in `tree()`,
+    only its kept candidate was played with the choices of all. In `joint(mode="cross")` a completion is a leaf if none
+    of its joint actions went on.
     """
     played = _played(turns)
     played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
@@ -81,9 +83,9 @@ def episode_success(turns: pd.DataFrame) -> pd.Series:
 
 
 def episode_returns(turns: pd.DataFrame) -> pd.Series:
-    """The return of each episode that was played to train, the mean over its branches."""
+    """Return the return of each episode that was played to train, averaged over its branches."""
     played = _played(turns)
-    if len(played) < (~column(turns, "probe").astype(bool)).sum():  # tree(): some candidates were left behind
+    if len(played) < (~column(turns, "probe").astype(bool)).sum():  # tree() left some candidates behind
         played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
     if "depth" in played.columns and not played.duplicated(["episode", "depth", "agent"]).any():  # nothing branches
         return played.drop_duplicates(["episode", "depth"]).groupby("episode")["team_reward"].sum()
@@ -96,14 +98,14 @@ def _played(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def _seen_by_last(action: str) -> str:
-    """`node.1-2` as the row of the last agent names it in a cross: `node.*-2`."""
+    """Return `node.1-2` as the row of the last agent names it in a cross: `node.*-2`."""
     node, _, branch = action.rpartition(".")
     *others, last = branch.split("-")
     return f"{node}.{'-'.join(['*'] * len(others) + [last])}"
 
 
 def _told_apart(turns: pd.DataFrame) -> pd.DataFrame:
-    """The rows of several steps with names that no two steps share, as plain strings, which pandas walks fastest."""
+    """Make names unique over steps; they become plain strings, which pandas walks fastest."""
     rows = turns.assign(**{name: column(turns, name) for name in ("node", "parent", "action")}).reset_index(drop=True)
     steps = rows["step"].astype(int).tolist()
     for name in ("episode", "node", "action", "parent"):
@@ -113,10 +115,21 @@ def _told_apart(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
-    """Keep a table of `evaluate` with the run, as what the team scored after `step` steps; `export` takes it along.
+    """Keep a table of `evaluate` with the run, as the team's scores after `step` steps.
 
-    `keep_scores(run, 0, scores)` is what the team scored before training, and `run.steps` what it scores in the end.
-    `train(..., run=run, score_every=10)` keeps such scores by itself.
+    `keep_scores(run, 0, scores)` keeps the scores before training, and `run.steps` stands for those at the end.
+    `train(..., run=run, score_every=10)` keeps such scores by itself. `export` includes them.
+
+    Args:
+        run: A run in a folder.
+        step: Number of training steps before the scores, from 0 to `run.steps`.
+        scores: The table that `evaluate` returned.
+
+    Raises:
+        TableError: A column is missing.
+        ValueError: The run does not hold so many steps.
+        TypeError: The run is an exported zip.
+        RunError: The scores cannot be written; the run stays as it was.
     """
     missing = [name for name in ("task", "success", "return") if name not in scores.columns]
     if missing:
@@ -142,28 +155,27 @@ def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
 
 
 def scored_steps(run: Run) -> list[int]:
-    """After which steps somebody kept a score, in order. What a killed run scored beyond its newest checkpoint is made
-    again with those steps, and counts from then on."""
+    """Return the steps with scores, in order; after a kill, those beyond the newest checkpoint do not count yet."""
     kept = [part.step for part in run.parts(SCORES)]
     return [step for step in kept if step <= run.steps]
 
 
 def held_out_tasks(run: Run) -> frozenset[str]:
-    """The tasks of all scores that count."""
+    """Return the tasks of all scores that count."""
     parts = run.parts(SCORES)[: len(scored_steps(run))]
     return frozenset(read_tables(parts, ["task"])["task"]) if parts else frozenset()
 
 
 def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
-    """A row per `step` of `evaluate`'s tables: mean `success` and `return` over the tasks, each counted once."""
+    """Return a row per `step` of `evaluate`'s tables: mean `success` and `return` over tasks, each counted once."""
     by_task = scores.drop_duplicates(["step", "task"])
     return by_task.groupby("step")[["success", "return"]].mean().reset_index()
 
 
 def kept_scores(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
-    """A row per step that was scored, with mean `success` and `return` over the tasks; empty if none was.
+    """Return a row per scored step, with mean `success` and `return` over the tasks; empty if none was scored.
 
-    `tokens` are those sampled in training until then, by the run's `curve` (read from the run if it is not given).
+    `tokens` counts those sampled in training until then, by the run's `curve` (`None`: it is read from the run).
     """
     steps = scored_steps(run)
     if not steps:

@@ -1,7 +1,7 @@
-"""What a parquet file takes in memory once it is read, told before it is: a few thousand bytes may hold gigabytes.
+"""Compute how much memory a parquet file takes, before it is read: a few thousand bytes may hold gigabytes.
 
-The footer says how many values there are, and each page's header how many bytes it unpacks to; text that a dictionary
-repeats is counted as often as it stands there. Leaves out: how much is too much (`zips`).
+The footer holds the number of values, and each page's header the size of the unpacked page. Text that a dictionary
+repeats is counted as often as it occurs. Leaves out: how much is too much (`zips`).
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,13 @@ from typing import Any
 NUMBER, LISTED = 8, 40
 """Bytes of a number in a column, and of one in a list, which pandas holds as an object."""
 PLAIN, DICTIONARIES, RLE = 0, (2, 8), 3
-"""Encodings of pages, and the only ones that `train` writes. Others let a value grow out of the one before it."""
+"""Encodings of pages, the only ones that `train` writes. In others a value may grow from the one before it."""
 MOST_PAGES = 100_000
 
 
 @dataclass(frozen=True)
 class Weight:
-    """`rows` of a table; `bytes` of its numbers; `pages`, the bytes of its pages unpacked; `text`, at most those of its
-    texts."""
+    """Size of a table: `rows`, `bytes` of numbers, unpacked bytes of `pages`, and at most the bytes of `text`."""
 
     rows: int
     bytes: int
@@ -27,7 +26,7 @@ class Weight:
 
 
 def weigh(data: bytes) -> Weight:
-    """By footer and page headers alone. Raises ValueError where they are not those of a table that `train` wrote."""
+    """Return a table's weight from footer and page headers alone; ValueError if `train` did not write them."""
     import pyarrow
     from pyarrow import parquet
 
@@ -51,7 +50,7 @@ def weigh(data: bytes) -> Weight:
 
 
 def text_bytes(data: bytes) -> int:
-    """Bytes of all texts of a table, each as often as it stands there; read as dictionaries, which repeat none."""
+    """Return the bytes of all texts of a table, counting repeats; it reads dictionaries, which hold each text once."""
     import pyarrow
     from pyarrow import parquet
 
@@ -76,7 +75,7 @@ def _text(array: Any) -> int:
 
 
 def _pages(data: bytes, chunk: Any) -> Iterator[tuple[str, int]]:
-    """("dictionary" or "values", bytes unpacked) of each page of a column chunk."""
+    """Yield ("dictionary" or "values", bytes unpacked) of each page of a column chunk."""
     starts = [at for at in (chunk.dictionary_page_offset, chunk.data_page_offset) if at is not None and at > 0]
     at = min(starts, default=0)
     end = at + chunk.total_compressed_size
@@ -94,8 +93,10 @@ def _pages(data: bytes, chunk: Any) -> Iterator[tuple[str, int]]:
 
 
 def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """A struct in Thrift's compact protocol, which page headers are written in: {number of the field: value}, and
-    where it ends. See github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md."""
+    """Return a struct of Thrift's compact protocol, used by page headers, as {field number: value}, and its end.
+
+    See github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
+    """
     fields: dict[int, Any] = {}
     number = 0
     while (head := _byte(data, at)) != 0:

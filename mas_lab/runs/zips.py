@@ -1,7 +1,7 @@
-"""A run in a zip that somebody else made: read where it lies, never unpacked to disk, and never beyond a limit.
+"""Read a run in a zip that somebody else made: in place, never unpacked to disk, and within a limit.
 
-All that the zip lists is looked at before anything of it is read, and a table is weighed before it is unpacked. Leaves
-out: what the tables must hold (`forms`). Folders are not limited: a run in a folder is one's own, however long.
+The whole list of members is checked before any of them is read, and a table is weighed before it is unpacked. Folders
+are not limited, since a run in a folder is the user's own. Leaves out: the content of tables (`forms`).
 """
 
 import io
@@ -20,32 +20,32 @@ from mas_lab.runs.weighing import text_bytes, weigh
 from mas_lab.table import TableError
 
 LIMIT = "MAS_LAB_ZIP_GIB"
-"""The variable that sets how many GiB a zip may unpack to, and its tables take in memory."""
+"""Environment variable: how many GiB a zip may unpack to, and its tables may take in memory."""
 GIB, USUAL = 2**30, 2.0
 ROWS = 10_000_000
-"""Rows for each GiB."""
+"""Rows per GiB of the limit."""
 JSON = 32
-"""A JSON file, or the manifest, may take this part of the limit: in memory it is many times as long as on disk."""
+"""A JSON file or the manifest may take this fraction (1/32) of the limit, since it is far larger in memory."""
 LISTED = 2**24
-"""Bytes that the list of members may take: some 200,000 of them."""
+"""Bytes that the list of members may take: about 200,000 members."""
 AT_ONCE = 2**20
 UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
-"""What reading a member raises that is damaged, or packed in a way that Python cannot unpack."""
+"""Errors of reading a member that is damaged, or packed in a way that Python cannot unpack."""
 
 
 @dataclass
 class Account:
-    """What has been read of a zip, and how much may be."""
+    """The amounts that were read of a zip, and their limit."""
 
     limit: float
     rows: int = 0
     bytes: int = 0
     passed: set[str] = field(default_factory=set)
-    """Tables that were weighed and looked at."""
+    """Tables that were weighed and checked."""
 
 
 class Zipped(zipfile.Path):
-    """A place in a zip, for reading; `open_zip` gives the top."""
+    """A path in a zip, for reading; `open_zip` returns the top."""
 
     def open(self, mode: str = "r", *_, **__) -> io.BytesIO | io.StringIO:
         return io.BytesIO(self.read_bytes()) if "b" in mode else io.StringIO(self.read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ class Zipped(zipfile.Path):
         return self.read_bytes().decode(encoding)
 
     def read_bytes(self) -> bytes:
-        """RunError where it is damaged or holds too much."""
+        """Return the bytes; raise RunError if the member is damaged or holds too much."""
         account: Account = self.root.account
         if self.name.endswith((".json", ".txt")):
             size = self.root.getinfo(self.at).file_size
@@ -65,7 +65,7 @@ class Zipped(zipfile.Path):
         return data
 
     def _unpacked(self) -> bytes:
-        """At most the bytes that the zip's list says: it may lie, and then the checksum differs."""
+        """Return the unpacked bytes, at most as many as the zip's list states; if it is wrong, the checksum differs."""
         data, size = bytearray(), self.root.getinfo(self.at).file_size
         with _named(str(self), "was damaged or edited"), self.root.open(self.at) as member:
             while piece := member.read(AT_ONCE):
@@ -75,7 +75,7 @@ class Zipped(zipfile.Path):
         return bytes(data)
 
     def _pass(self, data: bytes, account: Account) -> None:
-        """A table enters the account, by its weight, before it is read; then it is looked at, once."""
+        """Weigh a table and compare it with the limit before it is read, then check it once."""
         with _named(str(self), "is not a whole table, or none that train() wrote"):
             weight = weigh(data)
         _refuse_more_rows(account.rows + weight.rows, account.limit, str(self))
@@ -93,7 +93,7 @@ class Zipped(zipfile.Path):
 
 @dataclass(frozen=True)
 class _Held:
-    """A member that is unpacked already, to be read as one."""
+    """A member that is already unpacked, readable like a path."""
 
     name: str
     data: bytes
@@ -106,7 +106,7 @@ class _Held:
 
 
 def open_zip(path: Path) -> Zipped:
-    """The top of an exported run's zip. RunError names the member that makes it another thing."""
+    """Return the top of an exported run's zip; raise RunError naming a member that does not belong in one."""
     limit = _limit()
     _refuse_beyond(path.stat().st_size, limit, f"{path} takes", "on disk")
     try:
@@ -125,7 +125,7 @@ def open_zip(path: Path) -> Zipped:
 
 
 class _Reader(io.FileIO):
-    """A zip file whose list of members is not read where it is longer than any run's."""
+    """A zip file that refuses a list of members longer than any run has."""
 
     def read(self, size: int = -1) -> bytes:
         if size > LISTED:
@@ -137,7 +137,7 @@ class _Reader(io.FileIO):
 
 
 def _why_not(member: zipfile.ZipInfo, seen: set[str]) -> str:
-    """What no zip made by export() has; empty if it is well."""
+    """Return why export() would not write this member; empty if it would."""
     name, kind = member.filename, S_IFMT(member.external_attr >> 16)
     if name in seen:
         return "is there twice"
@@ -157,7 +157,7 @@ def _why_not(member: zipfile.ZipInfo, seen: set[str]) -> str:
 
 
 def _limit() -> float:
-    """In bytes."""
+    """Return the limit in bytes."""
     text = os.environ.get(LIMIT, str(USUAL))
     try:
         size = float(text)
@@ -189,7 +189,7 @@ def _how_to_raise() -> str:
 
 @contextmanager
 def _named(path: str, what: str) -> Iterator[None]:
-    """Whatever reading a member raises is the member's matter, and says so."""
+    """Turn any error of reading a member into RunError with its name."""
     try:
         yield
     except (RunError, TableError):

@@ -1,4 +1,5 @@
-"""Compare: runs that are made side by side for it, or were made elsewhere, at equal budgets; and how sure one can be.
+"""Compare runs at equal budgets, with intervals that show how certain the comparison is.
 
-Leaves out: pictures (`widgets`) and a single run's tables (`runs`).
+The runs were made side by side for the comparison, or elsewhere. Leaves out: pictures (`widgets`) and the tables of a
+single run (`runs`).
 """

@@ -1,4 +1,4 @@
-"""What each run scored within a budget that all runs of its env reached.
+"""Score each run within the budget that all runs of its env reached.
 
 Leaves out: reading runs (`entries`) and comparing recipes (`comparison`).
 """
@@ -13,15 +13,18 @@ from mas_lab.table import TableError
 
 METRICS = ("final", "area")
 NEAR = 0.05
-"""A score that is at most this share of the budget beyond it passes for a score at the budget."""
+"""A score counts as a score at the budget if it lies at most this share of the budget beyond it."""
 
 
 def run_scores(found: Sequence[Entry], score: str, over: str, held_out: bool, last: float) -> pd.DataFrame:
-    """A row per run: `final`, the mean score over the last share `last` of the budget, and `area`, its mean height.
+    """Return a row per run with two scores within the budget: `final` and `area`.
 
-    The budget of an env is the least `over` ("tokens" or "step") that any of its runs reached. Where a run was not
-    scored at the budget, its curve there is the line to the next score, which lies `beyond` it, as a share of the
-    budget; 0 where no score beyond the budget counts.
+    The budget of an env is the smallest value of `over` ("tokens" or "step") that any of its runs reached. Scores are
+    compared from the latest first score of the env's runs up to the budget. `final` is the mean score in the last share
+    `last` of this range. `area` is the mean height of the curve in it.
+
+    A run may have no score exactly at the budget. Its curve is then interpolated linearly to the next score. `beyond`
+    is how far that score lies beyond the budget, as a share of the budget. It is 0 if a score lies at the budget.
     """
     curves = [_points(entry, score, over, held_out) for entry in found]
     rows = [(entry.env, entry.recipe, entry.seed, entry.file) for entry in found]
@@ -35,7 +38,7 @@ def run_scores(found: Sequence[Entry], score: str, over: str, held_out: bool, la
 
 
 def _points(entry: Entry, score: str, over: str, held_out: bool) -> pd.Series:
-    """The scores of one run, indexed by tokens or steps."""
+    """Return the scores of one run, indexed by tokens or steps."""
     curve = entry.held_out if held_out else entry.curve
     for name in (score, over):
         if name not in curve.columns:
@@ -46,13 +49,13 @@ def _points(entry: Entry, score: str, over: str, held_out: bool) -> pd.Series:
 
 
 def _beyond(curve: pd.Series, budget: float) -> float:
-    """How far beyond the budget the first score lies that was not made before it, as a share of the budget."""
+    """Return how far the first score at or after the budget lies beyond it, as a share of the budget."""
     first = float(curve.index[curve.index >= budget][0])
     return (first - budget) / budget if budget else 0.0
 
 
 def _within(curve: pd.Series, start: float, budget: float, last: float) -> tuple[float, float]:
-    """(mean of the points in the last share of [start, budget], mean height of the curve there), both ends included."""
+    """Return `final` and `area` of a curve on [start, budget], see `run_scores`."""
     x, y = curve.index.to_numpy(float), curve.to_numpy()
     inner, ends = (x > start) & (x < budget), np.interp([start, budget], x, y)
     if budget <= start:

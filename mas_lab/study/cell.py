@@ -1,6 +1,6 @@
-"""One cell of a study: a training to its budget, and the record of what came of it.
+"""Train one cell of a study to its budget, and record the results.
 
-Leaves out: which cells there are (`design`), and making many side by side (`runner`).
+Leaves out: the list of cells (`design`), and training many of them side by side (`runner`).
 """
 
 import shutil
@@ -27,23 +27,24 @@ from mas_lab.train.record import code, versions
 from mas_lab.train.spent import KINDS, Spent
 
 EARLY = 5
-"""Steps from whose rewards the statistics of the start are taken: one is noisy, and later the team is another."""
+"""Steps in the first and in the last window. One step is too noisy; over more steps the policies change too much."""
 QUIZ_TASKS, QUIZ_EPISODES = 64, 4
 CHECKPOINTS, RECORDS = "checkpoints", "cells"
 Tell = Callable[[str, int, int], None]
-"""Called with a cell's digest, what it spent of its budget, and the budget."""
+"""Progress callback. It receives the digest of a cell, the amount it has spent, and its budget."""
 
 
 def run_of(folder: Path, cell: Cell) -> Path:
-    """The folder of a cell's run: another one if it asks for something else, or is made by other code."""
+    """Return the folder of a cell's run; another config or other code gives another folder."""
     return folder / "runs" / f"{cell.name}-{code()[:6]}"
 
 
 def attempt(cell: Cell, folder: Path, keep: str, tell: Tell) -> tuple[str, dict[str, Any] | None, str | None]:
-    """Return the cell's digest, its record, and the error if its training failed; for another process.
+    """Return the cell's digest, its record, and the error if its training failed; runs in another process.
 
-    A training that began and failed is a result: its record is kept, with the error and without scores. One that could
-    not begin, such as for a model that is not there, says nothing about its arm, and has no record.
+    A training that failed after it began is a result. Its record is kept, with the error and without scores. A training
+    that could not begin, for example because a model is missing, has no record (`None`). It shows nothing about its
+    arm.
     """
     try:
         return cell.digest, play(cell, folder, keep, tell), None
@@ -66,9 +67,10 @@ def _write(folder: Path, cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def play(cell: Cell, folder: Path, keep: str, tell: Tell) -> dict[str, Any]:
-    """Train the cell to its budget in `folder`, going on where it stopped; write its record, and return it.
+    """Train the cell to its budget in `folder`, write its record, and return the record.
 
-    `keep`: "all" of the run; its "tables", without weights; or nothing but the "record".
+    An interrupted training continues where it stopped. `keep` selects the files of the run that stay: "all", "tables"
+    (without weights), or "record" (nothing but the record).
     """
     config, run = cell.training(), run_of(folder, cell)
     team, budget, began, quiz = config.make_team(), config.budget, time.process_time(), cell.quiz()
@@ -103,9 +105,10 @@ def _answered(quiz: Env | None, team: Team, cell: Cell) -> dict[str, float]:
 def record_of(
     cell: Cell, run: Run, spent: Spent, seconds: float, quizzes: Mapping[str, Mapping[str, float]] | None = None
 ) -> dict[str, Any]:
-    """All that the tables of a study are made of, as plain data. `seconds` of the processor, its scores included.
+    """Return the record of a training: the plain data from which the tables of a study are made.
 
-    `quizzes`: for `quiz_before` and `quiz_after` the score of each agent, where the cell has a quiz.
+    `seconds` is processor time, including the time for scores. `quizzes` maps `quiz_before` and `quiz_after` to the
+    score of each agent. It is empty or `None` if the cell has no quiz.
     """
     config = run.config
     curve = kept_scores(run)[["step", "success", "return"]].to_dict("records")
@@ -118,7 +121,7 @@ def record_of(
 
 
 def _with_quizzes(agents: pd.DataFrame, quizzes: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
-    """Add each agent's scores, with a row for an agent that did not speak in a window."""
+    """Add each agent's quiz scores, with a row for an agent that did not speak in a window."""
     if not quizzes:
         return agents
     scores = pd.DataFrame(quizzes).rename_axis("agent").reset_index()
@@ -127,8 +130,7 @@ def _with_quizzes(agents: pd.DataFrame, quizzes: Mapping[str, Mapping[str, float
 
 
 def _agents(run: Run) -> pd.DataFrame:
-    """A row per agent: its norms before clipping, what it did on held-out tasks, and what its credits said in the first
-    and in the last `EARLY` steps (`window`): the columns of `advise`, and `F` of `pooled_inflation`."""
+    """Return a row per agent and `window` (first or last `EARLY` steps): norms before clipping, scores, advice, `F`."""
     norms = run.stats.groupby("agent", sort=False)["grad_norm"].agg(largest_norm="max", median_norm="median")
     told = norms.join(_held_out(run))
     ends = {"start": range(min(EARLY, run.steps)), "end": range(max(0, run.steps - EARLY), run.steps)}
@@ -143,14 +145,17 @@ def _advised(turns: pd.DataFrame) -> pd.DataFrame:
     try:
         size = pooled_inflation(inflation(turns, once_per=baseline_unit(turns)))[["agent", "F"]]
         return advise(turns).drop(columns="why").merge(size, on="agent", how="left")
-    except TableError:  # a plan of one's own may be judged in a way to which no baseline compares
+    except TableError:  # credits of a custom plan may not fit any baseline
         return pd.DataFrame({"agent": turns["agent"].unique()})
 
 
 def _held_out(run: Run) -> pd.DataFrame:
-    """Of each agent on held-out tasks: what it earned itself in a turn, `own_before` and `own_after` (where that is 1
-    for what is right and 0 for what is not, how often it was right); and in the end per episode its `turns`, the
-    `tokens` that it said and the `prompt_tokens` that it read."""
+    """Return each agent's `own_before` and `own_after`, and its turns and tokens, on held-out tasks.
+
+    The first two are its mean local reward per turn before and after training. They are its share of right answers if
+    this reward is 1 for those and 0 for others. `turns`, `tokens` (sampled) and `prompt_tokens` (read) are means per
+    episode after training.
+    """
     first, last = (read_table(run.parts(SCORES)[end]).groupby("agent") for end in (0, -1))
     sums = [one[["own_return", "turns"]].sum() for one in (first, last)]
     own = {name: one["own_return"] / one["turns"].where(one["turns"] > 0)

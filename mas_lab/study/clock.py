@@ -1,6 +1,6 @@
-"""One bar for all cells of a study, and how long the rest will take, by what the cells of its like have taken.
+"""Show one progress bar for all cells of a study, and estimate the remaining time.
 
-Leaves out: the processes in which they are made (`processes`).
+The estimate uses the time that similar cells took. Leaves out: the processes that train the cells (`processes`).
 """
 
 import sys
@@ -15,7 +15,7 @@ from mas_lab.study.processes import Bars
 
 
 class Clock(Bars):
-    """Where nobody watches a bar, in a log, a line for each cell that ended."""
+    """A progress bar over all cells of a study; without a visible bar, a line is printed per finished cell."""
 
     def __init__(self, name: str, cells: Sequence[Cell], workers: int):
         super().__init__()
@@ -34,7 +34,7 @@ class Clock(Bars):
         self._draw()
 
     def ended(self, cell: Cell, record: Mapping[str, Any] | None, error: str | None) -> None:
-        """A cell that is made (or failed, which says nothing of how long one takes)."""
+        """Record that a cell has ended; the time of a failed cell does not enter the estimate."""
         begun = self.begun.pop(cell.digest, None)
         self.share.pop(cell.digest, None)
         self.waiting.pop(cell.digest, None)
@@ -48,8 +48,7 @@ class Clock(Bars):
             print(f"{made}/{self.total}  {cell}: {came}; {self.left()}", file=sys.stderr, flush=True)
 
     def left(self) -> str:
-        """In words. The cells of a task and arm are taken to last as long as those of their kind that ended, else as
-        those of their task, else as any."""
+        """Return the time left in words, by finished cells of the same task and arm, else of the task, else of any."""
         seconds = self._left()
         if seconds is None:
             return "time left: not known before one has ended"

@@ -1,6 +1,6 @@
-"""Recipes over seeds, side by side and by paired differences, and what these runs cannot say.
+"""Compare recipes over seeds, side by side and by paired differences, and list what the runs cannot show.
 
-Leaves out: what a run scored (`budget`), the statistics (`intervals`, `profiles`) and pictures (`widgets.board`).
+Leaves out: the scores of a run (`budget`), the statistics (`intervals`, `profiles`) and pictures (`widgets.board`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ from mas_lab.study.intervals import (
 from mas_lab.study.profiles import performance_profile, profile_band
 
 FEW = 5
-"""Seeds below which no interval is made of them, see `bootstrap_interval`."""
+"""Below this number of seeds no interval is computed, see `bootstrap_interval`."""
 ENOUGH = 10
-"""Pairs from which on the interval of their differences is a bootstrap's; below it is that of a paired t test."""
+"""Differences get a bootstrap interval from this number of pairs on. Below it, they get a paired t interval."""
 ALL = "all tasks"
-"""The `env` of a row over all of them, each a stratum."""
+"""The `env` of a row over all envs. Each env is then a stratum."""
 PROFILE = ["recipe", "height", "share", "low", "high"]
 
 
 def on_common_seeds(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs whose seed was run under every recipe of their env; all runs of an env without such a seed."""
+    """Return the runs whose seed every recipe of their env has; all runs of an env without such a seed."""
     kept = [own[own["seed"].isin(common)] if (common := _common_seeds(own)) else own
             for _, own in runs.groupby("env", sort=False)]  # fmt: skip
     return pd.concat(kept) if kept else runs
@@ -45,10 +45,10 @@ def _common_seeds(own: pd.DataFrame) -> set[int]:
 
 
 def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """A row per env and recipe: its `runs` and `seeds`, and per metric its IQM with a 95 % interval (`low`, `high`).
+    """Return a row per env and recipe: `runs`, `seeds`, and the IQM of each metric with its 95 % interval.
 
-    `middle` says what the IQM is here: below four runs the "mean", since nothing is dropped. The interval is NaN below
-    `FEW` seeds.
+    The interval is in `<metric>_low` and `<metric>_high`. It is NaN below `FEW` seeds. `middle` names the statistic:
+    "IQM", or "mean" below four runs, since the IQM then drops nothing.
     """
     rows = []
     for (env, recipe), own in runs.groupby(["env", "recipe"], sort=False):
@@ -58,8 +58,7 @@ def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def over_envs(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """A row per recipe that was run on every env: the IQM over all its runs, envs being the strata; `seeds` are those
-    of the env with the fewest."""
+    """Return a row per recipe run on every env: the IQM over its runs, with envs as strata; `seeds` is the fewest."""
     rows = []
     for recipe, own in runs.groupby("recipe", sort=False):
         if own["env"].nunique() == runs["env"].nunique():
@@ -71,8 +70,10 @@ def over_envs(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFrame:
-    """A row per env and recipe that ran beside `baseline`: per metric its probability of improvement over it, with a
-    95 % interval, NaN below `FEW` seeds of either. Of several envs also a row over `ALL`, where both ran on each.
+    """Return a row per env and recipe beside `baseline`, with its probability of improvement over it.
+
+    Each metric has a 95 % interval, which is NaN if either recipe has fewer than `FEW` seeds. With several envs, a
+    recipe that ran beside the baseline on each of them also has a row over `ALL`.
     """
     columns = ["env", "recipe", "runs", "seeds", *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high"))]
     envs = [(env, own) for env, own in runs.groupby("env", sort=False)]
@@ -85,7 +86,7 @@ def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFra
 
 
 def _beside(runs: pd.DataFrame, baseline: str) -> list[str]:
-    """The other recipes of these runs, if the baseline is among them."""
+    """Return the other recipes of these runs; empty if the baseline is not among them."""
     recipes = list(dict.fromkeys(runs["recipe"]))
     return [recipe for recipe in recipes if recipe != baseline] if baseline in recipes else []
 
@@ -103,11 +104,11 @@ def _improved(env: str, tasks: Sequence[pd.DataFrame], recipe: str, baseline: st
 
 
 def profiles(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """A row per recipe that was run on every env and per `height`: the `share` of its runs whose final score is above
-    it, the mean over envs, with a pointwise 95 % band (`low`, `high`), NaN below `FEW` seeds.
+    """Return a row per recipe and `height`: the `share` of its runs whose final score is above the height.
 
-    The heights are 0 and all scores of these runs: between two of them nothing changes. Scores must mean the same on
-    every env, as success does.
+    Only recipes that were run on every env are listed. `share` is the mean over envs. `low` and `high` are a pointwise
+    95 % band, NaN below `FEW` seeds. The heights are 0 and all final scores, because the share changes nowhere else.
+    Scores must have the same meaning on every env, as success does.
     """
     heights = np.unique([0.0, *runs["final"]])
     parts = []
@@ -123,9 +124,9 @@ def profiles(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """A row per env, recipe and seed that was also run under `baseline`: the differences of their scores.
+    """Return a row per env, recipe and seed that was also run under `baseline`: the differences of the scores.
 
-    Runs of one seed share tasks and first weights, so they are averaged first: a seed is one pair.
+    Runs of one seed share tasks and first weights. They are averaged first, so that a seed is one pair.
     """
     by_seed = runs.groupby(["env", "recipe", "seed"], sort=False)[list(METRICS)].mean().reset_index()
     base = by_seed[by_seed["recipe"] == baseline].drop(columns="recipe")
@@ -135,13 +136,15 @@ def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """Return a row per env and recipe: the middle of its paired differences, and how sure it is.
+    """Return a row per env and recipe: the middle of its paired differences, and how certain it is.
 
-    From `ENOUGH` pairs on, `final` and `area` are interquartile means with 95 % bootstrap intervals over pairs; below,
-    means, from `FEW` pairs on with the intervals of a paired t test. `higher`, `lower`: pairs whose final score is
-    higher or lower than the baseline's; `won`, `won_low`, `won_high`: `higher` as a share of both, with its exact 95 %
-    interval. `p`: of a paired t test on the final scores; `p_holm`: adjusted for the number of rows (Holm). Intervals
-    and p are NaN below `FEW` pairs.
+    From `ENOUGH` pairs on, `final` and `area` are interquartile means with 95 % bootstrap intervals over pairs. Below,
+    they are means, and from `FEW` pairs on they have the interval of a paired t test.
+
+    `higher` and `lower` count the pairs whose final score is above or below the baseline's. `won` is `higher` as a
+    share of both, and `won_low`, `won_high` are its exact 95 % interval. `p` is the p-value of a paired t test on the
+    final scores. `p_holm` is `p` adjusted for the number of rows (Holm). Intervals and p-values are NaN below `FEW`
+    pairs.
     """
     columns = [
         *("env", "recipe", "pairs", "higher", "lower", "won", "won_low", "won_high", "middle"),
@@ -166,7 +169,7 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def _measured(values: Mapping[str, Any], seeds: int, seed: int) -> dict[str, Any]:
-    """`values`: per metric the scores of the runs, or a list of them, a stratum each; `seeds`: how many they are of."""
+    """Return each metric's statistic with its interval, and `middle`; `values` may hold a list per stratum."""
     row: dict[str, Any] = {}
     for metric, scores in values.items():
         strata = scores if isinstance(scores, list) else [scores]
@@ -178,7 +181,7 @@ def _measured(values: Mapping[str, Any], seeds: int, seed: int) -> dict[str, Any
 
 
 def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, baseline: str) -> list[str]:
-    """What these runs cannot say, in sentences."""
+    """Return sentences that say what these runs cannot show."""
     told = _failures(found, runs) + _unequal_seeds(runs, baseline)
     smallest = runs.groupby(["env", "recipe"])["seed"].nunique().min()
     if smallest < FEW:
@@ -199,7 +202,7 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
 
 
 def _failures(found: Sequence[Entry], runs: pd.DataFrame) -> list[str]:
-    """Say how many runs of each recipe failed, and the first reason."""
+    """Return a sentence per recipe with failed runs: their number, and the first error."""
     failed = [entry for entry in found if entry.error]
     told = []
     for env, recipe in dict.fromkeys((entry.env, entry.recipe) for entry in failed):
@@ -212,7 +215,7 @@ def _failures(found: Sequence[Entry], runs: pd.DataFrame) -> list[str]:
 
 
 def _unequal_seeds(runs: pd.DataFrame, baseline: str) -> list[str]:
-    """Say which seeds were left out because not every recipe has them."""
+    """Return a sentence per env whose recipes do not have the same seeds."""
     told = []
     for env, own in runs.groupby("env", sort=False):
         common, every = _common_seeds(own), set(own["seed"])
@@ -227,7 +230,7 @@ def _unequal_seeds(runs: pd.DataFrame, baseline: str) -> list[str]:
 
 
 def shared_steps(found: Sequence[Entry]) -> list[str]:
-    """A fork has its first steps in common with another run: the two are not independent, whatever their seeds."""
+    """Return a sentence per fork: it shares its first steps with another run, so the two are not independent."""
     told = []
     for entry in found:
         if entry.forked:
@@ -237,7 +240,7 @@ def shared_steps(found: Sequence[Entry]) -> list[str]:
 
 
 def _beyond_budget(runs: pd.DataFrame) -> list[str]:
-    """A score beyond the budget counts where a run was not scored at it."""
+    """Return a sentence per env in which runs were first scored more than `NEAR` beyond the budget."""
     told = []
     for env, own in runs.groupby("env", sort=False):
         late = own[own["beyond"] > NEAR]
@@ -249,7 +252,7 @@ def _beyond_budget(runs: pd.DataFrame) -> list[str]:
 
 
 def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
-    """Recipes that their seeds do not tell from the baseline."""
+    """Return a sentence per recipe whose seeds do not separate it from the baseline."""
     told = []
     for row in compared_pairs(pairs).itertuples():
         where, one_side = row.env or "Here", row.pairs in (row.higher, row.lower)
@@ -269,7 +272,7 @@ def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
 
 
 def _unlike_tasks(found: Sequence[Entry]) -> list[str]:
-    """Runs of one seed are a pair because they meet the same tasks; their held-out scores too must be of the same."""
+    """Return a sentence per seed whose runs do not share their held-out tasks, so that they are no fair pair."""
     scored = [entry for entry in found if entry.held_out_tasks]
     told = []
     for env, seed in dict.fromkeys((entry.env, entry.seed) for entry in scored):

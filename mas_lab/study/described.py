@@ -1,6 +1,7 @@
-"""What a run says it was made of, as one flat mapping, so that two can be compared; and what no run says.
+"""Describe what a run was made of as one flat mapping, so that two runs can be compared.
 
-Leaves out: the comparison (`equality`), and the recipe, which is what is compared.
+Parts that run.json could not record are listed under `untold`. Leaves out: the comparison (`equality`), and the recipe,
+since recipes are what is compared.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,18 +15,18 @@ from mas_lab.train.config import ConfigError
 from mas_lab.train.settings import Settings
 
 SECTIONS = ("env", "settings", "team", "curriculum", "code", "versions", "threads", "ranks", "device")
-"""What decides what a training comes to, beside recipe, seed and budget."""
+"""Parts of run.json that decide the result of a training, beside recipe, seed and budget."""
 DEFAULT = "as the code has it"
-"""Of an option that a study's design leaves unsaid."""
+"""The value of an option that the design of a study does not set."""
 SCORED = ("score_every", "score_at", "score_tasks", "score_episodes")
-"""Settings that change no training, and the scores by which runs are compared."""
+"""Settings of scoring. They do not change a training, but they change the scores that are compared."""
 MACHINE = {name for name in KEEPING if name not in SCORED} | {"score_seed"}
 SWEPT = "team.lr, the best of a sweep"
 Described = Mapping[str, Any]
 
 
 def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What run.json says, by dotted names; what it does not say is not in it."""
+    """Return the content of run.json by dotted names; what it does not record is absent."""
     told = {name: config[name] for name in SECTIONS if name in config and name != "team"}
     told["settings"] = {name: value for name, value in config.get("settings", {}).items() if name not in MACHINE}
     found = dict(flat({name: value for name, value in told.items() if value != {}}))
@@ -36,7 +37,7 @@ def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_later(config: Mapping[str, Any], begun: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Of a run that went on with other code, versions or devices: these and those."""
+    """Yield the old and new values of a run that went on with other code, versions or devices."""
     told, last = {}, dict(begun)
     for later in config.get("continued") or ():
         for name, value in flat(runs_on(later)):
@@ -47,7 +48,7 @@ def _of_later(config: Mapping[str, Any], begun: Mapping[str, Any]) -> Iterator[t
 
 
 def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Agent by agent, so that teams with one set of weights and with several can be compared."""
+    """Yield the options of a team agent by agent, so that shared and separate weights can be compared."""
     played, policies = team.get("agents", {}), team.get("policies", {})
     together = {name: [agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())}
     yield "team.weights", "; ".join(" + ".join(agents) for agents in together.values())
@@ -58,7 +59,7 @@ def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def of_design(design: Design | None, cells: Iterable[tuple[Cell | Mapping[str, Any], Mapping[str, Any]]]) -> dict:
-    """(task, arm, seed) -> what a study's design and record say of that training."""
+    """Return the description of each training from the study's design and record, by (task, arm, seed)."""
     found = {}
     for called, record in cells:
         task, arm, seed, lr = (getattr(called, name, None) if isinstance(called, Cell) else called[name]
@@ -80,7 +81,7 @@ def _asked(design: Design | None, task: str, arm: str, lr: float | None) -> dict
 
 
 def recorded_design(data: Mapping[str, Any], place: Any) -> Design | None:
-    """The design in a record; None where this version cannot read it."""
+    """Return the design in a record, or `None` if this version cannot read it."""
     try:
         return Design.of(data, place, sure=False)
     except (ConfigError, TypeError, KeyError):

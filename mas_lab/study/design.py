@@ -1,6 +1,6 @@
-"""What a study is to compare: arms on tasks over seeds, each cell a training as a config says it. Plain data.
+"""Define what a study compares: arms on tasks over seeds. Each cell is the config of one training.
 
-Leaves out: making the cells (`runner`), and one of them (`cell`).
+A design is plain data. Leaves out: training the cells (`runner`), and the training of one cell (`cell`).
 """
 
 import json
@@ -17,12 +17,12 @@ from mas_lab.train.config import Config, ConfigError, Place, read_env
 from mas_lab.train.settings import Settings
 
 SAID = ("env", "team", "recipe", "settings", "budget", "quiz")
-"""What may be said of all cells, of those of a task, or of those of an arm, the later over the earlier."""
+"""Keys that may be set for all cells, for a task, or for an arm. The later overrides the earlier."""
 OF_TASK = (*SAID, "arms", "seeds", "sweep", "rates")
 OF_ALL = ("name", *SAID, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
 SCORES = ("success", "return")
 ENDS_ALONE = 10**9
-"""`score_every` of who asks for no scores on the way: before the first step and after the last."""
+"""The default of `score_every`: scores are computed only before the first step and after the last."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Cell:
     arm: str
     seed: int
     lr: float | None
-    """The rate that the sweep is at, or found; None where nothing was swept."""
+    """The learning rate that the sweep tries or has chosen; `None` if nothing was swept."""
     phase: str
-    """"sweep", or "compare"."""
+    """Either "sweep" or "compare"."""
     config: Mapping[str, Any] = field(hash=False)
-    """As `train.config` reads it."""
+    """The training, in the form that `train.config` reads."""
     path: Path = field(default=Path(), compare=False)
-    """The file that says so."""
+    """The file that holds the design."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -47,12 +47,12 @@ class Cell:
 
     @property
     def digest(self) -> str:
-        """Of all that was asked for: two cells that ask for the same have the same."""
+        """Return a digest of the whole config; cells with equal configs have equal digests."""
         return sha256(json.dumps(self.config, sort_keys=True, default=to_data).encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
-        """The name of its run's folder."""
+        """Return the name of its run's folder."""
         words = re.sub(r"[^A-Za-z0-9.]+", "_", f"{self.task} {self.arm}").strip("_.")[:80]
         return f"{words}-{self.seed}-{self.digest}"
 
@@ -64,15 +64,14 @@ class Cell:
         return Config.of(_without_quiz(self.config), Place(self.path, (self.task, self.arm)))
 
     def quiz(self) -> Env | None:
-        """Return the env on which the team is evaluated before and after training, see `Study.agents`."""
+        """Return the env that scores the team before and after training, or `None`, see `Study.agents`."""
         place = Place(self.path, (self.task, self.arm, "quiz"))
         return read_env(place, self.config["quiz"], self.path.parent) if self.config.get("quiz") else None
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The learning rates of which each arm on a task takes its best, and the seeds they are tried with: others than
-    those of the comparison, since the best of several is partly luck."""
+    """Learning rates to try, with other seeds than the comparison, since the best of several is partly luck."""
 
     lr: tuple[float, ...]
     seeds: tuple[int, ...]
@@ -80,7 +79,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Design:
-    """Arms on tasks over seeds. `Design.of` reads it from data, `Design.read` from a YAML file."""
+    """Arms on tasks over seeds; `Design.of` reads it from data, `Design.read` from a YAML file."""
 
     name: str
     said: Mapping[str, Any]
@@ -88,7 +87,7 @@ class Design:
     arms: Mapping[str, Mapping[str, Any]]
     place: Place
     data: Mapping[str, Any]
-    """All of it, as it was written."""
+    """The whole design as it was written."""
 
     @classmethod
     def read(cls, path: str | Path) -> "Design":
@@ -98,8 +97,11 @@ class Design:
 
     @classmethod
     def of(cls, data: Any, place: Place, sure: bool = True) -> "Design":
-        """Raises ConfigError, which names the place, where a key is unknown or missing, and if `sure`, where no
-        training can be made of what is said of a cell, or arms differ in what `differ` does not name."""
+        """Return the design in `data`, or raise ConfigError, which names the place of an unknown or missing key.
+
+        With `sure`, it also raises ConfigError for a cell that gives no training, and for an option in which arms
+        differ although `differ` does not name it.
+        """
         data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
         arms = {str(arm): place.to("arms").to(str(arm)).mapping(said or {}, SAID)
                 for arm, said in place.to("arms").mapping(data["arms"]).items()}  # fmt: skip
@@ -114,13 +116,12 @@ class Design:
 
     @property
     def score(self) -> str:
-        """What is compared: "success" or "return" on held-out tasks."""
+        """Return the score that is compared on held-out tasks: "success" or "return"."""
         return self.said.get("score", "success")
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Digests of code whose runs count beside those of this one (`run.json` says each run's), where somebody knows
-        that they give the same."""
+        """Return the digests of other code (see run.json) that gives the same results, so that its runs count too."""
         return tuple(self.said.get("codes") or ())
 
     def arms_of(self, task: str) -> list[str]:
@@ -130,7 +131,7 @@ class Design:
         return _seeds(self.place.to("tasks").to(task), self._said_of(task, "seeds"))
 
     def sweep_of(self, task: str) -> Sweep | None:
-        """None where the task takes the `rates` that another one found, or nothing is swept."""
+        """Return the sweep of a task; `None` if nothing is swept, or if it takes the `rates` of another task."""
         told = None if "rates" in self.tasks[task] else self._said_of(task, "sweep")
         if told is None:
             return None
@@ -139,11 +140,11 @@ class Design:
         return Sweep(tuple(map(float, told["lr"])), _seeds(place, told["seeds"]))
 
     def tuned_on(self, task: str) -> str | None:
-        """The task whose sweep decides the rates of this one."""
+        """Return the task whose sweep decides the rates of this one, or `None` if there is none."""
         return self.tasks[task].get("rates") or (task if self.sweep_of(task) else None)
 
     def sweeps(self) -> list[Cell]:
-        """The cells from which learning rates are chosen."""
+        """Return the cells from which learning rates are chosen."""
         return [
             self._cell(task, arm, seed, "sweep", lr)
             for task in self.tasks
@@ -154,8 +155,7 @@ class Design:
         ]
 
     def comparisons(self, rates: Mapping[tuple[str, str], float]) -> list[Cell]:
-        """The cells that are compared, seed by seed, so that what stands first is whole first; `rates`: the best of
-        each (task, arm) that was swept."""
+        """Return the compared cells, earlier seeds first; `rates` maps each swept (task, arm) to its best rate."""
         cells = []
         for task in self.tasks:
             tuned = self.tuned_on(task)
@@ -168,12 +168,11 @@ class Design:
         return cells
 
     def budget_of(self, task: str) -> Mapping[str, int]:
-        """What every arm gets on it."""
+        """Return the budget of every arm on a task."""
         return self.said_of(task, self.arms_of(task)[0])["budget"]
 
     def differences(self, task: str) -> dict[str, dict[str, Any]]:
-        """In which options the arms on a task differ, by dotted name, and what each says; not in a rate that was swept,
-        nor in the recipe's name."""
+        """Return options in which a task's arms differ, {dotted name: {arm: value}}, without name and swept rates."""
         told = {arm: dict(_flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
         names = dict.fromkeys(name for one in told.values() for name in one)
         differ = {name: {arm: one.get(name) for arm, one in told.items()} for name in names if name != "recipe.name"}
@@ -189,7 +188,7 @@ class Design:
         return Cell(task, arm, seed, lr, phase, config | {"seed": seed}, self.place.path)
 
     def said_of(self, task: str, arm: str) -> dict[str, Any]:
-        """All that is said of the trainings of an arm on a task, with `{seed}` as it was written."""
+        """Return the config of an arm's trainings on a task, with `{seed}` as it was written."""
         said: dict[str, Any] = {"settings": {"score_every": ENDS_ALONE}}
         for one in (self.said, self.tasks[task], self.arms[arm]):
             said = _merged(said, {key: one[key] for key in SAID if key in one})
@@ -238,13 +237,13 @@ class Design:
 
 
 def _only_task(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Where no tasks are named there is one, called as its env."""
+    """Return a single task, named after its env, for a design without tasks."""
     env = data.get("env")
     return {str(env.get("name", "task") if isinstance(env, Mapping) else env or "task"): {}}
 
 
 def _seeds(place: Place, told: Any) -> tuple[int, ...]:
-    """So many from 0, or those of a list."""
+    """Return the seeds 0 to n - 1 for a number n, or the seeds of a list."""
     seeds = tuple(range(told)) if isinstance(told, int) else tuple(told or ())
     if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(one, int) and one >= 0 for one in seeds):
         raise ConfigError(f"{place}: seeds: {told!r}; give how many, or a list of different whole numbers from 0")
@@ -252,7 +251,7 @@ def _seeds(place: Place, told: Any) -> tuple[int, ...]:
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`above` over `below`, mapping by mapping; what has another name, or another kind of budget, is another thing."""
+    """Return `above` merged over `below`; another `name`, and any budget, replaces the old mapping as a whole."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -271,7 +270,7 @@ def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_seed(said: Any, seed: int) -> Any:
-    """`{seed}` in what is said of a team, such as where its weights lie."""
+    """Replace `{seed}` in the config of a team, for example in the folder of its weights."""
     if isinstance(said, Mapping):
         return {key: _with_seed(value, seed) for key, value in said.items()}
     return said.replace("{seed}", str(seed)) if isinstance(said, str) else said

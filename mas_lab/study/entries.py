@@ -1,6 +1,6 @@
-"""Runs to be compared, read from wherever they are: folders, exported zips, or a table of curves.
+"""Read the runs to be compared from folders, exported zips, or a table of curves.
 
-Leaves out: what they score within a common budget (`budget`) and recipes side by side (`comparison`).
+Leaves out: their scores within a common budget (`budget`) and recipes side by side (`comparison`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,35 +21,37 @@ from mas_lab.table import TableError
 
 @dataclass(frozen=True)
 class Entry:
-    """One run: `curve` has a row per scored step, with `step`, `tokens` sampled until then, `success` and `return`."""
+    """One run that is compared."""
 
     file: str
     env: str
     recipe: str
     seed: int
     curve: pd.DataFrame
+    """A row per scored step: `step`, `tokens` sampled until then, `success` and `return`."""
     held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """The same of held-out tasks, where they were kept."""
+    """The same for held-out tasks, if these scores were kept."""
     held_out_tasks: frozenset[str] = frozenset()
     asked: Mapping[str, Any] = field(default_factory=dict)
-    """Env, recipe and settings, as run.json has them."""
+    """Env, recipe and settings, as in run.json."""
     forked: Mapping[str, Any] = field(default_factory=dict)
-    """Of which run it has its first steps, and how many, as run.json has it; empty: they are its own."""
+    """The origin of the run's first steps and their number, as in run.json; empty if it is no fork."""
     described: Mapping[str, Any] = field(default_factory=dict)
-    """What it says it was made of, by dotted names, see `described`; empty where nothing is known."""
+    """Description of the run by dotted names, see `described`; empty if nothing is known."""
     over: str = "tokens"
-    """What it was given equally much of: a study says it."""
+    """The unit of the budget that runs share; a study sets it."""
     score: str = "success"
-    """What it is compared by."""
+    """The score that is compared."""
     error: str = ""
-    """Why its training failed; then it has no curve."""
+    """The error of a training that failed. Such an entry has no curve."""
 
 
 def entries(x: Any) -> list[Entry]:
-    """A folder of runs or exported zips, one run, a list of either, `{label: runs}`, a study, the folder of its record,
-    a table of curves, or entries again.
+    """Return the runs in `x`, one entry each.
 
-    A table has a row per run and scored step: `recipe`, `seed`, `step` or `tokens`, scores, and maybe `env`, `file`.
+    `x` may be a folder of runs or exported zips, one run, a list of either, `{label: runs}`, a study, the folder of its
+    record, a table of curves, or entries. A table has a row per run and scored step: `recipe`, `seed`, `step` or
+    `tokens`, scores, and optionally `env` and `file`.
     """
     return _told_apart(list(_read(x)))
 
@@ -88,7 +90,7 @@ def _read(x: Any) -> Iterator[Entry]:
 
 
 def run_paths(path: Path) -> list[Path]:
-    """The runs of a folder; anything else in it is refused by name, but for hidden files and litter."""
+    """Return the runs of a folder; raise RunError for any other file, except hidden files and litter."""
     if not path.is_dir() or (path / "run.json").is_file():
         return [path]
     found = sorted(one for one in path.iterdir() if not one.name.startswith(".") and not is_litter(one.name))
@@ -143,7 +145,7 @@ def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
 
 
 def _told_apart(found: list[Entry]) -> list[Entry]:
-    """Envs and recipes that share a name and differ in an option get it into their names."""
+    """Add the options that differ to the names of envs and recipes that share a name."""
     labels = {kind: _labels([(getattr(e, kind), e.asked.get(kind, {})) for e in found]) for kind in ("env", "recipe")}
     told = zip(found, labels["env"], labels["recipe"], strict=True)
     return [replace(entry, env=env, recipe=recipe) for entry, env, recipe in told]

@@ -1,7 +1,8 @@
-"""What was equal between the runs that are compared, what was not, and what nobody can tell.
+"""Report what was equal between the compared runs, what was not, and what is unknown.
 
-A difference between recipes in anything but the recipe is not the recipe's own effect; one among the runs of a recipe
-widens its spread. What a run does not say is unknown, never equal. Leaves out: what runs say (`described`).
+If recipes differ in more than the recipe, the result is not the recipe's own effect. A difference among the runs of one
+recipe widens its spread. A value that a run does not record is unknown, never equal. Leaves out: the content of runs
+(`described`).
 """
 
 import json
@@ -19,16 +20,18 @@ BETWEEN, WITHIN, EQUAL, UNKNOWN = "between recipes", "within a recipe", "equal",
 COLUMNS = ["env", "what", "state", "told"]
 SPENT = ("step", "tokens", "episodes", "optimizer_steps")
 SHOWN, LONG = 8, 60
-"""Differences in a sentence, and letters of a value."""
+"""The most differences in one sentence, and the most characters of a value."""
 
 
 def equality(found: Sequence[Entry], runs: pd.DataFrame, over: str, held_out: bool) -> pd.DataFrame:
-    """A row per env and `what` is told of any of its runs: the `state`, and in words what was `told`.
+    """Return a row per env and property (`what`) of its runs, with its `state` and its values in words (`told`).
 
-    `state`: "between recipes" where recipes have not the same values, "within a recipe" where the runs of one have not;
-    "equal" where all runs say the same; "unknown" where a run does not say. What was `spent` within the budget is
-    judged too, by `over`, which was given equally, and by the other counts that the curves hold. `runs`: those of
-    `run_scores`, a row per entry.
+    `state` is "between recipes" if recipes have different sets of values, and "within a recipe" if the sets are the
+    same but hold several values. It is "equal" if all runs have the same value, and "unknown" if a run does not record
+    it.
+
+    The amounts `spent` within the budget are properties too. These are `over`, which was given equally, and the other
+    counts in the curves. `runs` is the table of `run_scores`, with a row per entry.
     """
     rows = []
     for env in dict.fromkeys(entry.env for entry in found):
@@ -43,7 +46,7 @@ def equality(found: Sequence[Entry], runs: pd.DataFrame, over: str, held_out: bo
 
 
 def _judged(own: Sequence[Entry], name: str) -> tuple[str, str]:
-    """(state, told) of one thing that runs of an env say."""
+    """Return (state, told) of one property of the runs of an env."""
     silent = [entry for entry in own if name not in entry.described]
     said = _by_recipe((entry.recipe, _short(entry.described[name])) for entry in own if name in entry.described)
     values = {value for one in said.values() for value in one}
@@ -66,7 +69,7 @@ def _by_recipe(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
 
 
 def _short(value: Any) -> str:
-    """A value in few letters; what is cut is told apart by a digest."""
+    """Return a value in at most `LONG` characters; a digest keeps shortened values distinct."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     cut = sha256(text.encode(errors="replace")).hexdigest()[:6]
     return text if len(text) <= LONG else f"{text[: LONG - 10]}… {cut}"
@@ -95,8 +98,7 @@ def _range(counts: Sequence[int]) -> str:
 
 
 def not_equal(told: pd.DataFrame) -> list[str]:
-    """The differences in sentences: those between recipes, and those among the runs of one. How unequally they spent
-    stands in `told` alone."""
+    """Return the differences as sentences; amounts spent are mentioned without numbers, which are in `told`."""
     by_line: dict[str, list[str]] = {}
     for env, own in told.groupby("env", sort=False):
         spent = own["what"].str.startswith("spent.")
@@ -122,12 +124,12 @@ def _listed(rows: pd.DataFrame, values: bool) -> str:
 
 
 def held_equal(told: pd.DataFrame) -> str:
-    """One line: what all runs of an env say alike. A section of which all is equal stands by its name alone."""
+    """Return one line with what is equal in all runs of an env; a section that is all equal is one item."""
     return ". ".join(_of_envs(told, EQUAL, values=True))
 
 
 def unknown(told: pd.DataFrame) -> str:
-    """One line: what some run does not say."""
+    """Return one line with the properties that some run does not record."""
     return ". ".join(_of_envs(told, UNKNOWN, values=False))
 
 

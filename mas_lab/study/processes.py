@@ -1,7 +1,7 @@
-"""Trainings side by side: a process and one torch thread each, as many at a time as there are cores; a bar for each.
+"""Run trainings side by side, each in a process with one torch thread and a progress bar.
 
-An interrupt ends all of them within a step, and none outlives the process that started them. Leaves out: what is
-trained (`trials`).
+By default there are as many at a time as cores. An interrupt ends all of them within a step, and none outlives the
+process that started them. Leaves out: the training itself (`cell`, `demo.trials`).
 """
 
 import os
@@ -16,21 +16,23 @@ from mas_lab.backends.torch.threads import set_threads, usable_cores
 from mas_lab.progress import no_bars, progress_bar
 
 MOST = 8
-"""Processes at a time: each holds torch, half a gigabyte."""
+"""Processes at a time. Each holds torch, which takes half a gigabyte."""
 
 
 class Stopped(Exception):
-    """Another training failed, or somebody pressed Ctrl-C."""
+    """Signal that a training must stop, because another one failed or the user pressed Ctrl-C."""
 
 
 def side_by_side(
     jobs: Sequence[tuple[Any, ...]], workers: int | None = None, bars: "Bars | None" = None
 ) -> Iterator[Any]:
-    """What `function(*arguments, tell=...)` returns for each job `(function, *arguments)`, in the order in which they
-    end; they start in the order given. `workers`: processes at a time, see `at_a_time`.
+    """Yield the result of each job in the order in which jobs end; they start in the given order.
 
-    A function stands at the top of a module, and its arguments and result can be pickled. It calls
-    `tell(name, done, total)` often: that moves its bar in `bars`, and is where it is stopped.
+    A job `(function, *arguments)` runs as `function(*arguments, tell=...)`. `workers` is the number of processes at a
+    time, see `at_a_time`.
+
+    The function must be defined at the top of a module, and its arguments and result must be picklable. It must call
+    `tell(name, done, total)` often. This call moves its bar in `bars`, and raises `Stopped` if the job must stop.
     """
     context = get_context("spawn")
     told, stop = context.SimpleQueue(), context.Event()
@@ -51,12 +53,12 @@ def side_by_side(
 
 
 def at_a_time(jobs: int, workers: int | None = None) -> int:
-    """How many processes run `jobs`: as asked, or one per usable core, at most `MOST`, and none in vain."""
+    """Return the number of processes: `workers`, or one per usable core up to `MOST`; never more than `jobs`."""
     return min(workers or min(usable_cores(), MOST), jobs)
 
 
 class Bars:
-    """A bar per training, from its first step to its last."""
+    """A progress bar per training, from its first step to its last."""
 
     def __init__(self):
         self._open: dict[str, Any] = {}
@@ -81,7 +83,7 @@ _told, _stop = None, None
 
 
 def _begin(told, stop) -> None:
-    """In a new process: interrupts are its parent's matter, whose end is its own."""
+    """Set up a new process: ignore interrupts, which the parent handles, and end with the parent."""
     global _told, _stop
     _told, _stop = told, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -90,7 +92,7 @@ def _begin(told, stop) -> None:
 
 
 def _end_with_parent() -> None:
-    """The system says whose child this is: a fork of the parent, which outlives it, holds what tells of its end."""
+    """End with the parent; its id is checked too, since a fork of it may hold open the pipe that signals its end."""
     parent = parent_process()
     while parent.is_alive() and os.getppid() == parent.pid:
         parent.join(0.5)

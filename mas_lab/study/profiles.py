@@ -1,6 +1,6 @@
-"""Performance profiles: which share of runs scores above each height.
+"""Compute performance profiles: the share of runs that score above each height.
 
-The run-score distributions of Agarwal et al. 2021 (arXiv 2108.13264, section 4.2). Leaves out: single numbers
+These are the run-score distributions of Agarwal et al. 2021 (arXiv 2108.13264, section 4.2). Leaves out: single numbers
 (`intervals`) and pictures (`widgets.board`).
 """
 
@@ -10,10 +10,11 @@ from mas_lab.study.intervals import Strata, percentiles, shares_drawn
 
 
 def performance_profile(strata: Strata, heights: np.ndarray) -> np.ndarray:
-    """F(tau) = 1/M sum_m 1/N_m sum_n [x_mn > tau] for each tau of `heights`: a share, the mean over the M tasks.
+    """Return the share of runs above each height, averaged over tasks.
 
-    A curve that lies above another everywhere is of an arm that is better in distribution; the area between two curves
-    is the difference of their means.
+    F(tau) = 1/M sum_m 1/N_m sum_n [x_mn > tau] for each tau of `heights`, for M tasks with N_m runs each. An arm whose
+    curve lies above another everywhere is better in distribution. The area between two curves is the difference of
+    their means.
     """
     return np.mean([above.mean(axis=0) for above in _above(strata, heights)], axis=0)
 
@@ -21,10 +22,10 @@ def performance_profile(strata: Strata, heights: np.ndarray) -> np.ndarray:
 def profile_band(
     strata: Strata, heights: np.ndarray, level: float = 0.95, samples: int = 2000, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) of `performance_profile` at each height, each stratum's runs drawn again within the stratum.
+    """Return the bootstrap band (low, high) of `performance_profile` at each height.
 
-    Pointwise: it holds the profile at one height in about `level` of cases, at all heights at once in fewer. NaN where
-    a stratum has a single run.
+    The runs of each stratum are resampled within the stratum. The band is pointwise: it covers the profile at one
+    height in about `level` of cases, and at all heights at once in fewer. It is NaN if a stratum has a single run.
     """
     above = _above(strata, heights)
     if min(map(len, above)) < 2:
@@ -37,7 +38,7 @@ def profile_band(
 
 
 def _above(strata: Strata, heights: np.ndarray) -> list[np.ndarray]:
-    """Per stratum (runs, heights): 1 where the run scored above the height."""
+    """Return an array (runs, heights) per stratum: 1 if the run scored above the height, else 0."""
     runs = [np.asarray(stratum, float) for stratum in strata]
     if not runs or min(map(len, runs)) < 1 or any(np.isnan(own).any() for own in runs):
         raise ValueError("performance_profile: wants a score, and no NaN, of at least one run in each task; leave out "

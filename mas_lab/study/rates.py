@@ -1,6 +1,6 @@
-"""The learning rate of each arm, by one rule that is stated before arms are compared.
+"""Choose the learning rate of each arm by one rule that is fixed before arms are compared.
 
-Leaves out: the runs of the sweep, and the comparison at the rates that were chosen (`comparison`).
+Leaves out: the runs of the sweep, and the comparison at the chosen rates (`comparison`).
 """
 
 import math
@@ -14,17 +14,18 @@ CELL = ["task", "arm"]
 
 
 def best_rate(sweep: pd.DataFrame, score: str = "final") -> pd.DataFrame:
-    """Of each task and arm the rate with the highest mean of `score` over the sweep's seeds; ties go to the smaller.
+    """Return each rate that was tried, and mark the one with the highest mean `score` per task and arm.
 
-    The score of a run that failed is -inf, so a rate at which one fails is taken only if all others fail too.
+    `sweep` has a row per run: `task`, `arm`, `lr`, `seed` and its final held-out score (higher is better). The result
+    has a row per task, arm and `lr`, also for rates that were not chosen. Its columns are the number of `seeds`, the
+    `mean`, the `least` and `most` score, `chosen`, and `edge`. `edge` marks a chosen rate that is the smallest or
+    largest one tried, so that a better one may lie beyond.
 
-    `sweep`: a row per run, with `task`, `arm`, `lr`, `seed` and its final held-out score (higher is better). Returns a
-    row per task, arm and `lr`, the dropped ones too: `seeds`, the `mean` and the `least` and `most` score, `chosen`,
-    and `edge`: the chosen rate is the least or the highest of those tried, so that a better one may lie beyond. Means
-    tie if their sums are the same number.
+    Means tie if their sums are the same number; the smaller rate is then chosen. A failed run has the score -inf. So a
+    rate with a failed run is chosen only if all other rates have one too.
 
-    Each arm gets the same chance: TableError where arms tried unequal numbers of rates, where the rates of a task have
-    unlike seeds, where a seed stands twice, or where a score or rate is no number.
+    Each arm gets the same chance. TableError is raised if arms tried unequal numbers of rates, if the rates of a task
+    have different seeds, if a seed appears twice, or if a score or rate is not a number.
     """
     _check(sweep, score)
     rows = []
@@ -43,7 +44,7 @@ def best_rate(sweep: pd.DataFrame, score: str = "final") -> pd.DataFrame:
 
 
 def chosen(rates: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """The rate that `best_rate` chose for each (task, arm)."""
+    """Return the rate that `best_rate` chose for each (task, arm)."""
     best = rates[rates["chosen"]] if len(rates) else rates
     return {(row.task, row.arm): row.lr for row in best.itertuples()}
 
@@ -74,7 +75,7 @@ def _finite(value: object) -> bool:
 
 
 def _check_same_chance(sweep: pd.DataFrame) -> None:
-    """As many rates for each arm, and the same seeds at each rate of a task."""
+    """Raise TableError unless all arms tried equally many rates, with the same seeds at each rate of a task."""
     tried = sweep.groupby(CELL, sort=False)["lr"].nunique()
     few = tried[tried < tried.max()]
     if len(few):

@@ -1,12 +1,12 @@
-"""A study as files to ship: a row per run, its scores, its agents, the rates that were tried, and where it is from.
+"""Write and read a study as files to ship: runs, scores, agents, swept rates, and provenance.
 
-    runs.csv          a row per training: what was asked for (`cell`), by which code, what it spent, its scores' ends
-    curves.csv        its scores on held-out tasks, by what was spent until then
-    agents.csv        its agents: norms, and what `lab.advise` says of its first and last steps
+    runs.csv          a row per training: its `cell`, the digest of its code, the amounts spent, and its error
+    curves.csv        its scores on held-out tasks, with the amounts spent until then
+    agents.csv        its agents: norms, and the columns of `lab.advise` for its first and last steps
     rates.csv         the sweeps: every rate that was tried, and which was chosen
     provenance.json   command, date, the whole design, machine, versions, revision
 
-Leaves out: what the numbers say.
+Leaves out: the meaning of the numbers.
 """
 
 import json
@@ -36,7 +36,7 @@ DIGITS = "%.6g"
 
 
 def ship(study: "Study", folder: str | Path, command: str) -> Path:
-    """Write the study's record; what `folder` held of it is replaced, file by file."""
+    """Write the study's record to `folder`, file by file over an older record, and return the folder."""
     folder, records = Path(folder), [{**record, **named(cell)} for cell, record in study.records()]
     if not records:
         raise RunError(f"{study.folder}: no training of the study is made yet; there is nothing to record")
@@ -45,7 +45,7 @@ def ship(study: "Study", folder: str | Path, command: str) -> Path:
             | ({"error": record["error"]} if record.get("error") else {}) for record in records]  # fmt: skip
     tables = {RUNS: pd.DataFrame(runs), RATES: study.rates}
     for name, part in ((CURVES, "curve"), (AGENTS, "agents")):
-        once = {one["cell"]: one[part] for one in records}  # a training may be asked for by two tasks
+        once = {one["cell"]: one[part] for one in records}  # two tasks may share a training
         tables[name] = pd.DataFrame([{"cell": cell, **row} for cell, rows in once.items() for row in rows])
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
@@ -60,13 +60,13 @@ def ship(study: "Study", folder: str | Path, command: str) -> Path:
 
 
 class Recorded:
-    """A shipped study: `table`, `curves`, `agents`, `rates` as `Study` has them, whatever code made them."""
+    """A shipped study; `table`, `curves`, `agents` and `rates` are as in `Study`, whatever code made them."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         records = read_record(self.folder)
         self.records = [({name: record[name] for name in CELL}, record) for record in records]
-        """What each training is called, and all that is known of it."""
+        """The columns `CELL` and the record of each training."""
         self.provenance = json.loads((self.folder / PROVENANCE).read_text(encoding="utf-8"))
         design = self.provenance["design"]
         self.score = design.get("score", "success")
@@ -86,12 +86,12 @@ class Recorded:
         return rows_of(self._compared(), "agents")
 
     def described(self) -> dict[tuple[str, str, int], Described]:
-        """What its design and its records say of each compared training, by task, arm and seed."""
+        """Return the description of each compared training, by (task, arm, seed)."""
         place = Place(self.folder / PROVENANCE, ("design",))
         return of_design(recorded_design(self.provenance["design"], place), self._compared())
 
     def failures(self) -> list[tuple[str, str, int, str]]:
-        """Return task, arm, seed and error of each compared training that failed."""
+        """Return (task, arm, seed, error) of each compared training that failed."""
         return failures_of(self._compared())
 
     @property
@@ -108,7 +108,7 @@ def is_record(folder: Path) -> bool:
 
 
 def read_record(folder: Path) -> list[dict[str, Any]]:
-    """The records of all trainings, as they were before they were shipped (numbers to six digits)."""
+    """Return the records of all trainings as they were before shipping, with numbers to six digits."""
     try:
         versions = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["versions"]
         runs = pd.read_csv(folder / RUNS, dtype={"cell": str, "code": str}, keep_default_na=False, na_values={"lr": ""})
@@ -152,7 +152,7 @@ def _processor() -> str:
 
 
 def _revision() -> str | None:
-    """Of the checkout that this package stands in; None where there is none."""
+    """Return the git revision of this package's checkout, or `None` if there is none."""
     try:
         told = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=10"], cwd=Path(__file__).parent, capture_output=True,

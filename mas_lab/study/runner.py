@@ -1,7 +1,7 @@
-"""`lab.study`: the cells of a design made side by side, kept, and gone on with; and all that they came to as tables.
+"""Train the cells of a design side by side, keep them, and return the results as tables (`lab.study`).
 
-Leaves out: what is asked for (`design`), one cell (`cell`), what was made elsewhere (`sources`), the files of a record
-that is shipped (`record`) and the statistics (`comparison`).
+An interrupted study can continue later. Leaves out: the design (`design`), one cell (`cell`), runs made elsewhere
+(`sources`), the files of a shipped record (`record`) and the statistics (`comparison`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,16 @@ def study(
     keep: str = "tables",
     play: bool = True,
 ) -> "Study":
-    """Train every cell of a study that is missing, and give all of them as tables.
+    """Train every missing cell of a study, and return the results of all cells as tables.
 
-    `design`: a YAML file, or its content: `arms` on `tasks` over `seeds`, what is said of all of them (`env`, `team`,
-    `recipe`, `settings`, as in a file of `mas_lab.train`), their equal `budget`, and maybe a `sweep` of learning rates:
+    The same call continues where an earlier one was stopped or killed, bit for bit. It also trains cells that were
+    added to the design since then.
+
+    Seeds are pairs: under one seed all arms get the same training tasks, held-out tasks and random draws. Other seeds
+    get other ones.
+
+    A training that fails does not stop the others. `Study.failed` holds its error, and the next call tries it again. If
+    it had begun, it is a result: it is kept with its error, counted on the board, and ranked last in a sweep.
 
         lab.study({
             "name": "ladder", "env": {"name": "ladder"}, "team": {"weights": "per_agent", "lr": 3e-4},
@@ -45,19 +51,26 @@ def study(
             "arms": {"global": {"recipe": "grpo"}, "own": {"recipe": "dr_mas"}},
         })
 
-    Seeds are pairs: under one seed all arms meet the same training tasks, held-out tasks and draws. Other seeds have
-    others; `{seed}` in what is said of the team, such as "runs/pockets/math-{seed}", gives other first weights too.
+    Args:
+        design: A YAML file, or its content. It holds `arms`, `tasks` and `seeds`, and the options of all cells: `env`,
+            `team`, `recipe` and `settings`, as in a file of `mas_lab.train`. All arms get the same `budget`. A `sweep`
+            of learning rates is optional. Without `tasks` there is one, named after the env. `{seed}` in the team's
+            options, such as "runs/pockets/math-{seed}", is replaced by the seed, which gives each seed other first
+            weights.
+        folder: The study's folder; a bare name lies under `runs_dir()`. Default: the study's name.
+        sources: Runs that were made elsewhere: folders of runs, exported zips, or the folder of a recorded study. A run
+            takes the place of a cell if it was trained as the cell asks, by the same code. Other runs are listed in
+            `Study.apart`, with the reason.
+        workers: Number of processes at a time. Default: one per core, at most 8.
+        keep: The files of each run that are kept: its "tables" (default), "all" with weights, or only its "record".
+        play: If `False`, nothing is trained.
 
-    `folder`: where it is kept (default: the study's name under `runs_dir()`). The same call goes on where it was
-    stopped or killed, bit for bit, and makes what the design has got since. `sources`: runs that were made elsewhere:
-    folders of them, exported zips, or the folder of a recorded study. They take their cells' places if they were asked
-    for the same and made by the same code; if not, they stand in `Study.apart`, with the reason. `workers`: processes
-    at a time, by default one per core. `keep`: of a run its "tables", "all" with weights, or nothing but its "record".
-    `play=False` makes nothing.
+    Returns:
+        The study, with the records of all cells that were trained.
 
-    A training that fails leaves the others alone; `Study.failed` says why, and the next call tries it again. If it had
-    begun, it is a result: it is kept with its error, counted on the board, and the worst of a sweep. Raises
-    ConfigError, which names the place, for a design of which no training can be made.
+    Raises:
+        ConfigError: No training can be made of the design; the message names the place.
+        ValueError: `keep` is unknown.
     """
     if keep not in KEEP:
         raise ValueError(f"study: keep={keep!r}; known are {', '.join(KEEP)}")
@@ -73,10 +86,14 @@ def _design(told: str | Path | Mapping[str, Any]) -> Design:
 
 
 class Study:
-    """The cells of a design, those that are made and those that are not; prints what is held equal and what is missing.
+    """The cells of a design, made or missing, and their results as tables; `study` makes one.
 
-    `table`: a row per cell; `curves`: its scores by what was spent; `agents`: its agents' norms and what their rewards
-    said; `rates`: the sweep of learning rates. `lab.AblationBoard(study)` compares its arms.
+    It prints what is held equal and what is missing. `lab.AblationBoard(study)` compares its arms.
+
+    Attributes:
+        design: The design.
+        folder: The study's folder.
+        apart: Runs that do not count, each with the reason.
     """
 
     def __init__(self, design: Design, folder: Path, sources: Sequence[str | Path] = ()):
@@ -84,8 +101,8 @@ class Study:
         self._unbegun: dict[str, str] = {}
         """The error of each training that could not begin, by the digest of its cell."""
         self._records, self.apart = kept(folder, sources, design)
-        """Records by digest; runs that are not counted, with the reason."""
-        # The cells of a comparison are known once its sweeps are.
+        """Records by the digest of their cell; runs that do not count, with the reason."""
+        # The compared cells depend on the rates that the sweeps choose.
         for cells in (design.sweeps, self.cells) if design.sweeps() else (self.cells,):
             found, strangers = handed_in(sources, cells(), design)
             self._records = found | self._records
@@ -95,7 +112,14 @@ class Study:
         return "\n".join(told(self))
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
-        """Make what is missing: first the sweeps of learning rates, then, at the best of each arm, the comparison."""
+        """Train the missing and the failed cells.
+
+        The sweeps of learning rates come first. The comparison follows, at the best rate of each arm.
+
+        Args:
+            workers: Number of processes at a time. Default: one per core, at most 8.
+            keep: The files of each run that are kept: "tables", "all" or "record", see `study`.
+        """
         for asked in (self.design.sweeps, self.cells):
             missing = {cell.digest: cell for cell in asked()
                        if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
@@ -115,37 +139,46 @@ class Study:
 
     @property
     def failed(self) -> dict[str, str]:
-        """The error of each training that failed, by the digest of its cell."""
+        """Return the error of each training that failed, by the digest of its cell."""
         kept = {digest: record["error"] for digest, record in self._records.items() if record.get("error")}
         return kept | self._unbegun
 
     def failures(self) -> list[tuple[str, str, int, str]]:
-        """Return task, arm, seed and error of each compared training that failed."""
+        """Return (task, arm, seed, error) of each compared training that failed."""
         return failures_of((named(cell), record) for cell, record in self.records("compare"))
 
     @property
     def score(self) -> str:
-        """What its arms are compared by."""
+        """Return the score by which arms are compared: "success" or "return"."""
         return self.design.score
 
     @property
     def held_equal(self) -> str:
-        """What they are given equally much of, "tokens" where that is not the same on all tasks."""
+        """Return the unit of the equal budgets; "tokens" if it is not the same on all tasks."""
         return held_equal(self.design.budget_of(task) for task in self.design.tasks)
 
     def cells(self) -> list[Cell]:
-        """All that are asked for, as far as learning rates are known: those of the sweeps, then the compared ones."""
+        """Return the cells of the sweeps, then the compared cells whose learning rates are known."""
         return [*self.design.sweeps(), *self.design.comparisons(chosen(self.rates))]
 
     def records(self, phase: str | None = None) -> list[tuple[Cell, Mapping[str, Any]]]:
-        """The cells that are made, of one `phase` or of both, with all that is known of each."""
+        """Return each cell that has a record, with that record.
+
+        Args:
+            phase: "sweep" or "compare". Default: both.
+
+        Returns:
+            Pairs (cell, record).
+        """
         return [(cell, self._records[cell.digest]) for cell in self.cells()
                 if cell.digest in self._records and phase in (None, cell.phase)]  # fmt: skip
 
     @property
     def rates(self) -> pd.DataFrame:
-        """What each rate that was tried came to and which was chosen, see `best_rate`: of the tasks whose sweep is
-        whole."""
+        """Return a row per task, arm and learning rate that was tried, see `best_rate`.
+
+        Only tasks whose sweep is complete have rows.
+        """
         whole, sweeps = [], self.design.sweeps()
         for task in dict.fromkeys(cell.task for cell in sweeps):
             cells = [cell for cell in sweeps if cell.task == task]
@@ -158,8 +191,11 @@ class Study:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row per cell: `task`, `arm`, `phase`, `lr`, `seed`, its `state` ("made", "failed", "missing"), what it
-        spent, its score at the `start` and the `final` one, `seconds` of training, and its `run`'s folder."""
+        """Return a row per cell with its scores and its state.
+
+        Columns: `task`, `arm`, `phase`, `lr`, `seed`; `state` ("made", "failed" or "missing"); the amounts it spent;
+        its score at the `start` and the `final` one; `seconds` of training; and `run`, the folder of its run.
+        """
         rows = []
         for cell in self.cells():
             record = self._records.get(cell.digest)
@@ -170,19 +206,26 @@ class Study:
 
     @property
     def curves(self) -> pd.DataFrame:
-        """A row per compared cell and scored step: `tokens`, `episodes`, `optimizer_steps` spent until then, `success`
-        and `return` on held-out tasks."""
+        """Return a row per compared cell and scored step.
+
+        Columns: `tokens`, `episodes` and `optimizer_steps` spent until then, and `success` and `return` on held-out
+        tasks.
+        """
         return self._rows("curve")
 
     @property
     def agents(self) -> pd.DataFrame:
-        """A row per compared cell, agent and `window` (its first and last steps): the agent's norms, how often it was
-        right, the columns of `lab.advise`, and `F`, see `lab.inflation`; where the design has a `quiz`, an env with the
-        same agents, `quiz_before` and `quiz_after`: the agent's mean local reward on 64 x 4 episodes of it."""
+        """Return a row per compared cell, agent and `window` (its first or its last steps).
+
+        Columns: the agent's norms; its mean local reward per turn on held-out tasks before and after training, which
+        often is its share of right answers; the columns of `lab.advise`; and `F`, see `lab.inflation`. A design may
+        have a `quiz`, an env with the same agents. Then `quiz_before` and `quiz_after` are the agent's mean local
+        reward per episode, on 64 x 4 episodes of the quiz.
+        """
         return self._rows("agents")
 
     def described(self) -> dict[tuple[str, str, int], Described]:
-        """What its design and its records say of each compared training, by task, arm and seed."""
+        """Return the description of each compared training, by (task, arm, seed)."""
         return of_design(self.design, self.records("compare"))
 
     def _rows(self, kept: str) -> pd.DataFrame:

@@ -1,6 +1,7 @@
-"""Runs for the cells of a study that were made before or elsewhere, and those that cannot count, with the reason.
+"""Find runs for the cells of a study that were made before or elsewhere.
 
-Leaves out: making any (`runner`), and the files of a shipped record (`record`).
+Runs that cannot count are returned with the reason. Leaves out: training (`runner`), and the files of a shipped record
+(`record`).
 """
 
 import json
@@ -29,7 +30,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Apart:
-    """A run that is not counted."""
+    """A run that does not count, and the reason."""
 
     file: str
     why: str
@@ -39,7 +40,7 @@ class Apart:
 
 
 def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[dict[str, Record], list[Apart]]:
-    """The records of the study's own folder and of recorded studies among `sources`, by the digest of their cells."""
+    """Return the records of the folder and of recorded `sources` by cell digest, and those that do not count."""
     found = [(path.name, read_json(path)) for path in sorted((folder / RECORDS).glob("*.json"))]
     for source in map(Path, sources):
         if is_record(source):
@@ -57,7 +58,7 @@ def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[d
 def handed_in(
     sources: Sequence[str | Path], cells: Iterable[Cell], design: Design
 ) -> tuple[dict[str, Record], list[Apart]]:
-    """The records of runs, folders of them or zips, each for the cell that asks for just that."""
+    """Return the records of runs in folders or zips by the cell that asks for them, and runs that fit no cell."""
     cells, records, apart = list(cells), {}, []
     for source in map(Path, sources):
         for path in [] if is_record(source) else run_paths(source):
@@ -82,7 +83,7 @@ def _other_code(made_by: str | None, design: Design) -> str | None:
 
 
 def _cell_of(run: Run, cells: Sequence[Cell], design: Design) -> tuple[Cell | None, str]:
-    """The cell that asked for this run, or why there is none."""
+    """Return the cell that asks for this run, or `None` and the reason."""
     config = run.config
     if "team" not in config:
         return None, "run.json does not say what its team was made of; an earlier version wrote it"
@@ -101,7 +102,7 @@ def _cell_of(run: Run, cells: Sequence[Cell], design: Design) -> tuple[Cell | No
 
 
 def _unlike(run: Run, cell: Cell) -> dict[str, str]:
-    """Part by part, in what a run was asked for other things than the cell asks for."""
+    """Return, part by part, how a run's config differs from what the cell asks for."""
     config, training = run.config, cell.training()
     asked = {
         "env": spec(training.env), "recipe": completed(to_data(training.recipe)),
@@ -126,7 +127,7 @@ def _team(said: str, path: Path) -> dict[str, Any]:
 
 
 def _not_its_budget(run: Run, cell: Cell) -> str:
-    """It must end with the step that reaches the budget."""
+    """Return an error message if the run does not end with the step that reaches the cell's budget."""
     spent, budget = Spent.of(run), Budget.of(cell.config["budget"])
     if spent.reaches(budget, run.steps) and not spent.reaches(budget, run.steps - 1):
         return ""

@@ -1,6 +1,6 @@
-"""The records of trainings as tables: a row per run, per scored step, per agent.
+"""Turn the records of trainings into tables: a row per run, per scored step, or per agent.
 
-Leaves out: which trainings there are (`design`), and their files (`record`).
+Leaves out: the list of trainings (`design`), and their files (`record`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from mas_lab.train.spent import KINDS
 
 CELL = ["task", "arm", "phase", "lr", "seed"]
 Named = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""What a cell is called, the columns `CELL`, and its record."""
+"""The columns `CELL` of a cell, and its record."""
 
 
 def named(cell: Cell) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def named(cell: Cell) -> dict[str, Any]:
 
 
 def run_row(called: Mapping[str, Any], record: Mapping[str, Any] | None, score: str) -> dict[str, Any]:
-    """What it spent, and its `score` on held-out tasks at the `start` and the `final` one."""
+    """Return the row of a run: the amounts it spent, and its first (`start`) and last (`final`) held-out score."""
     if record is None:
         return dict(called)
     curve = record["curve"] or [{score: float("nan")}]
@@ -30,17 +30,17 @@ def run_row(called: Mapping[str, Any], record: Mapping[str, Any] | None, score: 
 
 
 def rows_of(records: Iterable[Named], kept: str) -> pd.DataFrame:
-    """The rows of "curve", or of "agents", of all of them."""
+    """Return the rows of "curve" or of "agents" of all records."""
     return pd.DataFrame([{**called, **row} for called, record in records for row in record[kept]])
 
 
 def failures_of(records: Iterable[Named]) -> list[tuple[str, str, int, str]]:
-    """Return task, arm, seed and error of each training that failed."""
+    """Return (task, arm, seed, error) of each training that failed."""
     return [(called["task"], called["arm"], called["seed"], record["error"]) for called, record in records
             if record.get("error")]  # fmt: skip
 
 
 def held_equal(budgets: Iterable[Mapping[str, int]]) -> str:
-    """The kind of these budgets, or "tokens" where they are of several."""
+    """Return the unit of these budgets, or "tokens" if they have several."""
     kinds = {kind for budget in budgets for kind in budget}
     return kinds.pop() if len(kinds) == 1 else "tokens"

@@ -1,4 +1,4 @@
-"""What a study says of itself: what is held equal and what is not, in what its arms differ, and what is missing.
+"""Describe a study as text: what is held equal, how its arms differ, and what is missing.
 
 Leaves out: comparing arms (`comparison`).
 """
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from mas_lab.study.runner import Study
 
 SHOWN = 5
-"""Of a list that may be long, how many are told."""
+"""The most entries that are shown of a long list."""
 
 
 def told(study: "Study") -> list[str]:
-    """Lines of text."""
+    """Return the lines of text that describe the study."""
     table = study.table
     counts = table["state"].value_counts()
     made = f"{counts.get('made', 0)} of {len(table)} trainings made"
