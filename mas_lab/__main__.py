@@ -1,6 +1,6 @@
-"""The command line, `python -m mas_lab ...` or `mas-lab ...`: what the Makefile calls, for machines without make.
+"""The command line, `python -m mas_lab ...` or `mas-lab ...`; the Makefile uses it, and it also works without make.
 
-Each command is a thin call of a public function, imported when it is asked for. Leaves out: any logic of its own.
+Each command is a thin call of a public function, which it imports itself. Leaves out: any logic of its own.
 """
 
 import argparse
@@ -30,13 +30,13 @@ def demo(args: argparse.Namespace) -> int:
 
 
 def lab(args: argparse.Namespace) -> int:
-    """JupyterLab, on loopback, on a copy of the notebooks; a notebook that is already there is left as it is."""
+    """Open JupyterLab on loopback with a copy of the notebooks; a notebook that exists already stays as it is."""
     if util.find_spec("jupyterlab") is None:
         raise SystemExit("mas_lab lab: JupyterLab is not installed; pip install 'mas-lab[cpu]'")
     folder = copy_notebooks(args.folder)
     options = ["--no-browser"] if args.no_browser else []
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        options.append("--allow-root")  # containers run as root; the server is on loopback and asks for its token
+        options.append("--allow-root")  # containers run as root; the server is on loopback and wants its token
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={args.port}", *options]
     try:
         return subprocess.call([*command, str(folder / QUICKSTART)], cwd=folder)
@@ -45,7 +45,7 @@ def lab(args: argparse.Namespace) -> int:
 
 
 def copy_notebooks(folder: Path) -> Path:
-    """Copy the kit's notebooks to `folder`, keeping those that are there: they may hold somebody's work."""
+    """Copy the kit's notebooks to `folder`; existing ones stay, because they may hold somebody's work."""
     from mas_lab.paths import notebooks_dir
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -229,7 +229,7 @@ def _version() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status. An error that the package raised to be read stands on one line."""
+    """Run one command and return the exit status; an error of the package is printed on one line."""
     args = parser().parse_args(argv)
     try:
         return args.run_command(args) or 0

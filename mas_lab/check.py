@@ -1,8 +1,8 @@
 """A conformance check for environments: run it on your own env before you train on it.
 
-It plays real episodes with good and with hostile texts and checks the laws that the cells rely on. What is slow where
-chats grow, doing things twice to see that they are pure, is done at each of an episode's first turns and then at some.
-Leaves out: whether the rewards are sensible, and how states are compared (`purity`).
+It plays real episodes with good and with hostile texts and checks the laws that the cells rely on. To test purity it
+calls functions twice, which is slow where chats grow. It therefore does this at the first steps of an episode and at
+some later ones. Leaves out: whether the rewards make sense, and how states are compared (`purity`).
 """
 
 import json
@@ -19,25 +19,38 @@ from mas_lab.env import Env, EnvError, Step, Task, no_message, not_plain, transc
 from mas_lab.purity import Before, same
 
 HOSTILE = ("nothing", "garbage", "cut", "long", "unicode")
-"""Who plays besides the env's own `demonstrate`: those who say what no env expects."""
+"""Players besides the env's own `demonstrate`; each of them says something that no env expects."""
 GARBAGE = "\x00 }{ <moves> 0/0 -1e999 \\boxed{ ```python\n] None"
 UNICODE = "Ünïcode \u202e\u0301 \ud55c\uae00 \U0001f9ed \u2212\u00bd \ufeff\u2028 \u0660"
 LONG = 20_000
-"""Characters of a very long text."""
+"""Length of a very long text in characters."""
 HARRIED = 2
-"""Tasks that the hostile play too, where an env demonstrates all."""
+"""Number of tasks that the hostile players play too, if the env has `demonstrate`."""
 CLOSELY, THEN_EVERY = 16, 24
-"""Every call is made twice in so many steps of an episode, and then in every so many-th."""
+"""Every call is made twice in the first `CLOSELY` steps of an episode, and then in every `THEN_EVERY`-th step."""
 EPSILON = 1e-9
 PARTS = ("agents", "max_turns", "max_return", "tasks", "start", "acting", "observe", "step", "max_tokens")
 
 
 def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> pd.DataFrame:
-    """Play `tasks` tasks of `split` and check the contract; a table of what was checked (`check`, `times`).
+    """Play some tasks and check that an env keeps its contract.
 
-    Texts: the env's own `demonstrate(state, agent, rng)`, and in the first two tasks (in all, if it has none) those of
-    `HOSTILE`: nothing, garbage, words cut from the prompt, a very long text (each agent's first), unicode.
-    Raises `EnvError` naming the env, task, agent, turn and text, and what to do; what the env raises comes so too.
+    Args:
+        env: The environment.
+        tasks: Number of tasks to play.
+        split: Split of the tasks, "train" or "test".
+        seed: Seed of the tasks and of the players.
+
+    Returns:
+        A table of what was checked: `check`, the law, and `times`, how often it was checked.
+
+    Raises:
+        EnvError: A law is broken, or the env raises an error. The message names the env, task, agent, turn and text,
+            and what to do.
+
+    The texts come from the env's own `demonstrate(state, agent, rng)`. In the first two tasks (in all tasks, if the env
+    has no `demonstrate`) they also come from the players `HOSTILE`: nothing, garbage, words cut from the prompt, a very
+    long text (each agent's first), and unicode.
     """
     if hasattr(env, "played"):
         return env.checked(tasks, split, seed)
@@ -45,7 +58,7 @@ def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> 
 
 
 def hostile(player: str, prompt: str, rng: random.Random) -> str:
-    """What one of `HOSTILE` answers to a prompt."""
+    """Return the answer of one of `HOSTILE` to a prompt."""
     if player == "cut":
         return " ".join(rng.choices(prompt[-2000:].split() or ["x"], k=rng.randint(1, 6)))
     if player == "long":
@@ -68,7 +81,7 @@ class _Check:
         return pd.DataFrame(self.times.items(), columns=["check", "times"])
 
     def law(self, check: str, holds: bool, problem: str | Callable[[], str], **where) -> None:
-        """Count one more `check`, or raise with the `problem` and its place."""
+        """Count one more `check`, or raise an error with the `problem` and its place."""
         if not holds:
             raise self.error(problem if isinstance(problem, str) else problem(), where)
         self.times[check] += 1
@@ -78,7 +91,7 @@ class _Check:
         return EnvError(f"env {self.name!r}{place}: {problem}")
 
     def call(self, name: str, function: Callable[[], Any], where: Mapping[str, Any]) -> Any:
-        """The result of `function()`; what it raises is named by its place."""
+        """Return the result of `function()`; an error in it is raised again with its place."""
         try:
             return function()
         except Exception as error:
@@ -87,7 +100,10 @@ class _Check:
             ) from error
 
     def pure(self, name: str, argument: Any, function: Callable[[], Any], **where) -> Any:
-        """The result of `function()`. Looked at closely: `argument` is unchanged, and a second call gives the same."""
+        """Return the result of `function()`.
+
+        In a close look, `argument` must stay unchanged, and a second call must give the same.
+        """
         if not self.closely:
             return self.call(name, function, where)
         if self.seen is None or self.seen[0] is not argument:
@@ -119,7 +135,7 @@ class _Check:
                  f"max_tokens={env.max_tokens!r}; give an int from 1, or one per agent")  # fmt: skip
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """The tasks to play, after a look at both splits under a few seeds."""
+        """Return the tasks to play, after a look at both splits under a few seeds."""
         contents: dict[str, dict[str, str]] = {"train": {}, "test": {}}
         for part, known in contents.items():
             for task in [task for s in range(seed, seed + 4) for task in self.drawn(n, part, s)]:
@@ -221,7 +237,7 @@ class _Check:
             text = self.call("demonstrate", lambda: self.env.demonstrate(state, agent, rng), where)
             self.law("texts are texts", isinstance(text, str), f"demonstrate gave {text!r}; give a str", **where)
             return text
-        once = player == "long" and turns[agent]  # history would be made of nothing else, and grow beyond reason
+        once = player == "long" and turns[agent]  # else the history would grow without bound
         return hostile("cut" if once else player, transcript(messages), rng)
 
     def step(self, step: Step, acting: tuple[str, ...], turns: Counter, **where) -> None:

@@ -1,7 +1,7 @@
-"""One block about this machine, to paste into a question: platform, versions, device, threads, sandbox, widgets.
+"""One block of text about this machine, to paste into a question: platform, versions, device, threads and more.
 
-Everything is tried, not asked: a device counts when it has multiplied two matrices, a sandbox when it has run a
-program. No failure ends the report, since a broken installation is where it is needed. Leaves out: repairs.
+Everything is tried: a device counts if it has multiplied two matrices, and a sandbox counts if it has run a program. No
+failure ends the report, because a broken installation needs the report most. Leaves out: repairs.
 """
 
 import os
@@ -34,11 +34,15 @@ BEYOND = {
     "files of this machine": f"def f(): return open({__file__!r}).read(1)",
     "networks": "import socket\ndef f(): return socket.create_connection(('127.0.0.1', 9), 1).fileno()",
 }
-"""Programs that CPython runs, or that reach out of the sandbox: what of them does not work is told."""
+"""Programs that need all of CPython, or that reach out of the sandbox. The report lists the ones that fail."""
 
 
 def doctor() -> str:
-    """Print the block and return it."""
+    """Print a report about this machine and return it.
+
+    Returns:
+        The block of text: platform, Python, packages, devices, threads, sandbox, front end and the folder of runs.
+    """
     sections = {
         "platform": f"{platform.platform()}, {platform.machine()}",
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
@@ -59,7 +63,7 @@ def doctor() -> str:
 
 
 def versions() -> str:
-    """The installed versions of the stack, and what of it is missing."""
+    """Return the installed versions of the stack, and the names of missing packages."""
     found = {name: _version(name) for name in PACKAGES}
     present = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     missing = ", ".join(name for name, version in found.items() if not version)
@@ -67,7 +71,7 @@ def versions() -> str:
 
 
 def threads() -> str:
-    """Cores that this process may use, the quota of its container, and how many threads torch takes."""
+    """Return the cores that this process may use, the quota of its container, and the number of torch's threads."""
     told = [f"{usable_cores()} of {os.cpu_count()} cores usable"]
     quota = Path("/sys/fs/cgroup/cpu.max")
     if quota.is_file() and not (limit := quota.read_text(encoding="utf-8").split())[0].startswith("max"):
@@ -79,7 +83,7 @@ def threads() -> str:
 
 
 def sandbox() -> str:
-    """The tier that runs programs of a model, and what it cannot run; or what to install."""
+    """Return which sandbox runs a model's programs and what it cannot run, or the error that says what to install."""
     try:
         name = box.tier()
         if box.run("def f(x): return x + 1", "f", [[1]]).values != (2,):
@@ -91,7 +95,7 @@ def sandbox() -> str:
 
 
 def runs() -> str:
-    """Where runs are kept, and whether that can be written to."""
+    """Return the folder of runs, and whether it is writable."""
     folder = Path(runs_dir())
     above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return f"{folder} ({'writable' if os.access(above, os.W_OK) else 'NOT writable'})"

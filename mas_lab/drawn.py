@@ -1,6 +1,6 @@
-"""What an env draws of a state: is it a picture that a page may show as it is?
+"""A check of what `Env.draw` returns: a picture that a page may show as it is.
 
-Leaves out: who draws (`Env.draw`), and where it is shown (`widgets.states`).
+Leaves out: the drawing itself (`Env.draw`), and where the picture is shown (`widgets.states`).
 """
 
 import re
@@ -8,19 +8,19 @@ from typing import Any
 from xml.etree import ElementTree
 
 LONGEST = 100_000
-"""Characters of a picture: a page holds hundreds."""
+"""Most characters of a picture; a page holds hundreds of pictures."""
 SVG = "{http://www.w3.org/2000/svg}"
 ACTIVE = {"script", "foreignObject", "a", "animate", "animateMotion", "animateTransform", "set", "iframe", "handler",
           "image", "feImage", "use", "style", "audio", "video"}  # fmt: skip
-"""Elements that run, move, lead somewhere, or fetch."""
+"""Elements that run, move, lead somewhere, or fetch something."""
 SIZE = re.compile(r"[0-9]+(\.[0-9]+)?(px)?")
 
 
 def no_picture(drawn: Any) -> str:
-    """Why `drawn` is no SVG picture that may be shown, in words; empty if it is one.
+    """Return an error message if `drawn` is no SVG picture that may be shown, else an empty string.
 
-    It is well-formed XML, an `svg` root with its namespace, `width`, `height` and `viewBox`, and holds nothing that
-    runs or leads out of it: no script, no event handler, no link, no style sheet, no document type.
+    A picture is well-formed XML with an `svg` root, its namespace, `width`, `height` and `viewBox`. It holds no script,
+    event handler, link, style sheet or document type, because nothing in it may run or lead out of it.
     """
     if not isinstance(drawn, str):
         return f"is a {type(drawn).__name__}; give the text of an SVG picture"

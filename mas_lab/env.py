@@ -1,8 +1,8 @@
-"""The world a team acts in: tasks, states and steps, and a conformance check for them.
+"""The environment in which a team acts: its tasks, states and steps, and the contract that it keeps.
 
-An environment is pure: `step` takes a state and returns a new one, so that a tree of candidates needs no copies and
-steps may run in threads. One env is one file: roles, prompts and rewards of one task. Leaves out: who samples
-(`rollout`), who learns (`policy`, `update`).
+An environment is pure: `step` takes a state and returns a new one. A tree of candidates therefore needs no copies, and
+steps may run in threads. One env is one file with the roles, prompts and rewards of one task. Leaves out: sampling
+(`rollout`), learning (`policy`, `update`) and the check of the contract (`check`).
 """
 
 import json
@@ -14,82 +14,145 @@ from typing import Any, Protocol, runtime_checkable
 from mas_lab.holds import holding, own_repr
 
 Message = dict[str, Any]
-"""`{"role": "system" | "user" | "assistant" | "tool", "content": text}`, the chat format of the field, and what chat
-templates take besides: `name`, `reasoning_content`, `tool_call_id`, and `tool_calls`, beside which `content` may be
-None."""
+"""One chat message, `{"role": "system" | "user" | "assistant" | "tool", "content": text}`. It may also have the keys
+that chat templates know: `name`, `reasoning_content`, `tool_call_id` and `tool_calls`. `content` may be None beside
+`tool_calls`."""
 ROLES = ("system", "user", "assistant", "tool")
 TOLD = {"name": str, "reasoning_content": str, "tool_call_id": str, "tool_calls": list}
-"""The further keys of a message, and what stands there."""
+"""The further keys of a message, and the type of each value."""
 
 
 class EnvError(ValueError):
-    """An environment that breaks its contract: names the env, the task, the agent and the step."""
+    """Error of an environment that breaks its contract; it names the env, the task, the agent and the step."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One problem: `id` is unique over all splits; `data` is plain data (JSON types) that `start` reads."""
+    """One problem of an environment."""
 
     id: str
+    """Name of the task, unique over all splits."""
     data: Mapping[str, Any]
+    """Plain data (JSON types) that `start` reads."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one joint action did. `valid` has one entry per agent that acted, `local_rewards` at least one.
-
-    A reward for an agent that did not act belongs to its last call before; whole episodes alone (`episodes(n)`) can
-    pay it. `info` is plain data (JSON types) for credits and instruments: the column `info`.
-    """
+    """The result of one joint action."""
 
     state: Any
+    """The new state."""
     team_reward: float
+    """Reward of the whole team for this action."""
     local_rewards: Mapping[str, float]
+    """Reward of each agent that acted. An entry for another agent is added to that agent's last call before; only whole
+    episodes (`episodes(n)`) can do this."""
     valid: Mapping[str, bool]
+    """For each agent that acted: True if the environment understood its output."""
     success: bool
+    """True if the goal of the episode stands after this action."""
     done: bool
+    """True if the episode ends with this action."""
     info: Mapping[str, Any] = field(default_factory=dict)
+    """Plain data (JSON types) for credits and instruments; it becomes the column `info`."""
 
 
 @runtime_checkable
 class Env(Protocol):
-    """The contract. `agents` in acting order; `max_turns` counts the turns of one agent; `max_return` bounds the sum
-    of `team_reward` over an episode; `pocket` names the pocket model that plays it; `max_tokens` bounds a completion,
-    one number or one per agent.
+    """The contract of an environment.
 
-    An env may also have
-    - `demonstrate(state, agent, rng) -> str`: imperfect play: `check_env` tries it, and `make_pocket` teaches it;
-    - `draw(state) -> str`: the state as a small SVG picture, where that tells more than the prompt; instruments show it
-      beside each turn. It has `width`, `height`, `viewBox` and a light ground of its own, and neither script, link nor
-      style sheet; `check_env` looks at it (`drawn.no_picture`);
-    - `splits_meet = True`: it has few tasks, and `train` and `test` share some. Scores on `test` then say nothing
-      about tasks that were not trained on;
-    - `competitive = True`: its agents play against each other. `team_reward` is then 0 throughout and what an agent
-      earns is its `local_rewards` (`own_return()` is the credit for it; they need not add up to 0); `max_return` bounds
-      each agent's own sum; `success` says at the end whether the first of `agents` has earned more than any other, so
-      that `evaluate` counts its wins, and with `swap` those of the other seat; a draw is nobody's success;
-    - `played(team, tasks, plan, seed, step)`: it plays itself whole, without the five functions below, as a program
-      behind the gateway does (`bridges.program`); `checked(tasks, split, seed)` is then what `check_env` returns;
-    - `enough`: a team reward at which `joint` follows a branch, or all of a node's, no further (its `stop`).
+    An env may also have:
+    - `demonstrate(state, agent, rng) -> str`: imperfect play. `check_env` tries it, and `make_pocket` teaches it.
+    - `draw(state) -> str`: the state as a small SVG picture, if a picture says more than the prompt. Instruments show
+      it beside each turn. It has `width`, `height`, `viewBox` and a light background of its own, and no script, link or
+      style sheet. `check_env` checks it (`drawn.no_picture`).
+    - `splits_meet = True`: the env has few tasks, and `train` and `test` share some of them. Scores on `test` then say
+      nothing about tasks that were not trained on.
+    - `competitive = True`: its agents play against each other. `team_reward` is then always 0, and an agent earns its
+      `local_rewards`, which need not add up to 0 (`own_return()` is the credit for them). `max_return` bounds the sum
+      of each agent. `success` says at the end whether the first of `agents` has earned more than any other. `evaluate`
+      then counts its wins, and with `swap` the wins of the other seat. A draw is nobody's success.
+    - `played(team, tasks, plan, seed, step)`: the env plays whole episodes itself, without the five methods below, as a
+      program behind the gateway does (`bridges.program`). `check_env` then returns `checked(tasks, split, seed)`.
+    - `enough`: the team reward at which `joint` ends a branch, or all branches of a node (see its `stop`).
     """
 
     agents: tuple[str, ...]
+    """Names of the agents in acting order."""
     max_turns: int
+    """Most turns that one agent has in an episode."""
     max_return: float
+    """Upper bound of the sum of `team_reward` over an episode."""
     pocket: str
+    """Name of the pocket model that plays the env."""
     max_tokens: int | Mapping[str, int]
+    """Most tokens of a completion: one number, or one per agent."""
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]: ...
-    def start(self, task: Task) -> Any: ...
-    def acting(self, state: Any) -> tuple[str, ...]: ...
-    def observe(self, state: Any, agent: str) -> list[Message]: ...
-    def step(self, state: Any, actions: Mapping[str, str]) -> Step: ...
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """Return tasks of a split.
+
+        Args:
+            n: Number of tasks.
+            split: "train" or "test".
+            seed: Seed of the choice; equal arguments give equal tasks.
+
+        Returns:
+            `n` tasks with different ids.
+        """
+        ...
+
+    def start(self, task: Task) -> Any:
+        """Return the first state of an episode.
+
+        Args:
+            task: The problem.
+
+        Returns:
+            A state, of any type.
+        """
+        ...
+
+    def acting(self, state: Any) -> tuple[str, ...]:
+        """Return the agents that act next.
+
+        Args:
+            state: The present state.
+
+        Returns:
+            One or more names of `agents`. Several agents act at the same time, without seeing each other.
+        """
+        ...
+
+    def observe(self, state: Any, agent: str) -> list[Message]:
+        """Return the prompt of an agent.
+
+        Args:
+            state: The present state.
+            agent: The agent that is about to act.
+
+        Returns:
+            Chat messages.
+        """
+        ...
+
+    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+        """Return the result of a joint action; `state` stays unchanged.
+
+        Args:
+            state: The present state.
+            actions: Text of each agent that acts.
+
+        Returns:
+            The new state, the rewards and the end of the episode.
+        """
+        ...
 
 
 def spec(env: Env) -> dict[str, Any]:
-    """An env as plain data: `{"name": ..., **options}`; of one in `ENVS`, `make_env(**spec(env))` makes an equal one.
+    """Return an env as plain data: `{"name": ..., **options}`.
 
-    One's own is called `module:Class`, as a config may name it; one that is no dataclass is told by what it `holds`.
+    For an env in `ENVS`, `make_env(**spec(env))` makes an equal one. Your own env is named `module:Class`, as in a
+    config. If it is no dataclass, its contents are described by `holding`.
     """
     kind = type(env)
     name = env.name if kind.__module__.startswith("mas_lab.") else class_name(kind)
@@ -100,7 +163,7 @@ def spec(env: Env) -> dict[str, Any]:
 
 
 def class_name(kind: type) -> str:
-    """`module:Class`."""
+    """Return `module:Class`."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
@@ -109,7 +172,7 @@ def _options(part: Any) -> dict[str, Any]:
 
 
 def _option(value: Any) -> Any:
-    """An option as plain data; what is none is told by its class, or by its name."""
+    """Return an option as plain data; other values are described by their class or name."""
     if isinstance(value, list | tuple):
         return [_option(part) for part in value]
     if not not_plain(value, ""):
@@ -123,7 +186,7 @@ def _option(value: Any) -> Any:
 
 
 def transcript(messages: Sequence[Message]) -> str:
-    """Chat messages as one text, for people: `user: ...`, a line each; tool calls as JSON."""
+    """Return chat messages as one text for people: a line `user: ...` for each, tool calls as JSON."""
     return "\n".join(map(_line, messages))
 
 
@@ -138,7 +201,7 @@ def _calls(calls: Any) -> str | None:
 
 
 def no_message(message: Any) -> str:
-    """Why `message` is no chat message, in words; empty if it is one."""
+    """Return an error message if `message` is no chat message, else an empty string."""
     if not isinstance(message, dict) or message.get("role") not in ROLES:
         return f"{message!r} has no role; give {{'role': {' | '.join(map(repr, ROLES))}, 'content': text}}"
     unknown = sorted(map(str, set(message) - {"role", "content"} - set(TOLD)))
@@ -154,7 +217,7 @@ def no_message(message: Any) -> str:
 
 
 def not_plain(value: Any, name: str) -> str:
-    """What in `value`, which is called `name`, is not plain data (JSON types), in words; empty if nothing."""
+    """Return an error message if `value`, called `name`, is not plain data (JSON types), else an empty string."""
     if isinstance(value, Mapping):
         strange = [key for key in value if not isinstance(key, str)]
         inner = (not_plain(part, f"{name}[{key!r}]") for key, part in value.items())
@@ -170,7 +233,7 @@ def not_plain(value: Any, name: str) -> str:
 
 
 def unwritable(text: str) -> str:
-    """What in `text` has no UTF-8 form, in words; empty if nothing."""
+    """Return an error message if `text` has no UTF-8 form, else an empty string."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

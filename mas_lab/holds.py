@@ -1,8 +1,8 @@
-"""What a part of one's own holds beside its name, as plain data: the arguments of a partial, what a closure captured,
-the attributes of an object. Two runs whose parts hold different things are two runs.
+"""Contents of your own parts as plain data: arguments of a partial, variables of a closure, attributes of an object.
 
-What cannot be told is named, so that nobody takes it for compared. Leaves out: dataclasses, whose fields are their
-options (`env.spec`, `recipes.to_data`), code, and who compares (`runs.recorder`).
+Two runs whose parts hold different things are different runs. Contents that cannot be described are listed by name, so
+that nobody believes they were compared. Leaves out: dataclasses, whose fields are their options (`env.spec`,
+`recipes.to_data`), code, and the comparison of runs (`runs.recorder`).
 """
 
 import json
@@ -16,17 +16,18 @@ from typing import Any
 Tell = Callable[[Any], Any]
 """Describes anything as plain data."""
 LONGEST = 1000
-"""Characters of JSON: what is longer is data that was loaded, not an option."""
+"""Most characters of JSON for one option; anything longer is loaded data and no option."""
 DEEPEST = 3
 UNTOLD = object()
 _within: ContextVar[tuple[int, ...]] = ContextVar("what is being described", default=())
 
 
 def holding(part: Any, tell: Tell) -> dict[str, Any]:
-    """`{"holds": ...}`, or nothing where `part` holds nothing; `tell` describes what stands in it.
+    """Return `{"holds": ...}`, or an empty dict if `part` holds nothing.
 
-    `holds` has names and plain data under `args`, `keywords`, `captured`, `defaults`, `attributes`, the function behind
-    a partial or a method under `of`, a `repr` where that is all there is, and under `untold` the names of the rest.
+    `tell` describes the values. `holds` has names and plain data under `args`, `keywords`, `captured`, `defaults` and
+    `attributes`. The function behind a partial or a method is under `of`. `repr` is used if there is nothing else, and
+    `untold` lists the names of everything that could not be described.
     """
     outer = _within.get()
     if id(part) in outer or len(outer) == DEEPEST:
@@ -48,7 +49,7 @@ def _held(part: Any, tell: Tell) -> dict[str, Any]:
     if isinstance(part, MethodType):
         return {"of": tell(part.__self__)}
     if isinstance(part, FunctionType):
-        made = "<" in part.__qualname__  # while a program runs: the defaults of others are code
+        made = "<" in part.__qualname__  # made at run time; other functions' defaults are part of their code
         held = _told(tell, captured=_captured(part), defaults=_defaults(part) if made else {})
         return _and_untold(held, ["its code"] if part.__name__ == "<lambda>" else [])
     own = getattr(part, "__dict__", None)
@@ -68,7 +69,7 @@ def _held(part: Any, tell: Tell) -> dict[str, Any]:
 
 
 def own_repr(part: Any) -> str | None:
-    """How `part` prints, if it does so in its own way and not as an address in memory."""
+    """Return `repr(part)` if its class defines one without a memory address, else None."""
     text = "" if type(part).__repr__ is object.__repr__ else repr(part)
     return None if not text or " at 0x" in text else text
 
@@ -87,13 +88,13 @@ def _told(tell: Tell, **groups: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _option(value: Any, tell: Tell) -> Any:
-    """A value as plain data, or UNTOLD: loaded data, and what `tell` makes nothing of."""
+    """Return a value as plain data, or UNTOLD if it is loaded data or `tell` fails."""
     if isinstance(value, set | frozenset):
         value = sorted(map(repr, value))
     try:
         data = tell(value)
         return data if len(json.dumps(data)) <= LONGEST else UNTOLD
-    except Exception:  # an object of somebody else's, which need not be fit for this
+    except Exception:  # a foreign object may fail in any way
         return UNTOLD
 
 
@@ -121,18 +122,18 @@ def _defaults(function: FunctionType) -> dict[str, Any]:
 
 
 def _made_by_dataclass(kind: type) -> bool:
-    """Are its fields all that it was made of? Not where a subclass has an `__init__` of its own."""
+    """Return True if the class uses the dataclass's `__init__`; a subclass may have one of its own."""
     owner = next(one for one in kind.__mro__ if "__init__" in vars(one))
     return "__dataclass_params__" in vars(owner) and owner.__dataclass_params__.init
 
 
 def _is_derived(kind: type, name: str) -> bool:
-    """Is it a field of a dataclass, which is told as such, or a property that was worked out once?"""
+    """Return True for a dataclass field, which is described elsewhere, and for a cached property."""
     return name in getattr(kind, "__dataclass_fields__", ()) or isinstance(getattr(kind, name, None), cached_property)
 
 
 def holders(data: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """`place (part)`, and what it holds, of each part in the data that holds anything."""
+    """Yield `place (part)` and its contents for each part of the data that holds anything."""
     if isinstance(data, Mapping):
         if "holds" in data:
             yield f"{place} ({data.get('is') or data.get('name')})", data["holds"]
@@ -144,13 +145,16 @@ def holders(data: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def untold(data: Any) -> list[str]:
-    """What could not be told in the data, by its place."""
+    """Return the places in the data that could not be described, with the names there."""
     return [f"{place}: {', '.join(held['untold'])}" for place, held in holders(data) if "untold" in held]
 
 
 def comparable(there: Any, here: Any, earlier: bool = False) -> tuple[Any, Any]:
-    """Two descriptions without what cannot be compared: what either could not tell, attributes that one of them did not
-    have yet, and, where `earlier`, what an earlier version did not record of the first."""
+    """Return two descriptions without the things that cannot be compared.
+
+    These are names that either side could not describe, and attributes that one side did not have yet. With `earlier`,
+    they are also things that the earlier version, which recorded the first description, did not record.
+    """
     if earlier and isinstance(there, str) and isinstance(here, dict):
         return there, here.get("is", here)
     if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):

@@ -1,8 +1,8 @@
-"""Hosted notebooks: which service this is, what is missing in it, and adding that without replacing anything.
+"""Hosted notebooks: detect the service and install missing packages without replacing any.
 
-Colab and Kaggle come with a torch, pandas and ipywidgets that fit their drivers and front ends, so pip is held to every
-version that is installed and may only add. This file needs nothing but Python: a notebook runs it from the wheel's
-folder before the package can be imported. Leaves out: getting the wheel itself (the notebooks' first cell).
+Colab and Kaggle have a torch, pandas and ipywidgets that fit their drivers and front ends. pip must therefore keep
+every installed version and may only add packages. This file needs nothing but Python, because a notebook runs it from
+the wheel's folder before the package can be imported. Leaves out: getting the wheel itself (the notebooks' first cell).
 """
 
 import importlib.util
@@ -45,23 +45,26 @@ UNREACHABLE = re.compile(
 PINNABLE = re.compile(
     r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
 )
-"""Versions that pip accepts in a constraint; some old system packages have others, and one of those stops pip."""
+"""Versions that pip accepts in a constraint. Some old system packages have other versions, and one of those stops
+pip."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """Where this notebook runs: `name` is "colab", "kaggle" or "local"; `gpus` are the names that nvidia-smi gives."""
+    """The service that runs this notebook."""
 
     name: str
+    """ "colab", "kaggle" or "local"."""
     gpus: tuple[str, ...]
+    """The names that nvidia-smi gives."""
 
     @property
     def usable_gpus(self) -> tuple[str, ...]:
-        """Without the P100, which today's torch sees and fails on."""
+        """Return the GPUs without the P100, which today's torch sees and fails on."""
         return tuple(gpu for gpu in self.gpus if "P100" not in gpu)
 
     def why_no_gpu(self) -> str | None:
-        """Which switch is off, or `None` where a GPU is usable."""
+        """Return which switch is off, or `None` if a GPU is usable."""
         if self.usable_gpus:
             return None
         old = "the P100 fails under this torch: Settings > Accelerator > GPU T4 x2"
@@ -69,7 +72,7 @@ class Host:
 
 
 def detect(environ: Mapping[str, str] = os.environ, modules: Iterable[str] | None = None) -> str:
-    """ "colab", "kaggle" or "local", by what each service leaves in the environment."""
+    """Return "colab", "kaggle" or "local", by the traces that each service leaves in the environment."""
     modules = sys.modules if modules is None else modules
     if "KAGGLE_KERNEL_RUN_TYPE" in environ:
         return "kaggle"
@@ -77,7 +80,7 @@ def detect(environ: Mapping[str, str] = os.environ, modules: Iterable[str] | Non
 
 
 def gpus() -> tuple[str, ...]:
-    """The names of the NVIDIA GPUs that the driver knows; torch is not asked, since it may not be here yet."""
+    """Return the names of the NVIDIA GPUs that the driver knows; torch may not be installed yet."""
     if shutil.which("nvidia-smi") is None:
         return ()
     asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
@@ -86,17 +89,17 @@ def gpus() -> tuple[str, ...]:
 
 
 def installed() -> dict[str, str]:
-    """Every installed distribution and its version."""
+    """Return every installed distribution and its version."""
     found = {}
     for distribution in metadata.distributions():
         name, version = distribution.metadata["Name"], distribution.version
         if name and version:
-            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)  # the first is the one that imports take
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)  # imports take the first one
     return found
 
 
 def plan_install(needs: Sequence[str], have: Mapping[str, str], constraints: Path) -> list[str]:
-    """The pip command that adds what `needs` ask for beside `have`; it writes `constraints`, which pin all of that."""
+    """Return the pip command that adds `needs` beside `have`, and write `constraints`, which pin all of `have`."""
     pins = [f"{name}=={version}\n" for name, version in sorted(have.items()) if PINNABLE.fullmatch(version)]
     constraints.write_text("".join(pins), encoding="utf-8")
     return [
@@ -106,7 +109,10 @@ def plan_install(needs: Sequence[str], have: Mapping[str, str], constraints: Pat
 
 
 def add(needs: Sequence[str], host: str) -> dict[str, str]:
-    """Adds `needs` and their requirements to this environment; returns what came. SystemExit says why it cannot."""
+    """Install `needs` and their requirements in this environment; return what was added.
+
+    Raises SystemExit with the reason if that fails.
+    """
     before = installed()
     with tempfile.TemporaryDirectory() as folder:
         command = plan_install(needs, before, Path(folder) / "constraints.txt")
@@ -122,16 +128,16 @@ def add(needs: Sequence[str], host: str) -> dict[str, str]:
 
 
 def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
-    """The requirements among `needs` of which no version is installed; those of extras are none."""
+    """Return the requirements of `needs` that have no installed version; requirements of extras are skipped."""
     names = {need: re.match(r"[\w.-]+", need)[0] for need in needs if "extra ==" not in need}
     return [need for need, name in names.items() if re.sub(r"[-_.]+", "-", name).lower() not in have]
 
 
 def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = ()) -> Host:
-    """Adds what mas_lab and this notebook (`needs`) cannot do without, and `gpu_needs` where a hosted GPU is usable;
-    says what it did.
+    """Install the missing requirements of mas_lab and of this notebook (`needs`), and print a report.
 
-    A local environment is left alone, unless something of the first two is not there at all.
+    `gpu_needs` are installed too if a hosted GPU is usable. A local environment stays as it is, unless mas_lab or the
+    notebook has a requirement that is not installed at all.
     """
     host = Host(detect(), gpus())
     why = host.why_no_gpu()

@@ -1,6 +1,6 @@
-"""A table that shows its texts whole, and below it what its columns mean.
+"""A table that shows its texts in full, with the meanings of its columns below it.
 
-In a notebook alone: in a terminal it is shown as pandas shows any table. Leaves out: the meanings (`meanings`), and
+It does so in a notebook only; a terminal shows it as any pandas table. Leaves out: the meanings (`meanings`), and
 tables in pages (`widgets.document`).
 """
 
@@ -14,15 +14,15 @@ from mas_lab.meanings import MEANINGS
 from mas_lab.visible import visible
 
 LONG = 32
-"""Letters from which on a column is set as text, from the left, with its own line breaks; as if words stand in it."""
+"""A column with a text of this many characters, or of several words, is left-aligned and keeps its line breaks."""
 
 
 class Keyed(pd.DataFrame):
-    """Its rows and columns, taken or changed, are such a table too; `keyed` makes one."""
+    """A DataFrame with meanings of its columns; slices and copies of it are such a table too. `keyed` makes one."""
 
     _metadata = ["kind"]
     kind = ""
-    """The name in `MEANINGS` under which its columns are told."""
+    """The name in `MEANINGS` under which its columns are described."""
 
     @property
     def _constructor(self) -> type["Keyed"]:
@@ -53,37 +53,37 @@ class Keyed(pd.DataFrame):
 
 
 def keyed(table: pd.DataFrame, kind: str = "") -> Keyed:
-    """The table as one that tells what its columns mean: those of `MEANINGS[kind]`."""
+    """Return the table as one that shows the meanings of its columns, `MEANINGS[kind]`."""
     table = Keyed(table)
     table.kind = kind
     return table
 
 
 def key(kind: str, columns: Any) -> str:
-    """What the columns of a table mean, in a line; those alone of which something is told."""
+    """Return the meanings of the columns in one line; columns without a meaning are skipped."""
     told = MEANINGS.get(kind, {})
     return "; ".join(f"{name}: {told[name]}" for name in columns if name in told)
 
 
 def key_html(kind: str, columns: Any) -> str:
-    """The same as a paragraph; empty where nothing is told."""
+    """Return the same as an HTML paragraph, or an empty string if there is nothing to say."""
     told = MEANINGS.get(kind, {})
     parts = [f"<b>{html.escape(str(name))}</b>: {html.escape(told[name])}" for name in columns if name in told]
     return f"<p><small>{'; '.join(parts)}</small></p>" if parts else ""
 
 
 def _is_plain(values: pd.Series) -> bool:
-    """Numbers and times, which pandas shows in its own way."""
+    """Return True for numbers and times, which pandas shows in its own way."""
     return values.dtype.kind in "biufcmM" if hasattr(values.dtype, "kind") else False
 
 
 def _cell(value: Any, long: bool) -> Any:
     if isinstance(value, bool | Number) or value is None:
         return value
-    text = html.escape(visible(str(value))).replace("\n", "&#10;")  # pandas would show a break as a backslash and an n
+    text = html.escape(visible(str(value))).replace("\n", "&#10;")  # else pandas writes a line break as \n
     return f'<div style="text-align: left; white-space: pre-wrap">{text}</div>' if long else text
 
 
 def _label(value: Any) -> Any:
-    """A label of the index; one of several levels as it is made of."""
+    """Return an index label as HTML; a label of several levels as a tuple of them."""
     return tuple(map(_label, value)) if isinstance(value, tuple) else _cell(value, long=False)

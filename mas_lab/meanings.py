@@ -1,6 +1,6 @@
-"""What each column of a table that the kit shows means, in one place; `lab.schema(name)` lists it.
+"""The meaning of each column of every table that the kit shows; `lab.schema(name)` lists them.
 
-Leaves out: the table of turns itself, whose columns are declared with their checks (`table`).
+Leaves out: the table of turns, whose columns are declared together with their checks (`table`).
 """
 
 WHERE = {"step": "training step, from 0", "task": "task id", "agent": "role name", "policy": "whose weights spoke"}

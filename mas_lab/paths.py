@@ -1,6 +1,6 @@
-"""Where the package's own files stand: `data/` and `notebooks/`, in a checkout or inside an installed wheel.
+"""The place of the package's own files, `data/` and `notebooks/`, in a checkout or inside an installed wheel.
 
-Leaves out: what is in them, and where runs are written (`run.runs_dir`).
+Leaves out: the contents of these folders, and the folder of runs (`run.runs_dir`).
 """
 
 from pathlib import Path
@@ -9,12 +9,12 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def data_dir() -> Path:
-    """The folder of pocket models, task files and recorded results: `data/`, or `mas_lab/_data` in a wheel."""
+    """Return the folder of pocket models, task files and recorded results: `data/`, or `mas_lab/_data` in a wheel."""
     return _own("_data", "data")
 
 
 def notebooks_dir() -> Path:
-    """The folder of the notebooks: `notebooks/`, or `mas_lab/_notebooks` in a wheel."""
+    """Return the folder of the notebooks: `notebooks/`, or `mas_lab/_notebooks` in a wheel."""
     return _own("_notebooks", "notebooks")
 
 

@@ -1,7 +1,7 @@
-"""Who watches, and a progress bar for them: a terminal or a notebook; silent in logs, tests and pipes.
+"""The front end in use, and a progress bar for it: a terminal or a notebook; silent in logs, tests and pipes.
 
-Silent in threads too: `LiveDashboard` trains in one, and shows how far it is by itself. Leaves out: how a notebook
-draws one (`cell_bars`).
+The bar is also silent in threads: `LiveDashboard` trains in one and shows the progress itself. Leaves out: drawing the
+bar in a notebook (`cell_bars`).
 """
 
 import os
@@ -27,7 +27,7 @@ FRONT_ENDS = {
 
 
 def front_end() -> str:
-    """Where output is drawn, a key of `FRONT_ENDS`. Told by what each front end leaves behind; none is asked."""
+    """Return where output is drawn, a key of `FRONT_ENDS`, by the traces that each front end leaves behind."""
     if "google.colab" in sys.modules:
         return "colab"
     if kind := os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
@@ -40,7 +40,7 @@ def front_end() -> str:
 
 
 def in_notebook() -> bool:
-    """Is this a Jupyter kernel (JupyterLab, Colab, Kaggle)?"""
+    """Return True in a Jupyter kernel (JupyterLab, Colab, Kaggle)."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, "kernel")
@@ -51,7 +51,7 @@ _hidden = 0
 
 @contextmanager
 def no_bars() -> Iterator[None]:
-    """No bar appears within: somebody else shows how far it is."""
+    """Hide all bars inside the `with` block, because something else shows the progress."""
     global _hidden
     _hidden += 1
     try:
@@ -61,10 +61,11 @@ def no_bars() -> Iterator[None]:
 
 
 def progress_bar(total: int | None, description: str, unit: str, even: bool = False) -> tqdm | CellBar:
-    """A bar that appears after half a second. A terminal keeps nothing of it, a notebook a line of what was done.
+    """Return a bar that appears after half a second; afterwards a notebook keeps one line of it, a terminal nothing.
 
-    `even`: all units take about as long, so that the time left can be told. Otherwise it says the time gone by alone:
-    the episodes of a rollout, for one, end nearly all at once. `total` None: nobody knows how many there will be.
+    `even`: all units take about the same time, so the remaining time can be estimated. Otherwise only the elapsed time
+    is shown: the episodes of a rollout, for example, end nearly all at once. `total` None: the number of units is
+    unknown.
     """
     may_draw = not _hidden and threading.current_thread() is threading.main_thread()
     if may_draw and in_notebook():

@@ -1,6 +1,7 @@
-"""Are two objects the same, and is one still what it was? By equality, or, where a class has none, by content.
+"""Tests of equality for states: two objects are equal, or one object is unchanged.
 
-Leaves out: who asks (`check`).
+Objects are compared by equality, or by content if their class has no equality. Leaves out: the checks that use this
+(`check`).
 """
 
 import pickle
@@ -13,7 +14,7 @@ UNPICKLED = (pickle.PicklingError, TypeError, AttributeError)
 
 
 class Before:
-    """What an object was: its pickle, which takes a fraction of a copy's time; a copy where it has none."""
+    """The earlier content of an object: its pickle, which is much faster than a copy, or a copy if it has no pickle."""
 
     def __init__(self, value: Any):
         try:
@@ -28,11 +29,11 @@ class Before:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Equal, or (for objects without an equality of their own) pickled alike."""
+    """Return True if two objects are equal, or have equal pickles (for classes without their own equality)."""
     try:
         if bool(first == second):
             return True
-    except ValueError:  # arrays compare elementwise
+    except ValueError:  # arrays are compared element by element
         pass
     try:
         return pickle.dumps(first) == pickle.dumps(second)

@@ -1,9 +1,11 @@
 """Recipes: published methods and their ablations as rows of one table.
 
-A recipe says how to explore, whom to compare on which number, and how to step; `mas_lab.train` puts it to work. It is
-data: it prints, compares, saves, and changes by `replace`:
+A recipe holds the arguments of the four cells: how to explore, which rows to compare on which number, and how to step.
+`mas_lab.train` uses it. A recipe is data: it can be printed, compared and saved, and `replace` changes it:
 
     RECIPES["at_grpo"].replace(plan=tree(4), loss=clipped(0.2, high=0.28))
+
+Leaves out: the cells themselves (`mas_lab.cells`).
 """
 
 import dataclasses
@@ -25,36 +27,70 @@ from mas_lab.table import plain
 
 @dataclass(frozen=True)
 class Recipe:
-    """One method. The fields are the arguments of the four cells."""
+    """One method; the fields are the arguments of the four cells."""
 
     name: str
+    """Name of the method."""
     plan: Plan
+    """Exploration of an environment instance (cell 1), such as `episodes(8)`."""
     by: tuple[str, ...]
+    """Columns whose values identify a group (cell 2)."""
     credit: Credit
+    """The number that is compared (cell 2)."""
     center: Center = None
+    """The baseline (cell 3), see `normalize`. `None`: the mean of the group."""
     scale: Scale = None
+    """The divisor (cell 3), see `normalize`. `None`: the standard deviation of the group."""
     once_per: str | Mapping[str, str | None] | None = None
+    """Column whose values each enter the statistics once, see `normalize`. `None`: every row counts."""
     loss: Loss = clipped(0.2)  # noqa: RUF009 - a frozen value
+    """Loss per token (cell 4)."""
     aggregate: str = "token"
+    """Average over tokens, see `update`: "token", "turn", "agent" or "sum"."""
     same_prompt: bool = False
+    """Refuse groups whose rows answer different prompts, see `group`."""
     ddof: int = 0
+    """0: standard deviation of the population; 1: of a sample."""
     eps: float = 1e-6
+    """Number that is added to the scale."""
     flat: str = "zero"
+    """Rule for scale groups that do not vary, see `normalize`."""
     peers: tuple[str, ...] | None = None
+    """Columns of a peer group, see `normalize`. `None`: no peer groups."""
     select: Selector | None = None
+    """Selector of the rows to train on, see `select`. `None`: all rows."""
 
     def replace(self, **changes: Any) -> "Recipe":
+        """Return a copy with some fields changed.
+
+        Args:
+            **changes: New values by field name.
+
+        Returns:
+            The new recipe.
+        """
         return dataclasses.replace(self, **changes)
 
     def advantages(self, turns):
-        """Cells 2 and 3: the table with credit, group, center, scale and advantage, and, if asked, selected added."""
+        """Apply cells 2 and 3, and the selector if there is one.
+
+        Args:
+            turns: Table of turns, as `rollout` returns it.
+
+        Returns:
+            The table with `credit`, `group`, `center`, `scale` and `advantage`, and `selected` if the recipe has a
+            selector.
+
+        Raises:
+            TableError: A column is missing, or a value in it cannot be used.
+        """
         grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt)
         compared = normalize(grouped, **self.normalization)
         return compared if self.select is None else select(compared, self.select)
 
     @property
     def normalization(self) -> dict[str, Any]:
-        """The arguments of cell 3."""
+        """Return the arguments of cell 3."""
         return {name: getattr(self, name) for name in ("center", "scale", "once_per", "ddof", "eps", "flat", "peers")}
 
 
@@ -74,39 +110,40 @@ JOINT = {
 }
 
 RECIPES = _by_name(
-    # GRPO, arXiv 2402.03300: one baseline for all agents of a task. What Dr. MAS argues against.
+    # GRPO, arXiv 2402.03300: one baseline for all agents of a task. Dr. MAS argues against it.
     Recipe("grpo", episodes(8), TASK, episode_return(), once_per="episode"),
-    # The same with every turn counted: the cell of the ablation that no paper ran.
+    # GRPO that counts every turn: an ablation that no paper ran.
     Recipe("grpo_turns", episodes(8), TASK, episode_return()),
-    # `grpo` without the rows that have no peer: those whose own (task, agent) group is lone or flat get advantage 0, as
-    # they do under every arm of Dr. MAS. It separates this from the agent's own mean.
+    # `grpo` in which rows of a lone or flat (task, agent) group get advantage 0, as in every arm of Dr. MAS. It
+    # separates this effect from the effect of the agent's own mean.
     Recipe("grpo_masked", episodes(8), TASK, episode_return(), once_per="episode", peers=TASK_AGENT),
-    # Dr. MAS, arXiv 2602.08847: each agent's advantages by its own reward statistics, and the mean or std alone.
-    # Their penalty for an unreadable output is a switch of its own: credit=episode_return(invalid=0.1).
+    # Dr. MAS, arXiv 2602.08847: each agent's advantages by its own reward statistics; below, only by its mean or std.
+    # The paper's penalty for an invalid output is a separate switch: credit=episode_return(invalid=0.1).
     Recipe("dr_mas", episodes(8), TASK_AGENT, episode_return()),
     Recipe("dr_mas_mean", episodes(8), TASK_AGENT, episode_return(), TASK_AGENT, TASK, SCALE_ONCE),
-    # The std alone is biased where the agent's own rewards do not vary: see `normalize`.
+    # The agent's own std alone is biased if its rewards do not vary: see `normalize`.
     Recipe("dr_mas_std", episodes(8), TASK_AGENT, episode_return(), TASK, TASK_AGENT, CENTER_ONCE),
-    # Per agent, but a trajectory counts once however often the agent spoke in it.
+    # Per agent, but a trajectory counts once, however often the agent spoke in it.
     Recipe("dr_mas_episodes", episodes(8), TASK_AGENT, episode_return(), once_per="episode"),
-    # Each agent's own mean per task, and one standard deviation per agent: of all its credits in the batch (the total
-    # deviation; scale=pooled_deviation() takes the deviation within groups). A row without a peer gets advantage 0.
+    # Each agent's own mean per task, and one standard deviation per agent over all its credits in the batch. This is
+    # the total deviation; scale=pooled_deviation() is the one within groups. A row without a peer gets advantage 0.
     Recipe("own_pooled", episodes(8), TASK_AGENT, episode_return(), scale=("agent",)),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
     Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
-    # A reward of each row's own, as in AT-GRPO, under GRPO's grouping and without a tree: what is the reward's doing.
-    # Its rows differ, so each counts.
+    # Each row's own reward, as in AT-GRPO, with GRPO's grouping and without a tree. It isolates the effect of the
+    # reward. Rows of an episode have different credits, so each row counts.
     Recipe("grpo_mixed", episodes(8), TASK, episode_return(own=1.0)),
-    # MAGRPO, arXiv 2508.04652: joint actions of one node are compared by their joint return; and its siblings.
+    # MAGRPO, arXiv 2508.04652, and its variants: joint actions of one node are compared by their joint return.
     Recipe("magrpo", **JOINT),
     Recipe("mareinforce", **JOINT, center="none"),
     Recipe("marloo", **JOINT, center="loo"),
     Recipe("maremax", **JOINT, center="max"),
 )
+"""The recipes of the kit by name."""
 
 
 def find(recipe: str | Recipe) -> Recipe:
-    """A recipe by name; unknown names list the known ones."""
+    """Return a recipe by name; an unknown name raises an error that lists the known ones."""
     if isinstance(recipe, Recipe):
         return recipe
     if recipe not in RECIPES:
@@ -126,15 +163,17 @@ GONE = {
     ("episode_return", "of"): "it summed local rewards over a trajectory, so that dawdling paid; "
     "episode_return(own=1.0) adds each row its own"
 }
-"""(part, argument) -> what became of it, for runs that were recorded when there was one."""
+"""(part, argument) -> the reason why it was removed, for runs that were recorded with it."""
 
 
 def to_data(part: Any) -> Any:
-    """A recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple). What is no dataclass
-    is told by its name, and by what it `holds`."""
+    """Return a recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple).
+
+    A part that is no dataclass is described by its name and by its contents (`holding`).
+    """
     part = plain(part)
     if dataclasses.is_dataclass(part):
-        given = [field.name for field in dataclasses.fields(part) if field.init]  # the others are memory
+        given = [field.name for field in dataclasses.fields(part) if field.init]  # the other fields are memory
         fields = {name: to_data(getattr(part, name)) for name in given}
         return {"is": _name(type(part)), **fields, **holding(part, to_data)}
     if isinstance(part, tuple | list):
@@ -147,13 +186,13 @@ def to_data(part: Any) -> Any:
 
 
 def _name(part: Any) -> str:
-    """A part of the kit by its name, anybody's own by its module too, though it be called the same."""
+    """Return a part's name; your own part also has its module in the name, even if the kit has a part of that name."""
     known = {**PARTS, "Recipe": Recipe}
     return part.__name__ if known.get(part.__name__) is part else f"{part.__module__}.{part.__qualname__}"
 
 
 def from_data(data: Any) -> Any:
-    """What `to_data` wrote. A part that is not the kit's own cannot be made from data: the error names it."""
+    """Return the part that `to_data` wrote; raise `ValueError` with the name of a part that is not the kit's own."""
     if isinstance(data, list):
         return tuple(from_data(one) for one in data)
     if not isinstance(data, dict) or "is" not in data:
@@ -175,7 +214,7 @@ def from_data(data: Any) -> Any:
 
 
 def typed(data: Any) -> str:
-    """What `to_data` wrote, as one would type it."""
+    """Return the output of `to_data` as source code."""
     if isinstance(data, Mapping) and "is" in data:
         arguments = ", ".join(f"{name}={typed(value)}" for name, value in data.items() if name != "is")
         return f"{data['is']}({arguments})"
@@ -183,8 +222,10 @@ def typed(data: Any) -> str:
 
 
 def completed(data: Any) -> Any:
-    """Recorded data with the arguments that the kit's parts have got since, at their defaults: what an earlier version
-    recorded then equals what this one records of the same."""
+    """Return recorded data with the arguments that the kit's parts have got since then, at their defaults.
+
+    A record of an earlier version then equals the record that this version makes of the same recipe.
+    """
     if not isinstance(data, dict):
         return [completed(one) for one in data] if isinstance(data, list) else data
     part = data.get("is")

@@ -1,8 +1,8 @@
-"""The one table that flows through the four cells: a row is one model call.
+"""The one table that flows through the four cells; a row is one model call.
 
-The schema is declared once, below, with a meaning per column; `python -m mas_lab schema` prints it.
-Every cell calls `require` on the columns it reads, so that a bad value is reported with its task, agent and turn
-before any arithmetic is done with it. Leaves out: how rows are made (`rollout`) and what is computed from them.
+The schema is declared once, below, with a meaning for each column. `python -m mas_lab schema` prints it. Every cell
+calls `require` on the columns that it reads, so that a bad value is reported with its task, agent and turn before any
+computation. Leaves out: how rows are made (`rollout`), and what is computed from them.
 """
 
 import math
@@ -26,7 +26,7 @@ NUMBERS, FLAGS = {"kinds": "iuf"}, {"kinds": "b"}
 
 
 class TableError(ValueError):
-    """A table that a cell cannot read: names the cell, the column, the row's place, and what to do."""
+    """Error of a table that a cell cannot read; it names the cell, the column, the row's place and the remedy."""
 
 
 def _finite(values: pd.Series) -> pd.Series:
@@ -37,7 +37,7 @@ def _finite(values: pd.Series) -> pd.Series:
 
 
 def _finite_or_listed(values: pd.Series) -> pd.Series:
-    """A finite number, or a list or array of them."""
+    """Return True for a finite number, and for a list or array of them."""
     if pd.api.types.is_numeric_dtype(values):
         return _finite(values)
     return values.map(lambda value: math.isfinite(value) if isinstance(value, Real) else _is_list(value)).astype(bool)
@@ -75,7 +75,7 @@ def _sampled(meaning: str) -> pa.Column:
 
 
 ENDS = ("eos", "stop", "length")
-"""How a completion may end."""
+"""The ways in which a completion may end."""
 ROLLOUT = {
     "step": _identity("training step, from 0"),
     "task": _identity("task id"),
@@ -124,6 +124,7 @@ DIAGNOSIS = {
                            "drawn from, under the weights that the team had when it was asked"),
 }  # fmt: skip
 SCHEMA = {**ROLLOUT, **GROUPING, **NORMALIZATION, **SELECTION, **DIAGNOSIS}
+"""The columns of the table of turns: name -> pandera column with its meaning and its checks."""
 ADDED_BY = {
     **dict.fromkeys(ROLLOUT, "rollout"),
     **dict.fromkeys(GROUPING, "group"),
@@ -144,11 +145,17 @@ DEFAULTS = {
 
 
 def schema(of: str = "turns") -> pd.DataFrame:
-    """What the columns of a table mean: `column`, `meaning`, and of the table of turns, which flows through the cells,
-    `added_by`.
+    """Return the meanings of the columns of a table.
 
-    `of`: "turns", or what gave the table: "group_stats", "update", "inflation", "advise", "baseline_ratio", "evaluate",
-    "rewards" (`RewardInspector.table`), "dialogue". Raises ValueError for another name.
+    Args:
+        of: "turns" for the table of turns, or the function that returns the table: "group_stats", "update",
+            "inflation", "advise", "baseline_ratio", "evaluate", "rewards" (`RewardInspector.table`) or "dialogue".
+
+    Returns:
+        A table with `column` and `meaning`. For "turns" it also has `added_by`, the cell that adds the column.
+
+    Raises:
+        ValueError: `of` is unknown.
     """
     if of == "turns":
         rows = [(name, ADDED_BY[name], column.description) for name, column in SCHEMA.items()]
@@ -159,21 +166,21 @@ def schema(of: str = "turns") -> pd.DataFrame:
 
 
 def place(row: pd.Series) -> str:
-    """Where a row stands, in words: `task 't3', agent 'solver', turn 1`."""
+    """Return a row's place in words: `task 't3', agent 'solver', turn 1`."""
     return ", ".join(f"{name} {plain(row[name])!r}" for name in PLACE if name in row.index)
 
 
 def plain(value):
-    """A NumPy scalar as the Python value it stands for, an array as a list."""
+    """Return a NumPy scalar as a Python value, and an array as a list."""
     if getattr(value, "ndim", 0):
         return value.tolist()
     return value.item() if hasattr(value, "item") else value
 
 
 def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Sequence[str] = ()) -> None:
-    """Check that `turns` has `columns` and that their values, and those of `optional` ones it has, are usable.
+    """Check that `turns` has `columns`, and that their values and those of present `optional` columns are usable.
 
-    Raises `TableError` naming the cell, the column and the first offending row's task, agent and turn.
+    Raises `TableError` with the cell, the column and the task, agent and turn of the first bad row.
     """
     if not isinstance(turns, pd.DataFrame):
         raise TableError(f"{cell}: wants a table of turns (a pandas DataFrame), got {type(turns).__name__}")
@@ -202,7 +209,7 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
 
 
 def _plainly_right(values: pd.Series, name: str) -> bool:
-    """Does the type of a column say at once that its checks hold? Where not, pandera looks, and says at which row."""
+    """Return True if the type of a column proves that its checks hold; else pandera checks and finds the bad row."""
     if values.isna().any():
         return False
     known = SCHEMA.get(name)
@@ -216,7 +223,7 @@ def _plainly_right(values: pd.Series, name: str) -> bool:
 
 
 def forbid(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:
-    """No cell overwrites a column that an earlier cell wrote."""
+    """Raise `TableError` if one of `columns` exists already; no cell overwrites a column of an earlier cell."""
     present = [name for name in columns if name in turns.columns]
     if present:
         raise TableError(
@@ -226,11 +233,11 @@ def forbid(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:
 
 
 def column(turns: pd.DataFrame, name: str) -> pd.Series:
-    """A column, or its documented default where a hand-typed table leaves an optional one out.
+    """Return a column, or its documented default if a hand-typed table leaves an optional one out.
 
-    `depth` is then the rank of (turn, agent name) within the episode: each call is an environment step of its own;
-    `node` is one per (episode, depth). Agents that acted together need `depth` or `node` to say so.
-    Categories come as the plain values they stand for.
+    The default `depth` is the rank of (turn, agent name) within the episode: each call is an environment step of its
+    own. The default `node` is one per (episode, depth). If agents acted together, `depth` or `node` must say so.
+    Categories are returned as plain values.
     """
     if name in turns.columns:
         values = turns[name]
@@ -257,9 +264,9 @@ def column(turns: pd.DataFrame, name: str) -> pd.Series:
 
 
 def _actions(turns: pd.DataFrame) -> pd.Series:
-    """`node.i`, or `node.i-i` where several agents acted; `node.i-*` if the parents show that all combinations were.
+    """Return `node.i`; `node.i-i` if several agents acted; `node.i-*` if the parents show that all combinations acted.
 
-    The acting order of hand-typed rows is the order in which their agents first stand in the table, by index.
+    The acting order of hand-typed rows is the order in which their agents first occur in the table, by index.
     """
     rows = pd.DataFrame({name: column(turns, name) for name in ("node", "candidate")})
     agents = column(turns, "agent") if "agent" in turns.columns else pd.Series("", index=turns.index)
@@ -277,10 +284,10 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
 
 
 def trained(turns: pd.DataFrame) -> pd.Series:
-    """Which rows belong to the batch: all but the continuations played only to value a candidate."""
+    """Return which rows belong to the batch: all except continuations that only value a candidate."""
     return ~column(turns, "probe").astype(bool)
 
 
 def selected(turns: pd.DataFrame) -> pd.Series:
-    """Which rows `update` trains on: those of the batch that `select` marked, or all of them."""
+    """Return which rows `update` trains on: rows of the batch that `select` marked, or all of them."""
     return trained(turns) & column(turns, "selected").astype(bool)

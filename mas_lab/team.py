@@ -1,6 +1,6 @@
-"""Who plays which role: agent -> policy, agent -> sampling settings, and which agents do not learn.
+"""The team: agent -> policy, agent -> sampling settings, and the agents that do not learn.
 
-Shared or per-role weights live here and nowhere else.
+Only this module knows whether weights are shared or per role. Leaves out: making policies (`mas_lab.backends`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,17 +11,25 @@ from mas_lab.policy import Policy
 
 @dataclass(frozen=True)
 class Sampling:
-    """How an agent draws its tokens; for training at any temperature above 0, with top-p 1 and top-k off."""
+    """Settings by which an agent draws its tokens.
+
+    Training accepts any temperature above 0, with `top_p` 1 and `top_k` None.
+
+    Raises:
+        ValueError: A setting is out of range.
+    """
 
     temperature: float = 1.0
+    """Divisor of the logits; 0 always takes the most likely token."""
     max_tokens: int | None = None
-    """`None`: what the environment allows."""
+    """Most tokens of a completion. `None`: the limit of the environment."""
     stop: tuple[str, ...] = ()
-    """A completion ends with the token after which one of these stands in its text, `finish` is then "stop"."""
+    """Texts that end a completion: it ends with the token after which one of them occurs in the text. `finish` is then
+    "stop"."""
     top_p: float = 1.0
-    """Only the likeliest tokens that together have this probability. For `evaluate` alone."""
+    """Draw only from the most likely tokens that together have this probability. 1: all tokens. For `evaluate` only."""
     top_k: int | None = None
-    """Only so many of the likeliest tokens. For `evaluate` alone."""
+    """Draw only from this many most likely tokens. `None`: all tokens. For `evaluate` only."""
 
     def __post_init__(self):
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
@@ -44,6 +52,20 @@ class Team(Mapping[str, Policy]):
     >>> Team.per_agent(base.adapter, env.agents)           # one policy per role
     >>> Team({"solver": big, "verifier": small}, frozen=("verifier",))
     >>> Team({"left": learner, "right": lab.load_run("runs/earlier").team()["left"]}, frozen="right")   # self-play
+
+    Args:
+        policies: The policy of each agent.
+        sampling: Sampling settings of each agent. `None`, or an agent without settings: `Sampling()`.
+        frozen: Agents that do not learn. Default: all agents learn.
+
+    Attributes:
+        frozen: The agents that do not learn.
+        sampling: The sampling settings of each agent.
+        policies: The policies by their names. A name is made of the agents that the policy plays, or is "shared" if it
+            plays all of several agents.
+
+    Raises:
+        ValueError: `sampling` or `frozen` names an unknown agent, or two policies would have one name.
     """
 
     def __init__(
@@ -63,7 +85,7 @@ class Team(Mapping[str, Policy]):
         self.policies = {self._name_of[agent]: policy for agent, policy in self._by_agent.items()}
 
     def _names(self) -> dict[str, str]:
-        """A policy is named after the agents that it plays; "shared" if it plays them all."""
+        """Return the policy name of each agent: the agents that the policy plays, or "shared" if it plays them all."""
         players: dict[int, list[str]] = {}
         for agent, policy in self._by_agent.items():
             players.setdefault(id(policy), []).append(agent)
@@ -73,21 +95,53 @@ class Team(Mapping[str, Policy]):
         return {agent: names[id(policy)] for agent, policy in self._by_agent.items()}
 
     def name_of(self, agent: str) -> str:
-        """The name of the policy that plays `agent`: a key of `policies`."""
+        """Return the name of the policy that plays an agent.
+
+        Args:
+            agent: Name of the agent.
+
+        Returns:
+            A key of `policies`.
+        """
         return self._name_of[agent]
 
     def learners(self, name: str) -> list[str]:
-        """The agents whose rows train policy `name`."""
+        """Return the agents whose rows train a policy.
+
+        Args:
+            name: Name of the policy.
+
+        Returns:
+            Agents that the policy plays and that are not frozen.
+        """
         return [agent for agent in self if self._name_of[agent] == name and agent not in self.frozen]
 
     def with_sampling(self, sampling: "Sampling | Mapping[str, Sampling] | None") -> "Team":
-        """The same policies, drawn from in another way."""
+        """Return the same policies with other sampling settings.
+
+        Args:
+            sampling: One setting for all agents, or settings of some agents. `None`: no change.
+
+        Returns:
+            A new team.
+        """
         if isinstance(sampling, Sampling):
             sampling = dict.fromkeys(self, sampling)
         return self._named_alike(Team(self._by_agent, self.sampling | dict(sampling or {}), self.frozen))
 
     def swapped(self, first: str, second: str) -> "Team":
-        """The team with the policies of two roles exchanged; the policies keep their names."""
+        """Return the team with the policies of two agents exchanged; the policies keep their names.
+
+        Args:
+            first: One agent.
+            second: The other agent.
+
+        Returns:
+            A new team.
+
+        Raises:
+            KeyError: The team has no such agent.
+        """
         others = {first: second, second: first}
         for agent in others:
             self[agent]  # raises where the team has no such agent
@@ -96,7 +150,7 @@ class Team(Mapping[str, Policy]):
         )
 
     def _named_alike(self, team: "Team") -> "Team":
-        """`team`, which plays with the policies of this one, with the names that they have here."""
+        """Return `team`, which plays with the policies of this one, with the names that they have here."""
         names = {id(policy): name for name, policy in self.policies.items()}
         team._name_of = {agent: names[id(policy)] for agent, policy in team._by_agent.items()}
         team.policies = self.policies
@@ -104,11 +158,30 @@ class Team(Mapping[str, Policy]):
 
     @classmethod
     def shared(cls, policy: Policy, agents: Iterable[str], **settings) -> "Team":
+        """Return a team in which one policy plays every role.
+
+        Args:
+            policy: The policy.
+            agents: Names of the agents.
+            **settings: `sampling` and `frozen` of the constructor.
+
+        Returns:
+            The team.
+        """
         return cls(dict.fromkeys(agents, policy), **settings)
 
     @classmethod
     def per_agent(cls, make: Callable[[str], Policy], agents: Iterable[str], **settings) -> "Team":
-        """`make(agent)` returns that agent's own policy."""
+        """Return a team with one policy per role.
+
+        Args:
+            make: Callable that returns the policy of an agent, such as `base.adapter`.
+            agents: Names of the agents.
+            **settings: `sampling` and `frozen` of the constructor.
+
+        Returns:
+            The team.
+        """
         return cls({agent: make(agent) for agent in agents}, **settings)
 
     def __getitem__(self, agent: str) -> Policy:

@@ -1,6 +1,6 @@
-"""Text in which nothing is invisible: what it would do to a terminal or the order of letters is shown, not done.
+"""Text in which every character is visible: control characters are shown instead of acting on a terminal.
 
-Leaves out: HTML and plotly (`widgets.text`).
+The same holds for characters that change the order of letters. Leaves out: HTML and plotly (`widgets.text`).
 """
 
 import unicodedata
@@ -9,7 +9,7 @@ KEPT = "\n\t"
 
 
 def visible(text: str) -> str:
-    """Control characters as their pictures (␀, ␛), invisible format characters and lone surrogates as ⟨U+202E⟩."""
+    """Return `text` with control characters as pictures (␀, ␛) and other invisible ones as codes such as ⟨U+202E⟩."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(_shown(character) for character in text)

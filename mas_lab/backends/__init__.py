@@ -1,7 +1,8 @@
-"""Where weights live: constructors of policies for each back end, and the thread probe.
+"""The back ends: constructors of policies for each of them, and the thread probe.
 
-`load_policy` gives one policy, full weights or one adapter; `load_base` gives many adapters over one copy of a base.
-Heavy libraries are imported when a policy is made, not before. Leaves out: who plays which role (`mas_lab.team`).
+`load_policy` returns one policy, with full weights or one adapter. `load_base` makes many adapters over one copy of a
+base. Heavy libraries are imported when a policy is made, not before. Leaves out: the roles of the policies
+(`mas_lab.team`).
 """
 
 import json
@@ -30,16 +31,30 @@ BACKENDS = ("torch", "unsloth", "vllm", "tinker")
 
 def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: float | None = None, template=None,
                 seed=0, **options) -> Policy:  # fmt: skip
-    """A policy from a pocket model's family name, a directory in Hugging Face format, or a hub id.
+    """Load one policy, with full weights or one adapter.
 
-    `lora`: rank of one adapter to train instead of the full weights. `lr` defaults to what the folder's
-    `provenance.json` says, which is what makes it a pocket model, shipped or your own (`lab.make_pocket`): 1e-3, and
-    5e-3 with LoRA; to 1e-6, and 2e-5 with LoRA, for any other model; what `policy.save` wrote goes on at the rate that
-    it had. `template`: keyword arguments for the chat template, such as `{"enable_thinking": False}`. `options`: see
-    `mas_lab.backends.torch.model.Options`, for vLLM `mas_lab.backends.vllm.model.VllmOptions`, and for weights behind a
-    Tinker server `mas_lab.backends.tinker.base.TinkerOptions`. The first policy of
-    a process on a CPU settles how many threads torch uses: as many as MAS_LAB_THREADS says or a probe finds, unless
-    `set_threads` was called before.
+    Args:
+        name: Family name of a pocket model, a directory in Hugging Face format, or a hub id.
+        backend: "torch", "unsloth", "vllm" or "tinker".
+        lora: Rank of one adapter that is trained in place of the full weights. `None`: the full weights are trained,
+            which "tinker" cannot do.
+        lr: Learning rate. `None`: the rate in the folder's `provenance.json`, or the rate at which `policy.save` left
+            off, or 1e-6 (2e-5 with LoRA) for any other model.
+        template: Keyword arguments of the chat template, such as `{"enable_thinking": False}`. `None`: no arguments.
+        seed: Seed of the adapter's initial weights; it has no effect on full weights.
+        **options: Options of the back end: `mas_lab.backends.torch.model.Options`, for vLLM
+            `mas_lab.backends.vllm.model.VllmOptions`, for Unsloth `mas_lab.backends.unsloth.model.UnslothOptions`, and
+            for weights behind a Tinker server `mas_lab.backends.tinker.base.TinkerOptions`.
+
+    Returns:
+        The policy.
+
+    Raises:
+        PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
+
+    `provenance.json` makes a folder a pocket model, shipped or your own (`lab.make_pocket`). Its rates are usually
+    1e-3, and 5e-3 with LoRA. The first policy on a CPU sets torch's number of threads for the process: MAS_LAB_THREADS,
+    or else the number that a probe finds. A call of `set_threads` before that has priority.
     """
     if lora is not None:
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
@@ -53,9 +68,23 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
 
 def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float | None = None, template=None, seed=0,
               **options):  # fmt: skip
-    """One copy of a base whose `.adapter(agent)` gives each agent an adapter and an optimizer of its own.
+    """Load one copy of a base whose `.adapter(agent)` gives each agent an adapter and an optimizer of its own.
 
-    One engine serves them all in one mixed batch. `adapters`: how many there will be; more is an error.
+    Args:
+        name: Family name of a pocket model, a directory in Hugging Face format, or a hub id.
+        backend: "torch", "unsloth", "vllm" or "tinker".
+        adapters: Number of adapters that will be made; asking for more is an error.
+        rank: Largest rank of the adapters.
+        lr: Learning rate. `None`: the default of `load_policy` with LoRA.
+        template: Keyword arguments of the chat template. `None`: no arguments.
+        seed: Seed of the adapters' initial weights.
+        **options: Options of the back end, see `load_policy`.
+
+    Returns:
+        The base. One engine serves all its adapters in one mixed batch.
+
+    Raises:
+        PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
     """
     if backend == "tinker":
         from mas_lab.backends.tinker import making as tinker_making
@@ -68,15 +97,17 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
 
 
 def restore_policy(directory: str | Path, base: str | Sequence[str] = ()) -> Policy:
-    """The policy that `policy.save(directory)` wrote, optimizer included, from the directory alone; for an adapter of a
-    model of the hub, with that one's id as `base`."""
+    """Return the policy that `policy.save(directory)` wrote, including its optimizer.
+
+    The directory is enough, except for an adapter of a hub model: pass the model's id as `base`.
+    """
     return restore_policies({"policy": directory}, base)["policy"]
 
 
 def restore_policies(directories: dict[str, str | Path], base: str | Sequence[str] = ()) -> dict[str, Policy]:
-    """Several saved policies by name; adapters that shared a base share it again.
+    """Return several saved policies by name; adapters that shared a base share it again.
 
-    `base`: hub ids that may be loaded. Raises PolicyError where a saved policy names another one.
+    `base`: hub ids that may be loaded. Raises PolicyError if a saved policy names another one.
     """
     kinds = {name: _backend_in(directory) for name, directory in directories.items()}
     if "unsloth" in kinds.values():
@@ -93,7 +124,7 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
 
 
 def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> dict[str, Policy]:
-    """Policies from weights that were handed out (`mas_lab.backends.torch.base.Given`), by their names."""
+    """Return policies by name from weights that were handed out (`mas_lab.backends.torch.base.Given`)."""
     if backend == "tinker":
         raise PolicyError("backend 'tinker' takes no weights from here; load the team with backend='torch' or 'vllm'")
     model = _model_of(backend)
@@ -103,7 +134,7 @@ def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> 
 
 
 def _backend_in(directory: str | Path) -> str | None:
-    """None where it cannot be told; reading the whole record then says why."""
+    """Return the saved back end, or None if it cannot be read; reading the whole record then gives the error."""
     try:
         return json.loads((Path(directory) / "policy.json").read_text(encoding="utf-8"))["backend"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -111,7 +142,7 @@ def _backend_in(directory: str | Path) -> str | None:
 
 
 def _model_of(backend: str):
-    """The class of the back end's models: how weights are read, adapters added and tokens sampled."""
+    """Return the class of the back end's models: it reads weights, adds adapters and samples tokens."""
     if backend == "torch":
         from mas_lab.backends.torch.model import TorchModel
 

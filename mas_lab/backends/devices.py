@@ -1,13 +1,13 @@
-"""Which devices work here: tried, not asked.
+"""The devices that work here; each of them is tried.
 
-Leaves out: which of them a policy takes (its options, `placement`).
+Leaves out: the device that a policy takes (its options, `placement`).
 """
 
 from typing import Any
 
 
 def devices() -> str:
-    """Every device that torch names, each with the outcome of a real matrix product."""
+    """Return every device that torch names, each with the result of a real matrix product."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -23,7 +23,7 @@ def devices() -> str:
 
 
 def called(device: Any) -> str:
-    """A torch device as a record tells it: "cpu", "mps", or which GPU it is."""
+    """Return the name of a torch device for a record: "cpu", "mps", or the model of the GPU."""
     import torch
 
     kind = getattr(device, "type", str(device))
@@ -31,9 +31,10 @@ def called(device: Any) -> str:
 
 
 def probe(device: str) -> str:
-    """ "works", or why not: a product and its gradient on `device` against the same in float64 on the CPU.
+    """Return "works", or an error message, after a product and its gradient on `device`.
 
-    A P100 under a recent torch reports itself available and fails at this, its first operation.
+    The reference is the same product in float64 on the CPU. A P100 under a recent torch reports itself as available and
+    fails at this, its first operation.
     """
     import torch
 
@@ -45,7 +46,7 @@ def probe(device: str) -> str:
         product.sum().backward()
         wrong = (product.detach().cpu().double() - a.double() @ b.double()).abs().max().item()
         wrong = max(wrong, (on_device.grad.cpu().double() - b.double().sum(1)).abs().max().item())
-    except Exception as error:  # whatever a driver throws is the finding
+    except Exception as error:  # any error of a driver is the result
         return f"FAILS at the first operation ({_first_line(error)})"
     return "works" if wrong < 0.1 else f"WRONG results (off by {wrong:.2g})"
 

@@ -1,8 +1,8 @@
-"""What a policy keeps in a device's memory, counted from a model's config before a byte of it is loaded.
+"""The memory of a policy on a device, counted from a model's config before anything is loaded.
 
-Weights are counted layer by layer on an empty copy of the model; gradients and AdamW follow from what is trained; keys
-and values follow from the tokens that are alive at once. Activations are an estimate (`activations`). Leaves out: the
-CUDA context (about half a GiB), fragmentation, and the buffers of a library's own kernels.
+Weights are counted layer by layer on an empty copy of the model. Gradients and AdamW's state follow from what is
+trained, keys and values from the tokens that are alive at once. Activations are an estimate (`activations`). Leaves
+out: the CUDA context (about half a GiB), fragmentation, and the buffers of a library's own kernels.
 """
 
 import json
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""Bytes per weight: 4 bits, an 8-bit scale for each 64 and a 32-bit one for 256 of those (QLoRA, arXiv 2305.14314)."""
+"""Bytes per weight: 4 bits, an 8-bit scale per 64 weights, and a 32-bit scale per 256 of those (QLoRA, arXiv
+2305.14314)."""
 ADAMW = 8
 """Bytes per trained weight: two float32 moments."""
 LOGITS = 2**25
@@ -25,10 +26,10 @@ LOGITS = 2**25
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes by what they are for."""
+    """Bytes by their use."""
 
     weights: float
-    """The base; float32 where it is trained in full."""
+    """The base; float32 if it is trained in full."""
     adapters: float
     """All LoRA adapters, float32."""
     gradients: float
@@ -38,24 +39,28 @@ class Memory:
 
     @property
     def peak(self) -> float:
-        """All but the smaller of the last two: sampling and the update take turns. An engine that keeps its cache while
-        the weights are trained (vLLM that does not sleep) needs both."""
+        """Return the sum without the smaller of the last two parts, because sampling and the update take turns.
+
+        An engine that keeps its cache during training (vLLM without sleep) needs both.
+        """
         kept = self.weights + self.adapters + self.gradients + self.optimizer
         return kept + max(self.kv_cache, self.activations)
 
     def gib(self) -> dict[str, float]:
-        """Each part and the peak in GiB."""
+        """Return each part and the peak in GiB."""
         return {f.name: getattr(self, f.name) / GIB for f in fields(self)} | {"peak": self.peak / GIB}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Counts of weights: of the linear layers of the body (which 4-bit and LoRA are for), of all else, and of one LoRA
-    adapter of rank 1."""
+    """Numbers of weights of a model."""
 
     linear: int
+    """In the linear layers of the body, which 4-bit and LoRA apply to."""
     rest: int
+    """In all other layers."""
     per_rank: int
+    """In one LoRA adapter of rank 1."""
 
 
 @lru_cache(32)
@@ -75,7 +80,7 @@ def _shape(config_json: str, kind: type) -> Shape:
 
 
 def shape(config: "PretrainedConfig") -> Shape:
-    """The counts of this model; nothing is downloaded or allocated."""
+    """Return the numbers of weights of this model; nothing is downloaded or allocated."""
     return _shape(config.to_json_string(use_diff=False), type(config))
 
 
@@ -88,10 +93,11 @@ def memory(
     train_tokens: int = 4096,
     sample_tokens: int = 65536,
 ) -> Memory:
-    """One policy's memory. `adapters=0` trains all weights (float32 under 16-bit products); else that many of `rank`.
+    """Return one policy's memory.
 
-    `bits`: 16 or 4, of the frozen base. `train_tokens`, `sample_tokens`: the options of that name, tokens of one
-    micro-batch of the update and tokens that are sampled at once.
+    `adapters=0` trains all weights (float32 under 16-bit products), other values train that many adapters of `rank`.
+    `bits`: 16 or 4, of the frozen base. `train_tokens`, `sample_tokens`: the options of that name, the tokens of one
+    micro-batch of the update and the tokens that are sampled at once.
     """
     if bits not in (4, 16) or (bits == 4 and not adapters):
         raise ValueError(f"memory: bits={bits} with adapters={adapters}; known are 16, and 4 under adapters")
@@ -113,11 +119,11 @@ def memory(
 
 
 def activations(config: "PretrainedConfig", tokens: int) -> float:
-    """Bytes that one micro-batch keeps for its backward pass, without recomputation: an estimate.
+    """Return an estimate of the bytes that one micro-batch keeps for its backward pass, without recomputation.
 
     Per token and layer in 16 bits: the inputs of both norms and of both blocks (4 h), queries, keys, values and the
-    mixed values (2 Q + 2 K heads), the gate, what it multiplies, and both products (4 i); for the head, float32 logits
-    and their gradient in chunks.
+    mixed values (2 Q + 2 K heads), the gate, its factor, and both products (4 i). For the head: float32 logits and
+    their gradient in chunks.
     """
     text, (layers, query_width, key_width) = config.get_text_config(), _heads(config)
     per_token = 2 * (4 * text.hidden_size + 2 * (query_width + key_width) + 4 * text.intermediate_size)
@@ -125,7 +131,7 @@ def activations(config: "PretrainedConfig", tokens: int) -> float:
 
 
 def _heads(config: "PretrainedConfig") -> tuple[int, int, int]:
-    """Layers, and the widths of all queries and of all keys of a layer."""
+    """Return the number of layers, and the widths of all queries and of all keys of a layer."""
     text = config.get_text_config()
     if not hasattr(text, "num_key_value_heads") or not hasattr(text, "intermediate_size"):
         raise ValueError(f"memory: a {text.model_type} model is built otherwise; known are Llama, Qwen and their kin")
@@ -141,7 +147,7 @@ def _qwen3(**changes: int) -> "PretrainedConfig":
 
 
 def known_shapes() -> dict[str, "PretrainedConfig"]:
-    """Configs of models that fit one small GPU, written out, so that a plan needs no download."""
+    """Return configs of models that fit one small GPU, written out so that a plan needs no download."""
     return {
         "Qwen3-0.6B": _qwen3(hidden_size=1024, intermediate_size=3072),
         "Qwen3-1.7B": _qwen3(hidden_size=2048, intermediate_size=6144),
@@ -149,9 +155,10 @@ def known_shapes() -> dict[str, "PretrainedConfig"]:
 
 
 def budget(agents: int = 2, rank: int = 16, **tokens: int) -> "DataFrame":
-    """GiB of each part for every known shape: 4-bit and 16-bit bases under `agents` adapters, and all weights trained.
+    """Return GiB of each part for every known shape.
 
-    `tokens`: `train_tokens` and `sample_tokens` of `memory`.
+    The cases are 4-bit and 16-bit bases under `agents` adapters, and all weights trained. `tokens`: `train_tokens` and
+    `sample_tokens` of `memory`.
     """
     import pandas as pd
 

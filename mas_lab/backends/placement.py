@@ -1,10 +1,11 @@
-"""Which policy trains and samples on which device, and whether it fits, before a byte is loaded.
+"""Placement of policies on devices for training and sampling, and a check of the memory before anything is loaded.
 
     plan = lab.Placement({"solver": "Qwen3-1.7B", "verifier": "Qwen3-0.6B"}, lora=16)      # one agent per GPU
     team = lab.Team({name: lab.load_policy(hub_id[name], **plan.options(name)) for name in plan})
 
-What a policy needs is its `Wish`; devices come from torch, or from you for machines that you do not have. What cannot
-fit is refused with what would. Leaves out: loading anything, and starting processes (`accelerate launch`).
+A policy's needs are its `Wish`. Devices come from torch, or from you for machines that you do not have. A policy that
+cannot fit is refused, and the error says what would fit. Leaves out: loading, and starting processes (`accelerate
+launch`).
 """
 
 import os
@@ -25,15 +26,24 @@ CONTEXT = 0.75
 
 
 class PlacementError(ValueError):
-    """A policy that does not fit: names the device, what it needs and has, and what would fit."""
+    """Error of a policy that does not fit; it names the device, the memory needed and left, and what would fit."""
 
 
 class Placement(Mapping[str, Wish]):
-    """Policies by name on devices; shows itself as two tables: by policy, and by device.
+    """Policies by name on devices; it shows itself as two tables, by policy and by device.
 
-    `policies`: name -> model, or `Wish`. `devices`: name -> GiB; `None`: those that torch finds. `every=True`: a
-    process per device, each with every policy (`accelerate launch`). `common`: fields of `Wish` for those given as a
-    model. Raises PlacementError where something does not fit.
+    Args:
+        policies: The model, or a `Wish`, of each policy.
+        devices: GiB of each device. `None`: the devices that torch finds.
+        every: One process per device, each with every policy (`accelerate launch`). Default: each policy on one device.
+        **common: Fields of `Wish` for the policies that are given as a model.
+
+    Attributes:
+        devices: GiB of each device.
+        every: True if every device holds every policy.
+
+    Raises:
+        PlacementError: A policy does not fit, or names an unknown device.
     """
 
     def __init__(
@@ -89,9 +99,13 @@ class Placement(Mapping[str, Wish]):
         )
 
     def options(self, name: str) -> dict[str, Any]:
-        """What `load_policy` (with several adapters: `load_base`) is to be told beside the model.
+        """Return the arguments of `load_policy` (with several adapters: `load_base`) besides the model.
 
-        Under `every`, no device: each process takes its own.
+        Args:
+            name: Name of the policy.
+
+        Returns:
+            Keyword arguments. With `every` they have no device, because each process takes its own.
         """
         wish, device = self[name], self._at[name]
         told: dict[str, Any] = {"backend": wish.backend, "train_tokens": wish.train_tokens}
@@ -103,7 +117,7 @@ class Placement(Mapping[str, Wish]):
         return told | (self._engine(wish, device) if wish.backend == "vllm" else {})
 
     def _engine(self, wish: Wish, device: str) -> dict[str, Any]:
-        """vLLM's options: where it is, and its share of the memory there, one GiB of buffers included."""
+        """Return vLLM's options: its place, and its share of the memory there, including one GiB of buffers."""
         apart = wish.sampling_devices(device)
         room = min(self.devices[one] for one in apart)
         share = ceil(100 * (wish.engine / GIB / len(apart) + 1) / room) / 100
@@ -114,7 +128,7 @@ class Placement(Mapping[str, Wish]):
 
     @property
     def policies_table(self) -> pd.DataFrame:
-        """A row per policy; sizes in GiB."""
+        """Return a table with a row per policy; sizes are in GiB."""
         rows = []
         for name, wish in self.items():
             found, here = wish.memory(), self._at[name]
@@ -134,7 +148,7 @@ class Placement(Mapping[str, Wish]):
 
     @property
     def devices_table(self) -> pd.DataFrame:
-        """A row per device, in GiB: `left` is what remains after the policies and the device's own needs."""
+        """Return a table with a row per device, in GiB; `left` remains after the policies and the device's needs."""
         rows = {name: {"capacity": gib, "used": self._used[name], "left": self._left(name)}
                 for name, gib in self.devices.items()}  # fmt: skip
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("device")
@@ -158,7 +172,7 @@ class Placement(Mapping[str, Wish]):
 
 
 def found_devices() -> dict[str, float]:
-    """Every CUDA device with its GiB; without one, the CPU with the machine's memory."""
+    """Return every CUDA device with its GiB; without one, the CPU with the machine's memory."""
     import torch
 
     found = [torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())]

@@ -1,6 +1,6 @@
-"""One model in memory as somebody wants it: what is trained of it, what it needs on which device, and what needs less.
+"""One model in memory as you want it: the trained part, the memory on each device, and settings that need less.
 
-Sizes come from the model's config (`memory`). Leaves out: the devices, and whether it fits there (`placement`).
+Sizes come from the model's config (`memory`). Leaves out: the devices, and the check that it fits (`placement`).
 """
 
 from collections.abc import Iterator
@@ -20,30 +20,34 @@ SMALLER = 2048
 
 @dataclass(frozen=True)
 class Wish:
-    """One model in memory: what is trained of it, and where it may be."""
+    """One model in memory: the part that is trained, and the devices that it may use."""
 
     model: "str | PretrainedConfig"
     """A config, a key of `memory.known_shapes`, a pocket model, a directory or a hub id."""
     lora: int | None = None
-    """Rank of adapters over a frozen base in 16 bits; `None` trains all weights, in float32."""
+    """Rank of adapters over a frozen base in 16 bits. `None`: all weights are trained, in float32."""
     adapters: int = 1
-    """How many adapters share the base: the agents that it plays."""
+    """Number of adapters that share the base, one for each agent that it plays."""
     bits: int = 16
-    """4: a quantized base (`backend="unsloth"`)."""
+    """Bits of the frozen base: 16, or 4 for a quantized base (`backend="unsloth"`)."""
     frozen: bool = False
-    """It only speaks: no gradients, no optimizer."""
+    """True if it only samples: it has no gradients and no optimizer."""
     backend: str = "torch"
+    """ "torch", "unsloth" or "vllm"."""
     device: str | None = None
-    """Where it trains; `None`: where most room is left."""
+    """Device on which it trains. `None`: the device with the most room left."""
     samples_on: "str | tuple[str, ...] | None" = None
-    """Where vLLM samples; several devices share one engine's weights. `None`: where it trains."""
+    """Device on which vLLM samples; several devices share one engine's weights. `None`: the device on which it
+    trains."""
     sleep: bool = False
-    """vLLM gives its memory back while the weights are trained."""
+    """True if vLLM hands its memory back while the weights are trained."""
     train_tokens: int = 4096
+    """Tokens of one micro-batch of the update."""
     sample_tokens: int = 65536
+    """Tokens (prompts and completions at full length) that are sampled at once."""
 
     def memory(self) -> Memory:
-        """Bytes by what they are for; frozen weights have no gradient."""
+        """Return the bytes by their use; frozen weights have no gradient."""
         found = memory(
             _config(self.model),
             bits=self.bits,
@@ -56,14 +60,21 @@ class Wish:
 
     @property
     def engine(self) -> float:
-        """Bytes of vLLM's own copy of the weights, in 16 bits, its adapters and its cache; 0 where torch samples."""
+        """Return the bytes of vLLM's own copy: 16-bit weights, adapters and cache. It is 0 if torch samples."""
         if self.backend != "vllm":
             return 0.0
         counts, found = shape(_config(self.model)), self.memory()
         return 2.0 * (counts.linear + counts.rest) + found.adapters / 2 + found.kv_cache
 
     def needs(self, here: str) -> dict[str, float]:
-        """GiB by device, for a policy that trains on `here`."""
+        """Return the memory on each device.
+
+        Args:
+            here: Device on which the policy trains.
+
+        Returns:
+            GiB by device.
+        """
         found, apart = self.memory(), self.sampling_devices(here)
         kept = found.weights + found.adapters + found.gradients + found.optimizer
         if self.backend != "vllm":
@@ -76,13 +87,21 @@ class Wish:
         return needs | {here: (kept + tokens) / GIB}
 
     def sampling_devices(self, here: str) -> tuple[str, ...]:
+        """Return the devices on which the policy samples.
+
+        Args:
+            here: Device on which the policy trains.
+
+        Returns:
+            One device, or several that share one engine's weights.
+        """
         if self.backend != "vllm" or self.samples_on is None:
             return (here,)
         return (self.samples_on,) if isinstance(self.samples_on, str) else tuple(self.samples_on)
 
     @property
     def trained(self) -> str:
-        """What learns, in words."""
+        """Return the trained part in words."""
         if self.frozen:
             return "nothing"
         if self.lora is None:
@@ -92,7 +111,7 @@ class Wish:
 
 
 def savings(wish: Wish) -> Iterator[tuple[str, Wish]]:
-    """Other settings that need less, from what changes least to what changes most."""
+    """Yield other settings that need less memory, those that change least first."""
     fewer = replace(wish, sample_tokens=min(wish.sample_tokens, SMALLER), train_tokens=min(wish.train_tokens, SMALLER))
     less = f"sample_tokens and train_tokens of {SMALLER}"
     if fewer != wish:

@@ -1,10 +1,9 @@
-"""Centers and scales that are more than a group's mean and deviation: `table -> Series`, a number for each row.
+"""Centers and scales that are more than a group's mean and deviation: `table -> Series`, one number per row.
 
-`normalize(center=..., scale=...)` takes them.
-
-A center or credit that remembers from step to step has `state()` and `load_state(state)`, plain data: `train` keeps
-that with each checkpoint. In a loop of one's own the object itself remembers, from call to call.
-Leaves out: centers and scales of groups (`normalization`).
+Pass them to `normalize(center=..., scale=...)`. A center or a credit may remember something from step to step. It then
+has `state()` and `load_state(state)`, and the state is plain data (JSON types). `train` saves the state with each
+checkpoint. In your own loop the object itself remembers from call to call. Leaves out: centers and scales of groups
+(`normalization`).
 """
 
 from collections.abc import Mapping
@@ -21,19 +20,29 @@ from mas_lab.table import plain, require, trained
 
 @dataclass(frozen=True)
 class running_mean:
-    """A baseline b for each value of `by`, the running mean of its credits over steps (SPIRAL, arXiv 2506.24119,
-    role-conditioned advantage estimation: by role, decay 0.95, no division).
+    """Baseline of SPIRAL: the running mean of the credits over steps, one mean for each value of `by`.
 
-    A row is compared with b as it was before its batch, as in their code, since a baseline that saw the row's own
-    credit is biased; then b <- decay * b + (1 - decay) * m, with m the batch's mean, each value of `once_per` counted
-    once with its mean credit (None: every row). Before its first batch there is no b: it starts at that batch's m, with
-    which those rows are compared. SPIRAL moves b with every game, so that a batch moves it further; here a batch is one
-    move. Rows that only value a candidate (`probe`) do not move b.
+    Raises:
+        ValueError: `decay` is outside [0, 1), or `by` is not a tuple of columns.
+
+    With b the baseline and m the mean credit of the batch:
+
+        b <- decay * b + (1 - decay) * m
+
+    SPIRAL, arXiv 2506.24119, role-conditioned advantage estimation: by role, decay 0.95, no division.
+
+    A row is compared with b from before its batch, as in the authors' code, because a baseline that contains the row's
+    own credit is biased. Before the first batch there is no b: it starts at m of that batch, and the rows of that batch
+    are compared with m. SPIRAL moves b with every game, so one batch moves it further. Here one batch moves b once.
+    Rows that only value a candidate (`probe`) do not move b.
     """
 
     by: tuple[str, ...] = ("agent",)
+    """Columns whose values have a baseline each. The default is one baseline per agent."""
     decay: float = 0.95
+    """Weight of the old baseline, from 0 (no memory) to below 1."""
     once_per: str | None = "episode"
+    """Column whose values each count once in m, with their mean credit. `None`: every row counts."""
     _means: dict[tuple, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -43,6 +52,17 @@ class running_mean:
             raise ValueError(f"running_mean: by={self.by!r} must be a tuple of columns, such as ('agent',)")
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return the baseline of each row, then move the running means.
+
+        Args:
+            turns: Table with `credit`, the columns `by` and the column `once_per`.
+
+        Returns:
+            One baseline per row, on the index of `turns`.
+
+        Raises:
+            TableError: A column is missing, or a credit is not a finite number.
+        """
         require(turns, [*self.by, "credit"], "running_mean")
         named = turns[list(self.by)].astype(object).itertuples(index=False, name=None)
         keys = [tuple(map(plain, key)) for key in named]
@@ -55,26 +75,45 @@ class running_mean:
         return pd.Series(baseline, turns.index, dtype=float)
 
     def state(self) -> dict[str, Any]:
+        """Return the running means as plain data."""
         return {"means": [[list(key), mean] for key, mean in sorted(self._means.items(), key=repr)]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        """Replace the running means.
+
+        Args:
+            state: The return value of `state()`.
+        """
         self._means.clear()
         self._means.update({tuple(key): mean for key, mean in state["means"]})
 
 
 @dataclass(frozen=True)
 class pooled_deviation:
-    """Scale by the pooled deviation within groups: one standard deviation for all groups of each value of `by`.
+    """Scale: the pooled standard deviation within groups, one for all groups of each value of `by`.
 
-    sqrt(sum over groups g of sum over rows i of (credit_i - mean_g)^2 / (rows - groups)), the square root of the mean
-    square within groups of an analysis of variance. Groups are those of cell 2, `group`. A lone row adds nothing.
-    `scale=("agent",)` is the total deviation instead: the differences between an agent's groups enter it too.
+        sqrt(sum over groups g of sum over rows i of (credit_i - mean_g)^2 / (rows - groups))
+
+    This is the square root of the mean square within groups of an analysis of variance. Cell 2, `group`, defines the
+    groups. A group with a single row adds nothing. `scale=("agent",)` is the total deviation instead, which also
+    contains the differences between the groups of an agent.
     """
 
     by: tuple[str, ...] = ("agent",)
+    """Columns whose values have a deviation each. The default is one deviation per agent."""
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        """Return the deviation of each row's agent (or other value of `by`), 0 if its credits never differ."""
+        """Return the deviation of each row's agent (or other value of `by`).
+
+        Args:
+            turns: Table with `credit`, `group` and the columns `by`.
+
+        Returns:
+            One deviation per row, on the index of `turns`; 0 if the credits never differ within a group.
+
+        Raises:
+            TableError: A column is missing, or a credit is not a finite number.
+        """
         require(turns, [*self.by, "credit", "group"], "pooled_deviation")
         rows = turns[trained(turns)]
         groups = rows.groupby([*self.by, "group"], observed=True)["credit"]
@@ -88,6 +127,6 @@ class pooled_deviation:
 
 
 def _squared_deviations(credits: pd.Series) -> float:
-    """Return the sum of squared deviations from the mean, the same bits in any order of the rows."""
+    """Return the sum of squared deviations from the mean, with the same bits in any order of the rows."""
     mean = fsum(credits) / len(credits)
     return 0.0 if is_flat(credits.min(), credits.max()) else fsum((credits - mean) ** 2)

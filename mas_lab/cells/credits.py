@@ -1,7 +1,7 @@
-"""Credits: the number by which the members of a group are compared, `table -> Series`.
+"""Credits: the number that is compared within a group, `table -> Series`.
 
-A credit is a frozen dataclass that prints as the code that made it. It refuses a table that it has no meaning for.
-Leaves out: whom a row is compared with (`group`) and how (`normalize`).
+A credit is a frozen dataclass, and its `repr` is the code that makes it. A credit raises `TableError` if it has no
+meaning for a table. Leaves out: which rows are compared (`group`) and how they are compared (`normalize`).
 """
 
 from collections.abc import Callable
@@ -16,32 +16,65 @@ Credit = Callable[[pd.DataFrame], pd.Series]
 
 @dataclass(frozen=True)
 class mixed:
-    """R = alpha * r_team + local * r_local of the row itself (AT-GRPO, arXiv 2510.11062, section 4.2).
+    """Credit of AT-GRPO: a weighted sum of the team's reward and the row's own local reward.
 
-    `local=0.0` leaves the team's reward alone, the paper's outcome-only ablation; the local reward is then not read.
+        R = alpha * r_team + local * r_local
+
+    AT-GRPO, arXiv 2510.11062, section 4.2.
     """
 
     alpha: float = 1.0
+    """Weight of `team_reward`."""
     local: float = 1.0
+    """Weight of the row's `local_reward`. 0.0: only the team's reward counts, which is the paper's outcome-only
+    ablation, and `local_reward` is not read."""
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return R for each row.
+
+        Args:
+            turns: Table with `team_reward`. `local_reward` is 0 if the column is missing.
+
+        Returns:
+            One number per row, on the index of `turns`.
+
+        Raises:
+            TableError: `team_reward` is missing, or a reward is not a finite number.
+        """
         require(turns, ["team_reward"], "mixed", optional=["local_reward"] if self.local else [])
         return self.alpha * turns["team_reward"] + (self.local * column(turns, "local_reward") if self.local else 0.0)
 
 
 @dataclass(frozen=True)
 class episode_return:
-    """R = the sum of `team_reward` over the kept steps of the row's episode, a joint step once, + own * r_local.
+    """Credit of whole episodes: the sum of the team's rewards over the row's episode.
 
-    `own` times the row's own local reward is added to that row alone. It is never summed over an episode, where many
-    turns would earn more than few, so that dawdling pays. `invalid` is subtracted from a row that the environment did
-    not understand, and from no other row of its episode (Dr. MAS, arXiv 2602.08847: 0.1 for math, 0.01 for search).
+        R = sum of r_team over the kept steps of the episode + own * r_local - invalid * [the output was invalid]
+
+    A joint step of several agents counts once. `own` adds the local reward of the row to that row only. Local rewards
+    are never summed over an episode: an agent would then earn more by taking more turns.
     """
 
     invalid: float = 0.0
+    """Penalty of a row whose output the environment did not understand. The other rows of its episode keep their
+    credit. Dr. MAS, arXiv 2602.08847, uses 0.1 for math and 0.01 for search."""
     own: float = 0.0
+    """Weight of the row's own `local_reward`; 0.0 does not read the column."""
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return R for each row.
+
+        Args:
+            turns: Table with `episode` and `team_reward`. `depth`, `kept`, `valid` and `local_reward` have defaults if
+                they are missing.
+
+        Returns:
+            One number per row, on the index of `turns`.
+
+        Raises:
+            TableError: A column is missing, an episode branches, or agents that acted together have different team
+                rewards.
+        """
         local = ["local_reward"] if self.own else []
         require(turns, ["episode", "team_reward"], "episode_return", optional=["depth", "kept", "valid", *local])
         names = ("episode", "depth", "kept", "valid", *local)
@@ -54,10 +87,25 @@ class episode_return:
 
 @dataclass(frozen=True)
 class own_return:
-    """R = the sum of `local_reward` over the kept calls of the row's own agent in its episode: what a player of a game
-    (an env that says `competitive`) has won or lost. Wants plain chains, as episodes(n) makes them."""
+    """Credit of one agent: the sum of its own local rewards in the row's episode.
+
+    Only kept calls count. In a game (an env with `competitive = True`) this is what the player has won or lost. The
+    table must hold plain chains, as `episodes(n)` makes them.
+    """
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return the sum of local rewards for each row.
+
+        Args:
+            turns: Table with `episode`, `agent` and `local_reward`. `depth` and `kept` have defaults if they are
+                missing.
+
+        Returns:
+            One number per row, on the index of `turns`.
+
+        Raises:
+            TableError: A column is missing, or an episode branches.
+        """
         require(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
         rows = turns.assign(**{name: column(turns, name) for name in ("episode", "agent", "depth", "kept")})
         kept = rows[rows["kept"].astype(bool)]
@@ -73,7 +121,7 @@ class own_return:
 
 
 def _joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
-    """One row per environment step of each episode, in order; refuses a table in which an episode branches."""
+    """Return one row per environment step of each episode, in order; raise `TableError` if an episode branches."""
     key = ["episode", "depth"]
     twice = kept.duplicated([*key, *(["agent"] if "agent" in kept.columns else [])])
     if twice.any():
@@ -92,15 +140,32 @@ def _joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataF
 
 @dataclass(frozen=True)
 class return_to_go:
-    """R = r + gamma * mean(returns of the joint actions that follow) (MAGRPO, arXiv 2508.04652, section 4).
+    """Credit of MAGRPO: the return-to-go of a joint action.
 
-    Wants a joint tree with every branch kept, or a plain chain. A completion that took part in several joint actions
-    (`joint(mode="cross")`) gets the mean over them; a branch that ended adds 0.
+        R = r + gamma * mean(returns of the joint actions that follow)
+
+    MAGRPO, arXiv 2508.04652, section 4.
+
+    The table must hold a joint tree with every branch kept, or a plain chain. With `joint(mode="cross")` a completion
+    takes part in several joint actions. Its return is the mean over them, and a branch that ended adds 0.
     """
 
     gamma: float = 1.0
+    """Discount of the returns that follow; 1.0 does not discount."""
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return R for each row.
+
+        Args:
+            turns: Table with `team_reward`. `node`, `parent`, `depth`, `candidate` and `kept` have defaults if they are
+                missing.
+
+        Returns:
+            One number per row, on the index of `turns`.
+
+        Raises:
+            TableError: A candidate is not kept, or a parent is not an action of the table.
+        """
         require(turns, ["team_reward"], "return_to_go", optional=["node", "parent", "depth", "candidate", "kept"])
         kept = column(turns, "kept").astype(bool)
         if not kept.all():
@@ -121,13 +186,28 @@ class return_to_go:
 
 @dataclass(frozen=True)
 class counterfactual:
-    """R = r + mean return of the continuations that `tree(k, follow=m)` played from the candidate to the end.
+    """Credit of one choice: the reward of a candidate plus the mean return of its continuations.
 
-    Siblings then differ by what this choice changed, through later agents and turns too. When several agents act
-    together, a candidate is valued against the earlier agents' kept candidates and the later agents' first ones.
+        R = r + mean return of the continuations from the candidate to the end of the episode
+
+    `tree(k, follow=m)` plays the continuations. Siblings then differ by the effect of this choice, including its effect
+    on later agents and turns. If several agents act together, a candidate is valued with the kept candidates of earlier
+    agents and the first candidates of later agents. A row of a continuation (`probe`) gets the return of that
+    continuation.
     """
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return R for each row.
+
+        Args:
+            turns: Table of `tree(k, follow=m)`, with the rows of the continuations.
+
+        Returns:
+            One number per row, on the index of `turns`.
+
+        Raises:
+            TableError: A column is missing, or the table holds no continuations.
+        """
         require(turns, ["episode", "parent", "depth", "agent", "team_reward", "probe"], "counterfactual")
         probe = turns["probe"].astype(bool)
         if not probe.any() and not column(turns, "done").all():
@@ -143,7 +223,7 @@ class counterfactual:
 
 
 def _with_parents(turns: pd.DataFrame) -> pd.DataFrame:
-    """The rows with node, parent, depth and action filled in, under a fresh index."""
+    """Return the rows with `node`, `parent`, `depth` and `action` filled in, under a fresh index."""
     rows = turns.assign(**{name: column(turns, name) for name in ("node", "candidate")}).reset_index(drop=True)
     if "parent" not in turns.columns:
         order = "depth" if "depth" in turns.columns or not {"node", "turn"} <= set(turns.columns) else "turn"
@@ -155,7 +235,7 @@ def _with_parents(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chain_parents(rows: pd.DataFrame) -> pd.Series:
-    """The parents of hand-typed chains: each node follows the one before it in its episode."""
+    """Return the parents of hand-typed chains: each node follows the node before it in its episode."""
     parents: dict[str, str] = {}
     rows = rows.assign(action=column(rows, "action"))
     for _, chain in rows.groupby(rows["episode"] if "episode" in rows.columns else rows["node"]):
@@ -172,7 +252,7 @@ def _chain_parents(rows: pd.DataFrame) -> pd.Series:
 
 
 def _depths(rows: pd.DataFrame) -> pd.Series:
-    """How many actions lie before each node, by following the parents to the start."""
+    """Return the number of actions before each node, counted along its parents."""
     before = dict(zip(rows["node"], rows["parent"].str.rpartition(".")[0], strict=True))
 
     def depth(node: str) -> int:
@@ -185,7 +265,7 @@ def _depths(rows: pd.DataFrame) -> pd.Series:
 
 
 def _refuse_strays(rows: pd.DataFrame) -> None:
-    """Every parent is an action of the table, or the crossing of such."""
+    """Raise `TableError` if a parent is neither an action of the table nor a joint action made of such actions."""
     known, parents = set(rows["action"]), rows["parent"].unique()
     stray = sorted(p for p in parents if p and p not in known and not known.issuperset(_crossings(p)))
     if stray:
@@ -196,7 +276,10 @@ def _refuse_strays(rows: pd.DataFrame) -> None:
 
 
 def _what_follows(rows: pd.DataFrame, crossed: pd.Series, future: pd.Series) -> pd.Series:
-    """Per row, the mean over its joint actions of their `future`, which is indexed by action (`node.i-j`)."""
+    """Return, per row, the mean of `future` over the row's joint actions.
+
+    `future` is indexed by action (`node.i-j`).
+    """
     worth = rows["action"].map(future)
     if crossed.any():
         worth[crossed] = _mean_over_crossed(rows[crossed], future)
@@ -204,7 +287,10 @@ def _what_follows(rows: pd.DataFrame, crossed: pd.Series, future: pd.Series) -> 
 
 
 def _mean_over_crossed(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
-    """`node.i-*` took part in all combinations of its candidate with the others'; one that ended counts as 0."""
+    """Return the mean of `future` over all joint actions in which each completion `node.i-*` took part.
+
+    A joint action that ended the episode counts as 0.
+    """
     total: dict[str, float] = {}
     for action, worth in future.items():
         for crossing in _crossings(action):
@@ -215,7 +301,7 @@ def _mean_over_crossed(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
 
 
 def _crossings(action: str) -> list[str]:
-    """The completions of the joint action `node.i-j`, named as a full cross names them: `node.i-*`, `node.*-j`."""
+    """Return the completions of the joint action `node.i-j` by their names in a full cross: `node.i-*`, `node.*-j`."""
     node, _, branch = action.rpartition(".")
     candidates = branch.split("-")
     return [

@@ -1,7 +1,7 @@
-"""Cell 2, `group`: who is compared with whom, and on which number.
+"""Cell 2, `group`: which rows are compared with each other, and on which number.
 
-Adds `credit` and `group`. Group identity is the values of the `by` columns and nothing else: never the position of a
-row, a stride, the prompt's text or nesting, so that shuffling the rows changes nothing. Leaves out: the comparison
+It adds the columns `credit` and `group`. The values of the `by` columns alone identify a group. The position of a row,
+a stride, the prompt's text and nesting play no role, so shuffling the rows changes nothing. Leaves out: the comparison
 itself (`normalize`).
 """
 
@@ -14,14 +14,22 @@ from mas_lab.table import TableError, column, forbid, place, require
 
 
 def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_prompt: bool = False) -> pd.DataFrame:
-    """The table with `credit` and `group` added.
+    """Add the columns `credit` and `group` to the table.
 
-    `by`: the columns whose values name a group. GRPO compares by task; Dr. MAS by (task, agent); AT-GRPO by (episode,
-    agent, turn), equation 3 of arXiv 2510.11062; MAGRPO by (node, agent).
-    `credit`: `table -> Series`, see `mas_lab.cells.credits`.
-    `same_prompt`: refuse a group whose rows answer different prompts, as AT-GRPO's groups must not.
+    Args:
+        turns: Table of turns, one row per model call.
+        by: Columns whose values identify a group, or the name of one column. GRPO groups by task, Dr. MAS by (task,
+            agent), AT-GRPO by (episode, agent, turn) (equation 3 of arXiv 2510.11062), and MAGRPO by (node, agent).
+        credit: Callable `table -> Series` that gives one number per row, see `mas_lab.cells.credits`.
+        same_prompt: Refuse a group whose rows answer different prompts. AT-GRPO's groups must share one prompt.
+            Default: such groups are allowed.
 
-    Raises `TableError` on a missing column, a NaN or infinite reward, or a duplicated (node, candidate, agent).
+    Returns:
+        The table with `credit`, a float per row, and `group`, one string per group.
+
+    Raises:
+        TableError: A column is missing or would be overwritten, a reward or credit is NaN or infinite, a (node,
+            candidate, agent) occurs twice, or prompts differ under `same_prompt`.
     """
     by = (by,) if isinstance(by, str) else tuple(by)
     require(turns, by, "group")
@@ -36,7 +44,10 @@ def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_pro
 
 
 def _labels(turns: pd.DataFrame, by: tuple[str, ...]) -> pd.Series:
-    """One readable string per distinct key; values are quoted where plain text would merge two keys."""
+    """Return one readable string per distinct key.
+
+    Values are quoted if plain text would give two keys the same string.
+    """
     keys = turns[list(by)].drop_duplicates()
     for write in (str, repr):
         labels = [" · ".join(write(value) for value in key) for key in keys.astype(object).itertuples(index=False)]

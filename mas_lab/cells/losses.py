@@ -1,10 +1,10 @@
-"""Losses: per-token, `tensors -> losses_N`, minimised by `update`.
+"""Losses per token, `tensors -> losses_N`, which `update` minimises.
 
-N counts the completion tokens of a micro-batch, and `row_N` says which row of it each belongs to: whole numbers from 0,
-every row's tokens side by side in the order in which they were said, and no row cut in two. A loss sees no padding and
-no prompts; how tokens are averaged is `update`'s `aggregate`. Old log-probabilities are those recorded when the tokens
-were sampled (with `tis`, those of the trained weights before the update). Leaves out: what anybody's loss is held to
-(`contract`).
+N is the number of completion tokens of a micro-batch. `row_N` gives the row of each token as a whole number from 0. The
+tokens of a row stand side by side in the order in which they were sampled, and no row is cut in two. A loss sees
+neither padding nor prompts. The average over tokens is `update`'s `aggregate`. Old log-probabilities are those recorded
+at sampling time (with `tis`, those of the trained weights before the update). Leaves out: the checks that every loss
+must pass (`contract`).
 """
 
 from dataclasses import dataclass
@@ -14,21 +14,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RATIOS = ("token", "sequence", "action")
+"""The values of `clipped.ratio`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """What every loss has. One of your own is a frozen dataclass of this kind with a `__call__`."""
+    """Base class of all losses. Your own loss is a frozen dataclass of this kind with a `__call__`.
+
+    Raises:
+        ValueError: `tis` is not above 0.
+    """
 
     kl: float = 0.0
-    """Weight of the k3 estimate of KL(policy || frozen reference), exp(d) - d - 1 with d = log ref - log policy."""
+    """Weight of the KL penalty. The k3 estimate of KL(policy || frozen reference) is exp(d) - d - 1 with d = log ref -
+    log policy. 0.0: no penalty."""
     entropy: float = 0.0
-    """Weight of an entropy bonus."""
+    """Weight of an entropy bonus. 0.0: no bonus."""
     tis: float | None = None
-    """Truncated importance sampling, where the engine that samples computes otherwise than the weights that learn: a
-    token's advantage is multiplied by min(p_trained / p_sampled, tis), both from before the update, and ratios are
-    taken to p_trained (Yao et al. 2025, "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training").
-    It corrects token by token, whatever a loss takes its ratios over. Costs a forward pass over the batch."""
+    """Upper bound of the weight in truncated importance sampling; `None` switches it off. Use it if the engine that
+    samples computes other probabilities than the weights that learn. A token's advantage is then multiplied by
+    min(p_trained / p_sampled, tis), both from before the update. Ratios are relative to p_trained (Yao et al. 2025,
+    "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"). The correction is per token, also where
+    the loss has one ratio per row. It costs one more forward pass over the batch."""
 
     def __post_init__(self):
         if self.tis is not None and self.tis <= 0:
@@ -36,36 +43,88 @@ class Loss:
 
     @property
     def needs_reference(self) -> bool:
+        """Return True if the loss reads the log-probabilities of the frozen reference."""
         return self.kl != 0
 
     @property
     def needs_entropy(self) -> bool:
+        """Return True if the loss reads the entropies of the tokens' distributions."""
         return self.entropy != 0
 
     @property
     def still_at_0(self) -> bool:
-        """Does a row whose advantages are 0 add exactly nothing to the gradient? Then it needs no pass through the
-        model. A loss of one's own may promise it, for speed."""
+        """Return True if a row with advantages of 0 adds exactly nothing to the gradient.
+
+        Such a row needs no pass through the model. Your own loss may return True to save time.
+        """
         return False
 
     @property
     def of_rows(self) -> bool:
-        """Does a row's every token carry what belongs to the whole row? Then `aggregate` must count a row once."""
+        """Return True if every token of a row carries a value of the whole row.
+
+        The loss then needs an `aggregate` that counts a row once.
+        """
         return False
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
-        """The loss of each token (N,), differentiable in `logprobs_N` (and in `entropy_N`, if it is asked for)."""
+        """Return the loss of each token.
+
+        Args:
+            logprobs_N: Log-probability of each token under the weights that learn, (N,), with gradient.
+            old_N: Old log-probability of each token, (N,).
+            advantages_N: Advantage of each token, (N,).
+            row_N: Row of each token, (N,), whole numbers from 0.
+            entropy_N: Entropy of each token's distribution in nats, (N,). Read only if `needs_entropy`.
+            reference_N: Log-probability of each token under the frozen reference, (N,); `None` unless
+                `needs_reference`.
+
+        Returns:
+            Losses (N,), differentiable in `logprobs_N`, and in `entropy_N` if the loss needs it.
+
+        Raises:
+            NotImplementedError: The subclass has no `__call__`.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no __call__")
 
     def ratios(self, logprobs_N, old_N, row_N) -> "Tensor":
-        """What (N,) the loss weighs each token by, as `update` reports it: the token's p / p_old, by default."""
+        """Return the factor by which the loss weights each token; `update` reports it.
+
+        Args:
+            logprobs_N: Log-probability of each token under the weights that learn, (N,).
+            old_N: Old log-probability of each token, (N,).
+            row_N: Row of each token, (N,).
+
+        Returns:
+            Factors (N,). Default: p / p_old of the token.
+        """
         return (logprobs_N - old_N).exp()
 
     def clips(self, logprobs_N, old_N, advantages_N, row_N) -> "Tensor":
-        """Which tokens (N,) the loss has taken the gradient from: none, unless a loss says otherwise."""
+        """Return which tokens lost their gradient to the loss; `update` reports their share.
+
+        Args:
+            logprobs_N: Log-probability of each token under the weights that learn, (N,).
+            old_N: Old log-probability of each token, (N,).
+            advantages_N: Advantage of each token, (N,).
+            row_N: Row of each token, (N,).
+
+        Returns:
+            Booleans (N,). Default: no token.
+        """
         return advantages_N.new_zeros(advantages_N.shape, dtype=bool)
 
     def regularizer(self, logprobs_N: "Tensor", entropy_N: "Tensor | None", reference_N: "Tensor | None"):
+        """Return the KL penalty minus the entropy bonus of each token.
+
+        Args:
+            logprobs_N: Log-probability of each token under the weights that learn, (N,).
+            entropy_N: Entropy of each token's distribution in nats, (N,). Read only if `needs_entropy`.
+            reference_N: Log-probability of each token under the frozen reference, (N,). Read only if `needs_reference`.
+
+        Returns:
+            A tensor (N,), or 0.0 if both weights are 0.
+        """
         extra = 0.0
         if self.needs_reference:
             extra = extra + self.kl * k3(logprobs_N, reference_N)
@@ -75,41 +134,70 @@ class Loss:
 
 
 def k3(logprobs_N: "Tensor", reference_N: "Tensor") -> "Tensor":
-    """An unbiased, non-negative estimate of KL(policy || reference) per token (Schulman 2020)."""
+    """Return an unbiased, non-negative estimate of KL(policy || reference) per token (Schulman 2020)."""
     difference_N = reference_N - logprobs_N
     return difference_N.exp() - difference_N - 1
 
 
 def row_sum(values_N: "Tensor", row_N: "Tensor") -> "Tensor":
-    """The sum of each row's values, at every token of the row (N,); differentiable."""
+    """Return the sum of each row's values, repeated at every token of the row; differentiable.
+
+    Args:
+        values_N: One value per token, (N,).
+        row_N: Row of each token, (N,), whole numbers from 0.
+
+    Returns:
+        A tensor (N,).
+    """
     return values_N.new_zeros(values_N.shape).index_add(0, row_N, values_N)[row_N]
 
 
 def row_mean(values_N: "Tensor", row_N: "Tensor") -> "Tensor":
-    """The mean of each row's values, at every token of the row (N,); differentiable."""
+    """Return the mean of each row's values, repeated at every token of the row; differentiable.
+
+    Args:
+        values_N: One value per token, (N,).
+        row_N: Row of each token, (N,), whole numbers from 0.
+
+    Returns:
+        A tensor (N,).
+    """
     return row_sum(values_N, row_N) / row_sum(values_N.new_ones(values_N.shape), row_N)
 
 
 @dataclass(frozen=True)
 class clipped(Loss):
-    """PPO's clipped surrogate: -min(rho A, clip(rho, 1 - low, 1 + high) A), with rho by `ratio`.
+    """PPO's clipped surrogate loss.
 
-    PPO: arXiv 1707.06347, equation 7. `high` defaults to `low`. `dual` > 1 bounds the loss of a negative advantage by
-    dual * |A| (dual clip: arXiv 1912.09729, equation 5).
+    Raises:
+        ValueError: `low` or `high` is negative, `dual` is not above 1, `ratio` is unknown, or `tis` is not above 0.
 
-    `ratio`, with d = log p - log p_old per token: "token", exp(d); "sequence", exp(mean of a row's d), GSPO, arXiv
-    2507.18071; "action", exp(sum of a row's d), one ratio per action, Dr. MAS, arXiv 2602.08847, equation 3. A row's
-    ratio stands at each of its tokens, whose own log-probability it moves with, by d for "sequence" and by the row's
-    length times d for "action": the row's mean loss then has the value and gradient of -min(rho A, clip(rho) A), and
-    where a row has one advantage per token, each acts on its own token (section 4.3 of GSPO, GSPO-token). It goes with
-    the aggregates that count a row once, "turn" and "agent". At ratio 1, under "turn", "sequence" has the gradient of
-    "token", and "action" that of "token" under "sum": a row's length times more.
+    PPO, arXiv 1707.06347, equation 7:
+
+        loss = -min(rho * A, clip(rho, 1 - low, 1 + high) * A)
+
+    `ratio` defines rho. With d = log p - log p_old of a token:
+    - "token": rho = exp(d).
+    - "sequence": rho = exp(mean of d over the row), GSPO, arXiv 2507.18071.
+    - "action": rho = exp(sum of d over the row), one ratio per action, Dr. MAS, arXiv 2602.08847, equation 3.
+
+    Under "sequence" and "action" every token of a row has the ratio of its row. This ratio moves with the token's own
+    log-probability: by d for "sequence", and by the row's length times d for "action". The mean loss of the row then
+    has the value and the gradient of -min(rho A, clip(rho) A). If a row has one advantage per token, each advantage
+    acts on its own token (GSPO-token, section 4.3 of GSPO). Both need an aggregate that counts a row once, "turn" or
+    "agent". At ratio 1 and under "turn", "sequence" has the gradient of "token". "action" then has the gradient of
+    "token" under "sum", which is the row's length times larger.
     """
 
     low: float = 0.2
+    """Ratios below 1 - low are clipped."""
     high: float | None = None
+    """Ratios above 1 + high are clipped. `None`: the value of `low`."""
     dual: float | None = None
+    """Constant above 1 of the dual clip (arXiv 1912.09729, equation 5): the loss of a negative advantage is at most
+    dual * |A|. `None`: no dual clip."""
     ratio: str = "token"
+    """Definition of the ratio: "token", "sequence" or "action"."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -148,7 +236,7 @@ class clipped(Loss):
         return (row_sum(log_N.detach(), row_N) + length_N * own_N).exp()
 
     def clips(self, logprobs_N, old_N, advantages_N, row_N) -> "Tensor":
-        """Which tokens the clip has taken the gradient from."""
+        """Return which tokens lost their gradient to the clip."""
         ratio_N = self.ratios(logprobs_N, old_N, row_N)
         over_N = (advantages_N > 0) & (ratio_N > 1 + self._high)
         return over_N | ((advantages_N < 0) & (ratio_N < 1 - self.low))
@@ -160,7 +248,12 @@ class clipped(Loss):
 
 @dataclass(frozen=True)
 class reinforce(Loss):
-    """-A log p of the sampled token: no ratio, no clip (MAGRPO, arXiv 2508.04652, equation 4)."""
+    """REINFORCE loss: the advantage times the negative log-probability of the sampled token.
+
+        loss = -A log p
+
+    It has no ratio and no clip (MAGRPO, arXiv 2508.04652, equation 4).
+    """
 
     @property
     def still_at_0(self) -> bool:
@@ -171,5 +264,8 @@ class reinforce(Loss):
 
 
 def _is_gain(loss: Loss, kind: type[Loss]) -> bool:
-    """Is it advantage times something and nothing else? Who builds on a loss of the kit may have added to it."""
+    """Return True if the loss is the advantage times something and nothing else.
+
+    A subclass of a loss of the kit may have added a term, so `__call__` must be the one of `kind`.
+    """
     return type(loss).__call__ is kind.__call__ and not (loss.needs_reference or loss.needs_entropy)

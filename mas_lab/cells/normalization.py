@@ -1,7 +1,8 @@
-"""Cell 3, `normalize`: the comparison. advantage = (credit - center) / scale.
+"""Cell 3, `normalize`: the comparison, advantage = (credit - center) / scale.
 
-The center and the scale may come from different groups, which is the whole of the Dr. MAS ablation; each unit of
-`once_per` enters their statistics once. Leaves out: what a group is (`group`) and what the advantage is for (`update`).
+The center and the scale may come from different groups. The ablation of Dr. MAS varies exactly this. Each unit of
+`once_per` enters the statistics once. Leaves out: the definition of a group (`group`) and the use of the advantage
+(`update`).
 """
 
 import warnings
@@ -18,9 +19,9 @@ from mas_lab.table import TableError, forbid, place, require, trained
 Center = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
 Scale = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
 TALLEST = 1e150
-"""Credits from here on have squares that overflow."""
+"""Credits must stay below this number; the squares of larger ones overflow."""
 FLAT = ("zero", "center")
-"""What `normalize` may do where a scale group does not vary."""
+"""The rules that `normalize` knows for scale groups that do not vary."""
 Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
 
 
@@ -34,30 +35,52 @@ def normalize(
     flat: str = "zero",
     peers: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """The table with `center`, `scale` and `advantage` added.
+    """Add the columns `center`, `scale` and `advantage` to the table.
 
-    `center`: the mean credit over the row's `group` (default) or over another tuple of columns; "loo": the mean of the
-    others in the group; "max": the group's maximum; "none": 0; or any callable `table -> Series`, see `centers`.
-    `scale`: the standard deviation plus `eps`, over the `group` (default) or another tuple of columns; "none": 1; or
-    any callable `table -> Series`, see `pooled_deviation`.
-    `once_per`: a column, or {"center": column, "scale": column}: each of its values enters the statistics of a group
-    once, with its mean credit ("episode" makes GRPO count a trajectory once, however many turns it has).
-    `ddof`: 0 divides by n (population), 1 by n - 1.
-    `flat`: what a row gets whose scale group is lone or flat (max == min, to rounding): "zero", advantage 0; "center",
-    the deviation of its center group in the place of its own, where that one is neither.
-    `peers`: columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or
-    flat, whatever center and scale say. `None`: such rows are trained on. An agent's own center and scale imply it, so
-    a comparison of the center alone needs it in both arms (`grpo_masked` is `grpo` with it).
+    Args:
+        turns: Table with `credit` and `group`.
+        center: The baseline. `None`: the mean credit over the row's `group`. A tuple of columns: the mean over the rows
+            that are equal in them. "loo": the mean of the others in the group (leave one out). "max": the group's
+            maximum. "none": 0. Or any callable `table -> Series`, see `mas_lab.cells.centers`.
+        scale: The divisor. `None`: the standard deviation over the row's `group`, plus `eps`. A tuple of columns: the
+            standard deviation over the rows that are equal in them, plus `eps`. "none": 1. Or any callable `table ->
+            Series`, see `pooled_deviation`, plus `eps`.
+        once_per: A column whose values each enter the statistics of a group once, with their mean credit. "episode"
+            makes GRPO count a trajectory once, however many turns it has. {"center": column, "scale": column} sets both
+            apart. `None`: every row counts.
+        ddof: 0 divides by n (population), 1 divides by n - 1 (sample).
+        eps: Number of 0 or more that is added to the scale.
+        flat: Rule for a row whose scale group is lone or flat. "zero": advantage 0. "center": the row uses the
+            deviation of its center group instead, unless that group is lone or flat too.
+        peers: Columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or
+            flat, whatever center and scale say. `None`: such rows are trained on.
 
-    A row gets advantage 0 if its center group is lone, or its scale group is lone or flat; never the raw reward.
-    Where the center is another group than the scale, this rule is biased. An agent that is called in four of a task's
-    eight episodes, which earn 0.2, 0, 0, 0 while the other four earn 1, has under `dr_mas_std` (center over the task's
-    episodes, scale over its own rows) the advantages -3.75, -6.06, -6.06, -6.06, and 0, 0, 0, 0 in a task where its
-    four earn nothing at all: only groups that hold a success of its are learned from, and there all is discouraged.
-    `flat="center"` gives the second task -1, -1, -1, -1. The agent's own center is what removes the bias.
+    Returns:
+        The table with `center`, `scale` and `advantage`, a float per row each.
 
-    GRPO: arXiv 2402.03300, equation 3; Dr. MAS: arXiv 2602.08847, equations 4-6;
-    RLOO: arXiv 2402.14740.
+    Raises:
+        TableError: A column is missing or would be overwritten, a credit is not finite or its square overflows, or a
+            callable returns no Series on the table's index.
+        ValueError: An argument or a combination of arguments has no meaning.
+
+    The equation of GRPO (arXiv 2402.03300, equation 3), of Dr. MAS (arXiv 2602.08847, equations 4-6), and, without the
+    scale, of RLOO (arXiv 2402.14740):
+
+        advantage = (credit - center) / scale
+
+    A group is lone if it has a single unit, and flat if all its credits are equal (max == min, to rounding). A unit is
+    one value of `once_per`, or one row. A row gets advantage 0 if its center group is lone, or if its scale group is
+    lone or flat. It does not get its raw reward in these cases.
+
+    This rule is biased if the center comes from another group than the scale. Example: an agent is called in four of a
+    task's eight episodes. These four earn 0.2, 0, 0, 0, and the other four earn 1. Under `dr_mas_std` (center over the
+    task's episodes, scale over the agent's own rows) its advantages are -3.75, -6.06, -6.06, -6.06. In a task where its
+    four episodes earn nothing at all, its advantages are 0, 0, 0, 0. So the agent only learns from groups that hold one
+    of its successes, and there all its rows are discouraged. `flat="center"` gives the second task -1, -1, -1, -1. Only
+    the agent's own center removes the bias.
+
+    If center and scale are both the agent's own, they imply the rule of `peers`. A comparison of centers only therefore
+    needs `peers` in both arms (`grpo_masked` is `grpo` with it).
     """
     require(turns, ["credit", "group"], "normalize")
     forbid(turns, ["center", "scale", "advantage"], "normalize")
@@ -85,7 +108,7 @@ def refuse_nonsense(
     flat: str,
     peers: Sequence[str] | None = None,
 ) -> None:
-    """Raises `ValueError` naming the argument of `normalize` that cannot be meant, before there is a table."""
+    """Raise `ValueError` if an argument of `normalize` has no meaning; this needs no table."""
     if ddof not in (0, 1):
         raise ValueError(f"normalize: ddof is 0 (population) or 1 (sample), not {ddof!r}")
     if not (isinstance(eps, Real) and 0 <= eps < float("inf")):
@@ -116,7 +139,7 @@ def refuse_nonsense(
 
 
 def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tuple[pd.Series, pd.Series]:
-    """The baseline of each row, and whether its group is lone."""
+    """Return the baseline of each row, and whether its group is lone."""
     if callable(center):
         return _asked(center, turns, "center"), pd.Series(False, turns.index)
     if center == "none":
@@ -133,7 +156,7 @@ def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tupl
 
 
 def _asked(function: Callable[[pd.DataFrame], pd.Series], turns: pd.DataFrame, part: str) -> pd.Series:
-    """Return what a callable center or scale (`part`) gives: a finite number for each row."""
+    """Return the numbers of a callable center or scale (`part`), one finite number per row."""
     values = function(turns)
     if not isinstance(values, pd.Series) or not values.index.equals(turns.index):
         raise TableError(
@@ -146,7 +169,7 @@ def _asked(function: Callable[[pd.DataFrame], pd.Series], turns: pd.DataFrame, p
 def _scale(
     turns: pd.DataFrame, scale: Scale, statistics: Statistics, ddof: int, eps: float
 ) -> tuple[pd.Series, pd.Series]:
-    """The divisor of each row, and whether its group is lone or flat."""
+    """Return the divisor of each row, and whether its group is lone or flat."""
     if scale == "none":
         return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
     if callable(scale):
@@ -174,13 +197,13 @@ def _deviation(stats: pd.DataFrame, ddof: int) -> pd.Series:
 def _lent(
     divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int, eps: float
 ) -> tuple[pd.Series, pd.Series]:
-    """`_scale`, with the center group's deviation where the scale group has none."""
+    """Return what `_scale` returns, with the center group's deviation where the scale group has none."""
     lends = still & ~_is_still(of_center)
     return divisor.mask(lends, _deviation(of_center, ddof) + eps), still & ~lends
 
 
 def is_flat(low: pd.Series | float, high: pd.Series | float) -> pd.Series | bool:
-    """Whether a group's smallest and largest credit are one number, but for the rounding of sums in another order."""
+    """Return whether a group's smallest and largest credit are equal, up to the rounding of sums in another order."""
     return np.abs(high - low) <= 1e-12 * np.maximum(1.0, np.maximum(np.abs(low), np.abs(high)))
 
 
@@ -194,10 +217,11 @@ def _columns(choice: Center, words: tuple[str, ...], what: str) -> tuple[str, ..
 
 
 def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None) -> pd.DataFrame:
-    """Per row: n, mean, min, max, sum of squared deviations of its group's units, and the mean of its `own` unit.
+    """Return n, mean, min, max, squares and own for each row: the statistics of its group's units.
 
-    Values are sorted first, so that the order of the rows cannot change a bit of the result. A group that holds no row
-    of the batch has n = 0.
+    `squares` is the sum of squared deviations, and `own` is the mean of the row's own unit. A unit is one value of
+    `once_per`, or one row if that is `None`. Values are sorted first, so that the order of the rows cannot change a bit
+    of the result. A group without a row of the batch has n = 0. Suffixes: R rows, U units, G groups.
     """
     require(turns, [*by, *([once_per] if once_per else [])], "normalize")
     group_R = turns.groupby(list(by), sort=False, observed=True).ngroup().to_numpy()
@@ -219,7 +243,7 @@ def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None
 
 
 def _refuse_unmeasurable(turns: pd.DataFrame, group_R: np.ndarray) -> None:
-    """Squares beyond the largest number there is would make a deviation infinite, and advantages NaN."""
+    """Raise `TableError` if the square of a credit overflows: deviations would be infinite and advantages NaN."""
     credit_R = turns["credit"].to_numpy(float)
     if not len(credit_R) or np.abs(credit_R).max() < TALLEST:
         return
@@ -232,7 +256,7 @@ def _refuse_unmeasurable(turns: pd.DataFrame, group_R: np.ndarray) -> None:
 
 
 def _describe(value_N: np.ndarray, owner_N: np.ndarray, owners: int) -> dict[str, np.ndarray]:
-    """n, mean, min, max and sum of squared deviations of each owner's values; 0 where it has none.
+    """Return n, mean, min, max and sum of squared deviations of each owner's values; 0 for an owner without values.
 
     Means are measured from the minimum, so that equal values have exactly their value as mean.
     """
@@ -256,11 +280,20 @@ def _warn_if_unlike_its_name(center: Center, scale: Scale) -> None:
 
 
 def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
-    """A row per (group, agent): `size`, `mean`, `std` (population) of its credits, and whether it is `lone` or `flat`.
+    """Return one row per (group, agent) with statistics of its credits.
 
-    In a table of several steps, a row per (`step`, group, agent): a task that was drawn again is compared anew. Where a
-    group holds one agent, lone or flat means that its rows have advantage 0 and teach nothing in this step. Without an
-    `agent` column a row is a group.
+    Args:
+        turns: Table with `credit` and `group`. Without an `agent` column, a row per group is returned.
+
+    Returns:
+        A table with `size`, `mean`, `std` (population), `lone` and `flat`. If `turns` has a column `step`, there is a
+        row per (`step`, group, agent), because a task that is drawn again is compared anew.
+
+    Raises:
+        TableError: A column is missing, or a credit is not a finite number.
+
+    `lone` means a single row, and `flat` means equal credits. If a group holds one agent, a lone or flat group has
+    advantage 0 in all its rows and teaches nothing in this step.
     """
     require(turns, ["credit", "group"], "group_stats")
     by = [*(["step"] if "step" in turns.columns else []), "group", *(["agent"] if "agent" in turns.columns else [])]
@@ -272,6 +305,6 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def refuse_lone_groups(turns: pd.DataFrame, what: str) -> None:
-    """Raises `TableError` if no group of the table has two rows to compare (K = 1)."""
+    """Raise `TableError` if no group of the table has two rows to compare (K = 1)."""
     if len(turns) and (turns.groupby("group").size() < 2).all():
         raise TableError(f"{what}: every group has a single row (K = 1), so nothing is compared; ask for two or more")

@@ -1,13 +1,14 @@
-"""Plans: how an environment instance is explored. A plan is a small generator that asks and records.
+"""Plans: how an environment instance is explored.
 
-It yields a list of things to be done together, each a `Say` (an agent speaks), an `Act` (the world steps), a `Score`
-(a credit judges rows) or another plan's generator (a branch that goes its own way), and gets back their answers in the
-same order: a `Said`, a `mas_lab.env.Step`, an array of credits, or what the generator returned. The driver of `rollout`
-batches what all live plans ask for. Leaves out: what may be asked, and the rows (`game`).
+A plan is a small generator. It yields a list of requests that are executed together. Each request is a `Say` (an agent
+speaks), an `Act` (the environment steps), a `Score` (a credit judges rows), or the generator of another plan (a branch
+that runs by itself). The plan receives the answers in the same order: a `Said`, a `mas_lab.env.Step`, an array of
+credits, or the return value of the generator. The driver of `rollout` batches the requests of all running plans. Leaves
+out: the requests and the rows (`game`).
 
     @dataclass(frozen=True)
     class greedy_two:                                    # a plan of your own
-        instances = 1                                    # how many environment instances per task
+        instances = 1                                    # number of environment instances per task
         def __call__(self, game):
             at = game.start()
             while at is not None:
@@ -28,23 +29,37 @@ from mas_lab.env import Step
 
 @dataclass(frozen=True)
 class episodes:
-    """`n` independent episodes per task, one candidate per turn (GRPO's and Dr. MAS's trajectories)."""
+    """Plan of GRPO and Dr. MAS: `n` independent episodes per task, with one candidate per turn.
+
+    Raises:
+        ValueError: `n` is less than 1.
+    """
 
     n: int
+    """Number of episodes per task."""
 
     def __post_init__(self):
         _at_least(self.n, 1, "episodes(n)")
 
     @property
     def instances(self) -> int:
+        """Return the number of environment instances per task."""
         return self.n
 
     @property
     def siblings(self) -> int:
-        """How many rows are meant to be compared with each other."""
+        """Return the number of rows that are meant to be compared with each other."""
         return self.n
 
     def __call__(self, game: Game) -> Generator:
+        """Play one episode and record its rows in `game`.
+
+        Args:
+            game: The environment instance.
+
+        Yields:
+            Lists of requests, see the module.
+        """
         at = game.start()
         while at is not None:
             said = yield [Say(at, agent) for agent in game.acting(at)]
@@ -55,16 +70,23 @@ class episodes:
 
 @dataclass(frozen=True)
 class tree:
-    """`k` candidates at every turn; the best by `pick` moves the state on, all of them are rows (AT-GRPO, Algorithm 1).
+    """Plan of AT-GRPO: `k` candidates at every turn; the best one moves the state on, and all of them are rows.
 
-    Ties go to the first. `pick` reads a table of one agent's candidates at one node. When several agents act together
-    all sample unseen, and are scored in acting order against the earlier agents' kept candidates and the later agents'
-    first ones. `follow=m` also plays each candidate on, `m` times to the end, for `counterfactual()`.
+    Raises:
+        ValueError: `k` is less than 1, or `follow` is negative.
+
+    AT-GRPO, arXiv 2510.11062, Algorithm 1. Ties go to the first candidate. If several agents act together, all of them
+    sample without seeing each other. They are scored in acting order: against the kept candidates of earlier agents and
+    the first candidates of later agents.
     """
 
     k: int
+    """Number of candidates of each agent at each turn."""
     pick: Credit = field(default_factory=mixed)
+    """Credit that chooses the best candidate. It reads the rows that were recorded at the node so far, and the
+    candidates of one agent."""
     follow: int = 0
+    """Number of continuations: each candidate is also played on to the end so many times, for `counterfactual()`."""
     instances = 1
 
     def __post_init__(self):
@@ -73,9 +95,18 @@ class tree:
 
     @property
     def siblings(self) -> int:
+        """Return the number of rows that are meant to be compared with each other."""
         return self.k
 
     def __call__(self, game: Game) -> Generator:
+        """Play one tree and record its rows in `game`.
+
+        Args:
+            game: The environment instance.
+
+        Yields:
+            Lists of requests, see the module.
+        """
         at = game.start()
         while at is not None:
             acting = game.acting(at)
@@ -98,7 +129,7 @@ class tree:
             at = game.next(at, chosen, step)
 
     def _continuations(self, game: Game, at: Node, joint: Sequence, steps: Sequence[Step], followed: set[str]) -> list:
-        """The plays that value each joint action; an action that was followed before is not followed again."""
+        """Return the plays that value each joint action; an action that was followed before is not followed again."""
         plays = []
         for action, step in zip(joint, steps, strict=True):
             node = game.next(at, action, step)
@@ -110,19 +141,27 @@ class tree:
 
 @dataclass(frozen=True)
 class joint:
-    """`g` joint actions at every node, every branch followed (MAGRPO, arXiv 2508.04652, section 4).
+    """Plan of MAGRPO: `g` joint actions at every node, and every branch is followed.
 
-    `mode="aligned"` joins the i-th candidates of all agents; `mode="cross"` joins every combination, and a completion
-    then stands once, with the means over the joint actions that it took part in. A tree that could exceed `limit` joint
-    actions is refused. A branch ends where the environment says so, and, where the env has a reward that is `enough`:
-    with `stop="own"` a branch whose own reward of this step reaches it; with `stop="mean"` all branches of a node at
-    once, if the mean reward of its joint actions exceeds it (CoMLRL's `early_termination_threshold`).
+    Raises:
+        ValueError: `g` is less than 1, `mode` or `stop` is unknown, or the tree could have more than `limit` joint
+            actions.
+
+    MAGRPO, arXiv 2508.04652, section 4. A branch ends where the environment says so. If the env has a reward that is
+    `enough`, a branch also ends by the rule `stop`.
     """
 
     g: int
+    """Number of candidates of each agent at each node."""
     mode: str = "aligned"
+    """ "aligned" joins the i-th candidates of all agents. "cross" joins every combination. A completion is then one
+    row, with the means over the joint actions in which it took part."""
     limit: int = 256
+    """Largest number of joint actions that a tree may have."""
     stop: str = "own"
+    """Rule for an env with `enough`. "own": a branch ends if its own reward of this step reaches `enough`. "mean": all
+    branches of a node end if the mean reward of its joint actions exceeds `enough` (CoMLRL's
+    `early_termination_threshold`)."""
     instances = 1
 
     def __post_init__(self):
@@ -133,9 +172,21 @@ class joint:
 
     @property
     def siblings(self) -> int:
+        """Return the number of rows that are meant to be compared with each other."""
         return self.g
 
     def __call__(self, game: Game) -> Generator:
+        """Play one tree of joint actions and record its rows in `game`.
+
+        Args:
+            game: The environment instance.
+
+        Yields:
+            Lists of requests, see the module.
+
+        Raises:
+            ValueError: The tree could have more than `limit` joint actions.
+        """
         root = game.start()
         self._refuse_if_too_big(game, root)
         yield from self._grow(game, root)

@@ -1,7 +1,7 @@
-"""Between cells 3 and 4, `select`: which rows `update` trains on. Nothing is dropped: the others stay to be seen.
+"""Between cells 3 and 4, `select`: the rows on which `update` trains.
 
-A selector is a frozen dataclass, or any callable, `table -> Series` of True and False.
-Leaves out: drawing more tasks for those that teach nothing (`mas_lab.train`).
+No row is dropped; the others stay in the table. A selector is a frozen dataclass, or any callable, `table -> Series` of
+True and False. Leaves out: drawing more tasks in place of those that teach nothing (`mas_lab.train`).
 """
 
 from collections.abc import Callable
@@ -16,10 +16,20 @@ Selector = Callable[[pd.DataFrame], pd.Series]
 
 
 def select(turns: pd.DataFrame, selector: Selector) -> pd.DataFrame:
-    """The table with `selected` added: what `selector` says of each row, and False for continuations (`probe`).
+    """Add the column `selected` to the table.
 
-    `update` trains on the selected rows alone, and its denominators count them alone. Statistics of groups still count
-    all. Raises `TableError` where the selector answers anything but True or False for each row.
+    Args:
+        turns: Table of turns with advantages.
+        selector: Callable `table -> Series` that says True or False for each row, such as `not_flat()`.
+
+    Returns:
+        The table with `selected`: the selector's answer, and False for continuations (`probe`).
+
+    Raises:
+        TableError: `selected` exists already, or the selector does not give True or False for each row.
+
+    `update` trains on the selected rows only, and only they count in its denominators. Statistics of groups still count
+    all rows.
     """
     forbid(turns, ["selected"], "select")
     said = selector(turns)
@@ -35,12 +45,23 @@ def select(turns: pd.DataFrame, selector: Selector) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class not_flat:
-    """Rows of a comparison group whose credits are not all alike: DAPO, arXiv 2503.14476, section 3.2.
+    """Selector of DAPO: rows of a comparison group whose credits are not all equal.
 
-    A row of such a group whose own advantage is 0 is selected too, as there.
+    DAPO, arXiv 2503.14476, section 3.2. As there, a row of such a group is selected even if its own advantage is 0.
     """
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return whether each row's group has different credits.
+
+        Args:
+            turns: Table with `credit` and `group`.
+
+        Returns:
+            Booleans on the index of `turns`.
+
+        Raises:
+            TableError: A column is missing, or a credit is not a finite number.
+        """
         require(turns, ["credit", "group"], "not_flat")
         credits = turns["credit"].where(trained(turns)).groupby(turns["group"], sort=False, observed=True)
         return ~is_flat(credits.transform("min"), credits.transform("max"))

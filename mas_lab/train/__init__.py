@@ -1,4 +1,4 @@
-"""The loop over the four cells: `train` as a generator, and `python -m mas_lab.train --config run.yaml` headless."""
+"""The loop over the four cells: `train` as a generator, and `python -m mas_lab.train --config run.yaml`."""
 
 from mas_lab.train.drawing import Curriculum, step_seed
 from mas_lab.train.loop import train

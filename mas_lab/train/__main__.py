@@ -1,7 +1,7 @@
-"""`python -m mas_lab.train --config run.yaml`: the loop of a notebook without one; a line per step.
+"""Training without a notebook, `python -m mas_lab.train --config run.yaml`; it prints one line per step.
 
-Under `accelerate launch -m mas_lab.train --config run.yaml` all its processes train as one. The same command goes on
-with a run that was stopped. Leaves out: what the file may say (`config`).
+Under `accelerate launch -m mas_lab.train --config run.yaml` all processes train as one. The same command resumes a run
+that was stopped. Leaves out: the keys of the file (`config`).
 """
 
 import argparse
@@ -19,7 +19,7 @@ from mas_lab.train.report import Report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train as the file says; returns the exit status. Errors that were raised to be read stand on one line."""
+    """Train as the file says and return the exit status; an error of the package is printed on one line."""
     arguments = parser().parse_args(argv)
     try:
         config = Config.read(arguments.config, arguments.env)
@@ -63,8 +63,11 @@ def _train(config: Config) -> int:
 
 
 def line(report: Report, steps: int | None) -> str:
-    """One step: share of episodes that reached the goal, then per agent its mean credit and gradient norm, and what the
-    team scored on held-out tasks, where it was scored."""
+    """Return one step as a line of text.
+
+    It has the share of successful episodes, each agent's mean credit and gradient norm, and the score on held-out tasks
+    if the step has one.
+    """
     norms = report.stats.groupby("agent", sort=False)["grad_norm"].max()
     credits = report.turns.groupby("agent", sort=False)["credit"].mean()
     agents = [f"{agent} {credits[agent]:.3f} (norm {norms.get(agent, 0.0):.2g})" for agent in credits.index]

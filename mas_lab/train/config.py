@@ -1,8 +1,7 @@
-"""A training as a YAML file: env, team, recipe, and how long. What a notebook says in five lines, for a machine without
-one.
+"""A training as a YAML file: env, team, recipe and number of steps; the few lines of a notebook as a file.
 
-Every key is known or refused, with its place in the file. `data/configs/plan_path.yaml` shows them all.
-Leaves out: the loop (`loop`) and what it prints (`__main__`).
+Every key is known or refused, with its place in the file. `data/configs/plan_path.yaml` shows all keys. Leaves out: the
+loop (`loop`) and its printed lines (`__main__`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,46 +19,49 @@ from mas_lab.train.settings import Settings
 from mas_lab.train.spent import Budget
 
 WEIGHTS = ("model", "backend", "lora", "lr", "template", "device", "options")
-"""What is said of a policy: for the whole team, or for an agent, if it has weights of its own."""
+"""Keys of a policy: for the whole team, or for an agent with weights of its own."""
 SPEAKING = ("temperature", "max_tokens", "stop")
+"""Keys of sampling: for the whole team, or for an agent."""
 
 
 class ConfigError(ValueError):
-    """A file that describes no training: names the file and the place in it."""
+    """Error of a file that describes no training; it names the file and the place in it."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """What the file says. The env is made; the models are loaded by `make_team`."""
+    """The content of the file. The env is made already; `make_team` loads the models."""
 
     env: Env
     team: Mapping[str, Any]
     recipe: Recipe
     steps: int | None = None
     budget: Budget | None = None
-    """Where it ends, if that is before so many `steps`."""
+    """Budget at which the training ends, if that is before `steps`."""
     seed: int = 0
     run: str | None = None
     fork: str | None = None
-    """The run that it begins as, see `train`."""
+    """The run from which this one starts, see `train`."""
     threads: int | None = None
-    """Torch's threads. `None`: what the first policy on a CPU finds best; a resumed run goes on with those it had."""
+    """Number of torch threads. `None`: the number that the first policy on a CPU finds best; a resumed run keeps its
+    number."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The fields of `Settings`."""
     path: Path = Path()
 
     @classmethod
     def read(cls, path: str | Path, env: str | None = None) -> "Config":
-        """The file, or the file with another `env`, whose own file is looked for from here and not from beside it.
+        """Read the file, optionally with another `env`.
 
-        Raises ConfigError naming the key that is unknown, missing or of no use.
+        The file of such an env is searched from the working folder, not from beside the YAML file. Raises ConfigError
+        with the key that is unknown, missing or unusable.
         """
         path = Path(path)
         return cls.of(read_yaml(path), Place(path), env)
 
     @classmethod
     def of(cls, data: Any, place: "Place", env: str | None = None) -> "Config":
-        """What stands at `place`, as `read` reads it."""
+        """Check the data found at `place`, as `read` does."""
         data = place.mapping(data, [f.name for f in fields(cls) if f.name != "path"])
         place.mapping(data, needed=("env", "team", "recipe", *([] if data.get("budget") else ["steps"])))
         with place.naming("env"):
@@ -80,7 +82,7 @@ class Config:
         return cls(**data | made | {"path": place.path})
 
     def make_team(self) -> Team:
-        """Load the models. Agents whose weights are adapters of one base share it."""
+        """Load the models; agents whose weights are adapters of one base share it."""
         policies: dict[str, Policy] = {}
         groups = {group: self._weights(group) for group in _groups(self.team["weights"], self.env.agents)}
         bases = _bases(groups.values(), self.seed)
@@ -94,14 +96,14 @@ class Config:
         return Team({agent: policies[agent] for agent in self.env.agents}, sampling, frozen)
 
     def _weights(self, group: tuple[str, ...]) -> dict[str, Any]:
-        """What is said of the weights that these agents share."""
+        """Return the settings of the weights that these agents share."""
         own = {key: value for key, value in self.team["agents"][group[0]].items() if key in WEIGHTS}
         return {"model": self.env.pocket, "backend": "torch"} | _only(self.team, WEIGHTS) | own
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where in which file."""
+    """A place in a file."""
 
     path: Path
     keys: tuple[str, ...] = ()
@@ -113,7 +115,7 @@ class Place:
         return Place(self.path, (*self.keys, key))
 
     def mapping(self, data: Any, known: Sequence[str] | None = None, needed: Sequence[str] = ()) -> dict[str, Any]:
-        """`data`, which must be a mapping of `known` keys (any, if `None`) with all that are needed."""
+        """Return `data`, which must be a mapping of `known` keys (any keys, if `None`) with all `needed` ones."""
         if not isinstance(data, Mapping):
             raise ConfigError(f"{self}: {data!r} is no mapping of keys to values")
         for key in data:
@@ -130,7 +132,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Naming:
-    """An error of what is made from a part of the file, with its place."""
+    """A context that adds its place in the file to an error."""
 
     place: Place
 
@@ -154,7 +156,10 @@ def read_yaml(path: Path) -> Any:
 
 
 def read_env(place: Place, data: Any, folder: Path) -> Env:
-    """An env's name, or `{name: ..., and its options}`; `my_file:MyEnv` is one's own, `my_file` from the folder."""
+    """Return an env from its name, or from `{name: ..., and its options}`.
+
+    `my_file:MyEnv` is an env of your own; `my_file` is searched in `folder`.
+    """
     options = {"name": data} if isinstance(data, str) else place.mapping(data, needed=("name",))
     if ":" in (name := str(options.pop("name"))):
         return own_env(name, folder, **options)
@@ -162,7 +167,7 @@ def read_env(place: Place, data: Any, folder: Path) -> Env:
 
 
 def _recipe(place: Place, data: Any) -> Recipe:
-    """A recipe, its name, or `{name: ..., and changes in the form of `recipes.to_data`}`."""
+    """Return a recipe: itself, by its name, or from `{name: ..., field: change}` in the form of `recipes.to_data`."""
     if isinstance(data, str | Recipe):
         return find(data)
     changes = place.mapping(data, [f.name for f in fields(Recipe)], needed=("name",))
@@ -170,7 +175,7 @@ def _recipe(place: Place, data: Any) -> Recipe:
 
 
 def _team(place: Place, data: Any, agents: Sequence[str]) -> dict[str, Any]:
-    """The part `team`, checked: whole numbers are numbers, and agents with common weights say the same of them."""
+    """Return the part `team`, checked: learning rates are numbers, and agents with common weights agree on them."""
     team = place.mapping(data, ["weights", "agents", *WEIGHTS, *SPEAKING], needed=("weights",))
     by_agent = place.to("agents").mapping(team.get("agents") or {}, agents)
     known = ["frozen", *WEIGHTS, *SPEAKING]
@@ -190,7 +195,7 @@ def _team(place: Place, data: Any, agents: Sequence[str]) -> dict[str, Any]:
 
 
 def _number(place: Place, value: Any) -> float:
-    """YAML 1.1 reads 1e-3 as a word."""
+    """Return a learning rate as a float; YAML 1.1 reads 1e-3 as a word."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -198,7 +203,7 @@ def _number(place: Place, value: Any) -> float:
 
 
 def _groups(weights: Any, agents: Sequence[str], place: Place | None = None) -> list[tuple[str, ...]]:
-    """The agents that share weights: all, none, or as listed."""
+    """Return the groups of agents that share weights: one group, a group per agent, or the listed groups."""
     if weights == "shared":
         return [tuple(agents)]
     if weights == "per_agent":
@@ -217,7 +222,7 @@ def _lists_of_lists(data: Any) -> bool:
 
 
 def _bases(all_weights: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Any]:
-    """One base for all adapters that can share one, with room for the largest rank."""
+    """Return one base for all adapters that can share it, with room for the largest rank."""
     from mas_lab.backends import load_base
 
     alike: dict[str, list[Mapping[str, Any]]] = {}
@@ -239,7 +244,7 @@ def _policy(group: tuple[str, ...], weights: Mapping[str, Any], bases: Mapping[s
 
 
 def _options(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """What `load_policy` and `load_base` are told of where weights come from and where they live."""
+    """Return the arguments of `load_policy` and `load_base` that say where weights come from and where they live."""
     device = {"device": weights["device"]} if weights.get("device") else {}
     told = {"name": weights["model"], "backend": weights["backend"], "template": weights.get("template")}
     return told | device | dict(weights.get("options") or {})

@@ -1,6 +1,6 @@
-"""Which tasks a step plays: drawn by the env at random, or by a curriculum that saw how the last step went.
+"""The tasks of a step: drawn at random by the env, or by a curriculum that saw the results of earlier steps.
 
-Leaves out: how many rounds of them a step draws (`loop`, by `Settings.rounds`).
+Leaves out: the number of rounds in a step (`loop`, by `Settings.rounds`).
 """
 
 from collections.abc import Callable, Collection
@@ -11,21 +11,22 @@ from mas_lab.cells.steps import RolloutError
 from mas_lab.env import Env, EnvError, Task
 
 Curriculum = Callable[[Env, int, str, int], list[Task]]
-"""`curriculum(env, n, split, seed)` gives n tasks of `env`, a function of its arguments and of what it remembers.
+"""`curriculum(env, n, split, seed)` returns n tasks of `env`.
 
-If it has `see(report)`, it is told of each step when it is done, before its scores on held-out tasks, which are not to
-train by. If it has `state()` and `load_state(state)`, what it remembers is kept with the run.
+The tasks depend only on the arguments and on what the curriculum remembers. If it has `see(report)`, it gets the report
+of each step, without the scores on held-out tasks, which are not for training. If it has `state()` and
+`load_state(state)`, its state is kept with the run.
 """
 
 
 def step_seed(seed: int, step: int, round_: int = 0) -> int:
-    """A seed of its own for each (seed, step), and for each further round of tasks in that step."""
+    """Return a seed for each (seed, step), and for each further round of tasks in that step."""
     words = [seed, step, round_] if round_ else [seed, step]
     return int(np.random.SeedSequence(words).generate_state(1, np.uint32)[0])
 
 
 def tasks_of(env: Env, n: int, split: str, seed: int) -> list[Task]:
-    """`env.tasks`. What it raises is named by what it was asked for, what are no tasks are refused."""
+    """Return `env.tasks(...)`; an error names the call, and anything that is no task is refused."""
     asked = f"{type(env).__name__}.tasks({n}, {split!r}, seed={seed})"
     try:
         tasks = list(env.tasks(n, split, seed=seed))
@@ -42,7 +43,10 @@ def tasks_of(env: Env, n: int, split: str, seed: int) -> list[Task]:
 def drawn(
     env: Env, curriculum: Curriculum | None, n: int, split: str, seed: int, known: Collection[str] = ()
 ) -> list[Task]:
-    """`n` tasks whose ids are not among `known`, which the step played before: two of one id would be one group."""
+    """Return `n` tasks whose ids are not in `known`, the tasks that this step played before.
+
+    Two tasks of one id would form one group.
+    """
     asked = n + len(known)
     if curriculum is None:
         return [task for task in tasks_of(env, asked, split, seed) if task.id not in known][:n]

@@ -1,6 +1,6 @@
-"""Scoring a team: avg@k, unbiased pass@k, turns, tokens and cost per agent, time, with intervals over tasks.
+"""Scores of a team: avg@k, unbiased pass@k, turns, tokens and cost per agent, and time, with intervals over tasks.
 
-Evaluation has a random stream of its own and never touches weights. Leaves out: drawing the scores (`widgets`).
+Evaluation has a random stream of its own and never changes weights. Leaves out: pictures of the scores (`widgets`).
 """
 
 import time
@@ -20,7 +20,7 @@ from mas_lab.env import Env, Task
 from mas_lab.team import Sampling, Team
 
 STREAM = -1
-"""The `step` under which evaluation draws; training counts from 0."""
+"""The `step` of evaluation's random draws; training counts from 0."""
 OF_ALL = ["throughput"]
 """Numbers of the whole evaluation, which have no interval over tasks."""
 
@@ -37,22 +37,45 @@ def evaluate(
     workers: int | None = None,
     step_timeout: float | None = None,
 ) -> pd.DataFrame:
-    """Play each task `k` times: a row per (task, agent).
+    """Play each task several times and score the team.
 
-    Columns: `success`, the share of the k episodes that reached the goal (avg@k); `pass@j` for j = 1, 2, 4, ... k, the
-    unbiased estimate 1 - C(k - c, j) / C(k, j) for c successes (Chen et al. 2021, arXiv 2107.03374); `return`, the
-    mean episode return; and per agent and episode its `own_return`, the sum of its local rewards, its `turns`, `tokens`
-    said, `prompt_tokens` read (each prompt in full, as if nothing were cached), `invalid` outputs and, where a `price`
-    is given, `cost`.
-    `price`: {agent: (of a prompt token, of a completion token)}, in any currency; an agent that is not named is free.
-    `latency`: seconds from an episode's start to its end, the mean over the task's k. All len(tasks) x k episodes start
-    at once and wait for each other, for the longest of a wave where the engine answers in waves: play one task with k=1
-    for what a lone user waits.
-    `throughput`: episodes per second of the whole evaluation, one number in all rows.
-    `swap` exchanges the policies of two roles. `sampling` overrides the team's: `Sampling(temperature=0)` is greedy,
-    and here alone it may have `top_p` and `top_k`. `workers`, `step_timeout`: as in `rollout`.
-    Beside a training in another thread, all episodes are played with the weights after one of its steps; it waits.
-    `summary(scores)` gives means with 95 % intervals over tasks.
+    Args:
+        env: The environment.
+        team: The team that plays.
+        tasks: The tasks, such as `env.tasks(n, split="test", seed=...)`.
+        k: Episodes per task.
+        swap: Two agents whose policies are exchanged. `None`: no exchange.
+        seed: Seed of the draws.
+        sampling: Settings in place of the team's, for all agents or by agent. `Sampling(temperature=0)` is greedy, and
+            only here `top_p` and `top_k` are allowed. `None`: the team's settings.
+        price: {agent: (price of a prompt token, price of a completion token)} in any currency. An agent that is not
+            named is free. `None`: no column `cost`.
+        workers: Threads for `env.step`, as in `rollout`. `None`: no threads.
+        step_timeout: Seconds that one step of the env may take, as in `rollout`. `None`: no limit.
+
+    Returns:
+        A table with a row per (task, agent). The columns are described below and by `lab.schema("evaluate")`.
+
+    Raises:
+        ValueError: `k` is below 1, there are no tasks, a price is unusable, or `swap` or `price` names an unknown
+            agent.
+        RolloutError: A step of the env takes longer than `step_timeout`.
+
+    Columns of the whole task: `success` is the share of the k episodes that reached the goal (avg@k), and `return` is
+    the mean episode return. `pass@j` for j = 1, 2, 4, ... k is the unbiased estimate 1 - C(k - c, j) / C(k, j) for c
+    successes (Chen et al. 2021, arXiv 2107.03374).
+
+    Columns of an agent, per episode: `own_return` is the sum of its local rewards. `turns` counts its calls, `tokens`
+    the tokens that it said, and `prompt_tokens` the tokens that it read (each prompt in full, as if nothing were
+    cached). `invalid` counts its outputs that the environment did not understand. `cost` is only there with `price`.
+
+    Columns of time: `latency` is the mean number of seconds from an episode's start to its end over the task's k
+    episodes. All len(tasks) * k episodes start at once and wait for each other. If the engine answers in waves, they
+    wait for the longest completion of a wave. For the latency of a single user, play one task with k=1. `throughput` is
+    the number of episodes per second of the whole evaluation, the same in all rows.
+
+    If another thread trains the team, all episodes are played with the weights after one of its steps, and the training
+    waits. `summary(scores)` gives means with 95 % intervals over tasks.
     """
     if k < 1:
         raise ValueError(f"evaluate: k={k}; a task is played at least once")
@@ -81,7 +104,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Timed:
-    """A plan that notes how long each of its episodes took, by task."""
+    """A plan that records the seconds of each of its episodes, by task."""
 
     plan: Plan
     seconds: dict[str, list[float]] = field(default_factory=dict)
@@ -123,7 +146,23 @@ def _per_task(turns: pd.DataFrame, tasks: Sequence[Task], k: int) -> pd.DataFram
 
 
 def pass_at(j: int, n: int, c: int) -> float:
-    """Unbiased estimate of the chance that one of `j` episodes succeeds, from `c` successes in `n` >= j episodes."""
+    """Return the unbiased estimate of the chance that at least one of `j` episodes succeeds.
+
+    Args:
+        j: Number of episodes in the estimate, at most `n`.
+        n: Number of episodes that were played.
+        c: Number of successes among them.
+
+    Returns:
+        pass@j, from 0 to 1.
+
+    Raises:
+        ValueError: `j` is larger than `n`.
+
+    Chen et al. 2021, arXiv 2107.03374:
+
+        pass@j = 1 - C(n - c, j) / C(n, j)
+    """
     if j > n:
         raise ValueError(f"pass@{j} cannot be estimated from {n} episodes; play at least {j}")
     return 1.0 - comb(n - c, j) / comb(n, j)
@@ -141,8 +180,17 @@ def _per_agent(turns: pd.DataFrame, tasks: Sequence[Task], agents: Sequence[str]
 
 
 def summary(scores: pd.DataFrame) -> pd.DataFrame:
-    """A row per agent: the mean over tasks of every number, and `<name>_ci`, half its 95 % interval over tasks (not of
-    `throughput`, which was measured once)."""
+    """Return the mean over tasks of every score, with 95 % intervals.
+
+    Args:
+        scores: The table of `evaluate`.
+
+    Returns:
+        A table with a row per agent: the mean of each number, and `<name>_ci`, half of its 95 % interval over tasks.
+        `throughput` has no interval, because it was measured once.
+
+    The half interval is 1.96 * std / sqrt(number of tasks), with the sample standard deviation (ddof 1).
+    """
     numbers = [name for name in scores.columns if name not in ("task", "agent")]
     by_agent = scores.groupby("agent", sort=False)[numbers]
     half = 1.96 * by_agent.std(ddof=1) / np.sqrt(by_agent.size()).to_numpy()[:, None]

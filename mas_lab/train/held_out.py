@@ -1,7 +1,7 @@
-"""Scores on held-out tasks while training: what the team can do, beside what its training episodes show of it.
+"""Scores on held-out tasks during training: the ability of the team, apart from its training episodes.
 
-They have a random stream of their own, so that the training is the same, bit for bit, with and without them. Leaves
-out: how a team is scored (`evaluate`) and the files of scores (`runs.scores`).
+They have a random stream of their own, so the training is the same, bit for bit, with and without them. Leaves out: the
+scoring itself (`evaluate`) and the files of scores (`runs.scores`).
 """
 
 from collections.abc import Callable, Iterator
@@ -21,14 +21,14 @@ from mas_lab.train.spent import Spent
 
 SPLIT = "test"
 Hears = Callable[[int, pd.DataFrame | None], None]
-"""Called with the steps that were made, when their score begins (None); and with its table, where no report is about to
-bring it: before a training's first step, and after its last."""
+"""Callback with the number of completed steps. It gets None when their score begins. It gets the table of scores if no
+report is about to bring it: before a training's first step, and after its last."""
 _hears: ContextVar[Hears | None] = ContextVar("who hears of scores as they are made", default=None)
 
 
 @contextmanager
 def heard_by(hears: Hears) -> Iterator[None]:
-    """Trainings that are driven within tell of their scores at once: their reports come a step later."""
+    """Report the scores of trainings inside the `with` block to `hears` at once; their reports come a step later."""
     token = _hears.set(hears)
     try:
         yield
@@ -42,10 +42,11 @@ def tell(done: int, scores: pd.DataFrame | None = None) -> None:
 
 
 class HeldOut:
-    """Scores `team` before its first step, after every `score_every` steps, where it passes a count of tokens in
-    `score_at`, and after the last, and keeps that with the run.
+    """The schedule of scores of `team`: it decides when to score, scores, and keeps the result with the run.
 
-    Tasks and draws hang on the run's `seed`, the same at every scored step: two runs of one seed play the same tasks.
+    It scores before the first step, after every `score_every` steps, at the counts of tokens in `score_at`, and after
+    the last step. Tasks and draws depend on the run's `seed` and are the same at every scored step, so two runs of one
+    seed play the same tasks.
     """
 
     def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, spent: Spent):
@@ -54,7 +55,10 @@ class HeldOut:
         self._scored = set(scored_steps(recorder)) if recorder else set()
 
     def after(self, done: int, last: bool = False) -> pd.DataFrame | None:
-        """The table of `evaluate` after `done` steps, with the column `step`; None where none is due, or it is kept."""
+        """Return the table of `evaluate` after `done` steps, with the column `step`.
+
+        None means that no score is due, or that it was kept before.
+        """
         if done in self._scored or not self._is_due(done, last):
             return None
         tell(done)
@@ -69,7 +73,7 @@ class HeldOut:
         return scores.assign(step=done)
 
     def now(self, done: int, last: bool = False) -> pd.DataFrame | None:
-        """The same where no report is about to bring it."""
+        """Return the same as `after`, and report it at once, because no report is about to bring it."""
         scores = self.after(done, last)
         if scores is not None:
             tell(done, scores)

@@ -1,7 +1,7 @@
-"""What parts of a training remember from step to step: kept with each checkpoint, and never left half-changed.
+"""The memory of a training's parts from step to step: it is kept with each checkpoint, and never left half-changed.
 
-A part remembers if it has `state()`, which gives plain data, and `load_state(state)`, which takes it up again.
-Leaves out: what is remembered (a credit, `cells.centers`, a curriculum) and the files (`runs.checkpoint`).
+A part remembers if it has `state()`, which returns plain data, and `load_state(state)`, which restores it. Leaves out:
+the parts themselves (a credit, `cells.centers`, a curriculum) and the files (`runs.checkpoint`).
 """
 
 import copy
@@ -14,7 +14,7 @@ from typing import Any
 from mas_lab.recipes import Recipe
 
 PLACES = ("plan", "credit", "center", "select")
-"""Parts of a recipe that may remember: where several ranks train, rank 0 alone calls them."""
+"""Parts of a recipe that may remember. If several ranks train, only rank 0 calls them."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Memory:
     parts: Mapping[str, Any]
 
     def state(self) -> dict[str, Any]:
-        """What all of them remember, as plain data that nobody else holds. Raises TypeError naming what is none."""
+        """Return the state of all parts as plain data that nobody else holds; raise TypeError if one is not plain."""
         told = self.parts.items()
         return {place: _plain(part.state(), f"train: the state() of {place}={part!r}") for place, part in told}
 
@@ -37,7 +37,7 @@ class Memory:
 
     @contextmanager
     def unmoved_by_errors(self) -> Iterator[None]:
-        """What raises inside leaves the memory as it was before."""
+        """Restore the memory if the body of the `with` block raises an error."""
         before = self.state()
         try:
             yield
@@ -47,8 +47,10 @@ class Memory:
 
 
 def own_copies(recipe: Recipe, curriculum: Any) -> tuple[Recipe, Any, Memory]:
-    """The recipe and the curriculum with fresh copies of all that remembers, so that one training leaves nothing to the
-    next; and the memory of those copies. What does not remember stays the object that it is."""
+    """Return the recipe and the curriculum with fresh copies of the parts that remember, and the memory of the copies.
+
+    One training therefore leaves nothing to the next. Parts that do not remember stay the same objects.
+    """
     parts = {place: getattr(recipe, place) for place in PLACES} | {"curriculum": curriculum}
     fresh = {place: _fresh(part) for place, part in parts.items() if _remembers(part, place)}
     changes = {place: part for place, part in fresh.items() if place in PLACES}
@@ -56,7 +58,7 @@ def own_copies(recipe: Recipe, curriculum: Any) -> tuple[Recipe, Any, Memory]:
 
 
 def _fresh(part: Any) -> Any:
-    """A dataclass is made anew from its arguments, anything else is copied as it stands."""
+    """Return a new dataclass from the same arguments, or a deep copy of any other object."""
     return copy.deepcopy(dataclasses.replace(part) if dataclasses.is_dataclass(part) else part)
 
 
@@ -72,7 +74,7 @@ def _remembers(part: Any, place: str) -> bool:
 
 
 def _plain(value: Any, where: str) -> Any:
-    """JSON types, as they come back from a checkpoint."""
+    """Return `value` in JSON types, as it will come back from a checkpoint."""
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _plain(inner, where) for key, inner in value.items()}
     if isinstance(value, list | tuple):

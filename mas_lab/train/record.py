@@ -1,6 +1,6 @@
-"""What run.json records of a training: what was asked for, and with which versions.
+"""The record of a training in run.json: its arguments and the versions of the code.
 
-Leaves out: which of it a resumed run must ask for again (`runs.recorder`).
+Leaves out: the comparison of records when a run is resumed (`runs.recorder`).
 """
 
 import ast
@@ -24,7 +24,7 @@ from mas_lab.train.settings import Settings
 
 PACKAGE = Path(__file__).parents[1]
 DECIDE = ("table.py", "env.py", "policy.py", "team.py", "recipes.py", "cells", "tasks", "backends", "train")
-"""Where the code stands that decides what a training comes to."""
+"""Files and folders whose code decides the result of a training."""
 LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
 
 
@@ -37,7 +37,7 @@ def describe(
     curriculum: Curriculum | None = None,
     ranks: int = 1,
 ) -> dict[str, Any]:
-    """What run.json records."""
+    """Return the content of run.json."""
     import torch
 
     asked = {"env": spec(env), "recipe": to_data(recipe), "curriculum": to_data(curriculum)}
@@ -57,7 +57,7 @@ def describe(
 
 
 def _devices(team: Team) -> str:
-    """Where the weights learn; of several ranks, where those of the first do."""
+    """Return the devices on which the weights learn; for several ranks, those of the first."""
     policies = team.policies.values()
     places = {called(one.device) if getattr(one, "sees_gradients", True) else "a server's" for one in policies}
     return "; ".join(sorted(places))
@@ -69,7 +69,7 @@ def versions() -> dict[str, str]:
 
 @lru_cache(1)
 def code() -> str:
-    """A digest of what the kit's code says where it decides results; comments and docstrings do not."""
+    """Return a digest of the kit's code that decides results; comments and docstrings do not count."""
     told = sha256()
     for part in DECIDE:
         place = PACKAGE / part

@@ -1,6 +1,6 @@
-"""What a training step gives: its table, its statistics, and what it scored.
+"""The result of a training step: its table, its statistics and its scores.
 
-Leaves out: the step itself (`loop`) and how reports are sent elsewhere (`tracking`).
+Leaves out: the step itself (`loop`), and reports to other trackers (`tracking`).
 """
 
 from dataclasses import dataclass, field
@@ -13,30 +13,36 @@ from mas_lab.runs.scores import episode_success, step_scores
 
 @dataclass(frozen=True)
 class Report:
-    """One training step: the full table, the optimizer's statistics, and where the time went (seconds)."""
+    """One training step."""
 
     step: int
+    """Number of the step, from 0."""
     turns: pd.DataFrame
+    """The full table of the step, one row per model call."""
     stats: pd.DataFrame
+    """Statistics of the optimizer steps, see `update`."""
     profile: dict[str, float] = field(default_factory=dict)
+    """Seconds by part of the step."""
     notes: tuple[str, ...] = ()
+    """Remarks about the step, such as "all groups are flat"."""
     held_out: pd.DataFrame | None = None
-    """What was scored on held-out tasks since the report before, where `score_every` asks for it: rows of `evaluate`,
-    with `step`, the training steps that were made until then (0 in the first report: before training)."""
+    """Scores on held-out tasks since the report before, if `score_every` or `score_at` asks for them: rows of
+    `evaluate` with `step`, the number of training steps made until then (0 in the first report: before training).
+    `None`: no scores."""
 
     @cached_property
     def scored(self) -> dict[str, float]:
-        """`tokens` sampled in this step, `success` and `return` of its episodes, see `scores.training_curve`."""
+        """Return `tokens`, `success` and `return` of this step's episodes, see `scores.training_curve`."""
         return step_scores(self.turns)
 
     @property
     def success(self) -> float:
-        """Share of the episodes whose goal stood at the end."""
+        """Return the share of episodes that ended with their goal reached."""
         return success_rate(self.turns)
 
     @property
     def tokens(self) -> int:
-        """Tokens sampled in this step."""
+        """Return the number of tokens sampled in this step."""
         return int(self.turns["completion_ids"].map(len).sum())
 
     def __repr__(self) -> str:
@@ -46,5 +52,5 @@ class Report:
 
 
 def success_rate(turns: pd.DataFrame) -> float:
-    """The mean of `scores.episode_success`."""
+    """Return the mean of `scores.episode_success`."""
     return float(episode_success(turns).mean())

@@ -1,4 +1,4 @@
-"""What a training step is made of, beside the recipe.
+"""Settings of a training step besides the recipe.
 
 Leaves out: the step itself (`loop`).
 """
@@ -16,55 +16,64 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda done: max(0.0, 1.0 - done),
     "cosine": lambda done: 0.5 * (1.0 + cos(pi * min(1.0, done))),
 }
+"""Learning rate schedules by name: the factor as a function of the share of `horizon` that is done."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a training step is made of, beside the recipe. Recorded with a run; a resumed run must ask for the same,
-    but for `save_every`, `workers`, `step_timeout`, `check` and those of held-out scores, which do not change its
-    training."""
+    """Settings of a training step besides the recipe.
+
+    They are recorded with a run, and a resumed run must have the same ones. Only `save_every`, `workers`,
+    `step_timeout`, `check` and the settings of held-out scores may differ, because they do not change the training.
+
+    Raises:
+        ValueError: A setting is out of range, or a schedule has no `horizon`.
+    """
 
     tasks: int = 32
-    """Tasks per step, drawn afresh by (seed, step); with `rounds`, those of which the recipe's `select` marks a row."""
+    """Tasks per step, drawn anew by (seed, step). With `rounds`, tasks of which the recipe's `select` marks a row."""
     split: str = "train"
+    """Split of the tasks."""
     rounds: int = 1
-    """At most so many draws of tasks a step: each draws as many new ones as are still missing (dynamic sampling, DAPO,
-    arXiv 2503.14476, which draws whole batches and drops what is too much). Every row that was sampled stays in the
-    table and counts in its tokens and scores."""
+    """Most draws of tasks in a step. Each draw plays as many new tasks as are still missing (dynamic sampling; DAPO,
+    arXiv 2503.14476, draws whole batches and drops the surplus). Every sampled row stays in the table and counts in its
+    tokens and scores."""
     epochs: int = 1
     """Passes over the batch."""
     minibatches: int = 1
     """Optimizer steps per pass."""
     max_norm: float | None = 1.0
-    """Gradient clipping, per policy."""
+    """Bound of each policy's gradient norm. `None`: no clipping."""
     nonfinite: str = "raise"
-    """"raise", or "skip" the optimizer step and record it."""
+    """Rule for a gradient that is not finite: "raise" an error, or "skip" the optimizer step and record it."""
     schedule: str = "constant"
-    """Of the learning rate: constant, linear, cosine; the last two fall to 0 at `horizon`."""
+    """Schedule of the learning rate: "constant", "linear" or "cosine"; the last two fall to 0 at `horizon`."""
     horizon: int | None = None
-    """Steps until the schedule ends. Not `steps`, which may grow when a run is resumed."""
+    """Number of steps after which the schedule ends. It is not `steps`, which may grow when a run is resumed."""
     max_turns: int | None = None
+    """Bound on the turns of one agent. `None`: the bound of the environment."""
     workers: int | None = None
-    """Threads for `env.step`."""
+    """Threads for `env.step`. `None`: no threads."""
     step_timeout: float | None = None
-    """Seconds that a step in one of them may take: one that takes longer ends the training, with a checkpoint."""
+    """Seconds that one `env.step` in a thread may take; a longer one ends the training, with a checkpoint. `None`: no
+    limit."""
     save_every: int = 10
-    """Steps between checkpoints; one more is made wherever the training stops, by an error or an interrupt too. Only
-    where it stops between the optimizer steps of one update does it go on from the newest one."""
+    """Steps between checkpoints. One more is made where the training stops, also by an error or an interrupt. That is
+    impossible between the optimizer steps of one update; the run then goes on from the newest checkpoint."""
     check: bool = True
     """Play a few tasks through `check_env` first."""
     score_every: int | None = None
-    """Steps between scores on held-out tasks; also before the first step and after the last. None: no scores, but for
-    those of `score_at`."""
+    """Steps between scores on held-out tasks; they are also scored before the first step and after the last. `None`:
+    only the scores of `score_at`."""
     score_at: Sequence[int] = ()
-    """Counts of sampled tokens, each scored after the step that reaches it; also before the first step and after the
-    last."""
+    """Counts of sampled tokens. Each one is scored after the step that reaches it; there are also scores before the
+    first step and after the last."""
     score_tasks: int = 64
-    """Held-out tasks (split "test") that are played for a score, drawn once by the run's seed."""
+    """Number of held-out tasks (split "test") in a score, drawn once by the run's seed."""
     score_episodes: int = 4
-    """Episodes of each of them."""
+    """Episodes of each held-out task."""
     score_seed: int | None = None
-    """Of those tasks and of what is drawn on them. None: the run's seed, so that they vary with it."""
+    """Seed of the held-out tasks and of the draws on them. `None`: the run's seed, so that they vary with it."""
 
     def __post_init__(self):
         if self.schedule not in SCHEDULES:
@@ -83,10 +92,29 @@ class Settings:
             raise ValueError(f"train: score_at={self.score_at!r}; give counts of tokens, whole numbers of 1 or more")
 
     def lr_scale(self, step: int) -> float:
+        """Return the factor of the learning rate.
+
+        Args:
+            step: Number of the step, from 0.
+
+        Returns:
+            A factor from 0 to 1.
+        """
         return SCHEDULES[self.schedule](step / self.horizon if self.horizon else 0.0)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Settings":
+        """Return settings from a mapping.
+
+        Args:
+            options: Values by field name.
+
+        Returns:
+            The settings.
+
+        Raises:
+            TypeError: A name is no setting.
+        """
         known = [f.name for f in fields(cls)]
         unknown = [name for name in options if name not in known]
         if unknown:

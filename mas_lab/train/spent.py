@@ -1,7 +1,7 @@
-"""What a training has spent so far, and the budget at which it ends.
+"""The resources that a training has spent so far, and the budget at which it ends.
 
-Recipes that are compared are given equally much of something: sampled tokens, episodes, or optimizer steps. Which is a
-choice, since no two of them say the same. Leaves out: what a step is (`steps`).
+A fair comparison of recipes gives each the same amount of something: sampled tokens, episodes, or optimizer steps.
+These three differ from each other, so you must choose one. Leaves out: the step itself (`steps`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,16 @@ from mas_lab.runs.scores import run_curve
 from mas_lab.train.report import Report
 
 KINDS = ("tokens", "episodes", "optimizer_steps")
-"""Tokens that were sampled in training; instances of the env that were played (a tree, or a joint plan, is one);
-optimizer steps of each policy."""
+"""Tokens sampled in training; instances of the env that were played (a tree or a joint plan is one); optimizer steps of
+each policy."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A training ends with the step that reaches `amount` of `kind`, one of `KINDS`: what the last step goes beyond it
-    is spent as well."""
+    """A budget that ends a training with the step that reaches `amount` of `kind`, one of `KINDS`.
+
+    The part of the last step beyond `amount` is spent as well.
+    """
 
     kind: str
     amount: int
@@ -38,7 +40,7 @@ class Budget:
 
     @classmethod
     def of(cls, told: "Budget | Mapping[str, int]") -> "Budget":
-        """From `{"tokens": 100_000}`, which is how one is written in a file."""
+        """Return a budget from `{"tokens": 100_000}`, the form that files use."""
         if isinstance(told, Budget):
             return told
         if not isinstance(told, Mapping) or len(told) != 1:
@@ -50,17 +52,17 @@ class Budget:
 
 
 class Spent:
-    """What every step has spent, step by step; of a run that goes on, as far as somebody asks."""
+    """The resources that every step has spent; for a resumed run they are only read if something asks for them."""
 
     def __init__(self, steps: Sequence[Mapping[str, int]] = ()):
         self.steps = list(steps)
 
     def after(self, done: int) -> dict[str, int]:
-        """The sums over the first `done` steps, by kind."""
+        """Return the sums over the first `done` steps, by kind."""
         return {kind: sum(step[kind] for step in self.steps[:done]) for kind in KINDS}
 
     def add(self, report: Report) -> None:
-        """A step that was made; it takes the place of one that was undone, and of all after that."""
+        """Add a step. It replaces a step of the same number that was undone, and all steps after it."""
         made = {"tokens": report.tokens} | _counted(report.turns, report.stats)
         self.steps[report.step :] = [made]
 
@@ -68,13 +70,13 @@ class Spent:
         return self.after(done)[budget.kind] >= budget.amount
 
     def passes(self, counts: Sequence[int], done: int) -> bool:
-        """Is one of these counts of tokens reached by step `done`, and was not before it?"""
+        """Return True if step `done` reaches one of these counts of tokens, and no step before it did."""
         before, now = (self.after(step)["tokens"] for step in (done - 1, done))
         return any(before < count <= now for count in counts)
 
     @classmethod
     def of(cls, run: Run) -> "Spent":
-        """That of a run that was kept."""
+        """Return the resources of a run that was kept."""
         if not run.steps:
             return cls()
         turns, stats = (table.groupby("step") for table in (run.read("turns", ["step", "episode"]), run.stats))

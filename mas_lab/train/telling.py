@@ -1,6 +1,6 @@
-"""What a training tells of itself in a notebook: a bar while it runs, then one line of what was done.
+"""The progress of a training in a notebook: a bar while it runs, then one line of the result.
 
-Leaves out: how a notebook shows that (`cell_bars`), and curves (`widgets.live`).
+Leaves out: the display in the notebook (`cell_bars`), and curves (`widgets.live`).
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from mas_lab.train.report import Report
 
 
 def told(loop: Iterator[Report], recipe: Recipe, steps: int | None) -> Iterator[Report]:
-    """The same reports; a notebook shows how many there were, what they took, and the first and last scores."""
+    """Yield the same reports, and show a notebook their number, their cost, and the first and last scores."""
     with closing(loop), progress_bar(steps, recipe.name, "step", even=True) as bar:
         so_far = SoFar(played_as_it_plays=isinstance(recipe.plan, episodes))
         while True:
-            bar.update(0)  # in the cell that asks for this step
+            bar.update(0)  # draws the bar in the cell that asks for this step
             if (report := next(loop, None)) is None:
                 return
             if not bar.disable:
@@ -29,8 +29,11 @@ def told(loop: Iterator[Report], recipe: Recipe, steps: int | None) -> Iterator[
 
 
 class SoFar:
-    """Tokens, and the first and last scores: of held-out tasks, else of training episodes where these are played as the
-    team plays. Under `tree()` the best of K candidates moves them on, so that their success says little."""
+    """Number of tokens, and the first and last scores.
+
+    Scores are those of held-out tasks, or else of training episodes if these are played as the team plays. Under
+    `tree()` the best of K candidates moves the state on, so the success of training episodes says little.
+    """
 
     def __init__(self, played_as_it_plays: bool):
         self.played_as_it_plays, self.first, self.tokens = played_as_it_plays, None, 0

@@ -1,6 +1,6 @@
-"""The most telling episodes of a step as traces of trackio: an episode is a trace, a model call a span of it.
+"""The most informative episodes of a step as traces of trackio: an episode is a trace, a model call a span of it.
 
-Leaves out: which episodes those are (`runs.episodes`), and the tracker (`tracking`).
+Leaves out: the choice of episodes (`runs.episodes`), and the tracker (`tracking`).
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ ABOUT = ("agent", "policy", "turn", "candidate", "kept", "valid", "finish", "tok
 
 
 def traces(turns: pd.DataFrame, n: int) -> list[Any]:
-    """The `n` most telling episodes of one step's table as `trackio.Trace` objects."""
+    """Return the `n` most informative episodes of one step's table as `trackio.Trace` objects."""
     import trackio
 
     return [trackio.Trace(**trace(episode)) for episode in episodes(turns, n, "track(traces=...)")]
 
 
 def takes_spans() -> bool:
-    """Does the trackio that is installed know traces, and spans within them?"""
+    """Return True if the installed trackio knows traces with spans."""
     import trackio
 
     try:
@@ -33,8 +33,11 @@ def takes_spans() -> bool:
 
 
 def trace(episode: dict[str, Any]) -> dict[str, Any]:
-    """What `trackio.Trace` takes. The messages are the path that was played, the spans every turn with its candidates
-    within. No times are given, as none are recorded: the spans stand in acting order."""
+    """Return the arguments of `trackio.Trace` for one episode.
+
+    The messages are the path that was played. The spans are its turns, with their candidates inside. Times are not
+    recorded, so none are given, and the spans stand in acting order.
+    """
     about = {name: value for name, value in episode.items() if name not in ("calls", "run") and value is not None}
     told = {True: "success", False: "failed"}.get(episode.get("success"))
     return {

@@ -1,6 +1,7 @@
-"""Training reports sent to TensorBoard, trackio, Weights & Biases or another tracker, through accelerate's own classes.
+"""Training reports for TensorBoard, trackio, Weights & Biases or another tracker, through accelerate's own classes.
 
-A wrapper around the loop, since the loop needs none of it. Leaves out: keeping a run (`run`), which is complete.
+This is a wrapper around the loop, because the loop needs none of it. Leaves out: the run on disk (`run`), which is
+complete without a tracker.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +18,11 @@ OF_AGENT = ("reward_mean", "reward_std", "advantage_rms", "grad_norm", "grad_nor
             "clip_fraction", "truncated")  # fmt: skip
 OF_POLICY = ("policy_norm", "policy_norm_clipped", "lr")
 TRACES = "episodes"
-"""What trackio files the traces under."""
+"""The name under which trackio files the traces."""
 
 
 class TrackingError(RuntimeError):
-    """A tracker that cannot be had: says what to install or which there are."""
+    """Error of a tracker that is not available; it says what to install, or which trackers there are."""
 
 
 def track(
@@ -33,15 +34,26 @@ def track(
     traces: int = 0,
     **options: Any,
 ) -> Iterator[Report]:
-    """Pass reports on, and log the numbers of each: `for report in track(train(...), to="tensorboard"): ...`.
+    """Log the numbers of each report and pass the report on: `for report in track(train(...), to="tensorboard"): ...`.
 
-    `to`: a name that accelerate knows ("tensorboard", "trackio", "wandb", "mlflow", ...), or an object of a subclass of
-    accelerate's `GeneralTracker`. The library is yours to install. `project`: the tracker's run or project name.
-    `folder`: where a tracker that writes files puts them (default: `tracking` under `runs_dir()`). `config`: plain
-    values to keep with the run. `traces`: how many episodes of each step go along as trackio's traces, those that tell
-    most first: prompts and completions as messages, every model call as a span. `options` go to the tracker's class.
+    Args:
+        reports: The reports of `train`.
+        to: A name that accelerate knows ("tensorboard", "trackio", "wandb", "mlflow", ...), or an object of a subclass
+            of accelerate's `GeneralTracker`. You install the library yourself.
+        project: The tracker's run or project name.
+        folder: Folder for a tracker that writes files. `None`: `tracking` under `runs_dir()`.
+        config: Plain values to keep with the run. `None`: no values.
+        traces: Number of episodes of each step that are logged as trackio's traces, the most informative first. Prompts
+            and completions are messages, and every model call is a span.
+        **options: Arguments of the tracker's class.
 
-    Logged, by training step: see `numbers`. Closing this generator closes the one inside, which leaves its checkpoint.
+    Returns:
+        A generator of the same reports. Closing it closes `reports`, which then leaves its checkpoint.
+
+    Raises:
+        TrackingError: The tracker is unknown or not installed, or it cannot take `traces` or `options`.
+
+    `numbers` in this module lists the names that are logged, by training step.
     """
     _require_traces(to, traces)
     tracker = _tracker(to, project, folder, options)
@@ -66,9 +78,14 @@ def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any], tr
 
 
 def numbers(report: Report) -> dict[str, float]:
-    """One step as a flat mapping: `team/success`, `team/return`, `team/tokens`; `held_out/success`, `held_out/return`
-    where it was scored; `agent/<name>/grad_norm` and the like, means over the step's optimizer steps;
-    `policy/<name>/policy_norm`; seconds as `seconds/rollout` and so on."""
+    """Return one step as a flat mapping from name to number.
+
+    - `team/success`, `team/return`, `team/tokens`: scores of the step's episodes.
+    - `held_out/success`, `held_out/return`: scores on held-out tasks, if the step has them.
+    - `agent/<name>/grad_norm` and others: means over the step's optimizer steps.
+    - `policy/<name>/policy_norm` and others: means over the step's optimizer steps.
+    - `seconds/rollout` and others: the time of each part.
+    """
     found = {f"team/{name}": value for name, value in report.scored.items()}
     if report.held_out is not None:
         newest = mean_scores(report.held_out).iloc[-1]

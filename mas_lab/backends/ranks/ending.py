@@ -1,6 +1,6 @@
-"""When one of several processes ends: the others notice, and each says why before it is stopped.
+"""The end of one of several processes: the others notice it, and each prints the reason before it is stopped.
 
-Leaves out: what the ranks do together (`ranks`).
+Leaves out: the common work of the ranks (`ranks`).
 """
 
 import signal
@@ -17,7 +17,7 @@ GOES_ON = "If the run is kept, the same command goes on from its newest checkpoi
 
 @contextmanager
 def connected(rank: str) -> Iterator[None]:
-    """Another rank's end shows as an error of the process group: say so."""
+    """Turn an error of the process group into a RankError, because it means that another rank ended."""
     try:
         yield
     except RuntimeError as error:
@@ -30,15 +30,17 @@ def connected(rank: str) -> Iterator[None]:
 
 
 def _is_lost(error: RuntimeError) -> bool:
-    """Did the process group fail, and not the work? Gloo and DDP raise plain RuntimeErrors."""
+    """Return True if the process group failed, and not the work; Gloo and DDP raise plain RuntimeErrors."""
     known = ("gloo", "nccl", "connection", "closed by peer", "socket")
     return isinstance(error, torch.distributed.DistError) or any(word in str(error).lower() for word in known)
 
 
 @contextmanager
 def saying_why(number: int) -> Iterator[None]:
-    """A launcher that sees a rank end stops the others by SIGTERM: let them say why before they end. After an error
-    this process ends by itself, and a SIGTERM that came before its last words were out would swallow them."""
+    """Print the reason when the launcher stops this rank by SIGTERM, because another rank ended.
+
+    After an error this process ends by itself. It then ignores SIGTERM, which would cut off its last message.
+    """
 
     def stop(*_):
         raise SystemExit(

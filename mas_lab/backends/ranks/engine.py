@@ -1,6 +1,6 @@
 """Sampling over several ranks: rank 0 asks, and every rank answers a share of the prompts with its own engine.
 
-Leaves out: who is a rank, and what they tell each other (`ranks`).
+Leaves out: the group of ranks and their messages (`ranks`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class RankError(PolicyError):
-    """The ranks cannot go on together: names the rank and what ended."""
+    """Error of ranks that cannot go on together; it names the rank and what ended."""
 
 
 class RankedEngine:
-    """One model's sampler over all ranks: rank 0 asks, every rank answers the requests of a share of the prompts."""
+    """One model's sampler over all ranks: rank 0 asks, and every rank answers the requests of some of the prompts."""
 
     streams = False
 
@@ -33,37 +33,37 @@ class RankedEngine:
         return getattr(self.inner, name)
 
     def submit(self, policy, requests: Sequence[Request]) -> list[int]:
-        """Queue requests, on rank 0; returns a ticket for each."""
+        """Queue requests on rank 0, and return a ticket for each."""
         tickets = [next(self._tickets) for _ in requests]
         own = self.policies.index(policy)
         self._pending.asked += [(ticket, own, request) for ticket, request in zip(tickets, requests, strict=True)]
         return tickets
 
     def cancel(self, tickets: Iterable[int]) -> None:
-        """Forgets what was asked and has no answer yet."""
+        """Drop requests that have no answer yet."""
         forgotten = set(tickets)
         self._pending.asked = [entry for entry in self._pending.asked if entry[0] not in forgotten]
 
     def ready(self) -> list[tuple[int, Completion]]:
-        """Answers everything that this thread has asked for, as (ticket, completion)."""
+        """Answer all requests of this thread, as (ticket, completion)."""
         pending, self._pending.asked = self._pending.asked, []
         asked = [(own, request) for _, own, request in pending]
         return list(zip([ticket for ticket, _, _ in pending], self._ask(asked), strict=True))
 
     def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
-        """Answers these requests now, in order."""
+        """Answer these requests now, in order."""
         return self._ask([(self.policies.index(policy), request) for request in requests])
 
     def _ask(self, asked: list[tuple[int, Request]]) -> list[Completion]:
         if not asked:
             return []
-        with alone(self.policies):  # the other ranks hear one word at a time
+        with alone(self.policies):  # the other ranks receive one message at a time
             self.ranks.require_team(self.policies[asked[0][0]].name)
             self.ranks.tell("sample", self.number, asked)
             return self.answer(asked)
 
     def answer(self, asked: list[tuple[int, Request]]) -> list[Completion]:
-        """On every rank: all completions, in order. Raises RankError where a rank could not answer its share."""
+        """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
         mine = self._deal(asked)[self.ranks.number]
         try:
             found, error = self._sample([asked[i] for i in mine]), None
@@ -87,7 +87,7 @@ class RankedEngine:
         return shares[0].sampling(work) if shares else work()
 
     def _deal(self, asked: list[tuple[int, Request]]) -> list[list[int]]:
-        """Places in `asked` by rank. A prompt's candidates stay together; the longest work goes out first."""
+        """Return the places in `asked` by rank; a prompt's candidates stay together, the longest work goes first."""
         prompts: dict[tuple, list[int]] = {}
         for place, (own, request) in enumerate(asked):
             prompts.setdefault((own, request.prompt_ids), []).append(place)
@@ -101,7 +101,7 @@ class RankedEngine:
 
 
 class Elsewhere:
-    """On every rank but 0, in place of an engine that streams: servers, which rank 0 alone asks and sends weights."""
+    """A stand-in for an engine that streams, on every rank but 0: only rank 0 sends requests and weights to servers."""
 
     streams = True
 

@@ -1,11 +1,10 @@
 """Several processes train one team, one per device, as `accelerate launch` or torchrun starts them.
 
 Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
-for what it asks of all: to *sample*, where each answers a share of the requests, and to *update* on the table that it
-broadcasts, where each makes the passes of a share of the packed rows (`shares`). After it all ranks hold the same
-weights. Accelerate makes the process group, wraps the models and carries every message.
-Leaves out: the loop (`mas_lab.train`), the shares themselves, how requests are dealt out (`engine`), and what is said
-when a rank ends (`ending`).
+for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
+each rank makes the passes of a share of the packed rows (`shares`). Afterwards all ranks hold the same weights.
+Accelerate makes the process group, wraps the models and carries every message. Leaves out: the loop (`mas_lab.train`),
+the shares themselves, the distribution of requests (`engine`), and the messages when a rank ends (`ending`).
 """
 
 import os
@@ -26,7 +25,7 @@ from mas_lab.locks import alone
 from mas_lab.team import Team
 
 PATIENCE = timedelta(hours=12)
-"""How long a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
+"""Time that a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
 
 
 class Ranks:
@@ -39,11 +38,11 @@ class Ranks:
         self.team: Team | None = None
         self.engines: list[RankedEngine | Elsewhere] = []
         self.listening = True
-        """Do the other ranks wait for a word of rank 0? Not while all of them update."""
+        """True while the other ranks wait for a message of rank 0; False while all of them update."""
 
     @classmethod
     def of(cls, team: Team) -> "Ranks":
-        """The ranks that a launcher started. Raises RankError where they are not one group."""
+        """Return the ranks that a launcher started; raise RankError if they are not one group."""
         ranks = cls(on_cpu=all(policy.shared.device.type == "cpu" for policy in team.policies.values()))
         kind = ranks.accelerator.distributed_type
         known = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
@@ -69,7 +68,7 @@ class Ranks:
             )
 
     def require_all(self, name: str) -> None:
-        """Raises RankError where rank 0 would wait for passes that the others, who listen, will not make."""
+        """Raise RankError if rank 0 would wait for passes that the other, listening ranks will not make."""
         self.require_team(name)
         if self.drives and self.listening:
             raise RankError(
@@ -77,10 +76,10 @@ class Ranks:
                 "watch, or a process of its own on a saved run"
             )
 
-    # Words
+    # Messages
 
     def tell(self, word: str, *rest: Any) -> None:
-        """From rank 0 to all."""
+        """Send a message from rank 0 to all ranks."""
         with self._connected():
             broadcast_object_list([(word, *rest)])
 
@@ -89,7 +88,7 @@ class Ranks:
             return broadcast_object_list([None])[0]
 
     def gather(self, mine: Any) -> list[Any]:
-        """What every rank has, by rank, on every rank."""
+        """Return the objects of all ranks, in order of rank, on every rank."""
         with self._connected():
             return gather_object([mine])
 
@@ -100,7 +99,7 @@ class Ranks:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """On rank 0: an error inside ends the other ranks too, with the same words if they listen."""
+        """End the other ranks too if an error occurs inside, with the same message if they listen (on rank 0)."""
         try:
             with saying_why(self.number), self._connected():
                 yield
@@ -108,13 +107,13 @@ class Ranks:
             raise
         except BaseException as error:
             if self.listening and isinstance(error, Exception) and not isinstance(error, RankError):
-                with suppress(RankError):  # it may be one of them that ended
+                with suppress(RankError):  # one of them may have ended
                     self.tell("error", f"{type(error).__name__}: {error}")
             raise
 
     @contextmanager
     def driving(self) -> Iterator[None]:
-        """On rank 0, around a whole training: the other ranks end when it ends."""
+        """End the other ranks when a whole training ends (on rank 0)."""
         try:
             with self.telling():
                 yield
@@ -127,23 +126,29 @@ class Ranks:
             self._part()
 
     def assemble(self, team: Team, watch: Any) -> None:
-        """On rank 0: let every rank have this team, from now on one engine and one optimizer over all ranks."""
+        """Give this team one engine and one optimizer over all ranks (on rank 0)."""
         self.tell("assemble")
         self._assemble(team, watch)
 
     @contextmanager
     def updating(self, turns, options: dict[str, Any]) -> Iterator[None]:
-        """On rank 0: the others update on `turns` while the body does; no thread here asks them for anything else."""
+        """Let the other ranks update on `turns` while the body does (on rank 0).
+
+        No thread of this process asks them for anything else in the meantime.
+        """
         with alone(self.team.policies.values(), changing=True):
             self.tell("update", turns, options)
             self.listening = False
             yield
             self.listening = True
 
-    # The others
+    # The other ranks
 
     def serve(self, team: Team, watch: Any, update: Callable) -> Iterator[Any]:
-        """On every rank but 0: do what rank 0 asks, until it ends. Yields nothing. Raises RankError with its error."""
+        """Obey rank 0 until the training ends (on every rank but 0).
+
+        Yields nothing. Raises RankError with the error of rank 0.
+        """
         try:
             with saying_why(self.number), self._connected():
                 while (heard := self.hear())[0] != "end":
@@ -165,7 +170,7 @@ class Ranks:
         elif word == "save":
             torch_state.whole(list(team.policies.values())[rest[0]])
 
-    # All
+    # All ranks
 
     def _assemble(self, team: Team, watch: Any) -> None:
         from mas_lab.runs.checkpoint import describe_team
@@ -193,7 +198,7 @@ class Ranks:
             watch.load_state(broadcast_object_list([watch.state() if self.drives else None])[0])
 
     def _share_state(self, policy) -> None:
-        """Weights, AdamW's state and learning rate as rank 0 has them, which may have read a checkpoint."""
+        """Copy weights, AdamW's state and the learning rate from rank 0, which may have read a checkpoint."""
         known = [{key: (value.shape, value.dtype) for key, value in policy.optimizer.state.get(p, {}).items()}
                  for p in policy.parameters.values()]  # fmt: skip
         (policy.lr, known), device = broadcast_object_list([(policy.lr, known)])[0], self.accelerator.device
@@ -206,7 +211,7 @@ class Ranks:
                 policy.optimizer.state[parameter][key] = value.to(parameter.device)
 
     def _part(self) -> None:
-        """Every policy is its own again, but for those whose weights are cut: they say so when they are used."""
+        """Separate the policies from the ranks; policies with sharded weights stay, and raise an error when used."""
         policies = self.team.policies.values() if self.team else ()
         cut = {id(policy.shared) for policy in policies if isinstance(policy.ranks, Sharded)}
         for policy in policies:

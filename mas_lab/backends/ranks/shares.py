@@ -1,7 +1,7 @@
-"""What one rank makes of a policy's passes: a share of the packed rows, with gradients that are summed over the ranks.
+"""One rank's share of a policy's passes: some of the packed rows, with gradients that are summed over the ranks.
 
-`Share` keeps whole weights on every rank (torch's DDP); `Sharded` a part of weights, gradients and AdamW's state on
-each (torch's FSDP2). Accelerate sets up both. Leaves out: what the ranks tell each other (`ranks`).
+`Share` keeps whole weights on every rank (torch's DDP). `Sharded` keeps a part of weights, gradients and AdamW's state
+on each rank (torch's FSDP2). Accelerate sets up both. Leaves out: the messages between ranks (`ranks`).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 
 
 class Share:
-    """What of one policy's passes this rank makes, with whole weights."""
+    """One rank's share of a policy's passes, with whole weights."""
 
     def __init__(self, ranks: "Ranks", policy):
         self.ranks, self.policy = ranks, policy
-        policy.activate()  # DDP joins the gradients of what is trainable now: this policy's
+        policy.activate()  # DDP joins the gradients of the parameters that are trainable now
         self.module = self._prepared(Within(policy.shared.net))
 
     def _prepared(self, module: "Within") -> torch.nn.Module:
         return self.ranks.accelerator.prepare(module, device_placement=[False])
 
     def passes(self, samples: Sequence[Sample], known_3N, found_4N, loss) -> None:
-        """The gradient of all ranks' samples in `.grad`, and `found_4N` of all samples, on every rank.
+        """Leave the gradient of all ranks' samples in `.grad`, and fill `found_4N` for all samples, on every rank.
 
-        All ranks make equally many passes, the shorter ones with rows of weight 0. The gradients come out averaged; the
-        weights refer to the whole table, so that their sum is wanted: hence the factor.
+        All ranks make equally many passes; missing ones use rows of weight 0. DDP averages the gradients over the
+        ranks. The weights of rows refer to the whole table, so the sum is needed. A factor turns the average into the
+        sum.
         """
         policy, accelerator = self.policy, self.ranks.accelerator
         self.ranks.require_all(policy.name)
@@ -51,15 +52,15 @@ class Share:
         found_4N.copy_(accelerator.reduce(found_4N, "sum"))
 
     def through(self, batch: MicroBatch, entropy_grad: bool):
-        """`token_logprobs`, seen by what joins the gradients."""
+        """Return `token_logprobs`, computed inside the module that joins the gradients."""
         return self.module(partial(token_logprobs, self.policy.shared.net, batch, entropy_grad))
 
     def forward(self, batch: MicroBatch, entropy_grad: bool):
-        """`token_logprobs` without gradients, of a batch that every rank computes."""
+        """Return `token_logprobs` without gradients, of a batch that every rank computes."""
         return token_logprobs(self.policy.shared.net, batch, entropy_grad)
 
     def _deal(self, trees: list[Tree], budget: int) -> tuple[list[list[Tree]], list[list[Tree]]]:
-        """This rank's micro-batches, and those that pad them to the number of the rank with the most."""
+        """Return this rank's micro-batches, and micro-batches that pad them to the number of the rank with the most."""
         trees = sorted(trees, key=len, reverse=True)
         size = self.ranks.size
         dealt = [list(micro_batches(trees[number::size], budget)) for number in range(size)]
@@ -67,16 +68,19 @@ class Share:
         return mine, [trees[-1:]] * (max(map(len, dealt)) - len(mine))
 
     def sampling(self, work: Callable[[], Any]) -> Any:
-        """The result of `work`, which samples from these weights; every rank must ask for it."""
+        """Return the result of `work`, which samples from these weights; every rank must call this."""
         return work()
 
     def before_saving(self) -> None:
-        """On rank 0: what the other ranks have to add to a checkpoint is asked for."""
+        """Ask the other ranks for their part of a checkpoint (on rank 0)."""
 
 
 class Sharded(Share):
-    """The same with weights that are cut over the ranks. They are whole while this rank samples, layer by layer while
-    it trains. Full weights only: adapters are small, and several over one base are several models to FSDP."""
+    """The same with weights that are sharded over the ranks.
+
+    They are whole while this rank samples, and layer by layer while it trains. It takes full weights only: adapters are
+    small, and several adapters over one base are several models to FSDP.
+    """
 
     forward = Share.through
 
@@ -100,11 +104,15 @@ class Sharded(Share):
                 place = parameter.device_mesh, parameter.placements
                 policy.optimizer.state[parameter][key] = distribute_tensor(value, *place) if cut else value
         with torch.no_grad():
-            module(lambda: None)  # the first to be called is the root
+            module(lambda: None)  # FSDP makes the module that is called first the root
         return module
 
     def sampling(self, work: Callable[[], Any]) -> Any:
-        """Ranks say words of unlike number: the weights are made whole before, since no rank may wait within."""
+        """Return the result of `work`, with whole weights.
+
+        Ranks sample different numbers of tokens. The weights are gathered before, because no rank may wait for another
+        inside.
+        """
         cut = [part for part in self.module.modules() if isinstance(part, FSDPModule)]
         for part in cut:
             part.unshard()
@@ -122,13 +130,16 @@ class Sharded(Share):
 
 
 class Within(torch.nn.Module):
-    """Whatever is computed with `net`, as a forward pass: DDP and FSDP see what goes through a module's own `forward`,
-    and log-probabilities come from parts of `net` and from outside it."""
+    """A module whose forward pass is any computation with `net`.
+
+    DDP and FSDP only see what goes through a module's own `forward`. Log-probabilities come from parts of `net` and
+    from code outside it.
+    """
 
     def __init__(self, net):
         super().__init__()
         self.net = net
-        self._no_split_modules = net._no_split_modules  # the layers that FSDP makes whole one after the other
+        self._no_split_modules = net._no_split_modules  # the layers that FSDP gathers one after the other
 
     def forward(self, work: Callable[[], Any]) -> Any:
         return work()

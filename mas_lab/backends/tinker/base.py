@@ -1,4 +1,4 @@
-"""A base model on a Tinker-compatible server: its adapters, and what every one of them asks of it.
+"""A base model on a Tinker-compatible server: its adapters, and the requests that all of them use.
 
 Leaves out: an adapter as a policy (`policy`), the connection (`service`) and sampling (`engine`).
 """
@@ -18,27 +18,28 @@ from mas_lab.locks import ModelLock
 from mas_lab.policy import PolicyError, Sample
 
 TOLERANCE = 1e-2
-"""How far a sampled token's log-probability may lie from that of the weights that learn, in nats."""
+"""Largest difference between a sampled token's log-probability and that of the weights that learn, in nats."""
 
 
 @dataclass(frozen=True)
 class TinkerOptions:
-    """How a server is used."""
+    """Options of a server."""
 
     url: str = "http://127.0.0.1:8000"
-    """Its address."""
+    """Address of the server."""
     api_key: str | None = None
-    """Of a hosted server; TINKER_API_KEY stands for it. Never written anywhere."""
+    """Key of a hosted server. `None`: the environment variable TINKER_API_KEY. It is never written anywhere."""
     model: str | None = None
-    """What the server calls the base model, where that is not its directory or hub id."""
+    """The server's name for the base model. `None`: its directory or hub id."""
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.0
     clips: bool = False
-    """Does the server clip by AdamParams.grad_clip_norm? The hosted one does; SkyRL 0.3 does not, and says nothing."""
+    """True if the server clips by AdamParams.grad_clip_norm. The hosted one does. SkyRL 0.3 does not, and gives no
+    error."""
     tolerance: float = TOLERANCE
-    """Of the proof that fresh weights are sampled from."""
+    """Tolerance of the proof that tokens are sampled from fresh weights."""
     timeout_s: float = 900.0
-    """Seconds of one answer, compilation included."""
+    """Seconds that one answer may take, including compilation."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "TinkerOptions":
@@ -49,12 +50,12 @@ class TinkerOptions:
         return cls(**options | ({"betas": tuple(options["betas"])} if "betas" in options else {}))
 
     def told(self) -> dict[str, Any]:
-        """What a checkpoint says of it."""
+        """Return the options that a checkpoint records."""
         return {name: value for name, value in asdict(self).items() if name not in ("api_key", "timeout_s")}
 
 
 class TinkerBase:
-    """A base model on a server, with up to `adapters` adapters of one rank, which `make` makes policies of."""
+    """A base model on a server, with up to `adapters` adapters of one rank; `make` makes a policy of each."""
 
     def __init__(
         self, make: Any, source: Source, adapters: int, rank: int, lr: float, seed: int, template: Any, **options: Any
@@ -78,10 +79,11 @@ class TinkerBase:
         self.engine = TinkerEngine(self.service, self.eos)
         self.policies: dict[str, Any] = {}
         self.averages: bool | None = None
-        """Does the server's gradient average over sequences (SkyRL's jax), or sum them (Tinker)? Tried once."""
+        """True if the server's gradient is the average over sequences (SkyRL's jax), False if it is the sum (Tinker).
+        `None`: not tried yet."""
 
     def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> Any:
-        """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken."""
+        """Return this agent's policy, always the same one; raise PolicyError if all adapters are taken."""
         if rank not in (None, self.rank):
             raise PolicyError(f"agent {agent!r} asks for rank {rank}; a server's adapters have one rank, {self.rank}")
         if agent not in self.policies:
@@ -96,12 +98,12 @@ class TinkerBase:
         return policy
 
     def new_client(self, seed: int) -> Any:
-        """A fresh adapter with its optimizer."""
+        """Return a fresh adapter with its optimizer."""
         made = lambda: self.service.client.create_lora_training_client(self.name, rank=self.rank, seed=seed)  # noqa: E731
         return self.service.of("make an adapter", made)
 
     def averages_sequences(self) -> bool:
-        """One sequence once and twice: a sum has twice the norm."""
+        """Return True if the server averages over sequences: two copies of a sequence then do not double the norm."""
         if self.averages is None:
             client, token = self.new_client(self.seed), min(self.eos)
             sample = Sample((token, token), (token,), (0.0,), 1.0, 1.0, 1.0)
@@ -110,19 +112,19 @@ class TinkerBase:
                 self.send(client, [sample] * copies, "cross_entropy", {}, 1.0)
                 norms.append(self.step(client, 0.0, None))
             if np.isnan(norms).any() or not norms[0]:
-                self.averages = False  # as Tinker's documentation says
+                self.averages = False  # the behaviour in Tinker's documentation
             else:
                 self.averages = norms[1] < 1.5 * norms[0]
         return self.averages
 
     def send(self, client: Any, samples: Sequence[Sample], name: str, config: dict, factor: float) -> list[Any]:
-        """forward_backward; what came of each sample."""
+        """Call forward_backward and return the result of each sample."""
         rows = data(samples, name, factor)
         found = self.service.of("train", lambda: client.forward_backward(rows, name, loss_fn_config=config or None))
         return found.loss_fn_outputs
 
     def step(self, client: Any, lr: float, max_norm: float | None) -> float:
-        """optim_step; the gradient's norm as the server tells it, NaN where it does not."""
+        """Call optim_step and return the gradient's norm as the server reports it, or NaN if it does not."""
         from tinker import types
 
         beta1, beta2 = self.options.betas

@@ -1,4 +1,4 @@
-"""Sampling on a Tinker server: all that is pending at once, each request by the weights that were published last.
+"""Sampling on a Tinker server: all pending requests at once, each from the weights that were published last.
 
 Leaves out: training (`policy`).
 """
@@ -12,7 +12,10 @@ from mas_lab.policy import Completion, PolicyError, Request, check_fit
 
 
 class TinkerEngine:
-    """Answers in waves. A draw takes its request's seed where the server does, which Tinker does not promise."""
+    """An engine that answers in waves.
+
+    A draw follows its request's seed only if the server does, which Tinker does not promise.
+    """
 
     streams = False
 
@@ -55,7 +58,7 @@ class TinkerEngine:
             self._asked.pop(ticket, None)
 
     def sample(self, policy: Any, requests: Sequence[Request]) -> list[Completion]:
-        """One completion per request, in order."""
+        """Return one completion per request, in order."""
         tickets = self.submit(policy, requests)
         answered = dict(self.ready())
         return [answered[ticket] for ticket in tickets]
@@ -64,10 +67,10 @@ class TinkerEngine:
         policy.publish()
 
     def rest(self) -> None:
-        """The server keeps its memory as it likes."""
+        """Change nothing: the server manages its own memory."""
 
     def last(self, policy: Any) -> Request | None:
-        """What was asked of a policy last."""
+        """Return the last request to a policy."""
         return self._last.get(id(policy))
 
     def _sampled(self, sampler: Any, request: Request) -> Any:
@@ -81,7 +84,7 @@ class TinkerEngine:
         return sampler.sample(prompt=prompt, num_samples=1, sampling_params=how)
 
     def _completion(self, policy: Any, request: Request, found: Any) -> Completion:
-        """What was sampled, up to the token after which a stop text stands."""
+        """Return the sampled tokens, up to the token that completes a stop text."""
         ids, logprobs = list(found.tokens), found.logprobs
         if not ids or logprobs is None or len(logprobs) != len(ids):
             raise PolicyError(

@@ -1,6 +1,6 @@
-"""Our losses as a Tinker server has them, row weights folded into what it multiplies a token's loss by.
+"""Our losses in the form of a Tinker server, with row weights folded into the factor of a token's loss.
 
-A server sums over tokens, so that weight x loss(advantage) is loss(weight x advantage): both of these losses are
+A server sums over tokens. weight * loss(advantage) equals loss(weight * advantage), because both of these losses are
 homogeneous in the advantage. Leaves out: sending them (`policy`).
 """
 
@@ -18,10 +18,11 @@ WHY_NOT = {
     "entropy": "a server gives log-probabilities of the sampled tokens, not the distributions that they came from",
     "tis": "a server samples and trains with one set of weights, and what differs there it does not tell apart",
 }
+"""Features of a loss that a server lacks, with the reason."""
 
 
 def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
-    """(loss_fn, loss_fn_config) of a server. Raises PolicyError naming what it has not, and what to take instead."""
+    """Return (loss_fn, loss_fn_config) of a server; raise PolicyError with a remedy if the server lacks the loss."""
     for name, why in WHY_NOT.items():
         if getattr(loss, name):
             raise PolicyError(f"{who}: {name}={getattr(loss, name)} is not to be had: {why}; leave it out")
@@ -43,8 +44,11 @@ def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
 
 
 def data(samples: Sequence[Sample], name: str, factor: float) -> list[Any]:
-    """Rows as the SDK's `Datum`s: prompt and completion without its last token, and what the loss `name` reads at each
-    of these positions. `factor` multiplies every row's weight; 0 for a forward pass alone."""
+    """Return rows as the SDK's `Datum`s: token ids, and the inputs of the loss `name` at each position.
+
+    The ids are the prompt and the completion without its last token. `factor` multiplies every row's weight; 0 makes it
+    a plain forward pass.
+    """
     from tinker import types
 
     return [
@@ -57,7 +61,7 @@ def data(samples: Sequence[Sample], name: str, factor: float) -> list[Any]:
 
 
 def _inputs(sample: Sample, name: str, factor: float) -> Mapping[str, Any]:
-    """A number for each position, 0 over the prompt."""
+    """Return the loss inputs, one number for each position and 0 over the prompt."""
     tokens = list(map(int, sample.completion_ids))
     before = [0] * (len(sample.prompt_ids) - 1)
     counts = np.asarray(per_token(sample.advantage, len(tokens)), float) * sample.weight * factor

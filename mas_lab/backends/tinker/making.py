@@ -1,6 +1,6 @@
-"""Making Tinker policies: adapters over one base, new or as a checkpoint names them.
+"""Making Tinker policies: adapters over one base, new or from a checkpoint.
 
-Leaves out: what a policy does (`policy`).
+Leaves out: the policy itself (`policy`).
 """
 
 import json
@@ -15,14 +15,14 @@ from mas_lab.backends.torch.source import Source
 
 def load_base(name: str | Path, adapters: int, rank: int, lr: float | None, template: Any, seed: int,
               **options: Any) -> TinkerBase:  # fmt: skip
-    """See `mas_lab.backends.load_base`."""
+    """Load a base, see `mas_lab.backends.load_base`."""
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
     return TinkerBase(TinkerPolicy, source, adapters, rank, lr, seed, template, **options)
 
 
 def restore(directories: Mapping[str, str | Path]) -> dict[str, TinkerPolicy]:
-    """Policies that `save` wrote, by their names; adapters of one base share it again."""
+    """Return policies that `save` wrote, by name; adapters of one base share it again."""
     bases: dict[str, TinkerBase] = {}
     found = {}
     for name, directory in directories.items():

@@ -1,8 +1,8 @@
-"""Policies whose weights live behind a Tinker-compatible server: one training client, one adapter for each.
+"""Policies with weights behind a Tinker-compatible server: one training client and one adapter for each.
 
-`accumulate` is forward_backward, `apply` optim_step, `publish` save_weights_and_get_sampling_client. A gradient lies on
-the server and is seen by its norm alone. Leaves out: the base that adapters share (`base`), and making policies
-(`making`).
+`accumulate` is forward_backward, `apply` is optim_step, and `publish` is save_weights_and_get_sampling_client. The
+gradient stays on the server, which only reports its norm. Leaves out: the base that adapters share (`base`), and making
+policies (`making`).
 """
 
 import json
@@ -41,7 +41,7 @@ class TinkerPolicy:
         self.client = base.new_client(base.seed + index)
         self._sampler, self._published = None, -1
         self._whole, self._expected, self._pending = True, None, False
-        """Is nothing lost? How many sequences make the next step? Has any of them been sent?"""
+        """True if nothing is lost; the number of sequences in the next step; True if any of them has been sent."""
 
     model = property(lambda self: self.base)
     tokenizer = property(lambda self: self.base.tokenizer)
@@ -53,7 +53,7 @@ class TinkerPolicy:
         where = self.base.options.url
         return f"TinkerPolicy(model={self.base.name!r}, adapter={self.name!r}, lr={self.lr}, url={where!r})"
 
-    # Speaking
+    # Sampling
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         return self.encode_all([messages])[0]
@@ -69,14 +69,16 @@ class TinkerPolicy:
 
     @held()
     def sampler(self) -> Any:
-        """The sampling client of the weights as they are."""
+        """Return the sampling client of the present weights."""
         self.publish()
         return self._sampler
 
     @held()
     def publish(self) -> None:
-        """Has the server sample from these weights, and proves it on one request: what is sampled must have the
-        log-probabilities that `forward` gives it. Raises PolicyError where it has not."""
+        """Let the server sample from these weights, and prove it on one request.
+
+        The sampled tokens must have the log-probabilities that `forward` gives them. Raises PolicyError if they do not.
+        """
         self._require_whole()
         if self._published == self.version:
             return
@@ -102,7 +104,7 @@ class TinkerPolicy:
 
     @held()
     def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """Log-probabilities of the sampled tokens (N,), by the server's forward; without gradient."""
+        """Return the log-probabilities of the sampled tokens (N,), by the server's forward; without gradient."""
         forward = partial(self.client.forward, data(samples, "cross_entropy", 0.0), "cross_entropy")
         found = self.base.service.of("compute log-probabilities", forward)
         return self._tokens(found.loss_fn_outputs, samples)
@@ -117,7 +119,7 @@ class TinkerPolicy:
         raise PolicyError(f"policy {self.name!r}: a Tinker server does not give entropies")
 
     def refuse(self, loss: Loss, max_norm: float | None, watch: Any = None) -> None:
-        """Raises PolicyError for what the server would not do, or would leave undone without a word."""
+        """Raise PolicyError for anything that the server cannot do, or would leave undone without an error."""
         self._require_whole()
         server_loss(loss, f"policy {self.name!r}, backend 'tinker'")
         if watch is not None:
@@ -130,12 +132,12 @@ class TinkerPolicy:
             )
 
     def expect(self, sequences: int) -> None:
-        """How many sequences the next step is made of: a server that averages divides by them."""
+        """Set the number of sequences in the next step; a server that averages divides by it."""
         self._expected = sequences
 
     @held()
     def accumulate(self, samples: Sequence[Sample], loss: Loss) -> Tokens:
-        """forward_backward: adds the gradient of sum_i weight_i sum_t losses_it to the server's."""
+        """Call forward_backward: add the gradient of sum_i weight_i sum_t losses_it to the server's."""
         name, config = server_loss(loss, f"policy {self.name!r}, backend 'tinker'")
         tempered = [one.temperature for one in samples if one.temperature != 1]
         if tempered:
@@ -157,7 +159,7 @@ class TinkerPolicy:
 
     @held(changing=True)
     def apply(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
-        """optim_step at `lr * lr_scale`. Returns the gradient's norm before and after clipping, as the server tells."""
+        """Call optim_step at `lr * lr_scale`; return the server's norm of the gradient before and after clipping."""
         self._require_whole()
         self._pending, self._whole, self._expected = False, False, None
         before = self.base.step(self.client, self.lr * lr_scale, max_norm)
@@ -165,8 +167,11 @@ class TinkerPolicy:
         return before, before if max_norm is None else min(before, max_norm)
 
     def clear_gradients(self) -> None:
-        """A server keeps what it was sent until it steps. What a step that was not made has left cannot be taken back:
-        this policy is then used no more, until a saved state is loaded."""
+        """Mark a gradient that was sent and not used as lost.
+
+        A server keeps it until it steps, and it cannot be taken back. This policy refuses to go on until a saved state
+        is loaded.
+        """
         self._whole, self._pending = self._whole and not self._pending, False
 
     def _require_whole(self) -> None:
@@ -192,10 +197,10 @@ class TinkerPolicy:
     def slopes(self, samples: Sequence[Sample], loss: Loss, along: Sequence[torch.Tensor]) -> torch.Tensor:
         self._out_of_sight("what a token moves")
 
-    # Keeping
+    # Saving
 
     def describe(self) -> dict[str, Any]:
-        """What this policy is; two that agree may swap states."""
+        """Return a description of this policy; two policies with equal descriptions may swap states."""
         told = self.base.options.told()
         del told["url"]
         return {"backend": "tinker", "source": asdict(self.base.source), "template": self.base.template, "lr": self.lr,
@@ -204,8 +209,10 @@ class TinkerPolicy:
 
     @held()
     def save(self, directory: Path) -> None:
-        """Where on the server its state lies, weights and optimizer, and what rebuilds the policy. The weights stay
-        there: a checkpoint is worth as much as the server's storage."""
+        """Write the server's path of the state (weights and optimizer), and the record that rebuilds the policy.
+
+        The weights stay on the server, so a checkpoint lives only as long as the server's storage.
+        """
         self._require_whole()
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -217,14 +224,14 @@ class TinkerPolicy:
 
     @held(changing=True)
     def load(self, directory: Path) -> None:
-        """The state that `save` named, if the server still has it."""
+        """Load the state that `save` named, if the server still has it."""
         path = read_record(Path(directory))["state"]
         self.base.service.of(f"load the state {path}", lambda: self.client.load_state_with_optimizer(path))
         self.version, self._whole, self._pending, self._published = self.version + 1, True, False, -1
 
 
 def read_record(directory: Path) -> dict[str, Any]:
-    """Raises PolicyError, which names the file, where it is missing or was not written by `save`."""
+    """Return the record in `directory`; raise PolicyError if it is missing or was not written by `save`."""
     path = directory / RECORD
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""Talking to a Tinker-compatible server: a connection that is there or is named, and answers with a time limit.
+"""The connection to a Tinker-compatible server: calls with a time limit, and errors that name the server.
 
-Leaves out: what is asked (`policy`, `engine`).
+Leaves out: the calls themselves (`policy`, `engine`).
 """
 
 import os
@@ -16,13 +16,14 @@ import httpx
 from mas_lab.policy import PolicyError
 
 SLICE, LOST = 5.0, 20.0
-"""Seconds after which a slow answer makes us look whether the server is there; and of silence after which it is not."""
+"""Seconds of waiting after which we check that the server is there; seconds of silence after which it counts as
+lost."""
 LOCAL_KEY = "tml-local"
-"""The SDK wants a key, which a server of one's own does not look at."""
+"""The SDK requires a key; your own server does not read it."""
 
 
 class Service:
-    """A server at `url`. Raises PolicyError, with what to do, where none answers or it is of another version."""
+    """A server at `url`; PolicyError says what to do if none answers or its version does not fit."""
 
     def __init__(self, url: str, api_key: str | None, timeout_s: float):
         try:
@@ -37,12 +38,12 @@ class Service:
         self.client = self.of("connect", lambda: tinker.ServiceClient(base_url=url, api_key=key))
 
     def models(self) -> list[str]:
-        """The base models that it has."""
+        """Return the base models of the server."""
         told = self.of("tell what it has", self.client.get_server_capabilities)
         return [model.model_name for model in told.supported_models]
 
     def answers(self) -> bool:
-        """Is there a server?"""
+        """Return True if a server answers."""
         try:
             return httpx.get(f"{self.url.rstrip('/')}/api/v1/healthz", timeout=SLICE).is_success
         except httpx.HTTPError:
@@ -57,17 +58,17 @@ class Service:
             )
 
     def of(self, what: str, call: Callable[[], Any]) -> Any:
-        """The answer to `call`, or, where that gives a future, to this. An error says `what` was asked."""
+        """Return the answer to `call`, or of the future that `call` returns; an error says `what` was asked."""
         answer = self.begun(what, call)
         return self.waited(what, answer) if hasattr(answer, "result") else answer
 
     def begun(self, what: str, call: Callable[[], Any]) -> Any:
-        """What `call` gives, be it a future that is waited for later."""
+        """Return the result of `call`, which may be a future to wait for later."""
         with self._naming(what):
             return call()
 
     def waited(self, what: str, future: Any) -> Any:
-        """The answer to a future."""
+        """Return the answer of a future."""
         with self._naming(what):
             return self._waited(what, future)
 

@@ -1,4 +1,4 @@
 """Weights that live in torch: the model, its policies, their sampler, their state on disk.
 
-Leaves out: other people's engines.
+Leaves out: engines of other libraries.
 """

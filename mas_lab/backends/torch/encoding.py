@@ -1,7 +1,7 @@
-"""From chat messages to the token ids of a prompt, as the tokenizer's own chat template has them.
+"""From chat messages to the token ids of a prompt, by the tokenizer's own chat template.
 
-A prompt that the model could not read is refused: without a chat template nobody knows where a turn ends, and of words
-that a tokenizer does not know the model sees only that there was one. Leaves out: answers, which are sampled as ids.
+A prompt that the model cannot read is refused. Without a chat template the end of a turn is unknown. A word that the
+tokenizer does not know reaches the model as an unknown token only. Leaves out: answers, which are sampled as ids.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,16 +11,16 @@ from mas_lab.env import Message
 from mas_lab.policy import PolicyError
 
 UNKNOWN_SHARE, UNKNOWN_LEAST = 0.1, 3
-"""A prompt is refused where more than this share of its tokens, and at least so many, are the unknown one."""
+"""A prompt is refused if more than this share of its tokens, and at least this number, are the unknown token."""
 NAMED = 12
-"""Unknown words that a refusal names."""
+"""Number of unknown words that an error message lists."""
 
 
 def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str, Any], policy: str) -> list[list[int]]:
-    """Token ids of each chat so far, up to where the assistant is to speak.
+    """Return the token ids of each chat, up to the point where the assistant speaks.
 
-    `template`: keyword arguments for the chat template. Raises PolicyError, which names the policy and the words, where
-    there is no chat template, a chat without a message, or one in which more than a tenth of the tokens, and at least
+    `template`: keyword arguments for the chat template. Raises PolicyError if there is no chat template, or if a chat
+    has no message. It also raises PolicyError, with the words, if more than a tenth of a chat's tokens, and at least
     three, are unknown.
     """
     if not (tokenizer.chat_template or template.get("chat_template")):
@@ -44,7 +44,7 @@ def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str,
 
 
 def unknown_mark(tokenizer) -> tuple[str, int] | None:
-    """The token that stands for every unknown word, and its id; `None` for a tokenizer that can spell any text."""
+    """Return the token for unknown words and its id; `None` for a tokenizer that can spell any text."""
     token = tokenizer.unk_token
     if token is None and tokenizer.is_fast:
         token = getattr(tokenizer.backend_tokenizer.model, "unk_token", None)
@@ -56,7 +56,10 @@ def _too_many(unknown: int, ids: Sequence[int]) -> bool:
 
 
 def _refuse_unknown(tokenizer, text: str, mark: int, ids: Sequence[int], policy: str) -> None:
-    """`text` is the prompt without the words that are spelled like the mark: some tokenizers' is a word like others."""
+    """Raise PolicyError if `text`, the prompt without the unknown token, has too many unknown words.
+
+    Some tokenizers write the unknown token like an ordinary word, so it is removed first.
+    """
     words = text.split() or [""]
     counts = [tokens.count(mark) for tokens in tokenizer(words, add_special_tokens=False)["input_ids"]]
     if _too_many(sum(counts), ids):

@@ -1,6 +1,6 @@
-"""Weights and log-probabilities that are no numbers, noticed where they are first met.
+"""Checks for NaN and infinity in weights and log-probabilities, at the first place where they can appear.
 
-Leaves out: gradients, which never step where they are not finite (`policy`).
+Leaves out: gradients, which never reach an optimizer step if they are not finite (`policy`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,29 +14,32 @@ BACK = "go back to weights that were kept (policy.load(folder), lab.load_run(run
 
 
 def not_finite(tensors: Mapping[str, torch.Tensor]) -> str | None:
-    """The first of these whose norm is not finite, or `None`. One pass over all of them and one word from the device.
+    """Return the first name whose tensor has no finite norm, or `None`; one pass over all tensors, one device sync.
 
-    A norm that float32 cannot hold counts: what such weights compute is not finite either.
+    A norm beyond float32 counts as not finite, because such weights do not compute finite values either.
     """
     floating = {name: tensor.detach() for name, tensor in tensors.items() if tensor.is_floating_point()}
     if not floating:
         return None
     norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)
-    # A tensor that is cut over several ranks (DTensor) has only its own part in `item()`.
+    # `item()` of a tensor that is sharded over ranks (DTensor) gives only this rank's part.
     whole = [norm.full_tensor() if hasattr(norm, "full_tensor") else norm for norm in norms]
     finite = torch.stack([norm.to(whole[0].device) for norm in whole]).isfinite()
     return None if finite.all().item() else list(floating)[int((~finite).nonzero()[0])]
 
 
 def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) -> None:
-    """Raises NotFiniteError, which names the policy and the parameter."""
+    """Raise NotFiniteError with the policy and the parameter if a tensor is not finite."""
     name = not_finite(tensors)
     if name is not None:
         raise NotFiniteError(f"policy {policy!r}: its weights are not finite {when}, the first is {name!r}; {BACK}")
 
 
 def require_drawn(logprobs_R: np.ndarray, policies_R: Sequence, at_R: np.ndarray) -> None:
-    """Of one token per request, drawn for `policies_R[at_R]`: raises NotFiniteError, which names the policy."""
+    """Raise NotFiniteError with the policy if a drawn token has no finite log-probability.
+
+    There is one token per request, drawn for `policies_R[at_R]`.
+    """
     lost = np.flatnonzero(~np.isfinite(logprobs_R))
     if len(lost):
         policy = policies_R[at_R[lost[0]]]

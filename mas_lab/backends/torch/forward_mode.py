@@ -1,6 +1,6 @@
-"""Forward-mode derivatives in one thread: torch has one level of them for all threads, and this says whose it is.
+"""Forward-mode derivatives in one thread: torch has one level of them for all threads, and this module guards it.
 
-Leaves out: what is derived (`slopes`).
+Leaves out: the derivatives themselves (`slopes`).
 """
 
 import threading
@@ -17,7 +17,7 @@ _user: int | None = None
 
 @contextmanager
 def forward_mode() -> Iterator[None]:
-    """Inside, this thread computes with duals; another one that would waits for it, whatever its model."""
+    """Let this thread compute with dual numbers; other threads that want to wait, whatever their model."""
     global _user
     with alone([LEVEL]), forward_ad.dual_level():
         _user = threading.get_ident()
@@ -28,5 +28,5 @@ def forward_mode() -> Iterator[None]:
 
 
 def in_forward_mode() -> bool:
-    """Does this thread compute with duals? Fused kernels have no forward-mode derivative."""
+    """Return True if this thread computes with dual numbers; fused kernels have no forward-mode derivative."""
     return forward_ad._current_level >= 0 and _user in (None, threading.get_ident())

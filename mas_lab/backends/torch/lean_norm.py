@@ -1,8 +1,8 @@
 """RMSNorm (arXiv 1910.07467) in half the passes over memory, for small models on a CPU.
 
-Written out as element-wise steps, the norms of a model of a million parameters cost a third of what its matrix products
-do. Here the backward pass is one formula, worked in place. Leaves out: GPUs, half precision, forward-mode derivatives
-and every norm that does not compute this very function; they keep their own.
+Written as element-wise steps, the norms of a model of a million parameters cost a third of the time of its matrix
+products. Here the backward pass is one formula, computed in place. Leaves out: GPUs, half precision, forward-mode
+derivatives, and every norm that does not compute exactly this function; they keep their own code.
 """
 
 import torch
@@ -18,7 +18,10 @@ def _normed(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class _RMSNorm(torch.autograd.Function):
-    """y = w n with n = x / r, r = sqrt(mean(x^2) + eps); so dx = (w dy - n mean(w dy n)) / r and dw = sum(dy n)."""
+    """RMSNorm y = w n with n = x / r and r = sqrt(mean(x^2) + eps).
+
+    The gradients are dx = (w dy - n mean(w dy n)) / r and dw = sum(dy n).
+    """
 
     @staticmethod
     def forward(ctx, x, weight, eps):
@@ -39,7 +42,7 @@ class _RMSNorm(torch.autograd.Function):
 
 
 def lean_norms(net: torch.nn.Module) -> int:
-    """Lets the RMSNorm layers of `net` compute as above, where a trial says they are that function; how many do."""
+    """Replace the RMSNorm layers of `net` if a trial shows that they compute this function; return how many did."""
     layers = [module for module in net.modules() if _is_rms_norm(module)]
     for layer in layers:
         layer.forward = _Lean(layer)

@@ -1,7 +1,7 @@
 """Several LoRA adapters in one batch: each adapter's rows are a slice, and the base runs once over all of them.
 
-PEFT's `adapter_names` does the same by lists of row indices, built anew in every layer. Leaves out: training, where
-one adapter at a time is active, and every adapter variant but plain LoRA, which is the only one made here.
+PEFT's `adapter_names` does the same by lists of row indices, which it builds anew in every layer. Leaves out: training,
+with one active adapter at a time, and every adapter variant but plain LoRA, which is the only one made here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,14 +13,14 @@ from peft.tuners.lora import LoraLayer
 
 
 class Slices:
-    """Which rows of the coming forward pass belong to which adapter: rows are grouped, in any order of adapters."""
+    """The rows of the next forward pass by adapter; rows are grouped, in any order of adapters."""
 
     def __init__(self, axis: int):
         self.axis = axis
         self._slices: list[tuple[str, slice]] = []
 
     def assign(self, adapters: Sequence[str], counts: Sequence[int]) -> None:
-        """The next `counts[i]` rows belong to `adapters[i]`; neighbours of one adapter become one slice."""
+        """Assign the next `counts[i]` rows to `adapters[i]`; neighbours with the same adapter become one slice."""
         runs: list[list] = []
         for adapter, count in zip(adapters, counts, strict=True):
             if runs and runs[-1][0] == adapter:
@@ -44,7 +44,7 @@ class Slices:
 
 @contextmanager
 def mixing(net: torch.nn.Module, slices: Slices) -> Iterator[None]:
-    """Inside, each LoRA layer of `net` applies to each slice the adapter it belongs to."""
+    """Let each LoRA layer of `net` apply to each slice its own adapter, inside the `with` block."""
     layers = [module for module in net.modules() if isinstance(module, LoraLayer)]
     for layer in layers:
         layer.forward = partial(slices.forward, layer)

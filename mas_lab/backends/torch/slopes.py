@@ -1,6 +1,6 @@
-"""What each token adds to a gradient, by one forward-mode derivative of the network.
+"""The contribution of each token to a gradient, by one forward-mode derivative of the network.
 
-Leaves out: what a share of the gradient is read for (`explain`), and gradients themselves (`policy`).
+Leaves out: the interpretation of the shares (`explain`), and gradients themselves (`policy`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 def token_slopes(
     policy: "TorchPolicy", samples: Sequence[Sample], loss: Loss, direction: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """How fast the weighted loss changes along `direction` (one tensor per gradient) through each token's
-    log-probability, and its entropy where the loss asks for it: (N,), exact.
+    """Return how fast the weighted loss changes along `direction` through each token: (N,), exact.
 
-    With the policy's gradient G as direction, token t gets <what it adds to G, G>; they add up to |G|^2. Where the loss
-    of a token reads that token alone, that is <grad of its loss, G>; where it reads its whole row, each token gets what
-    it moves of it. One forward-mode derivative of the network (Baydin et al. 2018, arXiv 1502.05767), and a backward
-    pass through the loss alone: about the cost of one forward and backward. Raises PolicyError where the back end's
-    kernels have none.
+    The path through a token is its log-probability, and its entropy if the loss needs it. `direction` has one tensor
+    per gradient. With the policy's gradient G as direction, token t gets <its contribution to G, G>, and these add up
+    to |G|^2. If the loss of a token reads only that token, this is <grad of its loss, G>. If it reads the whole row,
+    each token gets the part that it moves.
+
+    It takes one forward-mode derivative of the network (Baydin et al. 2018, arXiv 1502.05767) and a backward pass
+    through the loss alone, about the cost of one forward and backward. Raises PolicyError if the back end's kernels
+    have no such derivative.
     """
     policy.shared.refuse_slopes(policy.name)
     known_3N = policy.known(samples)
@@ -52,7 +54,7 @@ def token_slopes(
 
 @contextmanager
 def _moving(policy: "TorchPolicy", direction: Sequence[torch.Tensor]) -> Iterator[Any]:
-    """The network as a function of its inputs, its parameters moving along `direction`."""
+    """Yield the network as a function of its inputs, with parameters that move along `direction`."""
     with forward_mode():
         along = zip(policy.parameters.items(), direction, strict=True)
         duals = {name: forward_ad.make_dual(parameter, part) for (name, parameter), part in along}
@@ -65,7 +67,7 @@ def _moving(policy: "TorchPolicy", direction: Sequence[torch.Tensor]) -> Iterato
 
 @torch.enable_grad()
 def _pulls(loss: Loss, batch: MicroBatch, known_3N: torch.Tensor, found_2N: Sequence[torch.Tensor], reference_N):
-    """The derivative of the weighted loss by each token's log-probability and by its entropy, (N,) or None each."""
+    """Return the derivative of the weighted loss by each token's log-probability and entropy, (N,) or None each."""
     logprobs_N, entropy_N = (values_N.detach().requires_grad_() for values_N in found_2N)
     old_N, advantages_N, weights_N = known_3N
     losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)

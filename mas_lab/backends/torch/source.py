@@ -1,6 +1,6 @@
-"""Where a model's weights come from, what pins them down, and how fast such a model learns.
+"""The source of a model's weights, the digest that identifies them, and the default learning rate.
 
-Leaves out: reading them (`model`).
+Leaves out: reading the weights (`model`).
 """
 
 import hashlib
@@ -15,13 +15,16 @@ from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
 
 PROVENANCE = "provenance.json"
-"""The file that makes a folder a pocket model: how it was made, and the learning rates that suit it."""
+"""The file that makes a folder a pocket model: how it was made, and its learning rates."""
 LARGE_LR = {"full": 1e-6, "lora": 2e-5}
+"""Learning rates of models without a rate of their own."""
 
 
 def model_config(where: str | Path) -> Any:
-    """The transformers config of a directory or hub id. Code that comes with a model is never run, and never asked
-    about: PolicyError where a model cannot be had without."""
+    """Return the transformers config of a directory or hub id.
+
+    Code that comes with a model is never run, and the user is never asked. Raises PolicyError if the model needs it.
+    """
     try:
         return AutoConfig.from_pretrained(where, trust_remote_code=False)
     except ValueError as error:
@@ -35,7 +38,7 @@ def model_config(where: str | Path) -> Any:
 
 @dataclass(frozen=True)
 class Source:
-    """Where weights came from: a pocket family, a directory or a hub id, with what pins them down."""
+    """The source of weights: a pocket family, a directory or a hub id, with a digest."""
 
     kind: str
     name: str
@@ -57,9 +60,10 @@ class Source:
         )
 
     def default_lr(self, lora: bool) -> float:
-        """What its `provenance.json` says: a pocket model names the rates that it learns at, of all its weights and of
-        an adapter. What `policy.save` wrote goes on at the rate that it had. Else the usual ones of large models.
-        Raises PolicyError where a pocket model names none.
+        """Return the learning rate in `provenance.json`, or the usual rate of large models.
+
+        A pocket model has one rate for all weights and one for an adapter. Weights that `policy.save` wrote keep the
+        rate that they had. Raises PolicyError if a pocket model has no rate.
         """
         path, which = Path(self.location()) / PROVENANCE, "lora" if lora else "full"
         saved = path.with_name("policy.json")
@@ -83,7 +87,7 @@ class Source:
         return str(data_dir() / "pocket" / self.name) if self.kind == "pocket" else self.name
 
     def pinned(self) -> "Source":
-        """With its digest."""
+        """Return the source with its digest."""
         if self.digest is not None:
             return self
         if self.kind == "hub":
@@ -95,7 +99,7 @@ class Source:
         return Source(self.kind, self.name, sha.hexdigest())
 
     def check(self) -> None:
-        """Is what was recorded still there, and still the same? Raises PolicyError where not."""
+        """Raise PolicyError if the recorded weights are missing or have changed."""
         if self.kind == "hub":
             return
         if not (Path(self.location()) / "config.json").is_file():

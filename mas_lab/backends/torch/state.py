@@ -1,7 +1,8 @@
-"""A torch policy on disk: weights in Hugging Face or PEFT format, the optimizer's state, and what rebuilds it.
+"""A torch policy on disk: weights in Hugging Face or PEFT format, the optimizer's state, and a record to rebuild it.
 
-Safetensors and JSON, no pickle; a step after loading equals the step without, bit for bit. Leaves out: staging, hashing
-and naming of checkpoints (`mas_lab.runs.checkpoint`), and base models of adapters, which are named, not copied.
+The files are safetensors and JSON, without pickle. A step after loading equals the step without, bit for bit. Leaves
+out: staging, hashing and naming of checkpoints (`mas_lab.runs.checkpoint`). Base models of adapters are named and not
+copied.
 """
 
 import json
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
 
 RECORD, ADAPTER = "policy.json", "adapter_model.safetensors"
 OPTIMIZER = "training/optimizer.safetensors"
-"""In a folder of its own: vLLM takes every safetensors file beside a model for weights of it."""
+"""The file has a folder of its own, because vLLM reads every safetensors file beside a model as weights of it."""
 FORM = {
     "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
     "options": (dict,),
 }  # fmt: skip
-"""What a record holds beside its source."""
+"""The types of a record's values besides its source."""
 
 
 def record(policy: "TorchPolicy") -> dict[str, Any]:
-    """All that is needed to make an equal policy anew, as plain data."""
+    """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
     return {
         "backend": shared.backend,
@@ -47,19 +48,19 @@ def record(policy: "TorchPolicy") -> dict[str, Any]:
 
 
 def describe(policy: "TorchPolicy") -> dict[str, Any]:
-    """The record without what depends on the machine: where a directory lies, the device, an engine's settings."""
+    """Return the record without the parts that depend on the machine: a directory's place, device, engine settings."""
     described = record(policy)
     if described["source"]["kind"] == "directory":
         del described["source"]["name"], described["name"]
     for option in policy.shared.options.of_the_machine:
         del described["options"][option]
-    if policy.shared.options.optimizer == "adamw":  # all there was, when earlier checkpoints were described
+    if policy.shared.options.optimizer == "adamw":  # earlier checkpoints had AdamW only and did not record it
         del described["options"]["optimizer"]
     return described
 
 
 def read_record(directory: Path) -> dict[str, Any]:
-    """Raises PolicyError, which names the file, where it is missing or was not written by `policy.save`."""
+    """Return the record in `directory`; raise PolicyError if it is missing or was not written by `policy.save`."""
     path = directory / RECORD
     if not path.is_file():
         raise PolicyError(f"{path} is not there; was this directory written by `policy.save`?")
@@ -76,9 +77,9 @@ def read_record(directory: Path) -> dict[str, Any]:
 
 
 def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
-    """As plain transformers, PEFT and vLLM load them: a model with its tokenizer, or one adapter.
+    """Write the weights in the form that transformers, PEFT and vLLM load: a model with its tokenizer, or one adapter.
 
-    `weights`, where they are not those of the model as it stands.
+    `weights`: other weights than those of the present model.
     """
     directory.mkdir(parents=True, exist_ok=True)
     shared = policy.shared
@@ -90,12 +91,15 @@ def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torc
         weights = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
         save_file(_contiguous(weights), directory / ADAPTER, metadata={"format": "pt"})
         config = copy(shared.peft.peft_config[policy.adapter])
-        config.target_modules = sorted(config.target_modules)  # a set, whose order would change from process to process
+        config.target_modules = sorted(config.target_modules)  # a set has another order in each process
         config.save_pretrained(directory)
 
 
 def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
-    """The optimizer's state by parameter, and the weights where they are cut over several ranks: then all must ask."""
+    """Return the full weights, if they are sharded over several ranks, and the optimizer's state by parameter.
+
+    All ranks must call this if weights are sharded.
+    """
     cut = {name: p.full_tensor() for name, p in policy.parameters.items() if hasattr(p, "full_tensor")}
     state = {
         f"{name}|{key}": value.full_tensor() if hasattr(value, "full_tensor") else value
@@ -118,7 +122,7 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
 
 
 def load_weights(policy: "TorchPolicy", directory: Path) -> None:
-    """The weights that `save_weights` wrote, bit for bit; the optimizer starts anew."""
+    """Load the weights that `save_weights` wrote, bit for bit; the optimizer starts anew."""
     shared = policy.shared
     if policy.adapter is None:
         net = shared.read(str(directory), shared.net.dtype)
@@ -143,7 +147,7 @@ def load(policy: "TorchPolicy", directory: Path) -> None:
         if name not in policy.parameters:
             raise PolicyError(f"policy {policy.name!r}: {directory / OPTIMIZER} names {name!r}, which it has not")
         parameter = policy.parameters[name]
-        # A copy: what was read is the file itself, mapped, and Windows deletes no checkpoint that is held so.
+        # A copy: the tensor is the mapped file itself, and Windows cannot delete a checkpoint that is mapped.
         policy.optimizer.state[parameter][field] = value.to(parameter.device, copy=True)
     policy.lr = lr
 

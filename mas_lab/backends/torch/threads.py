@@ -1,7 +1,7 @@
-"""How many torch threads to use: measured under the present load, not guessed.
+"""The number of torch threads: measured under the present load.
 
-On shared CPUs one thread often beats two. The first policy on a CPU decides, for the process: `settle_threads`.
-`MAS_LAB_THREADS` overrides the probe. Leaves out: threads of environments.
+On shared CPUs one thread is often faster than two. The first policy on a CPU decides for the process
+(`settle_threads`). `MAS_LAB_THREADS` overrides the probe. Leaves out: threads of environments.
 """
 
 import os
@@ -14,12 +14,22 @@ from mas_lab.progress import in_notebook
 
 VARIABLE = "MAS_LAB_THREADS"
 OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE")
-"""Who sets one of these has decided: torch reads the first two, and a launcher of several processes sets the last."""
+"""Variables that show that somebody has decided already: torch reads the first two, and a launcher sets the last."""
 _settled = False
 
 
 def set_threads(n: int) -> int:
-    """Use `n` torch threads from now on; returns n. No policy that is loaded later changes it."""
+    """Set the number of torch threads; no policy that is loaded later changes it.
+
+    Args:
+        n: Number of threads, from 1.
+
+    Returns:
+        n.
+
+    Raises:
+        PolicyError: `n` is below 1.
+    """
     global _settled
     import torch
 
@@ -31,11 +41,11 @@ def set_threads(n: int) -> int:
 
 
 def settle_threads() -> None:
-    """Once in a process, when its first policy is loaded on a CPU: as many threads as `MAS_LAB_THREADS` says or
-    `probe_threads` finds, and a line that says so.
+    """Set the number of threads once in a process, when its first policy is loaded on a CPU, and print a line.
 
-    Not where somebody has decided: `set_threads` was called, one of `OTHERS` is set, or torch has another number than
-    it starts with (all cores, or half of them where each counts twice). Only `set_threads` is noticed for sure.
+    The number is `MAS_LAB_THREADS` or the result of `probe_threads`. Nothing changes if somebody has decided already:
+    `set_threads` was called, one of `OTHERS` is set, or torch has another number than it starts with (all cores, or
+    half of them if each counts twice). Only `set_threads` is noticed for sure.
     """
     if _settled:
         return
@@ -52,7 +62,7 @@ def settle_threads() -> None:
 
 
 def take_threads(n: int, run: str) -> None:
-    """As many threads as a run was made with, so that it goes on bit for bit; says so where that is a change."""
+    """Use as many threads as a run was made with, so that it goes on bit for bit; print a line if that is a change."""
     import torch
 
     if n != torch.get_num_threads():
@@ -61,7 +71,7 @@ def take_threads(n: int, run: str) -> None:
 
 
 def tell_threads(line: str) -> None:
-    """In a notebook as ordinary output, elsewhere beside it."""
+    """Print a line, to stdout in a notebook and to stderr elsewhere."""
     print(f"mas_lab: {line}; lab.set_threads(n) sets another number", file=None if in_notebook() else sys.stderr)
 
 
@@ -70,10 +80,19 @@ def _counted(n: int) -> str:
 
 
 def probe_threads(seconds: float = 0.5) -> int:
-    """The number of torch threads that runs a small forward and backward pass fastest right now.
+    """Return the number of torch threads that runs a small forward and backward pass fastest right now.
 
-    Tries 1, 2, 4, … up to the cores this process may use, in turns, within `seconds`; more threads must win by 10 %.
-    Does not change the setting. The environment variable MAS_LAB_THREADS, if set, is the answer.
+    Args:
+        seconds: Duration of the probe.
+
+    Returns:
+        The number of threads. The environment variable MAS_LAB_THREADS, if set, is the answer.
+
+    Raises:
+        PolicyError: MAS_LAB_THREADS is not a number from 1.
+
+    It tries 1, 2, 4, … threads in turns, up to the cores that this process may use. More threads must be 10 % faster.
+    It does not change the setting.
     """
     import torch
 
@@ -95,7 +114,7 @@ def probe_threads(seconds: float = 0.5) -> int:
                 times[n].append(time.perf_counter() - start)
     finally:
         torch.set_num_threads(before)
-    # The first round warms up; the median of the others forgives a neighbour's burst.
+    # The first round warms up; the median of the others ignores short loads of other processes.
     median = {n: sorted(t[1:] or t)[len(t[1:] or t) // 2] for n, t in times.items()}
     best = 1
     for n in counts:
@@ -111,7 +130,7 @@ def _from_environment(text: str) -> int:
 
 
 def _work():
-    """A transformer block's worth of matrix products and element-wise steps, forward and backward, about 10 ms."""
+    """Return a function of about 10 ms: forward and backward through the computations of a transformer block."""
     import torch
 
     generator = torch.Generator().manual_seed(0)

@@ -1,10 +1,10 @@
 """Attention over a flat batch of trees: each distinct token prefix goes through the model once.
 
-Candidates of one prompt share it, and often their first tokens too. A batch is therefore laid out flat, (1, M) tokens
-without padding, and this attention function, registered with transformers, lets each token see its own ancestors. It
-serves sampling (keys and values of earlier tokens come from a `Store`) and training (from the batch itself), with any
-Hugging Face model that uses the attention interface. The idea of one prompt for many completions: Prefix Grouper,
-arXiv 2506.05433. Leaves out: how trees are made (`packing`, `engine`) and models with attention of their own.
+Candidates share their prompt, and often their first tokens too. A batch is therefore flat, (1, M) tokens without
+padding. This attention function is registered with transformers and lets each token see its own ancestors. It serves
+sampling (keys and values of earlier tokens come from a `Store`) and training (they come from the batch itself). It
+works with any Hugging Face model that uses the attention interface. The idea of one prompt for many completions is from
+Prefix Grouper, arXiv 2506.05433. Leaves out: making trees (`packing`, `engine`), and models with their own attention.
 
 Shapes: M flat tokens; P trees; Q queries per tree and W keys per tree, padded; H heads; D head size.
 """
@@ -24,14 +24,14 @@ NAME = "mas_lab_tree"
 
 
 class Store:
-    """Keys and values of all tokens so far, per layer: (P * capacity, H, D), grown when a tree needs more slots."""
+    """Keys and values of all tokens so far, per layer: (P * capacity, H, D); it grows when a tree needs more slots."""
 
     def __init__(self, trees: int, capacity: int):
         self.trees, self.capacity = trees, capacity
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def write(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor, slot_M: torch.Tensor):
-        """Keep the new tokens at their slots; returns all keys and values as (P, capacity, H, D)."""
+        """Write the new tokens to their slots; return all keys and values as (P, capacity, H, D)."""
         if layer not in self._layers:
             rows = self.trees * self.capacity
             self._layers[layer] = tuple(new.new_zeros(rows, *new.shape[1:]) for new in (key_MHD, value_MHD))
@@ -54,26 +54,29 @@ class Store:
 
 @dataclass
 class Layout:
-    """Where the M flat tokens stand in the (P, Q) grid of queries, and which keys each query sees."""
+    """The place of the M flat tokens in the (P, Q) grid of queries, and the keys that each query sees."""
 
     grid_PQ: torch.Tensor
     """Flat token of each cell; cells without a token hold 0."""
     cell_M: torch.Tensor
     """Cell of each flat token, in the flattened grid."""
     visible_PQW: torch.Tensor
-    """True where the key is the query's ancestor or itself; a cell without a token sees some key, any key."""
+    """True if the key is the query's ancestor or the query itself. A cell without a token sees an arbitrary key."""
     query_at_PQ: torch.Tensor
-    """Position of each query in its sequence, and `key_at_PW` of each key: sliding windows need them."""
+    """Position of each query in its sequence; sliding windows need it."""
     key_at_PW: torch.Tensor
+    """Position of each key in its sequence."""
     store: Store | None = None
+    """Keys and values of earlier tokens. `None`: the tokens only see each other."""
     slot_S: torch.Tensor | None = None
-    """With a store: the slots that are filled, tree * capacity + column, and the flat token of each, `source_S`; None:
-    the tokens in their order, which then see what is in the store. Else they see each other."""
+    """With a store: the slots that are filled, tree * capacity + column."""
     source_S: torch.Tensor | None = None
+    """With a store: the flat token of each filled slot; the tokens then see each other. `None`: all tokens in their
+    order, which then see the content of the store."""
     _masks: dict = field(default_factory=dict)
 
     def keys_values(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor):
-        """Keys and values that the queries may see, each (P, W, H, D)."""
+        """Return the keys and values that the queries may see, each (P, W, H, D)."""
         if self.source_S is not None:
             self.store.write(layer, *(new.index_select(0, self.source_S) for new in (key_MHD, value_MHD)), self.slot_S)
         if self.store is None or self.source_S is not None:
@@ -83,7 +86,7 @@ class Layout:
         return tuple(kept[:, :width] for kept in self.store.write(layer, key_MHD, value_MHD, self.slot_S))
 
     def mask(self, repeats: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
-        """0 where visible, else -inf: (P, 1, repeats * Q, W). Built once per forward pass, not once per layer."""
+        """Return 0 if visible, else -inf: (P, 1, repeats * Q, W); built once per forward pass, not once per layer."""
         if (repeats, window, dtype) not in self._masks:
             visible = self.visible_PQW
             if window is not None:
@@ -96,8 +99,10 @@ class Layout:
 def laid_out(
     tries: Sequence[Trie], put: Callable[[np.ndarray], torch.Tensor], **stored
 ) -> tuple[torch.Tensor, torch.Tensor, Layout]:
-    """(ids_M, at_M, layout) of tries whose tokens see each other: their nodes are the flat tokens, one trie after the
-    other. `stored`: the layout's store, and what it is to keep."""
+    """Return (ids_M, at_M, layout) of tries whose tokens see each other.
+
+    The nodes of the tries are the flat tokens, one trie after the other. `stored`: the layout's store and its slots.
+    """
     sizes_P = np.array([len(trie) for trie in tries])
     real_PQ = np.arange(sizes_P.max()) < sizes_P[:, None]
     grid_PQ = np.where(real_PQ, (np.cumsum(sizes_P) - sizes_P)[:, None] + np.arange(real_PQ.shape[1]), 0)
@@ -115,7 +120,7 @@ def laid_out(
 def tree_attention(
     module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, tree=None, **options
 ):
-    """The attention function that transformers calls: query (1, H, M, D) in, (1, M, H, D) out, no weights.
+    """Compute attention for transformers: query (1, H, M, D) in, (1, M, H, D) out, no weights.
 
     Heads that share a key (grouped queries) are folded into the query axis, so that keys are never repeated.
     """
@@ -139,7 +144,7 @@ def _attend_fused(query, key, value, mask, scaling, softcap):
 
 
 def _attend_plainly(query, key, value, mask, scaling, softcap):
-    """For what the fused kernels lack: a soft cap on the scores, forward-mode derivatives."""
+    """Compute attention for cases that fused kernels lack: a soft cap on the scores, and forward-mode derivatives."""
     scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
@@ -151,7 +156,7 @@ ALL_ATTENTION_FUNCTIONS.register(NAME, tree_attention)
 
 @contextmanager
 def attending(config, how: str = NAME) -> Iterator[None]:
-    """Inside, models with this config attend by tree, or as told; outside they do what they did."""
+    """Let models with this config attend by tree, or by `how`, inside the `with` block."""
     before = config._attn_implementation
     config._attn_implementation = how
     try:
@@ -161,7 +166,7 @@ def attending(config, how: str = NAME) -> Iterator[None]:
 
 
 def forward(net: Callable, config, ids_M, at_M, layout: Layout, keep_U) -> torch.Tensor:
-    """Logits (U, V) of the flat tokens `keep_U`; `at_M` are the positions of all of them."""
+    """Return the logits (U, V) of the flat tokens `keep_U`; `at_M` are the positions of all tokens."""
     with attending(config):
         answer = net(
             input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, logits_to_keep=keep_U, tree=layout
@@ -170,13 +175,13 @@ def forward(net: Callable, config, ids_M, at_M, layout: Layout, keep_U) -> torch
 
 
 def hidden(net, ids_M, at_M, layout: Layout) -> torch.Tensor:
-    """Last hidden states (M, h), before the output embedding."""
+    """Return the last hidden states (M, h), before the output embedding."""
     with attending(net.config):
         return net.base_model(input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, tree=layout)[0][0]
 
 
 def follows_trees(net) -> bool:
-    """Does this model give the same logits by tree as row by row? Tried on two tiny sequences, not believed."""
+    """Return True if this model gives the same logits by tree as row by row, in a trial with two tiny sequences."""
     config = net.config.get_text_config()
     if not set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}:
         return False

@@ -1,7 +1,7 @@
-"""Sequences of tokens that begin alike, as trees in which each distinct beginning is one node.
+"""Token sequences with common beginnings as trees, in which each distinct beginning is one node.
 
-What has the same tokens before it comes to the same in a causal model, so a node goes through it once. Leaves out: what
-attends to what (`tree_attention`), samples (`packing`) and candidates (`decoders`).
+In a causal model, equal tokens after equal beginnings have equal results, so a node is computed once. Leaves out: the
+attention mask (`tree_attention`), samples (`packing`) and candidates (`decoders`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,25 +12,27 @@ import numpy as np
 ROOT = -1
 """The parent of a first token."""
 WIDE = 2**32
-"""More than any vocabulary has words."""
+"""More than the number of tokens in any vocabulary."""
 MERGED = 128
-"""Nodes of a tree of several sequences, at most: who sees whom is a square, and dearer on a CPU than by its operations.
-Of 64, 128, 256 and 512 this was the quickest for pocket models."""
+"""Most nodes of a tree of several sequences. The attention mask is square, and on a CPU it costs more than its number
+of operations suggests. Among 64, 128, 256 and 512, this was the fastest for pocket models."""
 
 
 class Trie:
-    """Node i has the token `ids[i]` and comes after its parent `parents[i]`; a chain is a tree."""
+    """A tree of tokens: node i has the token `ids[i]` and the parent `parents[i]`; a chain is a tree."""
 
     def __init__(self):
         self.ids: list[int] = []
         self.parents: list[int] = []
         self._children: dict[int, int] = {}
-        """By parent and token as one number: pairs, one a token, would keep the garbage collector busy."""
+        """Children by parent and token, joined to one number; pairs, one per token, would keep the garbage collector
+        busy."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def child(self, parent: int, token: int) -> int:
+        """Return the node of `token` after `parent`; make it if it is new."""
         key = (parent + 1) * WIDE + token
         if key not in self._children:
             self._children[key] = len(self.ids)
@@ -39,11 +41,11 @@ class Trie:
         return self._children[key]
 
     def walk(self, tokens: Iterable[int], start: int = ROOT) -> list[int]:
-        """`start`, and the node of each of the tokens after it."""
+        """Return `start` and the node of each of the tokens after it."""
         return list(accumulate(tokens, self.child, initial=start))
 
     def visible(self) -> np.ndarray:
-        """(L, L) true where a node sees another: its ancestors and itself."""
+        """Return (L, L) booleans, True where a node sees another: its ancestors and itself."""
         seen_LL = np.eye(len(self), dtype=bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
@@ -58,10 +60,10 @@ class Trie:
 
 
 def alike(sizes: Mapping[Sequence[int], int], cost: Callable[[int], float]) -> Iterator[list[Sequence[int]]]:
-    """Which sequences share a tree: those that begin alike, where that costs no more than a tree for each.
+    """Yield groups of sequences that share a tree: they begin alike, and one tree costs no more than a tree for each.
 
-    `sizes`: sequence -> the nodes of a tree of its own, with what grows from its end. They are taken in the order of
-    their tokens, in which each is the likest to the one before it.
+    `sizes`: sequence -> the number of nodes of its own tree, including what grows from its end. Sequences are taken in
+    the order of their tokens, so that each is most similar to the one before it.
     """
     together: list[Sequence[int]] = []
     size = 0
@@ -80,6 +82,6 @@ def alike(sizes: Mapping[Sequence[int], int], cost: Callable[[int], float]) -> I
 
 
 def shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two sequences have in common at their beginning."""
+    """Return the number of tokens that two sequences have in common at their beginning."""
     unlike = (place for place, (one, other) in enumerate(zip(first, second, strict=False)) if one != other)
     return next(unlike, min(len(first), len(second)))

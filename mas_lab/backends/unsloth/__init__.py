@@ -1,1 +1,1 @@
-"""Unsloth's weights, kernels and adapters, as a kind of torch model. Leaves out: what a policy is (torch)."""
+"""Unsloth's weights, kernels and adapters, as a kind of torch model. Leaves out: the policies over it (torch)."""

@@ -1,4 +1,4 @@
-"""Decoders for Unsloth's models, and the trial that says which of them is exact.
+"""Decoders for Unsloth's models, and a trial that shows which of them is exact.
 
 Leaves out: the engine that draws tokens from their logits (`model`, `mas_lab.backends.torch.engine`).
 """
@@ -10,7 +10,7 @@ from mas_lab.backends.torch.decoders import RowDecoder
 
 
 class Kept:
-    """What a decoder keeps between its steps: tensors whose first axis is the batch."""
+    """Tensors that a decoder keeps between its steps; their first axis is the batch."""
 
     def __init__(self):
         self.tensors: list[torch.Tensor] = []
@@ -20,10 +20,10 @@ class Kept:
 
 
 class EmbeddingDecoder(RowDecoder):
-    """For Unsloth's GPU forward pass, which takes and returns keys and values as plain pairs per layer.
+    """Decoder for Unsloth's GPU forward pass, which takes and returns keys and values as plain pairs per layer.
 
-    Given a single token id it would keep buffers of its own, which cannot follow a batch that branches and shrinks;
-    given an embedding it takes the path it trains on.
+    Given a single token id, the model would keep buffers of its own. These cannot follow a batch that branches and
+    shrinks. Given an embedding, it takes the path on which it trains.
     """
 
     def new_cache(self) -> Kept:
@@ -41,7 +41,7 @@ class EmbeddingDecoder(RowDecoder):
 
 
 class WholeDecoder(RowDecoder):
-    """Reads every row anew for each token: slow, and right wherever the forward pass is."""
+    """Decoder that reads every row anew for each token: slow, and correct if the forward pass is."""
 
     def new_cache(self) -> Kept:
         return Kept()
@@ -58,7 +58,10 @@ class WholeDecoder(RowDecoder):
 
 @torch.inference_mode()
 def decodes_exactly(model, decoder: type[RowDecoder]) -> bool:
-    """Does it give the logits of plain forward passes, through prompts of unlike length, a branch and a row's end?"""
+    """Return True if the decoder gives the logits of plain forward passes.
+
+    The trial has prompts of different lengths, a branch and the end of a row.
+    """
     prompts, steps = ([1, 2, 3], [4, 5]), (((0, 0, 1), (3, 1, 2)), ((0, 2), (2, 4)), ((0, 1), (1, 1)))
     tolerance = 1e-4 if model.dtype == torch.float32 else 0.1
     rows = [list(prompt) for prompt in prompts]

@@ -1,7 +1,7 @@
-"""Importing Unsloth: at the right moment, and with a reason where it cannot be.
+"""Import of Unsloth at the right moment, with an error message if it fails.
 
-Unsloth patches transformers, TRL and PEFT as they are imported, so it wants to be first; `mas_lab` imports none of them
-before a policy is made. Leaves out: what is done with it (`model`).
+Unsloth patches transformers, TRL and PEFT when it is imported, so it must come first. `mas_lab` imports none of them
+before a policy is made. Leaves out: the use of Unsloth (`model`).
 """
 
 import sys
@@ -12,11 +12,11 @@ from mas_lab.policy import PolicyError
 
 LATER = ("trl", "transformers", "peft")
 DEVICES = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
-"""Unsloth's names of the kinds of device that this back end computes on, and torch's."""
+"""Unsloth's names of the kinds of device that this back end uses, and torch's names."""
 
 
 def import_unsloth():
-    """The module. Raises PolicyError where it is missing or refuses this machine."""
+    """Return the module; raise PolicyError if it is missing or refuses this machine."""
     late = [] if "unsloth" in sys.modules else [name for name in LATER if name in sys.modules]
     if "unsloth" not in sys.modules:
         refuse_broken_gpu()
@@ -29,7 +29,7 @@ def import_unsloth():
             'back end "unsloth": Unsloth is not installed here. pip install unsloth (Linux, Windows; without an NVIDIA '
             'GPU it must be 2026.10.9 or newer), or use backend="torch", which trains the same adapters'
         ) from None
-    except Exception as error:  # it refuses a machine by various errors
+    except Exception as error:  # it refuses a machine with various errors
         raise _unusable(error) from error
     if unsloth.DEVICE_TYPE not in DEVICES:
         raise PolicyError(
@@ -46,7 +46,7 @@ def import_unsloth():
 
 
 def refuse_broken_gpu() -> None:
-    """Raises PolicyError for a GPU that is visible and fails at its first product (a P100 under a recent torch)."""
+    """Raise PolicyError for a GPU that is visible and fails at its first product (a P100 under a recent torch)."""
     import torch
 
     if not torch.cuda.is_available():

@@ -1,8 +1,8 @@
-"""Unsloth as a back end: its weights (4 or 16 bit), its kernels and adapters under the same policies and cells.
+"""Unsloth as a back end: its weights (4 or 16 bit), kernels and adapters under the same policies and cells.
 
-What is Unsloth's: reading and patching the model (`FastLanguageModel`), the fused kernels of the forward and backward
-pass, the first adapter, vLLM over the same weights. What is ours: the optimizer, and the sampler where vLLM is not.
-Its kernels compute one adapter at a time and follow no trees: rows are padded, and each adapter samples its own batch.
+Unsloth reads and patches the model (`FastLanguageModel`). It has the fused kernels of the forward and backward pass,
+the first adapter, and vLLM over the same weights. The optimizer is ours, and so is the sampler where vLLM is not used.
+The kernels compute one adapter at a time and no trees, so rows are padded, and each adapter samples its own batch.
 Leaves out: Apple silicon (Unsloth trains with MLX there), Intel GPUs, and forward-mode derivatives on a GPU.
 """
 
@@ -27,34 +27,36 @@ from mas_lab.backends.unsloth.importing import DEVICES, import_unsloth
 from mas_lab.policy import Completion, PolicyError
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The layers that get an adapter: those whose products Unsloth's kernels fuse with it."""
+"""The layers that get an adapter; Unsloth's kernels fuse their products with it."""
 
 
 @dataclass(frozen=True)
 class UnslothOptions(Options):
-    """`Options`, and Unsloth's own. `dtype=None`: bfloat16 where the GPU has it, float16 where not (a T4), float32 on a
-    CPU."""
+    """`Options`, and Unsloth's own.
+
+    `dtype=None` is bfloat16 if the GPU has it, else float16 (a T4), and float32 on a CPU.
+    """
 
     of_the_machine: ClassVar[tuple[str, ...]] = (
         "device", "fast_inference", "gpu_memory_utilization", "tolerance",
     )  # fmt: skip
     sleep: ClassVar[bool] = False
     shared_dir: ClassVar[None] = None
-    """What `VllmEngine` asks of its options."""
+    """`VllmEngine` reads this option and `sleep`."""
 
     packing: str = "padded"
-    """Always: the kernels take no tree mask."""
+    """Always "padded", because the kernels take no tree mask."""
     load_in_4bit: bool = False
-    """The frozen base in NF4 (bitsandbytes): a quarter of the memory; needs lora=."""
+    """True: the frozen base is in NF4 (bitsandbytes), which takes a quarter of the memory. It needs lora=."""
     fast_inference: bool | None = None
-    """vLLM inside Unsloth, over the very weights that are trained. `None`: where `why_not_fast` knows no reason not
-    to. It has not been run on a GPU yet; `False` samples as everywhere else."""
+    """vLLM inside Unsloth, over the same weights that are trained. `None`: use it unless `why_not_fast` has a reason.
+    It has not been run on a GPU yet. `False`: sample as in the other back ends."""
     gpu_memory_utilization: float = 0.5
-    """The share of the GPU that vLLM takes, under fast inference."""
+    """Share of the GPU's memory for vLLM, under fast inference."""
     tolerance: float | None = None
-    """Under fast inference, see `VllmOptions`."""
+    """Tolerance of a publish under fast inference, see `VllmOptions`."""
     max_seq_length: int = 2048
-    """The longest prompt plus completion. Unsloth cuts off what is longer, so longer requests are refused."""
+    """Longest prompt plus completion in tokens. Unsloth cuts off the rest, so longer requests are refused."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -63,7 +65,7 @@ class UnslothOptions(Options):
 
 
 class UnslothModel(TorchModel):
-    """See `TorchModel`. Adapters cover the attention and MLP projections of every layer."""
+    """A `TorchModel` of Unsloth; adapters cover the attention and MLP projections of every layer."""
 
     backend = "unsloth"
     Options = UnslothOptions
@@ -83,7 +85,10 @@ class UnslothModel(TorchModel):
         self.context = min(self.context, options.max_seq_length)
 
     def read(self, where: str, dtype: torch.dtype):
-        """A model from a directory or hub id through Unsloth, dropout off. On a CPU that is plain transformers."""
+        """Read a model from a directory or hub id through Unsloth, with dropout off.
+
+        On a CPU, Unsloth reads it as plain transformers does.
+        """
         options = self.options
         with quiet():
             net, _ = self.fast.FastLanguageModel.from_pretrained(
@@ -93,7 +98,7 @@ class UnslothModel(TorchModel):
                 load_in_4bit=options.load_in_4bit,
                 full_finetuning=self.lora is None,
                 use_gradient_checkpointing=False,
-                use_exact_model_name=True,  # what was asked for, not a quantized copy under another name
+                use_exact_model_name=True,  # not a quantized copy under another name
                 **(self._fast_arguments() if self.is_fast else {}),
                 **({"device_map": {"": str(self.device)}} if self.device.index is not None else {}),
             )
@@ -116,15 +121,16 @@ class UnslothModel(TorchModel):
         adapters, rank = self.lora
         return {
             "fast_inference": True,
-            "max_loras": adapters,  # 1 where it is not said: every other agent's adapter would be swapped in and out
+            "max_loras": adapters,  # the default 1 would swap the agents' adapters in and out
             "max_lora_rank": rank,
             "gpu_memory_utilization": self.options.gpu_memory_utilization,
         }
 
     def add_adapter(self, name: str, rank: int) -> None:
-        """One more adapter; torch's generator decides its start. The first one goes through Unsloth, for its kernels.
+        """Add one more adapter; torch's generator decides its initial weights.
 
-        That one is called "default" and starts by a seed of its own, so it is replaced by one that does neither.
+        The first adapter goes through Unsloth, which then uses its kernels. Unsloth names it "default" and uses its own
+        seed, so it is replaced by one with our name and seed.
         """
         seed = torch.initial_seed()
         targets = [n for n in LINEAR if any(module.endswith("." + n) for module, _ in self.net.named_modules())]
@@ -150,13 +156,16 @@ class UnslothModel(TorchModel):
         return UnslothEngine(self, self.options.sample_tokens)
 
     def computing(self):
-        """On a GPU, autocast as in Unsloth's own trainers: adapters are float32 over a 16-bit base."""
+        """Return the context of a computation: on a GPU autocast, as in Unsloth's own trainers.
+
+        Adapters are float32 over a 16-bit base.
+        """
         if self.device.type == "cpu":
             return super().computing()
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
     def refuse_slopes(self, policy: str) -> None:
-        """Raises PolicyError where the kernels have no forward-mode derivative: everywhere but on a CPU."""
+        """Raise PolicyError if the kernels have no forward-mode derivative, which is everywhere but on a CPU."""
         if self.device.type != "cpu":
             raise PolicyError(
                 f"policy {policy!r}: the exact shares of a gradient need a forward-mode derivative, which Unsloth's "
@@ -165,7 +174,7 @@ class UnslothModel(TorchModel):
 
     @cached_property
     def decoder(self) -> type[RowDecoder]:
-        """The first of the decoders whose logits are those of plain forward passes: tried, not believed."""
+        """Return the first decoder that passes a trial: its logits are those of plain forward passes."""
         tried = (RowDecoder,) if self.device.type == "cpu" else (EmbeddingDecoder, WholeDecoder)
         for decoder in tried:
             if decodes_exactly(self, decoder):
@@ -177,7 +186,7 @@ class UnslothModel(TorchModel):
 
 
 def why_not_fast(lora: bool, kind: str) -> str | None:
-    """Why vLLM cannot sample inside Unsloth here, or `None`. `kind` of device: "cpu" or "cuda"."""
+    """Return the reason why vLLM cannot sample inside Unsloth here, or `None`; `kind` is "cpu" or "cuda"."""
     if kind == "cpu":
         return "it needs a GPU"
     if not lora:
@@ -189,7 +198,7 @@ def why_not_fast(lora: bool, kind: str) -> str | None:
 
 
 class UnslothEngine(TorchEngine):
-    """Samples with exactly one adapter active, whose rows alone are in the batch."""
+    """An engine with exactly one active adapter, whose rows alone are in the batch."""
 
     def _chunks(self, pending) -> Iterator[Chunk]:
         by_adapter: dict[str | None, list] = {}

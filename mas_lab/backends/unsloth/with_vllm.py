@@ -1,7 +1,8 @@
-"""vLLM as Unsloth starts it: over the frozen base that is trained on, so that only adapters travel.
+"""vLLM as Unsloth starts it: over the same frozen base that is trained on, so only adapters are sent.
 
-Leaves out: all that every engine in this process does (`vllm.process`). Not yet run: it needs a GPU of compute
-capability 8.0 with vLLM and Unsloth side by side; each publish proves what it samples from, as under `backend="vllm"`.
+It has not been run yet: it needs a GPU of compute capability 8.0 with vLLM and Unsloth side by side. Each publish
+proves the weights that it samples from, as under `backend="vllm"`. Leaves out: the common part of all engines in this
+process (`vllm.process`).
 """
 
 import tempfile
@@ -10,7 +11,10 @@ from mas_lab.backends.vllm.process import ProcessEngine
 
 
 class FastEngine(ProcessEngine):
-    """All adapters of the base answer in one mixed batch; each is refreshed by its files, by path, after an update."""
+    """An engine in which all adapters of the base answer in one mixed batch.
+
+    After an update, each adapter is refreshed from its files, by path.
+    """
 
     def _start(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_unsloth_")

@@ -1,1 +1,1 @@
-"""Torch trains, vLLM samples: its engines, in this process or behind a server. Leaves out: training (torch)."""
+"""Engines of vLLM, in this process or behind a server; torch trains, vLLM samples. Leaves out: training (torch)."""

@@ -1,7 +1,7 @@
-"""A vLLM server that is started here, on the loopback address, for this process alone, and ends with it.
+"""A vLLM server that this process starts, on the loopback address and for itself alone; it ends with this process.
 
-It inherits a socket that is already bound, asks for a key that is made for it, has the routes that its model needs and
-no others, and proves in each answer that it is the one. Leaves out: talking to it (`server`), and its side (`serve`).
+The server inherits a socket that is already bound, requires a key made for it, and has only the routes that its model
+needs. It proves its identity in each answer. Leaves out: requests to it (`server`), and its own side (`serve`).
 """
 
 import json
@@ -25,8 +25,14 @@ from mas_lab.backends.vllm.weights import widened
 
 
 class Child:
-    """The server of a `VllmModel`. `url` is where it answers, `key` what it asks for, `log` what it printed, `heads`
-    how its heads are wide."""
+    """The server of a `VllmModel`.
+
+    Attributes:
+        url: Its address.
+        key: The key that it requires.
+        log: File with its output.
+        heads: The mapping to wider attention heads, or None.
+    """
 
     def __init__(self, model, folder: Path):
         serve.prepare()
@@ -34,7 +40,7 @@ class Child:
         self.key, self._answer = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self.log = folder / "server.log"
         with socket.socket() as bound, self.log.open("wb") as log:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as vLLM sets it on sockets of its own
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as vLLM sets it on its own sockets
             bound.bind(("127.0.0.1", 0))
             port = bound.getsockname()[1]
             secret = {serve.KEY: self.key, serve.ANSWER: self._answer}
@@ -54,7 +60,7 @@ class Child:
         return self.process.poll() is None
 
     def wait(self, seconds: float) -> None:
-        """Until it answers. Raises EngineError with the end of its log where it does not."""
+        """Wait until the server answers; raise EngineError with the end of its log if it does not."""
         end = time.monotonic() + seconds
         bearing = {"Authorization": f"Bearer {self.key}"}
         while self.is_alive() and time.monotonic() < end:
@@ -72,7 +78,7 @@ class Child:
         raise EngineError(f"the vLLM server that was started here {why}; the end of its log:\n{tail}")
 
     def require(self, found: httpx.Response) -> None:
-        """Raises EngineError where somebody else answered."""
+        """Raise EngineError if another server answered."""
         if found.headers.get(serve.PROOF) == self._answer:
             return
         who = found.headers.get("server", "a server without a name")
@@ -84,7 +90,7 @@ class Child:
 
 
 def _command(model, base: str, port: int) -> list[str]:
-    # By its path, which spares it the import of the package; -P: beside it lies a module that is called vllm too.
+    # A path avoids the import of the package. -P: a module beside it is also called vllm.
     line = [sys.executable, "-P", serve.__file__, "--host", "127.0.0.1", "--port", str(port)]
     line += ["--disable-uvicorn-access-log", "--disable-fastapi-docs"]
     if model.options.transfer in ("nccl", "ipc"):
@@ -100,7 +106,7 @@ def _environment(model) -> dict[str, str]:
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0" if model.lora is None else "1",
         "VLLM_SERVER_DEV_MODE": "1" if any(not route.startswith("/v1/") for route in routes) else "0",
         "VLLM_ALLOW_INSECURE_SERIALIZATION": "0",
-        "VLLM_HOST_IP": "127.0.0.1",  # where its own processes meet
+        "VLLM_HOST_IP": "127.0.0.1",  # its own processes connect here
         "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
         "OMP_NUM_THREADS": str(torch.get_num_threads()),
     }
@@ -112,7 +118,7 @@ def _environment(model) -> dict[str, str]:
 
 
 def _routes(model) -> list[str]:
-    """By which weights reach this model's server, and by which it sleeps."""
+    """Return the routes by which weights reach this model's server, and those by which it sleeps."""
     if model.lora is not None:
         routes = ["/v1/load_lora_adapter"]
     elif model.options.transfer in ("nccl", "ipc"):
@@ -123,7 +129,7 @@ def _routes(model) -> list[str]:
 
 
 def _end(process: subprocess.Popen, starter: int) -> None:
-    """The server and its workers, which are a session of their own; not by a fork of the process that started it."""
+    """End the server and its workers, which are a session of their own; a fork of the starting process ends nothing."""
     if os.getpid() != starter:
         return
     for sign in (signal.SIGTERM, signal.SIGKILL):

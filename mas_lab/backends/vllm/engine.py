@@ -1,7 +1,7 @@
-"""What every vLLM engine does, wherever it runs: tickets, publishing, and the proof that what it samples is fresh.
+"""The common part of all vLLM engines: tickets, publishing, and the proof that samples come from fresh weights.
 
-After each publish the engine scores a few tokens that it sampled lately; its log-probabilities must be those of the
-weights that are trained, or it serves stale ones. Leaves out: how requests and weights travel (`process`,
+After each publish the engine scores a few recently sampled tokens. Its log-probabilities must be those of the weights
+that are trained, or else it serves stale weights. Leaves out: the transport of requests and weights (`process`,
 `server`).
 """
 
@@ -20,13 +20,13 @@ from mas_lab.locks import alone, held, this_thread
 from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sample, check_fit
 
 COOLEST, HOTTEST = 0.01, 2.0
-"""vLLM raises a temperature between 0 and the first to it, and refuses one above the second."""
+"""vLLM raises a temperature between 0 and COOLEST to COOLEST, and refuses one above HOTTEST."""
 PROBED = 4
-"""Completions of each policy that a publish is proved on."""
+"""Completions of each policy on which a publish is proved."""
 
 
 class EngineError(PolicyError):
-    """The engine could not answer; `ticket` is the request, where one is known."""
+    """Error of an engine that could not answer; `ticket` is the request, if it is known."""
 
     def __init__(self, message: str, ticket: int | None = None):
         super().__init__(message)
@@ -34,18 +34,21 @@ class EngineError(PolicyError):
 
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
-"""Token ids of a prompt and its completion."""
+"""Token ids of a prompt and of its completion."""
 Scores = list[list[float]]
 """Log-probabilities of the tokens of some completions."""
 Answer = tuple[int, Sequence[int] | EngineError, Sequence[float]]
-"""Ticket, token ids or why there are none, log-probabilities."""
+"""Ticket, token ids or the error in their place, log-probabilities."""
 
 
 class VllmEngine(ABC):
-    """Serves the policies of one model (one, or the adapters of one base). Starts at the first request or publish.
+    """An engine for the policies of one model (one policy, or the adapters of one base).
 
-    `syncs` counts how often each policy's weights were sent; `gaps` holds, per policy, the largest difference between
-    vLLM's and torch's log-probabilities at the last publish.
+    It starts at the first request or publish.
+
+    Attributes:
+        syncs: Number of times that each policy's weights were sent.
+        gaps: Largest difference between vLLM's and torch's log-probabilities at the last publish, by policy.
     """
 
     streams = True
@@ -67,10 +70,10 @@ class VllmEngine(ABC):
         self._eos = model.eos_ids()
         self._text = lru_cache(2**16)(lambda ids: model.tokenizer.decode(ids, skip_special_tokens=True))
 
-    # Speaking
+    # Sampling
 
     def submit(self, policy, requests: Sequence[Request]) -> list[int]:
-        """Queue requests; returns a ticket for each. Publishes first where the policy's weights have changed."""
+        """Queue requests and return a ticket for each; publish first if the policy's weights have changed."""
         for request in requests:
             check_fit(policy, request)
             if request.temperature != 0 and not COOLEST <= request.temperature <= HOTTEST:
@@ -95,8 +98,10 @@ class VllmEngine(ABC):
         return tickets
 
     def ready(self) -> list[tuple[int, Completion]]:
-        """What this thread asked for and has been answered since its last call, as (ticket, completion), after a
-        moment's work. Other threads' answers are kept for them."""
+        """Return this thread's answers since its last call, as (ticket, completion), after a short wait.
+
+        Answers for other threads are kept.
+        """
         me = this_thread()
         with alone([self]):
             if any(self._asker[ticket] == me for ticket in list(self._asked)):
@@ -112,7 +117,7 @@ class VllmEngine(ABC):
         return mine
 
     def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
-        """Answers these requests now, in order; what others have queued stays queued."""
+        """Answer these requests now, in order; other queued requests stay queued."""
         with alone([policy]):
             return self._sample(policy, requests)
 
@@ -134,7 +139,7 @@ class VllmEngine(ABC):
         return list(answers.values())
 
     def cancel(self, tickets: Iterable[int]) -> None:
-        """Forgets requests that nobody waits for any more."""
+        """Drop requests whose answers nobody needs any more."""
         gone = set(tickets)
         with alone([self]):
             self._kept = [entry for entry in self._kept if entry[0] not in gone]
@@ -154,7 +159,7 @@ class VllmEngine(ABC):
             return NotFiniteError(f"policy {policy.name!r}: vLLM's log-probabilities are not finite; {BACK}")
         ids = tuple(ids)
         self._recent[policy.adapter or ""].append((tuple(request.prompt_ids), ids))
-        if request.temperature == 0:  # vLLM reports the untempered distribution there; what was drawn was certain
+        if request.temperature == 0:  # vLLM reports the untempered distribution, but the draw was certain
             logprobs = (0.0,) * len(ids)
         text = self._text(ids)
         stopped = "stop" if any(one in text for one in request.stop) else "length"
@@ -164,9 +169,9 @@ class VllmEngine(ABC):
 
     @held()
     def publish(self, policy) -> None:
-        """Has vLLM sample from the policy's present weights, and proves that it does; nothing where they are known.
+        """Let vLLM sample from the policy's present weights, and prove that it does; do nothing if it has them.
 
-        Raises PolicyError where the engine's log-probabilities are not those of the weights that are trained.
+        Raises PolicyError if the engine's log-probabilities are not those of the weights that are trained.
         """
         self._start_once()
         key = policy.adapter or ""
@@ -178,7 +183,7 @@ class VllmEngine(ABC):
                 "rollout end before its policies are trained"
             )
         rows = self._rows(policy, key)
-        expected = self._expected(policy, rows)  # before vLLM wakes up: the trainer still has the memory
+        expected = self._expected(policy, rows)  # before vLLM wakes up, while the trainer has the memory
         self._wake_up()
         if not self._holds(key, policy.version):
             self._push(policy)
@@ -187,7 +192,7 @@ class VllmEngine(ABC):
         self._published[key] = policy.version
 
     def rest(self) -> None:
-        """Hands the GPU's memory back until the next request or publish, if `sleep` was asked for."""
+        """Hand the GPU's memory back until the next request or publish, if `sleep` is on."""
         if self.options.sleep and self._started and not self._resting:
             self._sleep()
             self._resting = True
@@ -204,12 +209,12 @@ class VllmEngine(ABC):
             self._started = True
 
     def _holds(self, key: str, version: int) -> bool:
-        """Does the engine have these weights from its start? It read the same files as the trainer."""
+        """Return True if the engine has these weights from its start: it read the same files as the trainer."""
         return self.model.lora is None and key not in self._published and version == 0
 
     def _rows(self, policy, key: str) -> list[Row]:
-        """What was sampled lately, or, before anything was, a few ids of the vocabulary."""
-        room = policy.context - 1  # vLLM scores a prompt only with a token after it
+        """Return recently sampled rows, or a few ids of the vocabulary if nothing was sampled yet."""
+        room = policy.context - 1  # to score a prompt, vLLM needs room for a token after it
         recent = [(prompt, ids[: room - len(prompt)]) for prompt, ids in self._recent[key] if len(prompt) < room]
         vocabulary = self.model.net.config.get_text_config().vocab_size
         return recent or [((0,), tuple(i % vocabulary for i in range(1, 17)))]
@@ -225,7 +230,7 @@ class VllmEngine(ABC):
         tolerance = self.options.tolerance
         if tolerance is None:
             tolerance = 1e-4 if self.model.dtype == torch.float32 else 0.2
-        if not gap <= tolerance:  # NaN is no proof
+        if not gap <= tolerance:  # refuses NaN too
             raise PolicyError(
                 f"policy {policy.name!r}: stale weights: after publishing, vLLM's log-probabilities differ from "
                 f"those of the trained weights by {gap:.2g} (tolerance {tolerance:.2g}); load the policy "
@@ -233,7 +238,7 @@ class VllmEngine(ABC):
             )
         self.gaps[policy.name] = gap
 
-    # Where the engine runs
+    # Implemented by each kind of engine
 
     @abstractmethod
     def _start(self) -> None:
@@ -244,18 +249,18 @@ class VllmEngine(ABC):
 
     @abstractmethod
     def _receive(self) -> list[Answer]:
-        """What is finished after a moment; perhaps nothing."""
+        """Return the finished answers after a short wait; there may be none."""
 
     @abstractmethod
     def _abort(self, tickets: Sequence[int]) -> None: ...
 
     @abstractmethod
     def _push(self, policy) -> None:
-        """Send the policy's weights; nothing that was computed with the ones before may be used again."""
+        """Send the policy's weights; drop everything computed with the old ones."""
 
     @abstractmethod
     def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
-        """Log-probabilities of the completions' tokens at temperature 1, by each engine that answers."""
+        """Return log-probabilities of the completions' tokens at temperature 1, from each engine that answers."""
 
     @abstractmethod
     def _sleep(self) -> None: ...

@@ -1,6 +1,6 @@
-"""How vLLM is started: its arguments, and what it must leave alone in this process.
+"""The start of vLLM: its arguments, and the global state of this process that must not change.
 
-Leaves out: what the process that it runs in needs first (`serve`).
+Leaves out: the preparation of the process in which it runs (`serve`).
 """
 
 import random
@@ -17,7 +17,7 @@ CPU_CACHE = 2**30
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Random states, threads and the means to set them are afterwards what they were before."""
+    """Restore random states, the number of threads and `torch.set_num_threads` after the `with` block."""
     threads, set_threads = torch.get_num_threads(), torch.set_num_threads
     python, numpy = random.getstate(), np.random.get_state()
     try:
@@ -31,7 +31,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def arguments(model, directory: str) -> dict[str, Any]:
-    """vLLM's engine arguments for a `VllmModel` whose base is in `directory`."""
+    """Return vLLM's engine arguments for a `VllmModel` whose base is in `directory`."""
     from typing import get_args
 
     from vllm.config.lora import MaxLoRARanks
@@ -46,14 +46,14 @@ def arguments(model, directory: str) -> dict[str, Any]:
         "max_num_seqs": options.max_seqs,
         "tensor_parallel_size": options.tensor_parallel,
         "enable_prefix_caching": options.prefix_caching,
-        "logprobs_mode": "processed_logprobs",  # of the distribution that is drawn from, temperature included
-        "generation_config": "vllm",  # nothing but what a request asks for
+        "logprobs_mode": "processed_logprobs",  # of the sampling distribution, temperature included
+        "generation_config": "vllm",  # only the settings of the request
         "seed": 0,
     }
     if model.lora is not None:
         adapters, rank = model.lora
-        # The adapters' layers and no others: with its head wrapped too, the CPU build cannot score a prompt. By their
-        # last names: PEFT lists them in full where they are few, and vLLM would leave out those that it fuses.
+        # Only the adapters' layers: if the head is wrapped too, the CPU build cannot score a prompt. Only last names:
+        # PEFT lists few layers by full names, and vLLM would then leave out the layers that it fuses.
         configs = model.peft.peft_config.values()
         layers = {layer.rpartition(".")[2] for config in configs for layer in config.target_modules}
         chosen |= {
@@ -68,7 +68,7 @@ def arguments(model, directory: str) -> dict[str, Any]:
 
 
 def flags(chosen: dict[str, Any]) -> list[str]:
-    """The same on a command line."""
+    """Return the same arguments for a command line."""
     line: list[str] = []
     for name, value in chosen.items():
         flag = name.replace("_", "-")

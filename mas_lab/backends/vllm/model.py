@@ -1,8 +1,8 @@
 """The vLLM back end: torch trains the weights, vLLM samples from them.
 
-`load_policy(..., backend="vllm")` and `load_base(..., backend="vllm", adapters=n)`: all but sampling is as in the torch
-back end. The engine lives in this process, in a server that is started here, or behind the addresses of servers that
-run already; all adapters of a base answer in one mixed batch. Leaves out: training on several ranks.
+`load_policy(..., backend="vllm")` and `load_base(..., backend="vllm", adapters=n)`: everything but sampling is as in
+the torch back end. The engine runs in this process, in a server that is started here, or behind the addresses of
+running servers. All adapters of a base answer in one mixed batch. Leaves out: training on several ranks.
 """
 
 from dataclasses import dataclass
@@ -17,35 +17,40 @@ TRANSFERS = ("auto", "memory", "files", "nccl", "ipc")
 
 @dataclass(frozen=True)
 class VllmOptions(Options):
-    """The torch back end's options, and how vLLM samples. Engine arguments that are not here: start a server."""
+    """The torch back end's options, and those of sampling with vLLM.
+
+    For engine arguments that are not here, start a server yourself.
+    """
 
     of_the_machine: ClassVar[tuple[str, ...]] = (
         "device", "where", "gpus", "memory", "tensor_parallel", "max_seqs", "prefix_caching", "sleep", "transfer",
         "tolerance", "shared_dir", "patience",
     )  # fmt: skip
     where: str | tuple[str, ...] = "process"
-    """"process"; "server", one that is started on this machine; or the address of a running server, or several."""
+    """ "process": in this process; "server": a server that is started on this machine; or the address of one or several
+    running servers."""
     gpus: str | None = None
-    """Of a server started here: the CUDA devices that it sees, such as "1" or "2,3"."""
+    """CUDA devices that a server started here sees, such as "1" or "2,3". `None`: those of this process."""
     memory: float = 0.4
-    """The share of a GPU's memory that vLLM takes for weights and cache; on a CPU it takes 1 GiB of cache."""
+    """Share of a GPU's memory that vLLM takes for weights and cache. On a CPU it takes 1 GiB of cache."""
     tensor_parallel: int = 1
-    """GPUs that share the weights of one engine."""
+    """Number of GPUs that share the weights of one engine."""
     max_len: int | None = None
-    """The longest prompt plus completion, where the model's own is more than the cache can hold."""
+    """Longest prompt plus completion in tokens, if the model's own limit is more than the cache can hold. `None`: the
+    model's limit."""
     max_seqs: int = 256
-    """Requests that are answered at once; more wait their turn."""
+    """Requests that are answered at once; further ones wait."""
     prefix_caching: bool = True
     sleep: bool = False
-    """Hand the GPU's memory back while the weights are trained."""
+    """True: hand the GPU's memory back while the weights are trained."""
     transfer: str = "auto"
-    """How full weights reach the engine: "memory", within this process; "files", through `shared_dir`; "nccl", from GPU
-    to GPU; "ipc", within one GPU. "auto": memory, or files. An adapter always goes through `shared_dir`."""
+    """Path of full weights to the engine: "memory", within this process; "files", through `shared_dir`; "nccl", from
+    GPU to GPU; "ipc", within one GPU. "auto": memory, or files. An adapter always goes through `shared_dir`."""
     shared_dir: str | None = None
-    """A folder that servers see too, where they run on another machine. `None`: a temporary one."""
+    """A folder that servers on another machine see too. `None`: a temporary one."""
     tolerance: float | None = None
-    """How far vLLM's log-probabilities may be from torch's after a publish. `None`: 1e-4 in float32, else 0.2, at which
-    stale weights are noticed only once training has moved them that far."""
+    """Largest difference of vLLM's log-probabilities from torch's after a publish. `None`: 1e-4 in float32, else 0.2.
+    With 0.2, stale weights are only noticed once training has moved them that far."""
     patience: float = 600.0
     """Seconds that a server may take to start, or to answer a request."""
 
@@ -63,7 +68,7 @@ class VllmOptions(Options):
 
 
 class VllmModel(TorchModel):
-    """A torch model whose engine is vLLM's."""
+    """A torch model with vLLM's engine."""
 
     backend = "vllm"
     Options = VllmOptions

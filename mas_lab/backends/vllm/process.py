@@ -1,6 +1,6 @@
 """A vLLM engine in this process: requests are added and steps made one by one, so that answers come as they end.
 
-Leaves out: several engines on one GPU at once (give each a share by `memory`), and tensor parallel across machines.
+Leaves out: several engines on one GPU at once (give each a share by `memory`), and tensor parallelism across machines.
 """
 
 import gc
@@ -39,10 +39,10 @@ class ProcessEngine(VllmEngine):
             from vllm import LLM
 
             base, self._heads = widened(self.model, Path(self._folder.name))
-            # "uni": the worker is this very process.
+            # "uni": the worker is this process.
             executor = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
             self.llm = LLM(**arguments(self.model, base), **executor, disable_log_stats=True, use_tqdm_on_load=False)
-            gc.unfreeze()  # vLLM freezes what lives here as if it were a server's: none of it would ever be freed
+            gc.unfreeze()  # vLLM freezes all objects as in a server; they would never be freed
 
         core = self.llm.llm_engine.engine_core
         if options.tensor_parallel == 1:
@@ -59,9 +59,9 @@ class ProcessEngine(VllmEngine):
             seed=request.seed % 2**63,
             logprobs=0,
             stop_token_ids=sorted(self._eos),
-            ignore_eos=True,  # the model's own list stands in the line above
+            ignore_eos=True,  # the line above has the model's own list
             stop=list(request.stop),
-            include_stop_str_in_output=True,  # the completion is what its ids say
+            include_stop_str_in_output=True,  # the text must match the ids
             top_p=request.top_p,
             top_k=request.top_k or 0,
             detokenize=bool(request.stop),
@@ -74,7 +74,7 @@ class ProcessEngine(VllmEngine):
             self.llm.llm_engine.add_request(name, prompt, parameters, lora_request=self._lora(policy))
 
     def _lora(self, policy, refresh: bool = False):
-        """The adapter that speaks for this policy. An id that vLLM knows is read again only with `load_inplace`."""
+        """Return the adapter of this policy; vLLM reads a known id again only with `load_inplace`."""
         from vllm.lora.request import LoRARequest
 
         if policy.adapter is None:
@@ -89,14 +89,14 @@ class ProcessEngine(VllmEngine):
         return [answer for answer in done if answer[0] in self._asked]
 
     def _step(self) -> None:
-        """One token for everybody who is speaking."""
+        """Sample one token for every running request."""
         with _naming("failed"):
             outputs = self.llm.llm_engine.step()
         for output in outputs:
             if not output.finished:
                 continue
             if output.request_id.startswith("probe"):
-                ids, found = output.prompt_token_ids, output.prompt_logprobs  # nothing is said of the first token
+                ids, found = output.prompt_token_ids, output.prompt_logprobs  # the first token has none
                 scored = [at[i].logprob for i, at in zip(ids[1:], found[1:], strict=True)]
                 self._scored[output.request_id] = [0.0, *scored]
             else:
@@ -120,7 +120,7 @@ class ProcessEngine(VllmEngine):
 
     def _push(self, policy) -> None:
         if policy.adapter is not None:
-            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the cache tells prefixes by it
+            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the prefix cache depends on it
             save_for_vllm(policy, path, self._heads)
             before = self._paths.get(policy.adapter)
             self._paths[policy.adapter] = path
@@ -149,7 +149,7 @@ class ProcessEngine(VllmEngine):
 
 
 def _close(core) -> None:
-    """Of an engine that is gone. vLLM would take down the process groups that other engines here still use."""
+    """Shut down an engine that is gone, but keep the process groups that other engines here still use."""
     ProcessEngine.living -= 1
     if ProcessEngine.living:
         core.model_executor.shutdown()
@@ -160,7 +160,7 @@ def _close(core) -> None:
 
 @contextmanager
 def _here(within: bool):
-    """While an engine is made: whether it is to live in this process."""
+    """Set whether vLLM runs its engine in this process, while an engine is made."""
     name = "VLLM_ENABLE_V1_MULTIPROCESSING"
     before = os.environ.get(name)
     os.environ[name] = "0" if within else "1"
@@ -175,7 +175,7 @@ def _here(within: bool):
 
 @contextmanager
 def _naming(what: str):
-    """vLLM's many errors as one that says where it happened."""
+    """Turn vLLM's many errors into one that names the place."""
     try:
         yield
     except PolicyError:

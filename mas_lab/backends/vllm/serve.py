@@ -1,8 +1,9 @@
-"""A vLLM server's own process: what it needs first, whom it answers, and with whom it ends.
+"""The process of a vLLM server: its preparation, its access control, and its end.
 
-`python -m mas_lab.backends.vllm.serve --model DIR ...` is vLLM's OpenAI-compatible server, with its own flags, on the
-loopback address unless `--host` says otherwise; full weights can be exchanged in it without a GPU too. VLLM_API_KEY in
-its environment guards every route, not only those of the OpenAI API. Leaves out: talking to it (`server`).
+`python -m mas_lab.backends.vllm.serve --model DIR ...` is vLLM's OpenAI-compatible server with its own flags. It
+listens on the loopback address unless `--host` says otherwise. Full weights can be exchanged in it without a GPU too.
+VLLM_API_KEY in its environment guards every route, not only those of the OpenAI API. Leaves out: requests to it
+(`server`).
 """
 
 import json
@@ -16,41 +17,41 @@ import time
 
 QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 KEY = "VLLM_API_KEY"
-"""What a request must bear; vLLM's own name, in a server's environment and in that of who asks it."""
+"""The key that a request must have; it is vLLM's own variable, for a server and for its clients."""
 ANSWER = "MAS_LAB_VLLM_ANSWER"
-"""The secret with which a server that was started here proves in each answer that it is the one."""
+"""The secret by which a server that was started here proves its identity in each answer."""
 PROOF = "x-mas-lab-server"
-"""The header that holds it."""
+"""The header that holds this secret."""
 ROUTES = "MAS_LAB_VLLM_ROUTES"
-"""The paths, comma between them, that such a server has; every other one is refused."""
+"""The paths of such a server, separated by commas; every other path is refused."""
 LISTENS = "MAS_LAB_VLLM_LISTENS"
-"""The number of the bound socket that it inherits."""
+"""The number of the bound socket that the server inherits."""
 FOLLOWS = "MAS_LAB_VLLM_FOLLOWS"
-"""The process that it ends with."""
+"""The id of the process with which the server ends."""
 GRACE = 10.0
 """Seconds between asking a server to end and ending it."""
 
 
 def prepare() -> None:
-    """To be called before anything of vLLM is imported."""
+    """Prepare this process; call it before anything of vLLM is imported."""
     for name, value in (QUIET | {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}).items():
         os.environ.setdefault(name, value)
     from vllm.platforms import current_platform
 
     if current_platform.is_cpu():
-        # Small helpers would be compiled by a C++ compiler, for half a minute.
+        # Compiling small helpers with a C++ compiler would take half a minute.
         type(current_platform).simple_compile_backend = "eager"
         import vllm._custom_ops as ops
 
-        # Packed copies of the weights would go on being used after new weights are loaded.
+        # oneDNN would still use packed copies of the old weights after new weights are loaded.
         ops._supports_onednn = False
 
 
 class Gate:
-    """Before all routes of a server: it asks for the key, and has no route but those that are used.
+    """Access control in front of all routes of a server: it requires the key, and only opens routes that are used.
 
-    vLLM's own check guards the OpenAI API alone, and its switch for developers opens many routes for the two or three
-    that weights need. Of `/collective_rpc`, which calls any method of a worker, only the reading of weights is left.
+    vLLM's own check guards the OpenAI API alone. Its switch for developers opens many routes, but weights need only two
+    or three of them. `/collective_rpc` can call any method of a worker; here it may only read weights.
     """
 
     def __init__(self, app):
@@ -117,7 +118,7 @@ def _reads_weights(body: bytes) -> bool:
 
 
 def _again(body: bytes, receive):
-    """`receive` of a request whose body has been read."""
+    """Return a `receive` for a request whose body has been read."""
     first = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again():
@@ -126,13 +127,14 @@ def _again(body: bytes, receive):
     return again
 
 
-# With whom it ends
+# The end of the server
 
 
 def follow(parent: int) -> None:
-    """Ends this process with `parent`, which started it, however that ends, on Linux and macOS.
+    """End this process when `parent`, which started it, ends in any way, on Linux and macOS.
 
-    The system says who the parent is, and at its end names another; a pipe would stay open in whatever it forked.
+    The system reports the parent, and names another one when it has ended. A pipe would stay open in the processes that
+    the parent forked.
     """
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
 
@@ -142,11 +144,11 @@ def _follow(parent: int) -> None:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE)
-    os.killpg(0, signal.SIGKILL)  # a server that is started here has a session of its own
+    os.killpg(0, signal.SIGKILL)  # the server has a session of its own
 
 
 def _forks_follow() -> None:
-    """What this process forks from now on ends with it too."""
+    """Let every later fork of this process end with it too."""
     forking = {}
     os.register_at_fork(
         before=lambda: forking.update(parent=os.getpid()), after_in_child=lambda: follow(forking["parent"])
@@ -154,7 +156,7 @@ def _forks_follow() -> None:
 
 
 def _listen_here(number: int) -> None:
-    """vLLM binds the socket that was bound for it; by its number, the port may be somebody else's by then."""
+    """Let vLLM use the socket that was bound for it; by its number, another process may take the port."""
     from vllm.entrypoints.openai import api_server
 
     launcher = sys.modules[api_server.setup_server.__module__]
@@ -174,7 +176,7 @@ def _serve() -> None:
     runpy.run_module("vllm.entrypoints.openai.api_server", run_name="__main__")
 
 
-if __name__ == "__mp_main__" and FOLLOWS in os.environ:  # a worker of the server, where those are spawned
+if __name__ == "__mp_main__" and FOLLOWS in os.environ:  # a spawned worker of the server
     follow(os.getppid())
 if __name__ == "__main__" and FOLLOWS in os.environ:
     follow(int(os.environ[FOLLOWS]))

@@ -1,12 +1,14 @@
 """A vLLM engine behind HTTP: a server that is started here and ends with this process, or running ones by address.
 
-Prompts and answers are token ids. A running server must have been started with `--logprobs-mode processed_logprobs`,
-VLLM_SERVER_DEV_MODE=1 (full weights, prefixes, sleep) and, for adapters, `--enable-lora`, `--max-loras` and
-VLLM_ALLOW_RUNTIME_LORA_UPDATING=1; `--data-parallel-size` is its own matter. Servers answer in turns and all get the
-weights. Every request bears a key: one of its own for a server that is started here, which must prove in each answer
-that it is the one; VLLM_API_KEY of this process for servers by address, where vLLM guards the OpenAI API alone with it
-and `python -m mas_lab.backends.vllm.serve` all routes. Leaves out: encryption; put a proxy in front of a server that
-others can reach.
+Prompts and answers are token ids. A running server must have been started with `--logprobs-mode processed_logprobs` and
+VLLM_SERVER_DEV_MODE=1 (full weights, prefixes, sleep). For adapters it also needs `--enable-lora`, `--max-loras` and
+VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. `--data-parallel-size` is free. Servers answer in turns, and all of them get the
+weights.
+
+Every request has a key. A server that is started here has a key of its own and must prove its identity in each answer.
+For servers by address it is VLLM_API_KEY of this process: vLLM guards only the OpenAI API with it, and `python -m
+mas_lab.backends.vllm.serve` guards all routes. Leaves out: encryption; put a proxy in front of a server that others can
+reach.
 """
 
 import os
@@ -33,11 +35,11 @@ MOMENT = 0.02
 """Seconds that `ready` waits for a first answer, so that other engines get their turn."""
 PLAIN = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
          "frequency_penalty": 0.0, "return_token_ids": True, "ignore_eos": True}  # fmt: skip
-"""What every request says, whatever a server's defaults are."""
+"""Parameters of every request, whatever a server's defaults are."""
 
 
 class ServerEngine(VllmEngine):
-    """OpenAI-compatible vLLM servers. Requests in flight are bounded by `max_seqs` per server."""
+    """An engine of OpenAI-compatible vLLM servers, with at most `max_seqs` requests in flight per server."""
 
     def __init__(self, model):
         super().__init__(model)
@@ -51,7 +53,7 @@ class ServerEngine(VllmEngine):
         self._name = uuid4().hex[:8]  # a server may serve adapters of others too
         self._threads: ThreadPoolExecutor | None = None
 
-    # Reaching it
+    # Connecting
 
     def _start(self) -> None:
         if self._folder is None:
@@ -86,7 +88,7 @@ class ServerEngine(VllmEngine):
         return self._call("POST", url, path, json=body)
 
     def _call(self, method: str, url: str, path: str, **options) -> Any:
-        """What the server answers, or an EngineError that names it and says what to do."""
+        """Return the server's answer; raise an EngineError that names the server and the remedy."""
         try:
             answer = self._client.request(method, url.rstrip("/") + path, **options)
         except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed by `_abort`
@@ -111,7 +113,7 @@ class ServerEngine(VllmEngine):
         state = "is alive" if self._child.is_alive() else "has ended"
         return f"{what}; it {state}, see {self._child.log}; resume the run, and a new one is started"
 
-    # Speaking
+    # Sampling
 
     def _send(self, ticket: int, policy, request: Request) -> None:
         body = self._body(policy, request.prompt_ids) | {
@@ -121,7 +123,7 @@ class ServerEngine(VllmEngine):
             "logprobs": 0,
             "stop_token_ids": sorted(self._eos),
             "stop": list(request.stop),
-            "include_stop_str_in_output": True,  # the completion is what its ids say
+            "include_stop_str_in_output": True,  # the text must match the ids
             "top_p": request.top_p,
             "top_k": request.top_k or 0,
         }
@@ -131,11 +133,11 @@ class ServerEngine(VllmEngine):
         return {**PLAIN, "model": self._served(policy), "prompt": list(ids)}
 
     def _served(self, policy) -> str | None:
-        """The name that the servers know an adapter by; `None`, replaced by each one's own, for a whole model."""
+        """Return the servers' name of an adapter; `None` for a whole model, which each server names by itself."""
         return policy.adapter and f"{policy.adapter}-{self._name}"
 
     def _ask(self, ticket: int, url: str, body: dict[str, Any]) -> None:
-        """In a thread: one request, its answer or error into the queue."""
+        """Send one request in a thread, and put its answer or error into the queue."""
         if ticket not in self._asked:
             return
         try:
@@ -151,13 +153,13 @@ class ServerEngine(VllmEngine):
             found = [self._answers.get(timeout=MOMENT)]
         except Empty:
             return []
-        found += [self._answers.get() for _ in range(self._answers.qsize())]  # nobody else takes any
+        found += [self._answers.get() for _ in range(self._answers.qsize())]  # this is the only reader
         answers = []
         for ticket, choice in found:
             if ticket not in self._asked:
                 continue
             if isinstance(choice, Exception):
-                self._started = False  # the next request reaches for the server anew
+                self._started = False  # the next request connects to the server again
                 name = self._asked[ticket][0].name
                 error = EngineError(f"policy {name!r}: {choice}", ticket)
                 error.__cause__ = choice
@@ -167,8 +169,10 @@ class ServerEngine(VllmEngine):
         return answers
 
     def _abort(self, tickets: Sequence[int]) -> None:
-        """A server drops a request whose connection is closed; not while another thread waits on these connections, and
-        what comes then is left unread."""
+        """Close the connections, so that the server drops the requests; not while a thread still waits on them.
+
+        Answers that come later are ignored.
+        """
         if self._asked:
             return
         self._client.close()
@@ -178,7 +182,7 @@ class ServerEngine(VllmEngine):
 
     def _push(self, policy) -> None:
         if policy.adapter is not None:
-            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the cache tells prefixes by it
+            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the prefix cache depends on it
             save_for_vllm(policy, path, self._heads)
             for url in self._urls:
                 body = {"lora_name": self._served(policy), "lora_path": str(path), "load_inplace": True}
@@ -199,7 +203,7 @@ class ServerEngine(VllmEngine):
             self._post(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
 
     def _push_tensors(self, policy) -> None:
-        """By vLLM's own weight transfer, from GPU to GPU or within one. Not verified: it has not run on a GPU yet."""
+        """Send weights by vLLM's own transfer, from GPU to GPU or within one; it has not been run on a GPU yet."""
         from mas_lab.backends.vllm.transfer import sender
 
         for url in self._urls:

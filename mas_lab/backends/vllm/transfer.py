@@ -1,9 +1,9 @@
 """Full weights from the trainer's GPU to a server's, by vLLM's own weight transfer.
 
-Both of its ways unpickle: "ipc" what comes over HTTP, in the server, with the key alone; "nccl", in trainer and server,
-what stands in the store where the group meets, a port that asks for no key and, for a server on this machine, is bound
-to the loopback address: not for a machine whose other users are not trusted.
-Not verified: it has not run on a GPU yet. Leaves out: FSDP shards (vLLM's `ModuleSource` gathers them on every rank).
+Both of its ways unpickle data. "ipc" unpickles in the server what comes over HTTP, protected by the key alone. "nccl"
+unpickles in trainer and server what is in the store where the group meets. The port of this store requires no key; for
+a server on this machine it is bound to the loopback address. Do not use it on a machine whose other users are not
+trusted. It has not been run on a GPU yet. Leaves out: FSDP shards (vLLM's `ModuleSource` gathers them on every rank).
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ ROUTES = (
 
 
 def sender(kind: str, url: str, workers: int, net, post: Callable[[str, dict[str, Any] | None], Any]):
-    """What sends all parameters of `net` to the server at `url` when its `send_weights()` is called.
+    """Return an object whose `send_weights()` sends all parameters of `net` to the server at `url`.
 
-    "nccl": the trainer and the server's `workers` GPUs form a group of their own; "ipc": both are on one GPU, and the
-    server reads the trainer's memory. `post(path, body)` asks the server, with its key.
+    "nccl": the trainer and the server's `workers` GPUs form a group of their own. "ipc": both are on one GPU, and the
+    server reads the trainer's memory. `post(path, body)` sends a request to the server, with its key.
     """
     from vllm.distributed.weight_transfer.base import ModuleSource
     from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
@@ -33,7 +33,7 @@ def sender(kind: str, url: str, workers: int, net, post: Callable[[str, dict[str
 
 
 def asking(url: str, post: Callable[[str, dict[str, Any] | None], Any]):
-    """vLLM's client of these routes, whose own requests would bear no key."""
+    """Return vLLM's client of these routes; its own requests would have no key."""
     from vllm.distributed.weight_transfer.clients import HTTPVLLMWeightSyncClient
 
     class Client(HTTPVLLMWeightSyncClient):

@@ -1,9 +1,9 @@
 """Weights in the form that vLLM takes: one adapter, or a whole model, as files or tensors.
 
-vLLM's CPU attention knows few head sizes, and the pocket models have smaller ones. `Heads` gives an equal model with
-wider heads: zeros are added to queries, keys, values and to what reads them, the norms of queries and keys and the base
-of the rotation make up for the new width, and no log-probability changes beyond float noise. Leaves out: quantised
-weights.
+vLLM's CPU attention knows few head sizes, and the pocket models have smaller ones. `Heads` makes an equal model with
+wider heads. Zeros are added to queries, keys, values and to the layers that read them. The norms of queries and keys
+and the base of the rotation compensate for the new width. No log-probability changes beyond float noise. Leaves out:
+quantised weights.
 """
 
 import json
@@ -20,12 +20,12 @@ from mas_lab.policy import PolicyError
 
 
 class Heads:
-    """Maps the tensors of a Qwen3 with heads of `size` to those of an equal one with heads of `wide`, by their names.
+    """Maps the tensors of a Qwen3 with heads of `size` to an equal model with heads of `wide`, by their names.
 
-    A wide head holds the narrow one's first half at its start and its second half in its middle, since the rotation
-    turns dimension i with dimension i + size / 2; its angle theta^(-2i / size) is theta^(wide / size) at `wide`.
-    The mean square of a wide head is size / wide times that of the narrow one, and its scores are divided by
-    sqrt(wide): so the keys' norm is multiplied by sqrt(size / wide).
+    A wide head holds the narrow head's first half at its start and the second half in its middle. The reason is that
+    the rotation turns dimension i together with dimension i + size / 2. The angle theta^(-2i / size) stays the same if
+    theta becomes theta^(wide / size). The mean square of a wide head is size / wide times the narrow head's, and its
+    scores are divided by sqrt(wide). The keys' norm is therefore multiplied by sqrt(size / wide).
     """
 
     def __init__(self, size: int, wide: int):
@@ -35,7 +35,7 @@ class Heads:
 
     @classmethod
     def fitting(cls, config, sizes: list[int]) -> "Heads | None":
-        """The mapping to the least of `sizes` that holds this model's heads; `None` where they fit as they are."""
+        """Return the mapping to the smallest of `sizes` that holds this model's heads; `None` if they fit already."""
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         if size in sizes:
             return None
@@ -71,7 +71,7 @@ class Heads:
         save_file(wide, path, {"format": "pt"})
 
     def widen_model(self, directory: Path) -> None:
-        """Of the model there, in Hugging Face format."""
+        """Widen the model in `directory`, in Hugging Face format."""
         for path in directory.glob("*.safetensors"):
             self.widen_file(path)
         config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ class Heads:
 
 
 def widened(model, folder: Path) -> tuple[str, Heads | None]:
-    """A directory (or hub id) that vLLM here can load the model's start from, and how its heads were widened."""
+    """Return a directory (or hub id) from which vLLM can load the model's start, and how its heads were widened."""
     if model.device.type != "cpu":
         return model.weights, None
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
@@ -97,7 +97,7 @@ def widened(model, folder: Path) -> tuple[str, Heads | None]:
 
 
 def save_for_vllm(policy, directory: Path, heads: Heads | None) -> None:
-    """A policy's weights as files: an adapter in PEFT format, or a whole model."""
+    """Write a policy's weights as files: an adapter in PEFT format, or a whole model."""
     torch_state.save_weights(policy, directory)
     if heads is not None and policy.adapter is None:
         heads.widen_model(directory)
@@ -106,13 +106,13 @@ def save_for_vllm(policy, directory: Path, heads: Heads | None) -> None:
 
 
 def tensors_for_vllm(policy, heads: Heads | None) -> Iterator[tuple[str, torch.Tensor]]:
-    """All weights of a policy that trains them all, by their names in a checkpoint."""
+    """Yield all weights of a policy that trains them all, by their names in a checkpoint."""
     for name, parameter in policy.parameters.items():
         yield name, parameter.detach() if heads is None else heads.widen(name, parameter)
 
 
 def lora_rank(rank: int, ranks: tuple[int, ...]) -> int:
-    """The least rank that vLLM can be started with and that holds adapters of `rank`."""
+    """Return the smallest rank that vLLM can be started with and that holds adapters of `rank`."""
     able = [candidate for candidate in ranks if candidate >= rank]
     if not able:
         raise PolicyError(f"vLLM serves adapters of rank {max(ranks)} at most; {rank} was asked for")
