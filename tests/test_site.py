@@ -45,6 +45,8 @@ def test_every_page_of_the_docs_is_in_the_menu_once(parts):
         (["`swap`s by `tree(4)`."], ["\\ ``swap``\\ s by \\ :py:obj:`tree(4) <mas_lab.tree>`\\ .", ""]),
         (["`low`: a", "b.", "`high`: c."], ["- \\ ``low``\\ : a b.", "- \\ ``high``\\ : c.", ""]),
         ([">>> lab.f(", "...     1)"], [".. code-block:: python", "", "    >>> lab.f(", "    ...     1)", ""]),
+        (["Args:", "    x: An `a`,", "        b.", "    **y: C."], ["**Args**", "", "- \\ ``x``\\ : An \\ ``a``\\ , b.",
+                                                                    "- \\ ``**y``\\ : C.", ""]),
         (["As in:", "", "    f(*x)"], ["As in:", "", ".. code-block:: python", "", "    f(*x)", ""]),
     ],
 )  # fmt: skip

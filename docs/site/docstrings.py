@@ -1,7 +1,7 @@
-"""The package's docstrings, which are plain text with backticks, as reStructuredText that reads the same.
+"""Write the package's docstrings, which are plain text with backticks, as reStructuredText.
 
-A paragraph stays one; lines that begin with the name of an argument become a list; indented lines and `>>>` become
-code; what stands in backticks becomes code, and a link where it is a public name. Leaves out: what Sphinx does with it.
+A paragraph stays one. The sections `Args:`, `Returns:` and so on become a heading and a list. Other indented lines and
+`>>>` become code. Text in backticks becomes code, and a link if it is a public name. Leaves out: Sphinx itself.
 """
 
 import re
@@ -9,6 +9,9 @@ from collections.abc import Collection, Iterator
 
 NAMED = re.compile(r"`[\w.*]+(\([^`]*\))?`(, `[\w.*]+(\([^`]*\))?`)*( and `[\w.*]+`)?(, [^:`]{1,40})?: ")
 """The line begins with arguments or columns and says what they are."""
+SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields):")
+ITEM = re.compile(r"    (\*{0,2}[\w., ]+): (.*)")
+"""The line begins with an argument or an error and says what it is."""
 CODE = re.compile(r"`([^`]+)`")
 SPECIAL = re.compile(r"([\\*_|`<>])")
 
@@ -17,15 +20,31 @@ def as_rst(lines: Collection[str], public: Collection[str] = ()) -> list[str]:
     """The lines of a docstring, without its indentation, as lines of reStructuredText."""
     found: list[str] = []
     for block in _blocks(lines):
-        found += [*_block(block, public), ""]
+        found += [*(_section(block, public) if SECTION.fullmatch(block[0]) else _block(block, public)), ""]
     return found
+
+
+def _section(lines: list[str], public: Collection[str]) -> list[str]:
+    """Write a heading and a list: an entry per argument or error, one for what is returned."""
+    named = lines[0] not in ("Returns:", "Yields:")
+    entries: list[str] = []
+    for line in lines[1:]:
+        item = ITEM.fullmatch(line) if named else None
+        if item:
+            entries.append(f"`{item[1]}`: {item[2]}")
+        elif entries:
+            entries[-1] += f" {line.strip()}"
+        else:
+            entries.append(line.strip())
+    return [f"**{lines[0].removesuffix(':')}**", "", *(f"- {inline(entry, public)}" for entry in entries)]
 
 
 def _blocks(lines: Collection[str]) -> Iterator[list[str]]:
     """Stretches without an empty line; an indented stretch, or one of `>>>`, stands alone, empty lines and all."""
     block: list[str] = []
     for line in lines:
-        if block and (not line.strip() or _is_code(line) != _is_code(block[-1])):
+        inside = block and SECTION.fullmatch(block[0]) and line.startswith("    ")
+        if block and not inside and (not line.strip() or _is_code(line) != _is_code(block[-1])):
             yield block
             block = []
         if line.strip():
