@@ -24,8 +24,9 @@ BASELINES = {
     "finisher": ("own", "global", "low 0.0"),
     "math": ("own", "global", "without one"),
 }
-"""Of each study of two baselines: the arm with the agent's own mean and scale, that with the task's, and the one task
-that is not in `baselines` as well (all of them for None)."""
+"""For each study: the arm with the agent's own mean and scale, the arm with those of the task, and the task to read.
+
+None reads all tasks. The other studies share their remaining tasks with `baselines`."""
 BLOCK = re.compile(r"<!-- study (\w+)(?:: ([^>]*?))? -->\n.*?<!-- /study -->", re.DOTALL)
 HEAD = "| task | arm | learning rate | {} at the end | minus {}, seed by seed | pairs won | p |\n" + "|---" * 7 + "|"
 

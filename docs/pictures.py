@@ -178,10 +178,12 @@ def baselines_study() -> None:
 
 
 def foretold() -> None:
-    """What `lab.advise` said of an agent at the start, against what came of it."""
+    """What `lab.advise` said of an agent at the start, against what came of it. Colours repeat with another symbol."""
     points, figure = findings.foretold(), go.Figure()
     points = points[points["gain"] > 0]
-    shades = colors(list(dict.fromkeys(points["task"])))
+    names = list(dict.fromkeys(points["task"]))
+    shades = colors(names)
+    again = [name for place, name in enumerate(names) if shades[name] in [shades[one] for one in names[:place]]]
     for name, own in points.groupby("task", sort=False):
         ends = {
             "array": own["high"] - own["difference"],
@@ -190,7 +192,7 @@ def foretold() -> None:
         }
         figure.add_scatter(
             x=own["gain"], y=own["difference"], error_y=ends, name=name, mode="markers",
-            marker={"color": shades[name], "size": 9},
+            marker={"color": shades[name], "size": 9, "symbol": "diamond" if name in again else "circle"},
         )  # fmt: skip
     figure.add_vline(x=1, line={"dash": "dash", "color": "#555"}).add_hline(y=0, line={"dash": "dash", "color": "#555"})
     said = "gain by lab.advise, first five steps (above 1: its own mean should pay)"

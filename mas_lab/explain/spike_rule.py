@@ -89,10 +89,10 @@ def spikes(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: f
     """Return the spikes among the gradient norms of `update`'s statistics, highest score first.
 
     Args:
-        stats: The table that `update` returned, or `run.stats` for all steps.
-        warmup: Norms that must have come before the first score.
-        window: Number of previous norms that the rule uses.
-        threshold: Score above which a norm is a spike, in robust standard deviations of the log norm.
+        stats: As in `spike_scores`.
+        warmup: As in `spike_scores`.
+        window: As in `spike_scores`.
+        threshold: As in `spike_scores`.
 
     Returns:
         The rows of `spike_scores` that are spikes.

@@ -40,7 +40,7 @@ RECORDS = data_dir() / "results"
 #
 # $$A_i = \frac{R_i - c_i}{s_i + \varepsilon}$$
 #
-# $R_i$ is the credit of row $i$ (here the episode's return), $c_i$ the center, $s_i$ the scale, $\varepsilon = 10^{-6}$ a guard against division by 0. GRPO (arXiv 2402.03300, section 4.1) takes mean and standard deviation of all episodes of the task. Dr. MAS (arXiv 2602.08847, equations 4 to 6) takes those of the agent's *own* rows in the task. A row whose own group has nothing to compare gets advantage 0 there. The last section separates these three changes.
+# $R_i$ is the credit of row $i$ (here the episode's return), $c_i$ the center, $s_i$ the scale, $\varepsilon = 10^{-6}$ a guard against division by 0. GRPO (arXiv 2402.03300, section 4.1) takes mean and standard deviation of all episodes of the task. Dr. MAS (arXiv 2602.08847, equations 4 to 6) takes those of the agent's *own* rows in the task. A row whose own group has nothing to compare gets advantage 0 there. The section "Mean, scale, or which rows?" separates these three changes.
 #
 # **By hand first.** A solver answers; where it is wrong, a helper is called. A right answer of the solver earns the team 1, a right answer of the helper 0.2. One task, three episodes, five rows:
 
