@@ -123,7 +123,7 @@ def train(
     ranks = _ranks(team)
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
-    if chosen.check and (kind := (type(env), repr(spec(env)))) not in _checked:
+    if chosen.check and (kind := (type(env), repr(spec(env)), chosen.split)) not in _checked:
         with ranks.reporting_errors() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
         _checked.add(kind)
@@ -137,8 +137,8 @@ def train(
 
 
 _open: WeakSet[Iterator[Report]] = WeakSet()
-_checked: set[tuple[type, str]] = set()
-"""Environments that passed `check_env` in this process."""
+_checked: set[tuple[type, str, str]] = set()
+"""Environments, with the split, that passed `check_env` in this process."""
 
 
 @atexit.register

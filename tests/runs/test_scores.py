@@ -110,7 +110,8 @@ class forgetful:
         for number in range(2):
             said = yield [Generate(start, "asker", number)]
             [step] = yield [StepEnv(start, said)]
-            game.rows.append(game.row(start, said[0], game.action(start, said), [step], kept=number == 0))
+            row = game.row(start, said[0], game.action(start, said), [step])
+            game.rows.append({**row, "kept": number == 0})
             at = game.next(start, said, step, branch=number)
             said = yield [Generate(at, "doer")]
             [step] = yield [StepEnv(at, said)]
