@@ -68,7 +68,7 @@ class Env(Protocol):
     - `demonstrate(state, agent, rng) -> str`: imperfect play. `check_env` tries it, and `make_pocket` teaches it.
     - `draw(state) -> str`: the state as a small SVG picture, if a picture says more than the prompt. Instruments show
       it beside each turn. It has `width`, `height`, `viewBox` and a light background of its own, and no script, link or
-      style sheet. `check_env` checks it (`drawn.validate_svg`).
+      style sheet. `check_env` checks it (`display.svg_rules`).
     - `splits_meet = True`: the env has few tasks, and `train` and `test` share some of them. Scores on `test` then say
       nothing about tasks that were not trained on.
     - `competitive = True`: its agents play against each other. `team_reward` is then always 0, and an agent earns its

@@ -2,9 +2,8 @@
 
 import torch
 
-from mas_lab.backends.waves import WaveEngine
 from mas_lab.locks import ModelLock
-from mas_lab.policy import Capabilities, Completion, Tokens
+from mas_lab.policy import Capabilities, Completion, Tokens, WaveEngine
 
 
 class BigramEngine(WaveEngine):

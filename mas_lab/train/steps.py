@@ -50,7 +50,8 @@ class Training:
     budget: Budget | None = None
     done: int = 0
     """Number of steps that were made."""
-    spent: Spent = field(default_factory=Spent)
+    spent: Spent | None = None
+    """The resources spent, if a budget or a score depends on them."""
     whole: bool = True
     """True if the weights are those after `done` steps, and the tables of each of these steps are kept."""
     unkept: Report | None = None
@@ -60,23 +61,28 @@ class Training:
 
     def run(self, steps: int | None) -> Iterator[Report]:
         """Yield a report after each step, until `steps` steps are made or the budget is spent."""
+        if self._counts:
+            self.spent = Spent()
         if self.recorder:
             self._begin()
         self.learned = self._learned()
         try:
-            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)
+            held_out = None
+            if self.chosen.score_every is not None or self.chosen.score_at:
+                held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)
             if self.ranks:
                 self.ranks.assemble(self.team, self.watch)
             while not self._ended(steps):
                 if self.recorder and self.recorder.is_superseded():
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
-                scores = [held_out.now(self.done)]
+                scores = [held_out.now(self.done)] if held_out else []
                 report = self._step(self.done)
-                scores.append(held_out.after(self.done, last=self._ended(steps)))
+                if held_out:
+                    scores.append(held_out.after(self.done, last=self._ended(steps)))
                 if self.done % self.chosen.save_every == 0 or self._ended(steps):
                     self._save()
                 yield _with_scores(report, scores)
-            if self._ended(steps):  # needed if an earlier call ended before the last scores were made
+            if held_out and self._ended(steps):  # needed if an earlier call ended before the last scores were made
                 held_out.now(self.done, last=True)
         except GeneratorExit:
             self._save()

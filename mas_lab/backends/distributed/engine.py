@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mas_lab.backends.torch.policy import Passes
-from mas_lab.backends.waves import Asked, WaveEngine
 from mas_lab.locks import locked
-from mas_lab.policy import Completion, PolicyError, Request
+from mas_lab.policy import Asked, Completion, PolicyError, Request, WaveEngine
 
 
 class RankError(PolicyError):

@@ -11,21 +11,21 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from mas_lab.backends.torch.finite import require_finite
-from mas_lab.backends.torch.padded import padded_batches
-from mas_lab.backends.torch.sampling import PaddedEngine
+from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
 from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.locks import ModelLock
-from mas_lab.policy import PolicyError, Sample
+from mas_lab.policy import NotFiniteError, PolicyError, Sample
 
 OPTIMIZERS = ("adamw", "sgd")
 PACKINGS = ("auto", "packed", "padded")
+BACK = "go back to weights that were kept (policy.load(folder), lab.load_run(run).team())"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Options:
     alpha: float = 2.0
     """Scale of a LoRA adapter's output (PEFT's lora_alpha / rank)."""
     plain: bool = False
-    """Sample and train with the readable padded code (`sampling`, `padded`) instead of the fast code (`fast`)."""
+    """Sample and train with the readable padded code (`padded`) instead of the fast code (`fast`)."""
 
     def __post_init__(self):
         if self.packing not in PACKINGS:
@@ -106,6 +106,33 @@ def own_memory(net) -> None:
     """
     for parameter in net.parameters():
         parameter.data = parameter.data.clone()
+
+
+def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whole; one that is cut over several processes (DTensor) has only its own part in `item()`."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def not_finite(tensors: Mapping[str, torch.Tensor]) -> str | None:
+    """Return the first name whose tensor has no finite norm, or `None`; one pass over all tensors, one device sync.
+
+    A norm beyond float32 counts as not finite, because such weights do not compute finite values either.
+    """
+    floating = {name: tensor.detach() for name, tensor in tensors.items() if tensor.is_floating_point()}
+    if not floating:
+        return None
+    norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)
+    # `item()` of a tensor that is sharded over ranks (DTensor) gives only this rank's part.
+    whole = [whole_tensor(norm) for norm in norms]
+    finite = torch.stack([norm.to(whole[0].device) for norm in whole]).isfinite()
+    return None if finite.all().item() else list(floating)[int((~finite).nonzero()[0])]
+
+
+def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) -> None:
+    """Raise NotFiniteError with the policy and the parameter if a tensor is not finite."""
+    name = not_finite(tensors)
+    if name is not None:
+        raise NotFiniteError(f"policy {policy!r}: its weights are not finite {when}, the first is {name!r}; {BACK}")
 
 
 class TorchModel:
@@ -226,6 +253,17 @@ class TorchModel:
         """Return a context that sets the precision of products; fully trained weights stay in float32."""
         lowered = self.dtype != torch.float32 and self.net.dtype == torch.float32
         return torch.autocast(self.device.type, self.dtype, enabled=lowered)
+
+    def require_drawn(self, logprobs_R: np.ndarray, policies_R: Sequence, at_R: np.ndarray) -> None:
+        """Raise NotFiniteError if a token that was drawn for `policies_R[at_R]` has no finite log-probability."""
+        lost = np.flatnonzero(~np.isfinite(logprobs_R))
+        if len(lost):
+            policy = policies_R[at_R[lost[0]]].name
+            require_finite(dict(self.net.named_parameters()), policy, "where it samples")
+            raise NotFiniteError(
+                f"policy {policy!r}: the log-probabilities of what it samples are not finite, though its weights are: "
+                f"they have grown too large for {self.dtype}, or the temperature is too low for them; {BACK}"
+            )
 
     def refuse_slopes(self, policy: str) -> None:
         """Raise PolicyError, naming the policy, if the kernels have no forward-mode derivative; torch's have one."""

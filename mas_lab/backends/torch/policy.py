@@ -1,6 +1,6 @@
 """Policies that learn with torch: full weights, or one adapter of a shared base.
 
-Leaves out: the loss (`cells.losses`), the sampler (`sampling`, `fast.engine`), and the computation of log-probabilities
+Leaves out: the loss (`cells.losses`), the sampler (`padded`, `fast.engine`), and the computation of log-probabilities
 (`padded`, `fast.packing`).
 """
 
@@ -15,8 +15,7 @@ import torch
 
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import encode
-from mas_lab.backends.torch.finite import require_finite, whole_tensor
-from mas_lab.backends.torch.model import TorchModel
+from mas_lab.backends.torch.model import TorchModel, require_finite, whole_tensor
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.env import Message
 from mas_lab.locks import locked

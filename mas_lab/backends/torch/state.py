@@ -15,8 +15,7 @@ import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
-from mas_lab.backends.torch.finite import require_finite, whole_tensor
-from mas_lab.backends.torch.model import quiet
+from mas_lab.backends.torch.model import quiet, require_finite, whole_tensor
 from mas_lab.backends.torch.source import Source
 from mas_lab.policy import PolicyError
 

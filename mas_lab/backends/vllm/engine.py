@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mas_lab.backends.torch.finite import BACK
+from mas_lab.backends.torch.model import BACK
 from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sample, check_fit
 
 COOLEST, HOTTEST = 0.01, 2.0

@@ -19,10 +19,8 @@ import torch
 
 from mas_lab.backends.torch.fast.decoders import RowDecoder, TreeDecoder
 from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
-from mas_lab.backends.torch.finite import require_drawn
-from mas_lab.backends.torch.sampling import TopKTopP, Uniforms, sample_from_logits
-from mas_lab.backends.waves import Asked, WaveEngine
-from mas_lab.policy import Completion, Request
+from mas_lab.backends.torch.padded import TopKTopP, Uniforms, sample_from_logits
+from mas_lab.policy import Asked, Completion, Request, WaveEngine
 
 
 @dataclass
@@ -122,7 +120,7 @@ class TreeEngine(WaveEngine):
             ids, logprobs = sample_from_logits(
                 logits_MV, node_R, temperature_R[live], uniform_RT[live, step], cut_R[live]
             )
-            require_drawn(logprobs, chunk.policies_R, live)
+            self.model.require_drawn(logprobs, chunk.policies_R, live)
             ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
             ended = np.isin(ids, eos)
             for place in np.flatnonzero(ended):
