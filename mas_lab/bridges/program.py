@@ -98,6 +98,9 @@ class ProgramEnv:
 
     It plays whole episodes, by `episodes(n)`. A resumed run repeats all draws of tokens. It does not repeat other
     effects in the program: time, random numbers, the network, or several calls at once.
+
+    Raises:
+        EnvError: `program` cannot be called, or a limit is not above 0.
     """
 
     program: Program

@@ -19,7 +19,11 @@ COLUMNS = ["call", "policy", "agent", "rows", "F", "V", "norm_global", "norm_age
 class PairedWatch(SpikeWatch):
     """A `SpikeWatch` that also measures, at every step, each agent's gradient norm under both baselines.
 
-    It takes the arguments of `SpikeWatch`. The step itself follows the recipe. It costs about two more passes per step.
+    The step itself follows the recipe. The watch costs about two more passes per step.
+
+    Args:
+        *args: Arguments of `SpikeWatch`.
+        **kwargs: Arguments of `SpikeWatch`.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
