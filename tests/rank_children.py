@@ -129,16 +129,16 @@ def die(models: Path, run: Path, rank: str, when: str) -> None:
 
 
 def _die_at_a_sampling(engine, number: int) -> None:
-    answer, asked = engine.ready, 0
+    complete, waves = engine.complete, 0
 
-    def ready():
-        nonlocal asked
-        asked += 1
-        if asked == number:
+    def dying(asked):
+        nonlocal waves
+        waves += 1
+        if waves == number:
             os.kill(os.getpid(), signal.SIGKILL)
-        return answer()
+        return complete(asked)
 
-    engine.ready = ready
+    engine.complete = dying
 
 
 def fail(models: Path, run: Path, why: str) -> None:
