@@ -185,8 +185,8 @@ def our_update(folder: Path, load: Load, rank: int | None, packing: str, backend
                for prompt, completion, advantage in rows]  # fmt: skip
 
     def step():
-        policy.accumulate(samples, lab.reinforce())
-        gradient, _ = policy.apply(max_norm=1.0, lr_scale=0.0)  # the same weights in every step
+        policy.forward_backward(samples, lab.reinforce())
+        gradient, _ = policy.optim_step(max_norm=1.0, lr_scale=0.0)  # the same weights in every step
         return {"tokens": sum(len(s.prompt_ids) + len(s.completion_ids) for s in samples), "gradient": gradient}
 
     return step

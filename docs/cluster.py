@@ -33,7 +33,7 @@ def models() -> dict:
 
 
 def teams(config) -> dict[str, dict[int, dict[str, dict]]]:
-    """What learns -> agents -> policies, as `lab.Wish` takes them; an agent's number does not change a shared one."""
+    """Return, by what learns and number of agents, the policies as arguments of `lab.ModelSpec`."""
     per_agent = lambda how: {n: {f"agent {i}": how for i in range(n)} for n in (2, 3)}  # noqa: E731
     adapters = lambda **how: {n: {"team": {"lora": 16, "adapters": n, **how}} for n in (2, 3)}  # noqa: E731
     return {
@@ -46,7 +46,7 @@ def teams(config) -> dict[str, dict[int, dict[str, dict]]]:
 
 def plan(config, policies: dict[str, dict], gib: float, **tokens) -> lab.Placement:
     """The team on one card. Raises PlacementError where it does not fit."""
-    wishes = {name: lab.Wish(config, **how, **tokens) for name, how in policies.items()}
+    wishes = {name: lab.ModelSpec(config, **how, **tokens) for name, how in policies.items()}
     return lab.Placement(wishes, {"cuda:0": gib})
 
 

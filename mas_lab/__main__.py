@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
 
-from mas_lab.meanings import MEANINGS
+from mas_lab.display.column_docs import COLUMN_DOCS
 
 QUICKSTART = "00_quickstart.ipynb"
 
@@ -82,7 +82,7 @@ def doctor(args: argparse.Namespace) -> None:
 
 
 def export(args: argparse.Namespace) -> None:
-    from mas_lab.bridges.hand_over import export
+    from mas_lab.bridges.export import export
     from mas_lab.tasks.own import own_env
 
     if (args.zip is None) == (args.out is None) or (args.to is None) != (args.out is None):
@@ -208,7 +208,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--keep", choices=("tables", "all", "record"), default="tables", help="what stays of each run")
 
     sub = command(schema, "print the columns of the table with their meaning")
-    known = ("turns", *MEANINGS)
+    known = ("turns", *COLUMN_DOCS)
     sub.add_argument("of", nargs="?", default="turns", choices=known, help="of which table (default: turns)")
 
     sub = command(pocket, "rebuild pocket models from their fixed seeds, or make one for an env of your own")

@@ -12,8 +12,8 @@ from importlib import metadata
 from pathlib import Path
 
 from mas_lab.backends.devices import devices
-from mas_lab.cells.workers import usable_cores
-from mas_lab.progress import FRONT_ENDS, front_end
+from mas_lab.backends.workers import usable_cores
+from mas_lab.display.progress import FRONT_ENDS, front_end
 from mas_lab.runs.run import runs_dir
 from mas_lab.tasks import sandbox as box
 

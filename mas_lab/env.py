@@ -9,9 +9,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Protocol, runtime_checkable
+from numbers import Real
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
-from mas_lab.holds import holding, own_repr
+import numpy as np
+
+from mas_lab.fingerprint import fingerprint, own_repr
 
 Message = dict[str, Any]
 """One chat message, `{"role": "system" | "user" | "assistant" | "tool", "content": text}`. It may also have the keys
@@ -65,7 +68,7 @@ class Env(Protocol):
     - `demonstrate(state, agent, rng) -> str`: imperfect play. `check_env` tries it, and `make_pocket` teaches it.
     - `draw(state) -> str`: the state as a small SVG picture, if a picture says more than the prompt. Instruments show
       it beside each turn. It has `width`, `height`, `viewBox` and a light background of its own, and no script, link or
-      style sheet. `check_env` checks it (`drawn.no_picture`).
+      style sheet. `check_env` checks it (`display.svg_rules`).
     - `splits_meet = True`: the env has few tasks, and `train` and `test` share some of them. Scores on `test` then say
       nothing about tasks that were not trained on.
     - `competitive = True`: its agents play against each other. `team_reward` is then always 0, and an agent earns its
@@ -148,6 +151,52 @@ class Env(Protocol):
         ...
 
 
+OPTIONAL = {"enough": math.inf, "competitive": False, "splits_meet": False}
+"""Attributes that an env may have, and what holds for one without."""
+
+
+def env_option(env: Env, name: str) -> Any:
+    """Return an attribute that an env may have (`OPTIONAL`)."""
+    return getattr(env, name, OPTIONAL[name])
+
+
+def validate_step(env: Env, step: Any, agents: Sequence[str], place: str) -> Step:
+    """Return a step of the environment; raise EnvError, which names `place`, if it breaks the contract of `Step`."""
+
+    def refuse(problem: str, remedy: str) -> NoReturn:
+        raise EnvError(f"{type(env).__name__}.step: {problem} for {place}; {remedy}")
+
+    if not isinstance(step, Step):
+        refuse(f"it returned {type(step).__name__}", "return a Step")
+    for name in ("local_rewards", "valid", "info"):
+        if not isinstance(getattr(step, name), Mapping):
+            refuse(f"{name} is {getattr(step, name)!r:.200}", "give a dict")
+    for agent in agents:
+        if agent not in step.local_rewards or agent not in step.valid:
+            refuse(f"agent {agent!r} has no local reward or no `valid`", "give both to each agent that acted")
+    rewards = {"team_reward": step.team_reward}
+    rewards |= {f"local_rewards[{agent!r}]": reward for agent, reward in step.local_rewards.items()}
+    for agent in step.local_rewards.keys() - set(env.agents):
+        refuse(f"it pays {agent!r}", f"the env plays {env.agents}")
+    for name, reward in rewards.items():
+        if not _is_finite(reward):
+            refuse(f"{name} is {reward!r}", "give a finite number")
+    flags = {"success": step.success, "done": step.done} | {f"valid[{one!r}]": step.valid[one] for one in agents}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_):
+            refuse(f"{name} is {flag!r}", "give True or False")
+    if problem := not_plain(step.info, "info"):
+        raise EnvError(f"{type(env).__name__}.step: {problem}; for {place}")
+    return step
+
+
+def _is_finite(reward: Any) -> bool:
+    try:
+        return isinstance(reward, Real) and math.isfinite(reward)
+    except OverflowError:  # a whole number beyond every float
+        return False
+
+
 def spec(env: Env) -> dict[str, Any]:
     """Return an env as plain data: `{"name": ..., **options}`.
 
@@ -157,9 +206,9 @@ def spec(env: Env) -> dict[str, Any]:
     kind = type(env)
     name = env.name if kind.__module__.startswith("mas_lab.") else class_name(kind)
     if is_dataclass(env):
-        return {"name": name, **_options(env), **holding(env, _option)}
+        return {"name": name, **_options(env), **fingerprint(env, _option)}
     text = own_repr(env)
-    return {"name": name, **({} if text is None else {"repr": text}), **holding(env, _option)}
+    return {"name": name, **({} if text is None else {"repr": text}), **fingerprint(env, _option)}
 
 
 def class_name(kind: type) -> str:
@@ -178,10 +227,10 @@ def _option(value: Any) -> Any:
     if not not_plain(value, ""):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {"is": class_name(type(value)), **_options(value), **holding(value, _option)}
+        return {"is": class_name(type(value)), **_options(value), **fingerprint(value, _option)}
     if not callable(value) and (text := own_repr(value)) is not None:
         return text
-    name, held = class_name(value if hasattr(value, "__qualname__") else type(value)), holding(value, _option)
+    name, held = class_name(value if hasattr(value, "__qualname__") else type(value)), fingerprint(value, _option)
     return {"is": name, **held} if held else name
 
 

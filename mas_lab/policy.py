@@ -1,54 +1,227 @@
-"""Weights that speak and learn, seen from outside: what the cells may ask of a policy, and nothing more.
+"""Define the policy protocol: the methods of weights that generate and learn, for cells, runs and instruments.
 
-Shared or per role is the `Team`'s matter; full weights or an adapter, torch, Unsloth or vLLM is the constructor's
-(`mas_lab.backends`). No cell asks which it has.
+docs/extending.md shows a new back end. Leaves out: the assignment of agents to policies (`Team`). The constructors in
+`mas_lab.backends` choose full weights or an adapter, and torch, Unsloth, vLLM or Tinker.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from mas_lab.env import Message
 
 if TYPE_CHECKING:
     import torch
 
-    from mas_lab.cells.losses import Loss
-    from mas_lab.locks import ModelLock
-
 
 class PolicyError(ValueError):
-    """A policy that cannot do what was asked: names the policy and what to do."""
+    """An error of a policy that cannot do what was asked; the message names the policy and the remedy."""
+
+    ticket: int | None = None
+    """Ticket of the request that failed. `None`: unknown."""
 
 
 class NotFiniteError(PolicyError):
-    """Weights, or what they compute, that are NaN or infinite: nothing that is sampled from them means anything."""
+    """An error for weights or log-probabilities that are NaN or infinite, so that their samples mean nothing."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One completion asked for. `seed` (64 bit) alone decides the draw, whatever else is in the batch.
-
-    It ends with the token after which one of `stop` stands in its text. `top_p` and `top_k` leave out unlikely tokens.
-    """
+    """One completion to sample. The draw depends on `seed` (64 bit), not on the other requests of the batch."""
 
     prompt_ids: tuple[int, ...]
     max_tokens: int
     temperature: float
     seed: int
     stop: tuple[str, ...] = ()
+    """Stop texts: the completion ends after one of them, and contains it."""
     top_p: float = 1.0
     top_k: int | None = None
 
     @property
-    def is_cut(self) -> bool:
-        """Is it drawn from less than the full distribution?"""
+    def is_truncated(self) -> bool:
+        """Return True if unlikely tokens are left out."""
         return self.top_p < 1 or self.top_k is not None
 
 
-def check_fit(policy: "Policy", request: Request) -> None:
-    """Raises PolicyError, which names the policy, where a request cannot be answered within the context."""
+@dataclass(frozen=True)
+class Completion:
+    """The sampled tokens of one request, with EOS if it was sampled."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Log-probabilities in nats, under the distribution that the tokens were drawn from (with its temperature)."""
+    text: str
+    finish: str
+    """Reason of the end: "eos", "stop" (the text contains a stop text of the request) or "length"."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One row of the table, in the form that the policy trains on."""
+
+    prompt_ids: Sequence[int]
+    completion_ids: Sequence[int]
+    logprobs: Sequence[float]
+    """Log-probabilities of the completion's tokens when they were sampled."""
+    temperature: float
+    advantage: float | Sequence[float]
+    """One number for the row, or one per token."""
+    weight: float
+    """Factor of the loss of each token."""
+
+    @property
+    def advantages_T(self) -> np.ndarray:
+        """Return the advantage of each token (T,)."""
+        return np.broadcast_to(np.asarray(self.advantage, float), len(self.completion_ids))
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Detached results (N,) per token, for the tokens of all samples in their order."""
+
+    logprobs_N: "torch.Tensor"
+    entropy_N: "torch.Tensor"
+    losses_N: "torch.Tensor"
+    reference_N: "torch.Tensor | None" = None
+    """Log-probabilities under the frozen reference. `None`: the loss does not need them."""
+
+    def split(self, samples: Sequence[Sequence[Sample]]) -> "list[Tokens]":
+        """Return the tokens of each part of the samples."""
+        lengths = [sum(len(sample.completion_ids) for sample in part) for part in samples]
+        columns = [self.logprobs_N, self.entropy_N, self.losses_N, self.reference_N]
+        parts = [[None] * len(lengths) if column is None else column.split(lengths) for column in columns]
+        return [Tokens(*part) for part in zip(*parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The abilities of a back end beyond the protocol."""
+
+    gradients: bool = True
+    """True if gradients can be read and set. Otherwise only the norm of a whole policy is known, after its step."""
+    entropies: bool = True
+    """True if `forward` returns the entropy of each token."""
+    clipping: bool = True
+    """True if `optim_step` clips at `max_norm`."""
+    no_clipping: str = "its back end does not clip; pass max_norm=None"
+    """Error message for a `max_norm`, if the back end does not clip."""
+    device: str = "cpu"
+    """Name of the device. Policies on different devices compute their gradients at the same time."""
+
+
+class Engine(Protocol):
+    """A sampler for all policies of one model: `submit` queues requests, and `ready` returns answers.
+
+    If `streams` is False, the first `ready` answers all queued requests. If it is True, `ready` returns the requests
+    that are finished after a moment, perhaps none.
+    """
+
+    streams: bool
+
+    def submit(self, policy: "Policy", requests: Sequence[Request]) -> list[int]:
+        """Queue requests and return a ticket for each."""
+        ...
+
+    def ready(self) -> list[tuple[int, Completion]]:
+        """Return (ticket, completion) of the answered requests."""
+        ...
+
+    def cancel(self, tickets: Iterable[int]) -> None:
+        """Forget requests."""
+        ...
+
+
+class Policy(Protocol):
+    """Weights that generate and learn. `version` increases whenever they change.
+
+    `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`.
+    """
+
+    name: str
+    lr: float
+    version: int
+    context: int
+    """Longest prompt plus completion, in tokens."""
+    model: Any
+    tokenizer: Any
+    engine: Engine
+    lock: Any
+    """The `mas_lab.locks.ModelLock` of its model."""
+    capabilities: Capabilities
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a chat, up to the place where the policy answers."""
+        ...
+
+    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
+        """Encode many chats in one call."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids."""
+        ...
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return a completion per request, in order."""
+        ...
+
+    def forward(self, samples: Sequence[Sample]) -> Tokens:
+        """Return log-probabilities and entropies of the samples' tokens, without gradient; losses are 0."""
+        ...
+
+    def forward_backward(self, samples: Sequence[Sample], loss: Any) -> Tokens:
+        """Add the gradient of sum_i weight_i sum_t loss_it to the one that is there.
+
+        With no samples, only raise PolicyError if the back end cannot compute this loss.
+        """
+        ...
+
+    def gradients(self) -> "list[tuple[str, torch.Tensor]]":
+        """Return (parameter name, gradient) of each parameter that this policy trains, always in the same order."""
+        ...
+
+    def set_gradients(self, gradients: "Iterable[torch.Tensor] | None") -> None:
+        """Replace the gradients; `None` clears them."""
+        ...
+
+    def gradient_norm(self) -> float:
+        """Return the norm of the gradient, in float64."""
+        ...
+
+    def directional_derivatives(self, samples: Sequence[Sample], loss: Any, along: "Sequence[torch.Tensor]") -> Any:
+        """Return the derivative of each token's weighted loss (N,) along a direction in weight space."""
+        ...
+
+    def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
+        """Clip, make one optimizer step at `lr * lr_scale`, clear the gradients; return (norm, clipped norm)."""
+        ...
+
+    def sync_weights(self) -> None:
+        """Make the engine sample from the present weights."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write weights, optimizer state, and the record that rebuilds the policy."""
+        ...
+
+    def load(self, directory: Path) -> None:
+        """Read weights and optimizer state that `save` wrote."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return a description as plain data; policies with equal descriptions may load each other's states."""
+        ...
+
+
+def check_fit(policy: Policy, request: Request) -> None:
+    """Raise PolicyError if a request is empty or exceeds the context of its policy."""
     prompt, more = len(request.prompt_ids), request.max_tokens
     if prompt == 0 or more < 1:
         raise PolicyError(f"policy {policy.name!r}: {prompt} prompt tokens and max_tokens {more}; both must be ≥ 1")
@@ -59,90 +232,51 @@ def check_fit(policy: "Policy", request: Request) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Completion:
-    """What was sampled: `ids` with their `logprobs` under the distribution they were drawn from (temperature
-    included), EOS included when it was sampled, nothing after it; `finish` is "eos", "stop" (one of the request's stop
-    strings stands in the text, which holds it) or "length"."""
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    text: str
-    finish: str
+Asked = tuple[Policy, Request]
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One row as the optimizer sees it. `weight` multiplies the loss of each of its tokens; `advantage` is one number,
-    or one per token."""
+class WaveEngine(ABC):
+    """An engine that queues the requests to the policies of one model and answers them together."""
 
-    prompt_ids: Sequence[int]
-    completion_ids: Sequence[int]
-    logprobs: Sequence[float]
-    temperature: float
-    advantage: float | Sequence[float]
-    weight: float
+    streams = False
 
+    def __init__(self):
+        self._queue: dict[int, Asked] = {}
+        self._tickets = count()
+        self._turn = threading.RLock()  # threads of an environment may sample during a rollout
 
-@dataclass(frozen=True)
-class Tokens:
-    """Per-token results of one `accumulate`, detached, concatenated in the order of the samples (N tokens)."""
+    @abstractmethod
+    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Return a completion per (policy, request), in order."""
 
-    logprobs_N: "torch.Tensor"
-    entropy_N: "torch.Tensor"
-    losses_N: "torch.Tensor"
-    reference_N: "torch.Tensor | None" = None
+    def submit(self, policy: Policy, requests: Sequence[Request]) -> list[int]:
+        """Queue requests and return a ticket for each. Raises PolicyError if one does not fit the context."""
+        for request in requests:
+            check_fit(policy, request)
+        tickets = [next(self._tickets) for _ in requests]
+        self._queue |= {ticket: (policy, request) for ticket, request in zip(tickets, requests, strict=True)}
+        return tickets
 
+    def ready(self) -> list[tuple[int, Completion]]:
+        """Answer all queued requests; return them as (ticket, completion)."""
+        queue, self._queue = self._queue, {}
+        with self._turn:
+            return list(zip(queue, self.complete(list(queue.values())), strict=True)) if queue else []
 
-class Engine(Protocol):
-    """Batches the requests of every policy it serves. `submit` queues, `ready` returns what has been answered of what
-    the thread that calls has asked for.
+    def cancel(self, tickets: Iterable[int]) -> None:
+        """Forget queued requests."""
+        for ticket in tickets:
+            self._queue.pop(ticket, None)
 
-    An engine that does not stream (`streams = False`) answers everything pending at the first `ready`. One that streams
-    gives what is finished after a moment's work, perhaps nothing, so that one engine never waits for another.
-    `cancel` forgets what was asked; `publish` makes it sample from the policy's present weights; `rest` tells it that
-    training begins, so that it may hand back memory until it is needed again.
-    """
+    def sample(self, policy: Policy, requests: Sequence[Request]) -> list[Completion]:
+        """Answer these requests now, in order; the queue does not change."""
+        for request in requests:
+            check_fit(policy, request)
+        with self._turn:
+            return self.complete([(policy, request) for request in requests])
 
-    streams: bool
+    def sync_weights(self, policy: Policy) -> None:  # noqa: B027 - most engines sample from the trained weights
+        """Sample from the policy's present weights; an engine that samples from the trained weights does nothing."""
 
-    def submit(self, policy: "Policy", requests: Sequence[Request]) -> list[int]: ...
-    def ready(self) -> list[tuple[int, Completion]]: ...
-    def cancel(self, tickets: Iterable[int]) -> None: ...
-    def publish(self, policy: "Policy") -> None: ...
-    def rest(self) -> None: ...
-
-
-class Policy(Protocol):
-    """`name` is what it was loaded as; `context` is the longest prompt plus completion in tokens; `version` rises
-    whenever the weights change; policies on different devices are trained at the same time. `lock` is that of its
-    model: calls wait for those of other threads (`mas_lab.locks`). One that has `encode_all(chats)` beside `encode`
-    puts many chats into tokens at once. One that has `refuse(loss, max_norm, watch)` is asked before
-    anything is sent. One with `sees_gradients = False` keeps its gradient out of sight, and is told by `expect` how
-    many sequences make a step."""
-
-    name: str
-    model: Any
-    tokenizer: Any
-    engine: Engine
-    lock: "ModelLock"
-    context: int
-    device: Any
-    version: int
-    lr: float
-
-    def encode(self, messages: Sequence[Message]) -> list[int]: ...
-    def decode(self, ids: Sequence[int]) -> str: ...
-    def sample(self, requests: Sequence[Request]) -> list[Completion]: ...
-    def logprobs(self, samples: Sequence[Sample]) -> "torch.Tensor": ...
-    def entropies(self, samples: Sequence[Sample]) -> "tuple[torch.Tensor, torch.Tensor]": ...
-    def accumulate(self, samples: Sequence[Sample], loss: "Loss") -> Tokens: ...
-    def gradients(self) -> Iterator[tuple[str, "torch.Tensor"]]: ...
-    def set_gradients(self, gradients: Iterable["torch.Tensor"]) -> None: ...
-    def clear_gradients(self) -> None: ...
-    def slopes(self, samples: Sequence[Sample], loss: "Loss", along: "Sequence[torch.Tensor]") -> "torch.Tensor": ...
-    def apply(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]: ...
-    def publish(self) -> None: ...
-    def save(self, directory: Path) -> None: ...
-    def load(self, directory: Path) -> None: ...
-    def describe(self) -> dict[str, Any]: ...
+    def release_memory(self) -> None:  # noqa: B027
+        """Release memory before training; an engine without memory of its own does nothing."""

@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.cells.centers import pooled_deviation, running_mean
 from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, own_return, return_to_go
-from mas_lab.cells.game import Plan
+from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
-from mas_lab.cells.normalization import Center, Scale, normalize
+from mas_lab.cells.normalization import Center, Scale, normalize, pooled_deviation, running_mean
 from mas_lab.cells.plans import episodes, joint, tree
 from mas_lab.cells.selection import Selector, not_flat, select
-from mas_lab.holds import holding
+from mas_lab.fingerprint import fingerprint
 from mas_lab.table import plain
 
 
@@ -175,14 +174,14 @@ def to_data(part: Any) -> Any:
     if dataclasses.is_dataclass(part):
         given = [field.name for field in dataclasses.fields(part) if field.init]  # the other fields are memory
         fields = {name: to_data(getattr(part, name)) for name in given}
-        return {"is": _name(type(part)), **fields, **holding(part, to_data)}
+        return {"is": _name(type(part)), **fields, **fingerprint(part, to_data)}
     if isinstance(part, tuple | list):
         return [to_data(one) for one in part]
     if part is None or isinstance(part, str | int | float | bool):
         return part
     if isinstance(part, Mapping):
         return {key: to_data(value) for key, value in part.items()}
-    return {"is": _name(part if hasattr(part, "__qualname__") else type(part)), **holding(part, to_data)}
+    return {"is": _name(part if hasattr(part, "__qualname__") else type(part)), **fingerprint(part, to_data)}
 
 
 def _name(part: Any) -> str:

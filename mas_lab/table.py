@@ -13,10 +13,11 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 import pandera.pandas as pa
+from pandas.api.types import is_numeric_dtype
 from pandera.errors import SchemaErrors
 
-from mas_lab.keyed import keyed
-from mas_lab.meanings import MEANINGS
+from mas_lab.display.column_docs import COLUMN_DOCS
+from mas_lab.display.documented_frame import documented
 
 PLACE = ("step", "task", "episode", "node", "agent", "turn", "candidate")
 
@@ -159,10 +160,10 @@ def schema(of: str = "turns") -> pd.DataFrame:
     """
     if of == "turns":
         rows = [(name, ADDED_BY[name], column.description) for name, column in SCHEMA.items()]
-        return keyed(pd.DataFrame(rows, columns=["column", "added_by", "meaning"]))
-    if of not in MEANINGS:
-        raise ValueError(f"schema: of={of!r} is no table of the kit; known are turns, {', '.join(MEANINGS)}")
-    return keyed(pd.DataFrame(MEANINGS[of].items(), columns=["column", "meaning"]))
+        return documented(pd.DataFrame(rows, columns=["column", "added_by", "meaning"]))
+    if of not in COLUMN_DOCS:
+        raise ValueError(f"schema: of={of!r} is no table of the kit; known are turns, {', '.join(COLUMN_DOCS)}")
+    return documented(pd.DataFrame(COLUMN_DOCS[of].items(), columns=["column", "meaning"]))
 
 
 def place(row: pd.Series) -> str:
@@ -291,3 +292,21 @@ def trained(turns: pd.DataFrame) -> pd.Series:
 def selected(turns: pd.DataFrame) -> pd.Series:
     """Return which rows `update` trains on: rows of the batch that `select` marked, or all of them."""
     return trained(turns) & column(turns, "selected").astype(bool)
+
+
+def require_advantage_per_token(rows: pd.DataFrame, cell: str) -> None:
+    """Raise TableError, naming the place, if a list has not one advantage per token of its completion."""
+    if is_numeric_dtype(rows["advantage"]):
+        return
+    for at, (advantage, ids) in enumerate(zip(rows["advantage"], rows["completion_ids"], strict=True)):
+        if not isinstance(advantage, Real) and len(advantage) != len(ids):
+            raise TableError(
+                f"{cell}: the advantage of {place(rows.iloc[at])} is a list of {len(advantage)}, and its completion "
+                f"has {len(ids)} tokens; give one number for the row, or one for each token, EOS included"
+            )
+
+
+def refuse_lone_groups(turns: pd.DataFrame, what: str) -> None:
+    """Raise `TableError` if no group of the table has two rows to compare (K = 1)."""
+    if len(turns) and (turns.groupby("group").size() < 2).all():
+        raise TableError(f"{what}: every group has a single row (K = 1), so nothing is compared; ask for two or more")

@@ -3,8 +3,10 @@
 Only this module knows whether weights are shared or per role. Leaves out: making policies (`mas_lab.backends`).
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from mas_lab.policy import Policy
 
@@ -198,3 +200,23 @@ class Team(Mapping[str, Policy]):
 
     def __repr__(self) -> str:
         return f"Team({', '.join(f'{agent}: {self.name_of(agent)}' for agent in self)})"
+
+
+def describe_team(team: Team) -> dict[str, Any]:
+    """Return a team as plain data, which must be equal before a checkpoint is loaded."""
+    described = {
+        "agents": {agent: team.name_of(agent) for agent in team},
+        "policies": {name: policy.describe() for name, policy in team.policies.items()},
+        "sampling": {agent: asdict(sampling) for agent, sampling in team.sampling.items()},
+        "frozen": list(team.frozen),
+    }
+    return json.loads(json.dumps(described))
+
+
+def differences(there: Any, here: Any, name: str = "") -> str:
+    """Return in words where two pieces of plain data differ; empty if they are equal."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        keys = dict.fromkeys([*there, *here])
+        inner = [differences(there.get(key), here.get(key), f"{name}.{key}" if name else key) for key in keys]
+        return "; ".join(filter(None, inner))
+    return "" if there == here else f"{name} differs: the run has {json.dumps(there)}, asked is {json.dumps(here)}"

@@ -34,7 +34,7 @@ def endless(name, tell):
 
 def hushed(tell):
     """Would a bar within a job be drawn?"""
-    from mas_lab.progress import progress_bar
+    from mas_lab.display.progress import progress_bar
 
     return progress_bar(1, "rollout", "episode").disable
 

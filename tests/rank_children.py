@@ -18,6 +18,7 @@ from pathlib import Path
 import small
 
 import mas_lab as lab
+from mas_lab.explain.diagnostics import norm_without
 from mas_lab.policy import Request
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -50,7 +51,7 @@ class Curious(small.Memory):
 
     def __call__(self, policy: str, norms: Mapping[str, float], attribute) -> None:
         super().__call__(policy, norms, attribute)
-        self.total += attribute.norm_without(attribute.rows.index[0]) + attribute()["share"].abs().max()
+        self.total += norm_without(attribute, attribute.rows.index[0]) + attribute()["share"].abs().max()
         Curious.calls += 1
         if Curious.dies_at == Curious.calls:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -128,16 +129,16 @@ def die(models: Path, run: Path, rank: str, when: str) -> None:
 
 
 def _die_at_a_sampling(engine, number: int) -> None:
-    answer, asked = engine.ready, 0
+    complete, waves = engine.complete, 0
 
-    def ready():
-        nonlocal asked
-        asked += 1
-        if asked == number:
+    def dying(asked):
+        nonlocal waves
+        waves += 1
+        if waves == number:
             os.kill(os.getpid(), signal.SIGKILL)
-        return answer()
+        return complete(asked)
 
-    engine.ready = ready
+    engine.complete = dying
 
 
 def fail(models: Path, run: Path, why: str) -> None:

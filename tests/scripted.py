@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from mas_lab.env import Step, Task
+from mas_lab.locks import ModelLock
 from mas_lab.policy import Completion
 from mas_lab.team import Team
 
@@ -108,9 +109,13 @@ class Scripted:
     def __init__(self, reply, streams=False, context=10_000):
         self.reply, self.streams, self.context = reply, streams, context
         self.engine, self.asked, self.waves, self._pending = self, Counter(), [], []
+        self.lock = ModelLock()
 
     def encode(self, messages):
         return list(messages[-1]["content"].encode())
+
+    def encode_all(self, chats):
+        return [self.encode(messages) for messages in chats]
 
     def submit(self, policy, requests):
         self.waves.append(len(requests))

@@ -21,13 +21,13 @@ SIGNATURES = {
     "Team": "policies sampling=... frozen=()",
     "play": "program team tasks n=1 seed=0 **options",
     "ProgramEnv": "program agents train=() test=()",
-    "Earned": "team=0.0 agents=... success=None info=...",
+    "EpisodeResult": "team=0.0 agents=... success=None info=...",
     "rollout": "env team tasks plan=... seed=0 max_turns=None workers=None",
     "episodes": "n",
     "tree": "k pick=... follow=0",
     "joint": "g mode=... limit=256 stop=...",
-    "Say": "at agent candidate=0",
-    "Act": "at said",
+    "Generate": "at agent candidate=0",
+    "StepEnv": "at said",
     "Score": "rows credit",
     "group": "turns by credit same_prompt=False",
     "normalize": "turns center=None scale=None once_per=None ddof=0 eps=1e-06 flat='zero'",
@@ -122,9 +122,19 @@ def test_the_envs_of_the_kit():
         lab.make_env("plan_paht")
 
 
+def test_a_name_is_imported_at_its_first_use():
+    code = (
+        "import sys, mas_lab as lab; print(*(name for name in sys.modules if name.startswith('mas_lab.')));"
+        "import mas_lab.train.loop, mas_lab.study.comparison, mas_lab.course.exercises;"
+        "assert callable(lab.train) and callable(lab.study) and lab.course.check and 'RewardInspector' in dir(lab)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not loaded.split(), "no room, and no file beside them"
+
+
 def test_an_import_pulls_in_what_tables_need_and_nothing_else():
     """Of what the package or one of its extras asks for; torch and its company are imported where they are used."""
-    code = "import sys, mas_lab; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, mas_lab; mas_lab.rollout; print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     owners = metadata.packages_distributions()
     asked = {re.match(r"[\w.-]+", line)[0] for line in metadata.requires("mas-lab")}

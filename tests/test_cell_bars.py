@@ -12,8 +12,8 @@ import sys, time
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from small import *
-from mas_lab import cell_bars
-from mas_lab.progress import no_bars, progress_bar
+from mas_lab.display import cell_bars
+from mas_lab.display.progress import no_bars, progress_bar
 cell_bars.DELAY = 0.0
 env, team = Relay(), make_team("shared", Path({models!r}))
 tasks = env.tasks(2, "train", seed=0)

@@ -40,7 +40,7 @@ def test_schema_prints_each_column_with_its_meaning(capsys):
     assert lines[list(table.SCHEMA).index("advantage")].endswith(table.SCHEMA["advantage"].description)
     assert cli.main(["schema", "inflation"]) == 0
     [signal] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("signal ")]
-    assert signal.endswith(table.MEANINGS["inflation"]["signal"])
+    assert signal.endswith(table.COLUMN_DOCS["inflation"]["signal"])
 
 
 def test_an_error_of_the_package_is_one_line_and_a_status(monkeypatch, capsys):

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from mas_lab import progress
 from mas_lab.backends import devices
+from mas_lab.display import progress
 from mas_lab.tasks import sandbox
 
 # `mas_lab.doctor` is the function; the module is found by its full name.

@@ -170,23 +170,12 @@ def test_commands_of_the_readme_are_targets_of_the_makefile():
     assert {"demo", "lab"} <= named <= targets
 
 
-def listed(tree: str) -> set[str]:
-    """The files that an indented listing names, as paths below its first line."""
-    found, folders = set(), []
-    for line in tree.splitlines():
-        if named := re.match(r"( +)([\w]+\.py|\w+/)(?: |$)", line):
-            depth = len(named[1]) // 4 - 1
-            folders[depth:] = [named[2]] if named[2].endswith("/") else []
-            found |= {"".join([*folders[:depth], named[2]])} if named[2].endswith(".py") else set()
-    return found
+def test_the_layout_is_that_of_the_package(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import layout
 
-
-def test_the_layout_names_every_module():
-    tree = (ROOT / "CONTRIBUTING.md").read_text().split("\nmas_lab/\n")[1].split("```")[0]
-    kept = {path.relative_to("mas_lab").as_posix() for path in tracked("mas_lab") if path.suffix == ".py"}
-    kept = {path for path in kept if not path.endswith("__init__.py")}
-    assert listed(tree) - kept == set(), "CONTRIBUTING.md names modules that are gone"
-    assert kept - listed(tree) == set(), "add a line to CONTRIBUTING.md for each new module"
+    text = layout.PAGE.read_text(encoding="utf-8")
+    assert layout.filled(text) == text, "python docs/layout.py"
 
 
 def test_the_readme_fits_five_screens_and_its_first_holds_the_demo():

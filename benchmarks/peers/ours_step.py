@@ -16,7 +16,7 @@ args = arguments(
 )
 
 import mas_lab as lab  # noqa: E402  the environment of the stopwatch has to be set before torch is used
-from mas_lab.backends import set_threads  # noqa: E402
+from mas_lab.backends.torch.threads import set_threads  # noqa: E402
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,17 @@
 """The pages of the API reference: every name of `lab.__all__`, by the room in which it is made.
 
-Which file a name comes from is read from the package's `__init__.py`, so that a new name has its place by itself.
+The file of a name is read from the package's `__init__.pyi`, so a new name has its place by itself.
 Leaves out: signatures and texts, which Sphinx takes from the code.
 """
 
 import ast
 import inspect
-import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import mas_lab as lab
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     ("nouns", "The nouns", ("table", "env", "check", "policy", "team")),
     ("cells", "The four cells", ("cells",)),
@@ -28,11 +26,12 @@ PAGES = (
     ("around", "Around them", ("doctor", "course")),
 )
 """File, title, rooms."""
+ORDER = ("rollout", "plans", "episode", "grouping", "credits", "normalization", "selection", "update", "losses")
 
 
 def origins() -> dict[str, str]:
     """Public name -> the module that it is imported from, in the order of the imports."""
-    tree = ast.parse(Path(lab.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(lab.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     made = (node for node in tree.body if isinstance(node, ast.ImportFrom))
     found = {
         alias.asname or alias.name: f"mas_lab.{alias.name}" if node.module == "mas_lab" else node.module or ""
@@ -40,7 +39,7 @@ def origins() -> dict[str, str]:
         for alias in node.names
     }
     if missing := set(lab.__all__) - set(found):
-        raise LookupError(f"mas_lab/__init__.py lists {sorted(missing)} and imports them from nowhere")
+        raise LookupError(f"mas_lab/__init__.py lists {sorted(missing)}, and its stub does not")
     return {name: module for name, module in found.items() if name in lab.__all__}
 
 
@@ -53,16 +52,14 @@ def pages() -> dict[str, tuple[str, dict[str, list[str]]]]:
         if room not in file_of:
             raise LookupError(f"mas_lab.{name}: give the room {room!r} a page in {Path(__file__).name}")
         found[file_of[room]][1].setdefault(module, []).append(name)
-    order = layout()
     for file, (title, modules) in found.items():
-        found[file] = title, dict(sorted(modules.items(), key=lambda held: order.index(held[0].split(".")[-1])))
+        found[file] = title, dict(sorted(modules.items(), key=lambda held: _rank(held[0].split(".")[-1])))
     return {file: page for file, page in found.items() if page[1]}
 
 
-def layout() -> list[str]:
-    """The modules in the order of the layout in CONTRIBUTING.md: the four cells as they follow each other."""
-    tree = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\nmas_lab/\n")[1].split("```")[0]
-    return re.findall(r"^ +(\w+)(?:\.py|/)", tree, re.MULTILINE)
+def _rank(module: str) -> tuple[int, str]:
+    """Order the cells as they follow each other, and other modules by name."""
+    return (ORDER.index(module) if module in ORDER else len(ORDER)), module
 
 
 def kind(name: str) -> str:

@@ -21,7 +21,7 @@ NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 ADAMW = 8
 """Bytes per trained weight: two float32 moments."""
 LOGITS = 2**25
-"""Logits that are held at once, see `mas_lab.backends.torch.packing.LARGE_LOGITS`."""
+"""Logits that are held at once, see `mas_lab.backends.torch.fast.packing.LARGE_LOGITS`."""
 
 
 @dataclass(frozen=True)

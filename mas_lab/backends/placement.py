@@ -3,9 +3,9 @@
     plan = lab.Placement({"solver": "Qwen3-1.7B", "verifier": "Qwen3-0.6B"}, lora=16)      # one agent per GPU
     team = lab.Team({name: lab.load_policy(hub_id[name], **plan.options(name)) for name in plan})
 
-A policy's needs are its `Wish`. Devices come from torch, or from you for machines that you do not have. A policy that
-cannot fit is refused, and the error says what would fit. Leaves out: loading, and starting processes (`accelerate
-launch`).
+A policy's needs are its `ModelSpec`. Devices come from torch, or from you for machines that you do not have. A policy
+that cannot fit is refused, and the error says what would fit. Leaves out: loading, and starting processes
+(`accelerate launch`).
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mas_lab.backends.memory import GIB
-from mas_lab.backends.wish import Wish, called, savings
+from mas_lab.backends.model_spec import ModelSpec, called, savings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -29,14 +29,14 @@ class PlacementError(ValueError):
     """Error of a policy that does not fit; it names the device, the memory needed and left, and what would fit."""
 
 
-class Placement(Mapping[str, Wish]):
+class Placement(Mapping[str, ModelSpec]):
     """Policies by name on devices; it shows itself as two tables, by policy and by device.
 
     Args:
-        policies: The model, or a `Wish`, of each policy.
+        policies: The model, or a `ModelSpec`, of each policy.
         devices: GiB of each device. `None`: the devices that torch finds.
         every: One process per device, each with every policy (`accelerate launch`). Default: each policy on one device.
-        **common: Fields of `Wish` for the policies that are given as a model.
+        **common: Fields of `ModelSpec` for the policies that are given as a model.
 
     Attributes:
         devices: GiB of each device.
@@ -48,14 +48,14 @@ class Placement(Mapping[str, Wish]):
 
     def __init__(
         self,
-        policies: "Mapping[str, str | PretrainedConfig | Wish]",
+        policies: "Mapping[str, str | PretrainedConfig | ModelSpec]",
         devices: Mapping[str, float] | None = None,
         every: bool = False,
         **common: Any,
     ):
         self.devices, self.every = dict(devices or found_devices()), every
         self._wishes = {
-            name: wish if isinstance(wish, Wish) else Wish(wish, **common) for name, wish in policies.items()
+            name: wish if isinstance(wish, ModelSpec) else ModelSpec(wish, **common) for name, wish in policies.items()
         }
         self._used = dict.fromkeys(self.devices, 0.0)
         self._at: dict[str, str] = {}
@@ -116,7 +116,7 @@ class Placement(Mapping[str, Wish]):
             told |= {"load_in_4bit": wish.bits == 4}
         return told | (self._engine(wish, device) if wish.backend == "vllm" else {})
 
-    def _engine(self, wish: Wish, device: str) -> dict[str, Any]:
+    def _engine(self, wish: ModelSpec, device: str) -> dict[str, Any]:
         """Return vLLM's options: its place, and its share of the memory there, including one GiB of buffers."""
         apart = wish.sampling_devices(device)
         room = min(self.devices[one] for one in apart)
@@ -153,7 +153,7 @@ class Placement(Mapping[str, Wish]):
                 for name, gib in self.devices.items()}  # fmt: skip
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("device")
 
-    def __getitem__(self, name: str) -> Wish:
+    def __getitem__(self, name: str) -> ModelSpec:
         return self._wishes[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -25,12 +25,13 @@ from mas_lab.env import Message, Task, not_plain
 Program = Callable[[Task, "Endpoint"], Any]
 """Function or coroutine function `program(task, endpoint)` of a user.
 
-It makes its calls and returns the rewards: a number for the team, {agent: number} for single agents, or an `Earned`.
+It makes its calls and returns the rewards: a number for the team, {agent: number} for single agents, or an
+`EpisodeResult`.
 """
 
 
 @dataclass(frozen=True)
-class Earned:
+class EpisodeResult:
     """Rewards and outcome of one episode that a program played."""
 
     team: float = 0.0
@@ -109,7 +110,7 @@ class Episode:
     tell: Callable[["Episode", Call | None], None]
     rows: list[dict[str, Any]] = field(default_factory=list)
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    earned: Earned | None = None
+    earned: EpisodeResult | None = None
     why: str = ""
     """Reason why the episode failed; empty if it did not."""
     open: set[Call] = field(default_factory=set)
@@ -165,7 +166,7 @@ class Episode:
             earned, why = None, _told(error)
         self.end(earned, why)
 
-    def end(self, earned: Earned | None, why: str) -> None:
+    def end(self, earned: EpisodeResult | None, why: str) -> None:
         """End the episode; later calls of this method have no effect."""
         with self._lock:
             if self._over:
@@ -184,7 +185,7 @@ class Episode:
     def _ended(self) -> Refused:
         return Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
 
-    def _unpaid(self, earned: Earned) -> str:
+    def _unpaid(self, earned: EpisodeResult) -> str:
         silent = [agent for agent, reward in earned.agents.items() if reward and not self._calls[agent]]
         return f"it pays agent {silent[0]!r}, which it never called" if silent else ""
 
@@ -214,18 +215,20 @@ async def _awaited(coroutine: Any) -> Any:
     return await coroutine
 
 
-def earned_of(returned: Any, agents: Sequence[str]) -> Earned:
+def earned_of(returned: Any, agents: Sequence[str]) -> EpisodeResult:
     """Convert a program's return value, or raise ValueError with the reason."""
     if isinstance(returned, Mapping):
-        returned = Earned(agents=returned)
-    elif not isinstance(returned, Earned):
-        returned = Earned(team=returned)
+        returned = EpisodeResult(agents=returned)
+    elif not isinstance(returned, EpisodeResult):
+        returned = EpisodeResult(team=returned)
     strangers = [agent for agent in returned.agents if agent not in agents]
     if strangers:
         raise ValueError(f"it pays agent {strangers[0]!r:.80}, and the agents are {', '.join(agents)}")
     for name, reward in {"the team's reward": returned.team, **returned.agents}.items():
         if not isinstance(reward, Real) or not isfinite(reward):
-            raise ValueError(f"{name} is {reward!r:.80}; a program returns a number, {{agent: number}} or a lab.Earned")
+            raise ValueError(
+                f"{name} is {reward!r:.80}; a program returns a number, {{agent: number}} or a lab.EpisodeResult"
+            )
     if problem := not_plain(returned.info, "info"):
         raise ValueError(problem)
     return returned

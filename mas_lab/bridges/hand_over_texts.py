@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from mas_lab.bridges.handed import BATCH, BRIDGE, CLOSE, FILE
+from mas_lab.bridges.export_reader import BATCH, BRIDGE, CLOSE, FILE
 from mas_lab.bridges.trainers import Asked, Setting
 
 NAMES = {"slime": "slime 0.3.1", "verl": "verl 0.9.1"}

@@ -14,15 +14,16 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from mas_lab.bridges.episode import Earned, Episode, Program
-from mas_lab.bridges.switchboard import Switchboard
-from mas_lab.cells.game import Plan
+from mas_lab.backends.runner import runner_for
+from mas_lab.bridges.dispatcher import Dispatcher
+from mas_lab.bridges.episode import Episode, EpisodeResult, Program
+from mas_lab.cells.episode import EpisodeState, Plan, RolloutError
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import instances, rollout
-from mas_lab.cells.steps import RolloutError
+from mas_lab.cells.rollout import rollout
+from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, Task, not_plain
-from mas_lab.progress import progress_bar
 from mas_lab.team import Team
+from mas_lab.train.evaluate import TimedPlan
 
 
 class ProgramWarning(UserWarning):
@@ -42,7 +43,7 @@ def play(
     Each call of the program becomes a row, with the exact tokens and log-probabilities that were sampled. The program
     uses OpenAI's chat completions on loopback (`endpoint.base_url`, `endpoint.api_key`), where `model` is an agent of
     `team`. It can also call `endpoint("solver", text)`. It returns the team's reward, {agent: number} for local
-    rewards, or a `lab.Earned`. The team's reward is recorded at the last call.
+    rewards, or a `lab.EpisodeResult`. The team's reward is recorded at the last call.
 
     An episode fails if its program raises an exception, returns no valid reward, takes longer than `timeout_s`, makes
     no call or more than `max_calls`, calls an unknown agent, or gives a reward to an agent that it never called. A
@@ -97,6 +98,9 @@ class ProgramEnv:
 
     It plays whole episodes, by `episodes(n)`. A resumed run repeats all draws of tokens. It does not repeat other
     effects in the program: time, random numbers, the network, or several calls at once.
+
+    Raises:
+        EnvError: `program` cannot be called, or a limit is not above 0.
     """
 
     program: Program
@@ -165,45 +169,7 @@ class ProgramEnv:
             )
         return random.Random(f"{split} {seed}").sample(list(known), n)
 
-    def played(
-        self, team: Team, tasks: Sequence[Task], plan: Plan, seed: int, step: int
-    ) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
-        """Play all tasks by `plan`.
-
-        Args:
-            team: The team that answers the calls.
-            tasks: The tasks to play.
-            plan: `episodes(n)`, or a plan that wraps it.
-            seed: Seed of all draws.
-            step: Training step, part of what decides a draw.
-
-        Returns:
-            The rows of all episodes, and {task id: seconds of each of its episodes}.
-
-        Raises:
-            RolloutError: The plan is another one, or no episode is left.
-        """
-        if not isinstance(getattr(plan, "plan", plan), episodes):
-            raise RolloutError(
-                f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
-            )
-        with progress_bar(len(tasks) * plan.instances, "rollout", "episode") as bar:
-            board = Switchboard(team, seed, step, self.max_tokens, self.patience_s, bar)
-            found = [
-                Episode(self.program, task, name, self.agents, self.max_calls, self.timeout_s, board.tell)
-                for task, name in instances(tasks, plan)
-            ]  # fmt: skip
-            board.play(found, self.at_once)
-        rows, seconds = [], {}
-        for episode in found:
-            seconds.setdefault(episode.task.id, []).append(episode.seconds)
-            rows += self._rows(episode)
-        if not rows:
-            first = found[0]
-            raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
-        return rows, seconds
-
-    def _rows(self, episode: Episode) -> list[dict[str, Any]]:
+    def rows(self, episode: Episode) -> list[dict[str, Any]]:
         if episode.why:
             paid = "is left out" if self.failed is None else f"earns {self.failed}"
             warnings.warn(
@@ -212,31 +178,8 @@ class ProgramEnv:
             )  # fmt: skip
             if self.failed is None:
                 return []
-            episode.earned = Earned(self.failed, success=False)
+            episode.earned = EpisodeResult(self.failed, success=False)
         return episode.closed_rows(self.max_return)
-
-    def checked(self, tasks: int, split: str, seed: int) -> pd.DataFrame:
-        """Check the tasks for `check_env`. Only playing a program tests the program itself.
-
-        Args:
-            tasks: Number of tasks to draw, at most.
-            split: "train" or "test".
-            seed: Seed of the draw.
-
-        Returns:
-            A table with the columns `check` and `times`.
-
-        Raises:
-            EnvError: The split has no tasks, or two tasks have the same id.
-        """
-        drawn = self.tasks(min(tasks, len(self.train if split == "train" else self.test)), split, seed)
-        if not drawn:
-            raise EnvError(f"ProgramEnv: there is no task of {split!r}; give some by {split}=")
-        ids = Counter(task.id for task in (*self.train, *self.test))
-        twice = sorted(one for one, times in ids.items() if times > 1)
-        if twice:
-            raise EnvError(f"ProgramEnv: task {twice[0]!r} stands twice")
-        return pd.DataFrame({"check": ["tasks differ"], "times": [ids.total()]})
 
     def _plays_itself(self) -> NoReturn:
         raise EnvError("ProgramEnv: a program plays itself, whole: rollout(env, team, tasks, plan=episodes(n))")
@@ -252,3 +195,49 @@ class ProgramEnv:
 
     def step(self, state: Any, actions: Mapping[str, str]) -> Any:
         self._plays_itself()
+
+
+class ProgramRunner:
+    """Run the episodes of a program; the arguments are those of `mas_lab.backends.runner.Runner`."""
+
+    def __init__(self, env: ProgramEnv, team: Team, seed: int, step: int, workers: Any, finished: Any):
+        self.env, self.team, self.seed, self.step, self.finished = env, team, seed, step, finished
+
+    def run(self, states: Sequence[EpisodeState], plan: Plan) -> None:
+        """Play all episodes. Raises RolloutError if the plan is not `episodes(n)`, or if every episode failed."""
+        if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
+            raise RolloutError(
+                f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
+            )
+        env = self.env
+        board = Dispatcher(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
+        found = [
+            Episode(env.program, state.task, state.episode, env.agents, env.max_calls, env.timeout_s, board.tell)
+            for state in states
+        ]  # fmt: skip
+        board.play(found, env.at_once)
+        for state, episode in zip(states, found, strict=True):
+            if isinstance(plan, TimedPlan):
+                plan.seconds.setdefault(episode.task.id, []).append(episode.seconds)
+            state.rows = env.rows(episode)
+        if not any(state.rows for state in states):
+            first = found[0]
+            raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
+
+
+@runner_for.register
+def _runner_of_program(env: ProgramEnv) -> type[ProgramRunner]:
+    return ProgramRunner
+
+
+@check_env.register
+def _check_program(env: ProgramEnv, tasks: int = 8, split: str = "train", seed: int = 0) -> pd.DataFrame:
+    """Check the tasks; a program is tried by playing it."""
+    drawn = env.tasks(min(tasks, len(env.train if split == "train" else env.test)), split, seed)
+    if not drawn:
+        raise EnvError(f"ProgramEnv: there is no task of {split!r}; give some by {split}=")
+    ids = Counter(task.id for task in (*env.train, *env.test))
+    twice = sorted(one for one, times in ids.items() if times > 1)
+    if twice:
+        raise EnvError(f"ProgramEnv: task {twice[0]!r} stands twice")
+    return pd.DataFrame({"check": ["tasks differ"], "times": [ids.total()]})

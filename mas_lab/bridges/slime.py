@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mas_lab.bridges.elsewhere import completion
-from mas_lab.bridges.handed import KEPT, Handed, HandOverError, recorded_rows, told
+from mas_lab.bridges.export_reader import KEPT, Handed, HandOverError, recorded_rows, told
+from mas_lab.bridges.external_rollout import completion
 from mas_lab.env import Env
 from mas_lab.policy import Completion, Request
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.bridges.handed import BRIDGE
+from mas_lab.bridges.export_reader import BRIDGE
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.recipes import Recipe
 

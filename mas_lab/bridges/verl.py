@@ -11,7 +11,7 @@ import torch
 from verl import DataProto
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
-from mas_lab.bridges.handed import Handed, HandOverError, recorded_rows
+from mas_lab.bridges.export_reader import Handed, HandOverError, recorded_rows
 from mas_lab.bridges.verl_rows import NAME, beside, handed, take_up
 from mas_lab.bridges.verl_trainer import Loop, Trainer
 from mas_lab.env import Env

@@ -16,8 +16,8 @@ from uuid import uuid4
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from mas_lab.bridges.elsewhere import completion
-from mas_lab.bridges.handed import Handed, HandOverError, told
+from mas_lab.bridges.export_reader import Handed, HandOverError, told
+from mas_lab.bridges.external_rollout import completion
 from mas_lab.policy import Completion, Request
 
 NAME = ROW = "mas_lab"

@@ -8,7 +8,9 @@ must pass (`contract`).
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +54,7 @@ class Loss:
         return self.entropy != 0
 
     @property
-    def still_at_0(self) -> bool:
+    def skips_zero_advantage(self) -> bool:
         """Return True if a row with advantages of 0 adds exactly nothing to the gradient.
 
         Such a row needs no pass through the model. Your own loss may return True to save time.
@@ -60,7 +62,7 @@ class Loss:
         return False
 
     @property
-    def of_rows(self) -> bool:
+    def is_sequence_level(self) -> bool:
         """Return True if every token of a row carries a value of the whole row.
 
         The loss then needs an `aggregate` that counts a row once.
@@ -209,11 +211,11 @@ class clipped(Loss):
             raise ValueError(f"clipped: ratio={self.ratio!r}; known are {', '.join(RATIOS)}")
 
     @property
-    def still_at_0(self) -> bool:
+    def skips_zero_advantage(self) -> bool:
         return _is_gain(self, clipped)
 
     @property
-    def of_rows(self) -> bool:
+    def is_sequence_level(self) -> bool:
         return self.ratio != "token"
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
@@ -256,7 +258,7 @@ class reinforce(Loss):
     """
 
     @property
-    def still_at_0(self) -> bool:
+    def skips_zero_advantage(self) -> bool:
         return _is_gain(self, reinforce)
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
@@ -269,3 +271,26 @@ def _is_gain(loss: Loss, kind: type[Loss]) -> bool:
     A subclass of a loss of the kit may have added a term, so `__call__` must be the one of `kind`.
     """
     return type(loss).__call__ is kind.__call__ and not (loss.needs_reference or loss.needs_entropy)
+
+
+def token_losses(loss: Loss, logprobs_N: "Tensor", *known: "Tensor | None") -> "Tensor":
+    """Return the loss of each token (N,); raise TypeError, naming the loss, if it returns anything else."""
+    losses_N = one_per_token(loss(logprobs_N, *known), logprobs_N, f"loss {type(loss).__name__}")
+    if logprobs_N.requires_grad and not losses_N.requires_grad:
+        raise TypeError(
+            f"loss {type(loss).__name__} gave losses without a gradient: nothing would be learned; compute them from "
+            "logprobs_N, undetached"
+        )
+    return losses_N
+
+
+def one_per_token(values_N: Any, logprobs_N: "Tensor", who: str) -> "Tensor":
+    """Return values, which must be a tensor of the shape of `logprobs_N`; raise TypeError if they are not."""
+    if isinstance(values_N, type(logprobs_N)) and values_N.shape == logprobs_N.shape:
+        return values_N
+    is_array = isinstance(values_N, type(logprobs_N) | np.ndarray)
+    shape = f" of shape {tuple(values_N.shape)}" if is_array else ""
+    raise TypeError(
+        f"{who} gave a {type(values_N).__name__}{shape} for {len(logprobs_N)} tokens; wanted is a tensor of shape "
+        f"{tuple(logprobs_N.shape)}, a value per token, summed or averaged over nothing: `aggregate` does that"
+    )

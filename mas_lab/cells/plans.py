@@ -1,21 +1,21 @@
 """Plans: how an environment instance is explored.
 
-A plan is a small generator. It yields a list of requests that are executed together. Each request is a `Say` (an agent
-speaks), an `Act` (the environment steps), a `Score` (a credit judges rows), or the generator of another plan (a branch
-that runs by itself). The plan receives the answers in the same order: a `Said`, a `mas_lab.env.Step`, an array of
-credits, or the return value of the generator. The driver of `rollout` batches the requests of all running plans. Leaves
-out: the requests and the rows (`game`).
+A plan is a small generator. It yields a list of requests that are answered together. Each request is a `Generate` (an
+agent speaks), a `StepEnv` (the environment steps), a `Score` (a credit judges rows), or the generator of another plan
+(a branch of its own). The plan receives the answers in the same order: a `Generation`, a `mas_lab.env.Step`, an array
+of credits, or the return value of the generator. The runner of `rollout` batches the requests of all running plans.
+Leaves out: the requests and the rows (`episode`).
 
     @dataclass(frozen=True)
     class greedy_two:                                    # a plan of your own
         instances = 1                                    # number of environment instances per task
-        def __call__(self, game):
-            at = game.start()
+        def __call__(self, episode):
+            at = episode.start()
             while at is not None:
-                said = yield [Say(at, agent) for agent in game.acting(at)]
-                [step] = yield [Act(at, said)]
-                game.record(at, said, step)
-                at = game.next(at, said, step)
+                said = yield [Generate(at, agent) for agent in episode.acting(at)]
+                [step] = yield [StepEnv(at, said)]
+                episode.record(at, said, step)
+                at = episode.next(at, said, step)
 """
 
 import itertools
@@ -23,8 +23,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from mas_lab.cells.credits import Credit, mixed
-from mas_lab.cells.game import Act, Game, Node, Say, Score
-from mas_lab.env import Step
+from mas_lab.cells.episode import EpisodeState, Generate, Node, Score, StepEnv
+from mas_lab.env import Step, env_option
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,21 @@ class episodes:
         """Return the number of rows that are meant to be compared with each other."""
         return self.n
 
-    def __call__(self, game: Game) -> Generator:
-        """Play one episode and record its rows in `game`.
+    def __call__(self, episode: EpisodeState) -> Generator:
+        """Play one episode and record its rows in `episode`.
 
         Args:
-            game: The environment instance.
+            episode: The episode, which is the environment instance.
 
         Yields:
             Lists of requests, see the module.
         """
-        at = game.start()
+        at = episode.start()
         while at is not None:
-            said = yield [Say(at, agent) for agent in game.acting(at)]
-            [step] = yield [Act(at, said)]
-            game.record(at, said, step)
-            at = game.next(at, said, step)
+            said = yield [Generate(at, agent) for agent in episode.acting(at)]
+            [step] = yield [StepEnv(at, said)]
+            episode.record(at, said, step)
+            at = episode.next(at, said, step)
 
 
 @dataclass(frozen=True)
@@ -98,44 +98,46 @@ class tree:
         """Return the number of rows that are meant to be compared with each other."""
         return self.k
 
-    def __call__(self, game: Game) -> Generator:
-        """Play one tree and record its rows in `game`.
+    def __call__(self, episode: EpisodeState) -> Generator:
+        """Play one tree and record its rows in `episode`.
 
         Args:
-            game: The environment instance.
+            episode: The episode, which is the environment instance.
 
         Yields:
             Lists of requests, see the module.
         """
-        at = game.start()
+        at = episode.start()
         while at is not None:
-            acting = game.acting(at)
-            said = yield [Say(at, agent, candidate) for agent in acting for candidate in range(self.k)]
+            acting = episode.acting(at)
+            said = yield [Generate(at, agent, candidate) for agent in acting for candidate in range(self.k)]
             chosen = [said[seat * self.k] for seat in range(len(acting))]
-            recorded, followed = len(game.rows), set()
+            recorded, followed = len(episode.rows), set()
             for seat in range(len(acting)):
                 candidates = said[seat * self.k : (seat + 1) * self.k]
                 joint = [[*chosen[:seat], one, *chosen[seat + 1 :]] for one in candidates]
-                steps = yield [Act(at, action) for action in joint]
-                yield self._continuations(game, at, joint, steps, followed)
+                steps = yield [StepEnv(at, action) for action in joint]
+                yield self._continuations(episode, at, joint, steps, followed)
                 rows = [
-                    game.row(at, one, game.action(at, action), [step], kept=True)
+                    episode.row(at, one, episode.action(at, action), [step])
                     for one, action, step in zip(candidates, joint, steps, strict=True)
                 ]
-                [credits] = yield [Score(game.rows[recorded:] + rows, self.pick)]
+                [credits] = yield [Score(episode.rows[recorded:] + rows, self.pick)]
                 best = int(credits[-self.k :].argmax())
-                game.rows.extend({**row, "kept": candidate == best} for candidate, row in enumerate(rows))
+                episode.rows.extend({**row, "kept": candidate == best} for candidate, row in enumerate(rows))
                 chosen[seat], step = candidates[best], steps[best]
-            at = game.next(at, chosen, step)
+            at = episode.next(at, chosen, step)
 
-    def _continuations(self, game: Game, at: Node, joint: Sequence, steps: Sequence[Step], followed: set[str]) -> list:
+    def _continuations(
+        self, episode: EpisodeState, at: Node, joint: Sequence, steps: Sequence[Step], followed: set[str]
+    ) -> list:
         """Return the plays that value each joint action; an action that was followed before is not followed again."""
         plays = []
         for action, step in zip(joint, steps, strict=True):
-            node = game.next(at, action, step)
+            node = episode.next(at, action, step)
             if node is not None and node.parent not in followed:
                 followed.add(node.parent)
-                plays += [episodes(1)(game.continuation(node, number)) for number in range(self.follow)]
+                plays += [episodes(1)(episode.continuation(node, number)) for number in range(self.follow)]
         return plays
 
 
@@ -175,11 +177,11 @@ class joint:
         """Return the number of rows that are meant to be compared with each other."""
         return self.g
 
-    def __call__(self, game: Game) -> Generator:
-        """Play one tree of joint actions and record its rows in `game`.
+    def __call__(self, episode: EpisodeState) -> Generator:
+        """Play one tree of joint actions and record its rows in `episode`.
 
         Args:
-            game: The environment instance.
+            episode: The episode, which is the environment instance.
 
         Yields:
             Lists of requests, see the module.
@@ -187,14 +189,14 @@ class joint:
         Raises:
             ValueError: The tree could have more than `limit` joint actions.
         """
-        root = game.start()
-        self._refuse_if_too_big(game, root)
-        yield from self._grow(game, root)
+        root = episode.start()
+        self._refuse_if_too_big(episode, root)
+        yield from self._grow(episode, root)
 
-    def _refuse_if_too_big(self, game: Game, root: Node) -> None:
-        together = len(game.acting(root))
+    def _refuse_if_too_big(self, episode: EpisodeState, root: Node) -> None:
+        together = len(episode.acting(root))
         branches = self.g**together if self.mode == "cross" else self.g
-        levels = game.env.max_turns * (1 if together > 1 else len(game.env.agents))
+        levels = episode.env.max_turns * (1 if together > 1 else len(episode.env.agents))
         size = sum(branches**level for level in range(1, levels + 1))
         if size > self.limit:
             raise ValueError(
@@ -202,26 +204,26 @@ class joint:
                 f"hold {size:,} joint actions, more than limit={self.limit}; lower g or max_turns, or raise the limit"
             )
 
-    def _grow(self, game: Game, at: Node) -> Generator:
-        acting = game.acting(at)
-        said = yield [Say(at, agent, candidate) for agent in acting for candidate in range(self.g)]
+    def _grow(self, episode: EpisodeState, at: Node) -> Generator:
+        acting = episode.acting(at)
+        said = yield [Generate(at, agent, candidate) for agent in acting for candidate in range(self.g)]
         by_agent = [said[seat * self.g : (seat + 1) * self.g] for seat in range(len(acting))]
         together = list(itertools.product(*by_agent) if self.mode == "cross" else zip(*by_agent, strict=True))
-        steps = yield [Act(at, action) for action in together]
+        steps = yield [StepEnv(at, action) for action in together]
         for seat, candidates in enumerate(by_agent):
             for i, one in enumerate(candidates):
                 took_part = [n for n, action in enumerate(together) if action[seat] is one]
                 places = [str(i) if other == seat or self.mode == "aligned" else "*" for other in range(len(acting))]
                 name = f"{at.name}.{'-'.join(places)}"
-                game.rows.append(game.row(at, one, name, [steps[n] for n in took_part], kept=True))
-        yield [self._grow(game, node) for node in self._followed(game, at, together, steps)]
+                episode.rows.append(episode.row(at, one, name, [steps[n] for n in took_part]))
+        yield [self._grow(episode, node) for node in self._followed(episode, at, together, steps)]
 
-    def _followed(self, game: Game, at: Node, together: Sequence, steps: Sequence[Step]) -> list[Node]:
-        enough = getattr(game.env, "enough", float("inf"))
+    def _followed(self, episode: EpisodeState, at: Node, together: Sequence, steps: Sequence[Step]) -> list[Node]:
+        enough = env_option(episode.env, "enough")
         if self.stop == "mean" and sum(step.team_reward for step in steps) / len(steps) > enough:
             return []
         nodes = [
-            game.next(at, action, step, branch)
+            episode.next(at, action, step, branch)
             for branch, (action, step) in enumerate(zip(together, steps, strict=True))
             if self.stop == "mean" or step.team_reward < enough
         ]

@@ -1,36 +1,42 @@
-"""Cell 4, `update`: the optimizer steps.
+"""Cell 4, `update`: optimizer steps on the advantages.
 
-Every policy learns from the rows of the agents it plays, agent by agent, so that the gradient norm of each agent is
-known exactly even under shared weights. Leaves out: what a token's loss is (`losses`) and how log-probabilities are
-computed (the back end).
+Every policy learns from the rows of the agents that it plays. The gradient is computed agent by agent, so each agent
+has a gradient norm of its own under shared weights too. Leaves out: the loss of a token (`losses`), and how
+log-probabilities and gradients are computed (the back end).
 """
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
-from mas_lab.cells.advantages import require_one_per_token
-from mas_lab.cells.batch import ROW, Batch, UpdateError
-from mas_lab.cells.contract import require_loss
-from mas_lab.cells.losses import Loss, clipped
-from mas_lab.locks import alone, standing_for, this_thread
-from mas_lab.policy import Policy, Sample
-from mas_lab.table import column, require, selected, trained
+from mas_lab.backends.workers import training
+from mas_lab.cells.losses import Loss, clipped, k3, one_per_token
+from mas_lab.check.loss import require_loss
+from mas_lab.policy import Policy, PolicyError, Sample, Tokens
+from mas_lab.table import column, place, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
 
-__all__ = ["UpdateError", "Watch", "require_max_norm", "update", "whole_batches"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
+ROW = ["agent", "prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
 STATS = (
     "policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms entropy truncated grad_norm "
     "grad_norm_clipped policy_norm policy_norm_clipped kl clip_fraction max_ratio mismatch lr skipped culprits"
 )
-"""The columns of what `update` returns, also where no row was selected."""
-Watch = Callable[[str, dict[str, float], Batch], None]
+"""Columns of the table that `update` returns, also if no row was selected."""
+UpdateCallback = Callable[[str, dict[str, float], "PolicyStep"], None]
+
+
+class UpdateError(RuntimeError):
+    """A loss or gradient that must not reach the optimizer: names policy, agent, task and turn."""
 
 
 def update(
@@ -43,159 +49,333 @@ def update(
     max_norm: float | None = 1.0,
     lr_scale: float = 1.0,
     nonfinite: str = "raise",
-    watch: Watch | None = None,
+    watch: UpdateCallback | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Train every policy of `team` on the `advantage` of its rows; a row per (policy, agent, optimizer step).
+    """Train every policy of the team on the `advantage` of its rows.
 
-    A row's advantage is one number, or a list of one per token of its completion (`mas_lab.cells.advantages`).
+    Only rows that `select` marked are trained on and counted in the means; without `selected`, all are. Rows with
+    advantage 0 are counted. No other thread uses these models until the update is done.
 
-    `aggregate` averages the per-token losses of a policy's rows: "token", over all tokens; "turn", over rows, each the
-    mean of its tokens; "agent", 1/|Y_k| within each agent, then over agents; "sum", the sum of a row's tokens, over
-    rows (MAGRPO). Only rows that `select` marked are trained on and counted in these denominators, as in DAPO; without
-    `selected` all are. Rows with advantage 0 stay in the denominators. A loss with one ratio per row goes with "turn"
-    and "agent": `clipped(ratio="action")` under "agent" is equation 3 of Dr. MAS, whose published code, as AT-GRPO's,
-    takes ratios and means over tokens.
-    `epochs` passes over the rows, each in `minibatches` optimizer steps; a node's candidates stay together.
-    `max_norm`, above 0, clips each policy's gradient; None does not. `nonfinite`: "raise", or "skip" the step and
-    record it (`skipped`), which leaves the weights good; weights that a step has made NaN or infinite always raise
-    PolicyError.
-    Other threads wait for the models that learn until all of it is done; PolicyError where one of them trains these.
-    `watch(policy_name, norms, attribute)` runs between backward and clipping: `norms` maps agents to gradient norms;
-    `attribute()` computes the shares of the gradient, and `attribute` itself is the `Batch` that asks for the step.
+    Args:
+        team: The team; its frozen agents do not learn.
+        turns: The table. `advantage` is a number per row, or a list with a number per token of the completion.
+        loss: The loss of a token: `clipped(0.2)`, `reinforce()`, or your own.
+        aggregate: The mean over the token losses of a policy's rows. "token": over all tokens. "turn": over rows, each
+            the mean of its tokens. "agent": within each agent as "turn", then over agents. "sum": over rows, each the
+            sum of its tokens (MAGRPO). A loss with one ratio per row needs "turn" or "agent"; `clipped(ratio="action")`
+            with "agent" is equation 3 of Dr. MAS (arXiv 2602.08847), whose code takes ratios and means over tokens.
+        epochs: Passes over the rows.
+        minibatches: Optimizer steps per pass. The candidates of one node stay together.
+        max_norm: Clips the gradient norm of each policy. None: no clipping.
+        lr_scale: Multiplies the learning rate of each policy.
+        nonfinite: "raise", or "skip" a step whose loss or gradient is not finite and record it (`skipped`).
+        watch: Called with (policy name, norms by agent, the `PolicyStep`) between backward pass and clipping. Call the
+            step to get each token's share of the gradient.
+        seed: Decides the minibatches.
 
-    Columns: `turns`, `tokens`; mean and std of `credit` as `reward_mean`, `reward_std`; `advantage_rms`; the norm of
-    the agent's gradient before clipping and what clipping left of it, `grad_norm`, `grad_norm_clipped`, and the same of
-    its policy, `policy_norm`, `policy_norm_clipped`; `entropy` per token in nats, the mean -log p of the sampled
-    tokens; `kl` to the reference (NaN if off); `clip_fraction`, of tokens, and `max_ratio`, by the ratio that the loss
-    uses; `truncated`, the share of completions that ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| of a
-    token before the first step (NaN after it); `lr`; whether the step was `skipped`, and the rows that caused it,
-    `culprits`.
+    Returns:
+        A row per policy, agent and optimizer step: `turns`, `tokens`; mean and standard deviation of `credit`
+        (`reward_mean`, `reward_std`); `advantage_rms`; the norm of the agent's gradient before and after clipping
+        (`grad_norm`, `grad_norm_clipped`), and that of its policy (`policy_norm`, `policy_norm_clipped`); `entropy` in
+        nats per token, estimated as the mean of -log p of the sampled tokens; `kl` to the reference, NaN if off;
+        `clip_fraction`, the share of clipped tokens; `max_ratio` of the loss; `truncated`, the share of completions
+        that ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| over tokens before the first step; `lr`;
+        `skipped`, and `culprits`, the rows that caused it.
+
+    Raises:
+        UpdateError: A loss or gradient is not finite, or a row cannot be trained on; names policy, agent, task, turn.
+        PolicyError: A step made weights NaN or infinite, another thread trains the model, or a back end cannot do it.
     """
-    require_max_norm(max_norm, "update")
+    check_update(team, loss, aggregate, max_norm, watch)
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
-    refuse_what_policies_cannot(team, loss, max_norm, watch)
-    with alone(learners(team), changing=True):
-        rows = _learnable(team, turns, loss, aggregate)
+    with training(learners(team)) as each:
+        rows = trained_rows(team, turns, loss, aggregate)
         for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
-            batches = [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
-            with _no_gradient_left(batches):
-                _backward(batches, nonfinite, watch)
-                for batch in batches:
-                    stats += batch.step(number, max_norm, lr_scale)
+            steps = [PolicyStep(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
+            with _clean_gradients(steps):
+                list(each(PolicyStep.backward, steps))
+                for step in steps:
+                    step.check_finite(nonfinite)
+                    if watch is not None and not step.broken:
+                        watch(step.name, dict(step.norms), step)
+                for step in steps:
+                    stats += step.optim_step(number, max_norm, lr_scale)
         for policy in learners(team):
-            policy.publish()
+            policy.sync_weights()
     return pd.DataFrame(stats, columns=None if stats else STATS.split())
 
 
-def _backward(batches: Sequence[Batch], nonfinite: str, watch: Watch | None) -> None:
-    """The gradients of one optimizer step, as far as they are finite, shown to who watches."""
-    _accumulate(batches)
-    for batch in batches:
-        batch.check(nonfinite)
-        if watch is not None and not batch.broken:
-            watch(batch.name, dict(batch.norms), batch)
+@dataclass
+class PolicyStep:
+    """One optimizer step of one policy. Call it to get each token's share of the gradient."""
 
+    name: str
+    policy: Policy
+    rows: pd.DataFrame
+    """The rows that this step learns from."""
+    loss: Loss
+    aggregate: str
+    table: pd.DataFrame
+    """All rows of the batch, of every policy and minibatch: statistics of groups need them."""
+    norms: dict[str, float] = field(default_factory=dict)
+    """Gradient norm of each agent. NaN if the back end knows that of the policy alone."""
+    tokens: dict[str, Tokens] = field(default_factory=dict)
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    used: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """The rows behind each agent's samples, in the same order."""
+    broken: list[int] = field(default_factory=list)
+    """Rows whose loss, or whose agent's gradient, is not finite."""
+    reported: dict[str, dict[str, float]] = field(default_factory=dict)
+    weights: pd.Series = field(init=False)
+    """Weight of the loss of each token of a row."""
 
-def refuse_what_policies_cannot(team: Team, loss: Loss, max_norm: float | None, watch: Watch | None) -> None:
-    """Raises PolicyError where a policy that learns could not do what is asked."""
-    for policy in learners(team):
-        if hasattr(policy, "refuse"):
-            policy.refuse(loss, max_norm, watch)
+    def __post_init__(self):
+        lengths = self.rows["completion_ids"].map(len)
+        bad = (lengths == 0) | (lengths != self.rows["logprobs"].map(len)) | (self.rows["temperature"] <= 0)
+        if bad.any():
+            raise UpdateError(
+                f"update: the completion of {place(self.rows[bad].iloc[0])} is empty, has not one log-probability per "
+                "token, or was drawn at temperature 0: there is nothing to learn from"
+            )
+        self.weights = token_weights(self.rows["agent"], lengths, self.aggregate)
+        for agent, own in self.rows.assign(weight=self.weights).groupby("agent", sort=False):
+            used = self.used[agent] = own[nonzero(own["advantage"])] if self.loss.skips_zero_advantage else own
+            if self.loss.tis is not None and len(used):
+                used = _importance_weighted(used, self.loss.tis)
+            self.samples[agent] = [
+                Sample(*row) for row in used[[*ROW[1:], "weight"]].itertuples(index=False, name=None)
+            ]
+
+    @property
+    def norm(self) -> float:
+        """Return the norm of the policy's gradient before clipping."""
+        return self.policy.gradient_norm()
+
+    def backward(self) -> None:
+        """Compute the gradient agent by agent. It stays at the policy, and each agent's norm in `norms`."""
+        if not self.policy.capabilities.gradients:
+            return self._backward_unseen()
+        total: list[Tensor] | None = None
+        for agent, samples in self.samples.items():
+            self.norms[agent] = 0.0
+            if samples:
+                self.tokens[agent] = self.policy.forward_backward(samples, self.loss)
+                self.norms[agent] = self.policy.gradient_norm()
+                if len(self.samples) > 1:
+                    own = [gradient for _, gradient in self.policy.gradients()]
+                    total = [a.add_(b) for a, b in zip(total, own, strict=True)] if total else [a.clone() for a in own]
+                    self.policy.set_gradients(None)
+        if total is not None:
+            self.policy.set_gradients(total)
+
+    def _backward_unseen(self) -> None:
+        """Compute the gradient with all agents in one request, if it cannot be read; then agents have no norms."""
+        samples = [sample for own in self.samples.values() for sample in own]
+        self.norms = {agent: np.nan if own else 0.0 for agent, own in self.samples.items()}
+        if samples:
+            parts = self.policy.forward_backward(samples, self.loss).split(list(self.samples.values()))
+            self.tokens = {agent: part for agent, part in zip(self.samples, parts, strict=True) if self.samples[agent]}
+
+    def check_finite(self, nonfinite: str) -> None:
+        """Find the rows whose loss or gradient is not finite, and compute what the others report."""
+        for agent, tokens in self.tokens.items():
+            finite_N = tokens.losses_N.isfinite().cpu().numpy()
+            if finite_N.all() and (np.isfinite(self.norms[agent]) or not self.policy.capabilities.gradients):
+                continue
+            owner_N = np.repeat(
+                np.arange(len(self.samples[agent])), [len(s.completion_ids) for s in self.samples[agent]]
+            )
+            culprits = np.unique(owner_N[~finite_N]) if not finite_N.all() else np.arange(len(self.samples[agent]))
+            self.broken += self.used[agent].index[culprits].tolist()
+        if self.broken:
+            self.policy.set_gradients(None)
+        if self.broken and nonfinite == "raise":
+            first = self.rows.loc[self.broken[0]]
+            raise UpdateError(
+                f"update: the loss or gradient of policy {self.name!r} is not finite; {len(self.broken)} rows caused "
+                f"it, first {place(first)}. No policy made this step; look at their rewards and log-probabilities, or "
+                "pass nonfinite='skip' to record and skip such steps"
+            )
+        self.reported = {agent: self._compared(agent) for agent in self.samples}
+
+    def optim_step(self, number: int, max_norm: float | None, lr_scale: float) -> list[dict[str, Any]]:
+        """Clip the gradient, make the step, and return a row of statistics per agent."""
+        before = after = 0.0
+        if self.tokens and not self.broken:
+            before, after = self.policy.optim_step(max_norm, lr_scale)
+            if not self.policy.capabilities.gradients and len(self.tokens) == 1:
+                self.norms |= dict.fromkeys(self.tokens, before)
+        left = after / before if before else 1.0
+        return [
+            {
+                "policy": self.name,
+                "agent": agent,
+                "optimizer_step": number,
+                **_described(self.rows[self.rows["agent"] == agent]),
+                "grad_norm": self.norms[agent],
+                "grad_norm_clipped": self.norms[agent] * left,
+                "policy_norm": before,
+                "policy_norm_clipped": after,
+                **self.reported[agent],
+                "mismatch": np.nan if number else self.reported[agent]["mismatch"],
+                "lr": self.policy.lr * lr_scale,
+                "skipped": bool(self.broken),
+                "culprits": "; ".join(place(self.rows.loc[row]) for row in self.broken),
+            }
+            for agent in self.samples
+        ]
+
+    def __call__(self) -> pd.DataFrame:
+        """Return each token's share of the policy's gradient G before clipping: <what it adds to G, G> / |G|^2.
+
+        Exact, by one forward-mode derivative, which costs about one forward and backward pass.
+
+        Returns:
+            Columns `row` (of the table that `update` got, from 0), `agent`, `token` (position) and `share`. Shares may
+            be negative and sum to 1; there are none if G is 0.
+        """
+        gradient = [part.clone() for _, part in self.policy.gradients()]
+        square = self.norm**2
+        parts = [pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})]
+        for agent, samples in self.samples.items():
+            if samples and square:
+                lengths = [len(sample.completion_ids) for sample in samples]
+                moved_N = self.policy.directional_derivatives(samples, self.loss, gradient).double().cpu().numpy()
+                row_N = np.repeat(self.used[agent].index, lengths)
+                token_N = np.concatenate([np.arange(length) for length in lengths])
+                parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": moved_N / square}))
+        return pd.concat(parts[1:] or parts, ignore_index=True)
+
+    def _compared(self, agent: str) -> dict[str, float]:
+        """Return the statistics that compare the weights with the recorded log-probabilities."""
+        if agent not in self.tokens:
+            return {"kl": np.nan, "clip_fraction": 0.0, "max_ratio": np.nan, "mismatch": np.nan}
+        samples, tokens, loss = self.samples[agent], self.tokens[agent], self.loss
+        new_N, lengths = tokens.logprobs_N, [len(sample.completion_ids) for sample in samples]
+        old_N = new_N.new_tensor([logprob for sample in samples for logprob in sample.logprobs])
+        sampled_N = new_N.new_tensor([logprob for row in self.used[agent]["logprobs"] for logprob in row])
+        advantages_N = new_N.new_tensor(np.concatenate([sample.advantages_T for sample in samples]))
+        row_N = new_N.new_tensor(np.repeat(np.arange(len(samples)), lengths)).long()
+        clips_N = one_per_token(loss.clips(new_N, old_N, advantages_N, row_N), new_N, f"clips of loss {loss!r}")
+        ratios_N = one_per_token(loss.ratios(new_N, old_N, row_N), new_N, f"ratios of loss {loss!r}")
+        said = int(self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum())
+        return {
+            "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
+            "clip_fraction": clips_N.sum().item() / said,
+            "max_ratio": ratios_N.max().item(),
+            "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item(),
+        }
 
 
 def learners(team: Team) -> list[Policy]:
-    """The policies that an update changes."""
+    """Return the policies that an update changes."""
     return [policy for name, policy in team.policies.items() if team.learners(name)]
 
 
+def check_update(team: Team, loss: Loss, aggregate: str, max_norm: Any, watch: Any, cell: str = "update") -> None:
+    """Raise an error if the arguments, or the back end of a policy that learns, do not allow this update."""
+    require_loss(loss, aggregate, cell)
+    require_max_norm(max_norm, cell)
+    for policy in learners(team):
+        if watch is not None and not policy.capabilities.gradients:
+            raise PolicyError(
+                f"policy {policy.name!r}: {type(watch).__name__} looks at the gradient, which its back end keeps; "
+                "leave out watch=. SpikeInspector still marks spikes by the norms"
+            )
+        if max_norm is not None and not policy.capabilities.clipping:
+            raise PolicyError(f"policy {policy.name!r}: max_norm={max_norm}, and {policy.capabilities.no_clipping}")
+        policy.forward_backward([], loss)  # an empty batch checks the loss
+
+
 def require_max_norm(max_norm: Any, cell: str) -> None:
-    """Raises ValueError, naming who asks, for a bound that would turn the gradient around or stop it."""
+    """Raise ValueError, naming the `cell`, for a bound that would turn the gradient around or stop it."""
     if max_norm is not None and not (isinstance(max_norm, Real) and max_norm > 0):
         raise ValueError(f"{cell}: max_norm={max_norm!r}; give a norm above 0 to clip at, or None for no clipping")
 
 
-@contextmanager
-def _no_gradient_left(batches: Sequence[Batch]) -> Iterator[None]:
-    """Whatever ends a step, an interrupt between two policies' too: no gradient is left for the next one to add to. Nor
-    does this one add to what was left by hand."""
-    for batch in batches:
-        batch.policy.clear_gradients()
-    try:
-        yield
-    except BaseException:
-        for batch in batches:
-            batch.policy.clear_gradients()
-        raise
-
-
-def _accumulate(batches: Sequence[Batch]) -> None:
-    """Batches on different devices at once; those of one device, and of a policy that several ranks train, in order."""
-    by_device: dict[str, list[Batch]] = {}
-    for batch in batches:
-        apart = getattr(batch.policy, "ranks", None) is None
-        by_device.setdefault(str(getattr(batch.policy, "device", None)) if apart else "all", []).append(batch)
-
-    holder = this_thread()
-
-    def in_order(own: Sequence[Batch]) -> None:
-        with standing_for(holder):
-            for batch in own:
-                batch.accumulate()
-
-    if len(by_device) < 2:
-        in_order(batches)
-        return
-    with ThreadPoolExecutor(len(by_device)) as pool:
-        for done in [pool.submit(in_order, own) for own in by_device.values()]:
-            done.result()
-
-
-def whole_batches(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> list[Batch]:
-    """The table as one optimizer step: a batch per policy that would learn from it, nothing accumulated yet."""
-    rows = _learnable(team, turns, loss, aggregate)
+def policy_steps(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> list[PolicyStep]:
+    """Return the table as one optimizer step per policy that would learn from it, with no gradient yet."""
+    rows = trained_rows(team, turns, loss, aggregate)
     own = {name: _own(team, rows, name) for name in team.policies}
-    return [Batch(name, team.policies[name], part, loss, aggregate, rows) for name, part in own.items() if len(part)]
+    return [
+        PolicyStep(name, team.policies[name], part, loss, aggregate, rows) for name, part in own.items() if len(part)
+    ]
 
 
-def _learnable(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
-    """The rows of the batch, numbered from 0 by their place in `turns`: what statistics of groups count."""
+def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
+    """Return the rows that can be trained on, numbered from 0 by their place in `turns`."""
     require(turns, ROW, "update", optional=["selected"])
     require_loss(loss, aggregate, "update")
     rows = turns.reset_index(drop=True)
     rows = rows[trained(rows)]
-    require_one_per_token(rows, "update")
+    require_advantage_per_token(rows, "update")
     for agent in rows["agent"].unique():
-        team[agent]  # raises where an agent has no policy
+        team[agent]  # raises if an agent has no policy
     return rows if loss.tis is None else rows.assign(before=_logprobs_before(team, rows))
 
 
+def token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.Series:
+    """Return the weight of each token of a row: the weighted sum of all token losses is the aggregate."""
+    if aggregate == "token":
+        return pd.Series(1.0 / lengths.sum(), index=agents.index)
+    if aggregate == "sum":
+        return pd.Series(1.0 / len(agents), index=agents.index)
+    if aggregate == "turn":
+        return 1.0 / (len(agents) * lengths)
+    spoke = agents.groupby(agents).transform("size")
+    return 1.0 / (agents.nunique() * spoke * lengths)
+
+
+def nonzero(advantages: pd.Series) -> pd.Series:
+    """Return which rows have an advantage other than 0, at any token."""
+    return advantages != 0 if is_numeric_dtype(advantages) else advantages.map(np.any).astype(bool)
+
+
+@contextmanager
+def _clean_gradients(steps: Sequence[PolicyStep]) -> Iterator[None]:
+    """Start without gradients, and leave none if the step is broken off."""
+    for step in steps:
+        step.policy.set_gradients(None)
+    try:
+        yield
+    except BaseException:
+        for step in steps:
+            step.policy.set_gradients(None)
+        raise
+
+
 def _own(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """What one policy learns from."""
+    """Return the rows that one policy learns from."""
     return rows[rows["agent"].isin(team.learners(name)) & selected(rows)]
 
 
 def _logprobs_before(team: Team, rows: pd.DataFrame) -> pd.Series:
-    """Per row, the log-probabilities of its tokens by the weights that are about to be trained."""
-    import torch
-
+    """Return, per row, the log-probabilities of its tokens under the weights before this update."""
     found = pd.Series(None, rows.index, dtype=object)
-    with torch.no_grad():
-        for name, policy in team.policies.items():
-            own = _own(team, rows[rows["completion_ids"].map(len) > 0], name)
-            if len(own):
-                samples = [Sample(*row, weight=0.0) for row in own[ROW[1:]].itertuples(index=False, name=None)]
-                lengths = own["completion_ids"].map(len).tolist()
-                found[own.index] = [part.tolist() for part in policy.logprobs(samples).split(lengths)]
+    for name, policy in team.policies.items():
+        own = _own(team, rows[rows["completion_ids"].map(len) > 0], name)
+        if len(own):
+            samples = [Sample(*row, weight=0.0) for row in own[ROW[1:]].itertuples(index=False, name=None)]
+            lengths = own["completion_ids"].map(len).tolist()
+            found[own.index] = [part.tolist() for part in policy.forward(samples).logprobs_N.split(lengths)]
     return found
+
+
+def _importance_weighted(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
+    """Take ratios to `before`, and multiply each token's advantage by min(p_before / p_sampled, bound)."""
+    ratios = [np.exp(np.subtract(*pair)) for pair in zip(rows["before"], rows["logprobs"], strict=True)]
+    pairs = zip(rows["advantage"], ratios, strict=True)
+    advantages = [np.asarray(advantage, float) * np.minimum(ratio_T, bound) for advantage, ratio_T in pairs]
+    return rows.assign(logprobs=rows["before"], advantage=pd.Series(advantages, rows.index, dtype=object))
 
 
 def _minibatches(
     team: Team, rows: pd.DataFrame, epochs: int, minibatches: int, seed: int
 ) -> Iterator[dict[str, pd.DataFrame]]:
-    """Per optimizer step, the rows of each policy. The candidates of one node share a prompt and stay together."""
+    """Yield the rows of each policy per optimizer step. The candidates of a node share a prompt and stay together."""
     learning = {name: _own(team, rows, name) for name in team.policies}
     for epoch in range(epochs):
         parts: list[dict[str, pd.DataFrame]] = [{} for _ in range(minibatches)]
@@ -207,3 +387,23 @@ def _minibatches(
             for part, chosen in own.groupby(nodes.map(part_of)):
                 parts[part][name] = chosen
         yield from (part for part in parts if part)
+
+
+def _described(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return the statistics of an agent's rows that need no model."""
+    tokens = rows["completion_ids"].map(len).sum()
+    credit = rows["credit"] if "credit" in rows.columns else pd.Series(np.nan, index=rows.index)
+    finish = rows["finish"] if "finish" in rows.columns else pd.Series("", index=rows.index)
+    advantage = rows["advantage"]
+    squares = advantage**2 if is_numeric_dtype(advantage) else advantage.map(
+        lambda one: float(np.mean(np.square(np.asarray(one, float))))
+    )  # fmt: skip
+    return {
+        "turns": len(rows),
+        "tokens": int(tokens),
+        "reward_mean": credit.mean(),
+        "reward_std": credit.std(ddof=0),
+        "advantage_rms": np.sqrt(squares.mean()),
+        "entropy": -sum(map(sum, rows["logprobs"])) / tokens,
+        "truncated": (finish == "length").mean(),
+    }

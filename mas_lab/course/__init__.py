@@ -9,7 +9,7 @@ from mas_lab.course.exercises import check, hint, progress
 from mas_lab.course.glossary import glossary
 
 if TYPE_CHECKING:
-    from mas_lab.course.broken import Training
+    from mas_lab.course.broken_runs import Training
 
 __all__ = ["broken", "check", "glossary", "hint", "progress"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.backends import load_policy
-from mas_lab.cells.game import Plan
+from mas_lab.backends.loading import load_policy
+from mas_lab.cells.episode import Plan
 from mas_lab.cells.plans import episodes, tree
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import update

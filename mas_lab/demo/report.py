@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from mas_lab.demo.trials import ENV, HELD_OUT, REPEATS, STAGES, Trained
-from mas_lab.keyed import key_html
+from mas_lab.display.documented_frame import key_html
 from mas_lab.tasks import make_env
 from mas_lab.widgets.credit_figures import two_baselines
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, frame, table_html, write

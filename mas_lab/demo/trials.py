@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends import load_policy
+from mas_lab.backends.loading import load_policy
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout
 from mas_lab.env import Env, Task

@@ -30,8 +30,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pandas as pd
 
+from mas_lab.display.documented_frame import documented
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
-from mas_lab.keyed import keyed
 from mas_lab.table import TableError, require, trained
 
 PAYS, COSTS = 1.25, 0.8
@@ -96,7 +96,9 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
     names = table["name"]
     table["why"] = [" ".join(_words(row, [names[peer] for peer in peers[row.Index]])) for row in table.itertuples()]
     told = of.join(table)
-    return keyed(told[[*by, "own", "spoke", *NUMBERS, "shared", "policy_gain", "why"]].reset_index(drop=True), "advise")
+    return documented(
+        told[[*by, "own", "spoke", *NUMBERS, "shared", "policy_gain", "why"]].reset_index(drop=True), "advise"
+    )
 
 
 def _speakers(rows: pd.DataFrame, agents: Sequence[str], by: Sequence[str]) -> pd.DataFrame:

@@ -3,19 +3,18 @@
 Leaves out: what the rewards alone show (`moments`), the rule for spikes (`spike_rule`) and pictures (`widgets`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.advantages import live, per_token
-from mas_lab.cells.batch import Batch
 from mas_lab.cells.losses import Loss, clipped, reinforce
-from mas_lab.cells.update import learners, whole_batches
+from mas_lab.cells.update import PolicyStep, learners, nonzero, policy_steps
+from mas_lab.display.documented_frame import documented
 from mas_lab.explain.moments import both_baselines
-from mas_lab.keyed import keyed
-from mas_lab.locks import alone
+from mas_lab.locks import locked
 from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import require
 from mas_lab.team import Team
@@ -50,11 +49,11 @@ def attribute(
         UpdateError: A loss or gradient is not finite.
     """
     parts = []
-    with alone(learners(team)):
-        for batch in whole_batches(team, turns, loss, aggregate):
-            with batch.gradients_kept():
-                batch.accumulate()
-                batch.check("raise")
+    with locked(learners(team)):
+        for batch in policy_steps(team, turns, loss, aggregate):
+            with gradients_kept(batch):
+                batch.backward()
+                batch.check_finite("raise")
                 shares = shares_of(batch)
             groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
             parts.append(shares.assign(policy=batch.name, group=groups))
@@ -62,27 +61,28 @@ def attribute(
     return pd.concat(parts, ignore_index=True)[known] if parts else pd.DataFrame(columns=known)
 
 
-def shares_of(batch: Batch) -> pd.DataFrame:
-    """Return `batch.attribute()` with the column `exact`, or `proxy_shares` if the back end cannot do it."""
+def shares_of(batch: PolicyStep) -> pd.DataFrame:
+    """Return `batch()` with the column `exact`, or `proxy_shares` if the back end cannot do it."""
     try:
-        return batch.attribute().assign(exact=True)
+        return batch().assign(exact=True)
     except PolicyError:
         return proxy_shares(batch).assign(exact=False)
 
 
-def proxy_shares(batch: Batch) -> pd.DataFrame:
+def proxy_shares(batch: PolicyStep) -> pd.DataFrame:
     """Return each token's share of the summed sizes |A| w (1 - p), a stand-in without forward mode.
 
     The size |A| w (1 - p) is the loss's derivative with respect to the logit of the sampled token, without its sign. A
     is the advantage, w the weight of the token's loss, and p the token's probability when it was sampled. It needs no
     extra pass. It ignores directions, and how far the derivative of a logit reaches into the weights. So nothing is
-    negative, nothing cancels, and sums over rows are not shares of the gradient. Columns as in `Batch.attribute`.
+    negative, nothing cancels, and sums over rows are not shares of the gradient. Columns as in `PolicyStep`.
     """
     parts = []
-    for agent, own in batch.rows[live(batch.rows["advantage"])].groupby("agent", sort=False):
+    for agent, own in batch.rows[nonzero(batch.rows["advantage"])].groupby("agent", sort=False):
         lengths = own["completion_ids"].map(len).to_numpy()
         weight = np.repeat(batch.weights.loc[own.index].to_numpy(float), lengths)
-        advantage = np.concatenate([per_token(a, n) for a, n in zip(own["advantage"], lengths, strict=True)])
+        samples = zip(own["advantage"], lengths, strict=True)
+        advantage = np.concatenate([np.broadcast_to(np.asarray(one, float), length) for one, length in samples])
         surprise = 1 - np.exp(np.concatenate([np.asarray(logprobs, float) for logprobs in own["logprobs"]]))
         token = np.concatenate([np.arange(length) for length in lengths])
         share = np.abs(advantage) * weight * surprise
@@ -135,13 +135,13 @@ def norms_without(
         A table with the columns `policy`, `row`, `norm` and `norm_without`.
     """
     found = []
-    with alone(learners(team)):
-        for batch in whole_batches(team, turns, loss, aggregate):
-            with batch.gradients_kept():
-                batch.accumulate()
+    with locked(learners(team)):
+        for batch in policy_steps(team, turns, loss, aggregate):
+            with gradients_kept(batch):
+                batch.backward()
                 for row in rows:
                     if row in batch.rows.index:
-                        found.append((batch.name, row, batch.norm, batch.norm_without(row)))
+                        found.append((batch.name, row, batch.norm, norm_without(batch, row)))
     return pd.DataFrame(found, columns=["policy", "row", "norm", "norm_without"])
 
 
@@ -180,10 +180,10 @@ def baseline_ratio(
     """
     require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
     found = []
-    with alone(learners(team)):
-        for batch in whole_batches(team, turns, loss, aggregate):
+    with locked(learners(team)):
+        for batch in policy_steps(team, turns, loss, aggregate):
             advantages = both_baselines(batch.table)
-            measured = {name: batch.norms_with(values)[1] for name, values in advantages.items()}
+            measured = {name: norms_with(batch, values)[1] for name, values in advantages.items()}
             for agent, own in batch.rows.groupby("agent", sort=False):
                 chosen = own.index if len(own) <= rows else own.sample(rows, random_state=seed).index.sort_values()
                 squared = pd.DataFrame({name: values.loc[own.index] ** 2 for name, values in advantages.items()})
@@ -192,20 +192,54 @@ def baseline_ratio(
                 ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
                 found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
                               **norms, "measured": ratio})  # fmt: skip
-    return keyed(pd.DataFrame(found), "baseline_ratio")
+    return documented(pd.DataFrame(found), "baseline_ratio")
 
 
-def squared_scores(batch: Batch, rows: pd.Index) -> np.ndarray:
+@contextmanager
+def gradients_kept(batch: PolicyStep) -> Iterator[None]:
+    """Start without gradients, and put the policy's own back afterwards."""
+    before = [gradient.clone() for _, gradient in batch.policy.gradients()]
+    batch.policy.set_gradients(None)
+    try:
+        yield
+    finally:
+        batch.policy.set_gradients(before if any(gradient.any() for gradient in before) else None)
+
+
+def norm_without(batch: PolicyStep, row: int) -> float:
+    """Return the norm of the policy's gradient without one row's loss; denominators stay. Costs a pass of one row."""
+    agent = batch.rows.loc[row, "agent"]
+    used = batch.used[agent].index
+    if row not in used:
+        return batch.norm
+    whole = [gradient.clone() for _, gradient in batch.policy.gradients()]
+    with gradients_kept(batch):
+        batch.policy.forward_backward([batch.samples[agent][used.get_loc(row)]], batch.loss)
+        own = [gradient for _, gradient in batch.policy.gradients()]
+        batch.policy.set_gradients([gradient - part for gradient, part in zip(whole, own, strict=True)])
+        return batch.norm
+
+
+def norms_with(batch: PolicyStep, advantages: pd.Series) -> tuple[float, dict[str, float]]:
+    """Return the policy's and the agents' norms under other advantages (indexed as `table`). Costs one `backward`."""
+    rows = batch.rows.assign(advantage=advantages)
+    other = PolicyStep(batch.name, batch.policy, rows, batch.loss, batch.aggregate, batch.table)
+    with gradients_kept(batch):
+        other.backward()
+        return batch.norm, other.norms
+
+
+def squared_scores(batch: PolicyStep, rows: pd.Index) -> np.ndarray:
     """Return |z|^2 of each row, where z, its weighted score, is the gradient of -log pi at advantage 1."""
     unit = batch.rows.loc[rows].assign(advantage=1.0)
     weights = batch.weights.loc[rows]
     columns = ["prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
     squares = []
-    with batch.gradients_kept():
+    with gradients_kept(batch):
         for row, weight in zip(unit[columns].itertuples(index=False, name=None), weights, strict=True):
-            batch.policy.accumulate([Sample(*row, weight)], reinforce())
+            batch.policy.forward_backward([Sample(*row, weight)], reinforce())
             squares.append(batch.norm**2)
-            batch.policy.clear_gradients()
+            batch.policy.set_gradients(None)
     return np.array(squares)
 
 

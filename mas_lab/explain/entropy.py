@@ -8,8 +8,8 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from mas_lab.locks import alone
-from mas_lab.policy import Policy, Sample
+from mas_lab.locks import locked
+from mas_lab.policy import Policy, PolicyError, Sample
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
 
@@ -50,7 +50,7 @@ def entropies(team: Team, turns: pd.DataFrame) -> pd.DataFrame:
             f"entropies: policy {unknown[0]!r} is none of the team's ({', '.join(team.policies)}); give the team that "
             "sampled these rows"
         )
-    with alone(team.policies.values()):
+    with locked(team.policies.values()):
         for name, own in rows.groupby("policy", sort=False, observed=True):
             found.loc[own.index] = _of_policy(team.policies[name], str(name), own)
     return turns.assign(entropies=found.to_numpy())
@@ -62,8 +62,11 @@ def _of_policy(policy: Policy, name: str, rows: pd.DataFrame) -> pd.Series:
     lists = {row: [0.0] * length for row, length in lengths[greedy].items()}
     drawn = rows[~greedy]
     if len(drawn):
+        if not policy.capabilities.entropies:
+            raise PolicyError(f"policy {policy.name!r}: its back end does not give entropies")
         samples = [Sample(*row, 0.0, 0.0) for row in drawn[READ[1:]].itertuples(index=False, name=None)]
-        logprobs_N, entropy_N = (values.double().cpu().numpy() for values in policy.entropies(samples))
+        tokens = policy.forward(samples)
+        logprobs_N, entropy_N = (values.double().cpu().numpy() for values in (tokens.logprobs_N, tokens.entropy_N))
         sampled_N = np.concatenate([np.asarray(one, float) for one in drawn["logprobs"]])
         if (off := np.abs(logprobs_N - sampled_N).max()) > ALIKE:
             warnings.warn(

@@ -64,7 +64,7 @@ def indexed(rows: pd.DataFrame, order: Sequence[str] = (), run: int = 0) -> pd.D
     index["tokens"], index["rows"] = by["tokens"].sum(min_count=1), by.size()
     for name in ("truncated", "invalid", "lone"):
         index[name] = by[name].sum().astype(int)
-    index["telling"] = telling(index)
+    index["telling"] = informative(index)
     return in_order(index)[list(TOLD)]
 
 
@@ -75,7 +75,7 @@ def in_order(index: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def telling(index: pd.DataFrame) -> pd.Series:
+def informative(index: pd.DataFrame) -> pd.Series:
     """Return the value of `RULE` for each row, from 0 to 9."""
     failed = (~index["success"].astype("boolean")).fillna(False).astype(float)
     counted = sum((index[name] > 0).astype(float) for name in ("lone", "truncated", "invalid"))

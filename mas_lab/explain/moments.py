@@ -15,7 +15,7 @@ import pandas as pd
 
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import is_flat, normalize
-from mas_lab.keyed import keyed
+from mas_lab.display.documented_frame import documented
 from mas_lab.table import TableError, require, trained
 
 COMPARED = ["credit", "group", "center", "scale", "advantage"]
@@ -69,7 +69,7 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
     table["F_k"] = table["v_k"] + table["b_k"] ** 2
     table["signal"] = _signal(table["sigma_k"] ** 2, _offset(table) ** 2)
     statistics = ["n_k", "b_k", "v_k", "F_k", "signal", "N", "mu", "sigma", "mu_k", "sigma_k", "flat", "flat_k"]
-    return keyed(table[[*task, "agent", *statistics]], "inflation")
+    return documented(table[[*task, "agent", *statistics]], "inflation")
 
 
 def pooled_inflation(found: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:

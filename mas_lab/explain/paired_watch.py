@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.batch import Batch
+from mas_lab.cells.update import PolicyStep
+from mas_lab.explain.diagnostics import norms_with
 from mas_lab.explain.moments import both_baselines
 from mas_lab.explain.spike_rule import SpikeWatch, spike_steps
 
@@ -18,7 +19,11 @@ COLUMNS = ["call", "policy", "agent", "rows", "F", "V", "norm_global", "norm_age
 class PairedWatch(SpikeWatch):
     """A `SpikeWatch` that also measures, at every step, each agent's gradient norm under both baselines.
 
-    It takes the arguments of `SpikeWatch`. The step itself follows the recipe. It costs about two more passes per step.
+    The step itself follows the recipe. The watch costs about two more passes per step.
+
+    Args:
+        *args: Arguments of `SpikeWatch`.
+        **kwargs: Arguments of `SpikeWatch`.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -52,7 +57,7 @@ class PairedWatch(SpikeWatch):
         dated = pd.DataFrame(spike_steps(stats, self._pairs))
         return dated.reindex(columns=["step", "optimizer_step", *COLUMNS])
 
-    def __call__(self, policy: str, norms: Mapping[str, float], attribute: Batch) -> None:
+    def __call__(self, policy: str, norms: Mapping[str, float], attribute: PolicyStep) -> None:
         """Measure the norms of both baselines, between backward and clipping, see `update`.
 
         Args:
@@ -63,7 +68,7 @@ class PairedWatch(SpikeWatch):
         call = self._calls.get(policy, 0)
         super().__call__(policy, norms, attribute)
         advantages = both_baselines(attribute.table)
-        found = {name: attribute.norms_with(values)[1] for name, values in advantages.items()}
+        found = {name: norms_with(attribute, values)[1] for name, values in advantages.items()}
         for agent, own in attribute.rows.groupby("agent", sort=False):
             squared = {name: float((values[own.index] ** 2).mean()) for name, values in advantages.items()}
             self._pairs.append({

@@ -15,8 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.batch import Batch
-from mas_lab.explain.diagnostics import shares_by, shares_of
+from mas_lab.cells.update import PolicyStep
+from mas_lab.explain.diagnostics import norm_without, norms_with, shares_by, shares_of
 from mas_lab.explain.moments import both_baselines
 from mas_lab.table import TableError, require
 
@@ -155,7 +155,7 @@ class SpikeWatch:
     def __repr__(self) -> str:
         return f"SpikeWatch({self.rule}, {len(self.spikes)} spikes in {max(self._calls.values(), default=0)} steps)"
 
-    def __call__(self, policy: str, norms: Mapping[str, float], attribute: Batch) -> None:
+    def __call__(self, policy: str, norms: Mapping[str, float], attribute: PolicyStep) -> None:
         """Score the norms of a step, between backward and clipping, and record a spike; see `update`.
 
         Args:
@@ -187,19 +187,19 @@ class SpikeWatch:
                 before.append(math.log(norm))
                 del before[: -self.rule.window]
 
-    def _anatomy(self, batch: Batch) -> dict[str, Any]:
+    def _anatomy(self, batch: PolicyStep) -> dict[str, Any]:
         shares = shares_of(batch)
         by_row = shares_by(shares, "sample").set_index("row")["share"]
         top = list(by_row.index[: self.samples])
         tokens = shares[shares["row"].isin(top)].groupby("row")["share"].agg(list)
         known = {"task", "episode", "credit"} <= set(batch.table.columns)
         baselines = both_baselines(batch.table) if known else {}
-        found = {name: batch.norms_with(advantages) for name, advantages in baselines.items()}
+        found = {name: norms_with(batch, advantages) for name, advantages in baselines.items()}
         return {
             "rows": {str(row): float(share) for row, share in by_row.items()},
             "exact": bool(shares["exact"].all()),
             "tokens": {str(row): [float(share) for share in tokens[row]] for row in top},
-            "without": {str(row): batch.norm_without(row) for row in top[:1]},
+            "without": {str(row): norm_without(batch, row) for row in top[:1]},
             "baselines": {name: {"": whole, **by_agent} for name, (whole, by_agent) in found.items()},
             "judged": {name: {str(row): float(values[row]) for row in top} for name, values in baselines.items()},
         }

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from mas_lab.backends.torch.threads import settle_threads
+from mas_lab.display.progress import no_bars, progress_bar
 from mas_lab.env import Env
 from mas_lab.paths import data_dir
 from mas_lab.pocket.families import Design, find
 from mas_lab.pocket.play import Said, as_rows, demonstrations
 from mas_lab.pocket.warm_start import make_model, require_trl, supervise
 from mas_lab.pocket.words import make_tokenizer
-from mas_lab.progress import no_bars, progress_bar
 from mas_lab.tasks import make_env
 
 LEARNING_RATE = {"full": 1e-3, "lora": 5e-3}
@@ -116,7 +116,7 @@ def figures(order: Order, folder: Path) -> dict[str, dict[str, float]]:
 
     Completions are sampled at temperature 1. One model plays every role.
     """
-    from mas_lab.backends import load_policy
+    from mas_lab.backends.loading import load_policy
     from mas_lab.team import Team
     from mas_lab.train.evaluate import evaluate
 

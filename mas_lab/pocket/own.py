@@ -42,7 +42,7 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import Env, EnvError, Task
 from mas_lab.pocket.build import Order, make
 from mas_lab.pocket.families import Design, Stage

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
-from mas_lab.check import HOSTILE, hostile
+from mas_lab.check.env import HOSTILE, hostile
 from mas_lab.env import Env, EnvError, Message, Task
 from mas_lab.pocket.families import Stage
 from mas_lab.pocket.words import UNKNOWN, Said

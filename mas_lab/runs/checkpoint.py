@@ -4,26 +4,14 @@ It is safetensors and JSON with their sha256, without pickle. Leaves out: when o
 (`recorder`).
 """
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from mas_lab.locks import alone
-from mas_lab.policy import Policy
-from mas_lab.runs.disk import RunError, differences, hashes, read_json, whole_folder, write_json
-from mas_lab.team import Sampling, Team
-
-Restore = Callable[[dict[str, Path], str | Sequence[str]], dict[str, Policy]]
-"""A function that rebuilds policies by name from folders of `policy.save` and from hub models that were allowed."""
-_restore: list[Restore] = []
-
-
-def restore_with(restore: Restore) -> None:
-    """Register the function that rebuilds saved policies; the back ends above know where weights live."""
-    _restore[:] = [restore]
+from mas_lab.locks import locked
+from mas_lab.runs.disk import RunError, hashes, read_json, whole_folder, write_json
+from mas_lab.team import Sampling, Team, describe_team, differences
 
 
 class Checkpoint:
@@ -46,7 +34,7 @@ class Checkpoint:
         """Write team, watch state and memory (plain data) to `folder`, as a whole or not at all."""
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
         with whole_folder(folder) as staged:
-            with alone(team.policies.values()):
+            with locked(team.policies.values()):
                 for number, policy in enumerate(team.policies.values()):
                     (staged / "policies" / str(number)).mkdir(parents=True)
                     policy.save(staged / "policies" / str(number))
@@ -84,7 +72,7 @@ class Checkpoint:
 
     def give(self, team: Team) -> None:
         """Load weights and optimizers into a team that is known to match."""
-        with alone(team.policies.values(), changing=True):
+        with locked(team.policies.values(), training=True):
             for number, name in enumerate(team.policies):
                 team.policies[name].load(self.folder / "policies" / str(number))
 
@@ -102,19 +90,9 @@ class Checkpoint:
     def team(self, base: str | Sequence[str] = ()) -> Team:
         """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters."""
         names = self.state["team"]["policies"]
-        [restore] = _restore
-        policies = restore({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
+        from mas_lab.backends.loading import restore_policies
+
+        policies = restore_policies({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
         data = self.state["team"]
         sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
         return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
-
-
-def describe_team(team: Team) -> dict[str, Any]:
-    """Return a team as plain data, which must be equal before a checkpoint is loaded."""
-    described = {
-        "agents": {agent: team.name_of(agent) for agent in team},
-        "policies": {name: policy.describe() for name, policy in team.policies.items()},
-        "sampling": {agent: asdict(sampling) for agent, sampling in team.sampling.items()},
-        "frozen": list(team.frozen),
-    }
-    return json.loads(json.dumps(described))

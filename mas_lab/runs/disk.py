@@ -282,12 +282,3 @@ def _sha256(path: Path) -> str:
     """Return the sha256, reading in pieces, since weights may be larger than free memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def differences(there: Any, here: Any, name: str = "") -> str:
-    """Return in words where two pieces of plain data differ; empty if they are equal."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        keys = dict.fromkeys([*there, *here])
-        inner = [differences(there.get(key), here.get(key), f"{name}.{key}" if name else key) for key in keys]
-        return "; ".join(filter(None, inner))
-    return "" if there == here else f"{name} differs: the run has {json.dumps(there)}, asked is {json.dumps(here)}"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.display.escape import escape_control_chars as escaped
 from mas_lab.explain.index import index_of_turns
 from mas_lab.table import column, plain, require, trained
-from mas_lab.visible import visible
 
 NEEDED = ["task", "episode", "agent", "policy", "prompt", "completion", "completion_ids", "logprobs"]
 NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage")
@@ -22,8 +22,8 @@ def episodes(turns: pd.DataFrame, n: int | None = None, who: str = "episodes") -
     """Yield the `n` most informative episodes of one step's table, in that order; all of them if `n` is `None`.
 
     Each is a row of the index as plain values, with `calls`: a dict for each model call in acting order, with
-    candidates side by side. All texts are visible (`mas_lab.visible`). Values that the table lacks are left out, and a
-    number that is not finite is `None`. Continuations that were played only to value a candidate are left out.
+    candidates side by side. Control characters are escaped. Values that the table lacks are left out, and
+    a number that is not finite is `None`. Continuations that were played only to value a candidate are left out.
 
     Raises `TableError` if the table holds no texts.
     """
@@ -63,15 +63,15 @@ def title(call: dict[str, Any]) -> str:
 def _call(row: dict[str, Any]) -> dict[str, Any]:
     logprobs = np.asarray(row["logprobs"], float)
     told = {
-        "agent": visible(str(row["agent"])), "policy": visible(str(row["policy"])), "turn": int(row.get("turn", 0)),
-        "node": visible(str(row["node"])), "candidate": int(row["candidate"]), "kept": bool(row["kept"]),
-        "valid": bool(row["valid"]), "finish": visible(str(row.get("finish", ""))),
-        "heard": visible(row["prompt"]).removeprefix("user: "), "said": visible(row["completion"]),
+        "agent": escaped(str(row["agent"])), "policy": escaped(str(row["policy"])), "turn": int(row.get("turn", 0)),
+        "node": escaped(str(row["node"])), "candidate": int(row["candidate"]), "kept": bool(row["kept"]),
+        "valid": bool(row["valid"]), "finish": escaped(str(row.get("finish", ""))),
+        "heard": escaped(row["prompt"]).removeprefix("user: "), "said": escaped(row["completion"]),
         "prompt_tokens": len(row.get("prompt_ids", ())), "tokens": len(row["completion_ids"]),
         "logprob": _plain(logprobs.sum()), "surprise": _plain(-logprobs.mean()) if len(logprobs) else None,
     }  # fmt: skip
     if "group" in row:
-        told["group"] = visible(str(row["group"]))
+        told["group"] = escaped(str(row["group"]))
     return told | {name: _plain(row[name]) for name in NUMBERS if name in row}
 
 
@@ -82,4 +82,4 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if isinstance(value, float):
         return round(value, 6) if np.isfinite(value) else None
-    return visible(value) if isinstance(value, str) else None if value is pd.NA else value
+    return escaped(value) if isinstance(value, str) else None if value is pd.NA else value

@@ -10,15 +10,15 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any
 
-from mas_lab.holds import comparable
+from mas_lab.fingerprint import comparable
 from mas_lab.recipes import typed
-from mas_lab.runs.checkpoint import Checkpoint, describe_team
-from mas_lab.runs.disk import RunError, differences, dumps, write_bytes
+from mas_lab.runs.checkpoint import Checkpoint
+from mas_lab.runs.disk import RunError, dumps, write_bytes
 from mas_lab.runs.manifest import Part, digest
 from mas_lab.runs.recorder import FORKING, Memory, Recorder
 from mas_lab.runs.resuming import RESUMES, decisive, refuse_gaps
 from mas_lab.runs.run import KEEPING, SCORES, TABLES, Run, load_run, run_folder
-from mas_lab.team import Team
+from mas_lab.team import Team, describe_team, differences
 
 SCORING = tuple(name for name in KEEPING if name.startswith("score_"))
 """Settings that do not change a training, but are listed among the changes of a fork."""

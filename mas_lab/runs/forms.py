@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
-from mas_lab.cells.advantages import require_one_per_token
 from mas_lab.runs.disk import RunError
-from mas_lab.table import SCHEMA, plain, require
+from mas_lab.table import SCHEMA, plain, require, require_advantage_per_token
 
 DEPTH = 100
 NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
@@ -48,7 +47,7 @@ HELD = {
 """Columns that every version wrote, by the folder of the table."""
 
 
-def misfit(data: Any, form: Any, where: str = "") -> str:
+def schema_error(data: Any, form: Any, where: str = "") -> str:
     """Return in words where plain data does not match a form; empty if it matches.
 
     A form is a type, a pattern, `None` for anything, [form] for a list, or {str or pattern: form} for any keys. The
@@ -73,12 +72,12 @@ def misfit(data: Any, form: Any, where: str = "") -> str:
         parts = [] if form is None or _is(data, form) else None
     if parts is None:
         return f"{where or 'it'} is {data!r:.100}, not {_named(form)}"
-    return next(filter(None, (misfit(one, inner, place) for place, one, inner in parts)), "")
+    return next(filter(None, (schema_error(one, inner, place) for place, one, inner in parts)), "")
 
 
 def require_form(data: Any, form: Any, path: Any) -> Any:
     """Return the data, or raise RunError naming the file and the field that does not match the form."""
-    if wrong := f"it nests deeper than {DEPTH} levels" if _is_deep(data) else misfit(data, form):
+    if wrong := f"it nests deeper than {DEPTH} levels" if _is_deep(data) else schema_error(data, form):
         raise RunError(f"{path}: {wrong}; the file was edited, or written by something else")
     return data
 
@@ -119,7 +118,7 @@ def _require_turns(table: pd.DataFrame, path: str) -> None:
     """Check the rest of the schema; columns with texts and lists only were checked cell by cell."""
     seen = {name for name in TEXTS | LISTS if not SCHEMA[name].checks}
     require(table, [name for name in table.columns if name in SCHEMA and name not in seen], path)
-    require_one_per_token(table, path)
+    require_advantage_per_token(table, path)
     for row, (logprobs, ids) in enumerate(zip(table["logprobs"], table["completion_ids"], strict=True)):
         if len(logprobs) != len(ids):
             raise RunError(f"{path}: row {row} has not one of logprobs for each of completion_ids")

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from mas_lab.display.escape import escape_control_chars
 from mas_lab.runs.episodes import episodes, path, title, turns_of
 from mas_lab.runs.run import Run
-from mas_lab.visible import visible
 
 SCORES = ("success", "return", "advantage", "telling")
 ABOUT = ("turn", "candidate", "kept", "valid", "team_reward", "local_reward", "credit", "group", "center", "scale",
@@ -104,8 +104,8 @@ def _usage(call: dict[str, Any]) -> dict[str, int]:
 
 
 def _header(run: Run, summaries: list[dict[str, Any]], now: str) -> dict[str, Any]:
-    env = visible(str(run.config.get("env", {}).get("name", "")))
-    recipe, count = visible(run.recipe_name), len(summaries)
+    env = escape_control_chars(str(run.config.get("env", {}).get("name", "")))
+    recipe, count = escape_control_chars(run.recipe_name), len(summaries)
     scores = []
     for name in SCORES:
         values = [one["scores"][name]["value"] for one in summaries if name in one["scores"]]

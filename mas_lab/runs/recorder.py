@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
-from mas_lab.cells.advantages import in_lists
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.claim import HOLDER, LOCK, Claim
 from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, write_table, writing
@@ -252,3 +253,12 @@ def _naming(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"{folder}: cannot keep a run here ({error}); choose another folder") from error
+
+
+def in_lists(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with a list in every row's `advantage` if any row has one: a column of a file has one type."""
+    if "advantage" not in turns.columns or is_numeric_dtype(turns["advantage"]):
+        return turns
+    pairs = zip(turns["advantage"], turns["completion_ids"], strict=True)
+    lists = [np.broadcast_to(np.asarray(one, float), len(ids)).tolist() for one, ids in pairs]
+    return turns.assign(advantage=pd.Series(lists, turns.index, dtype=object))

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from mas_lab.holds import comparable, holders
+from mas_lab.fingerprint import comparable, holders
 from mas_lab.recipes import completed
-from mas_lab.runs.disk import RunError, differences
+from mas_lab.runs.disk import RunError
 from mas_lab.runs.run import FORMAT, KEEPING, TABLES, Run
+from mas_lab.team import differences
 
 RESUMES = (2, FORMAT)
 """Formats in which a run is trained on. A run of format 2 is converted to this format."""

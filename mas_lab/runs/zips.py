@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from stat import S_IFMT, S_ISLNK
 
 from mas_lab.runs.disk import RunError, is_litter, read_arrow, with_lists
+from mas_lab.runs.estimate_memory import estimate_memory, text_bytes
 from mas_lab.runs.forms import LISTS, check_table
-from mas_lab.runs.weighing import text_bytes, weigh
 from mas_lab.table import TableError
 
 LIMIT = "MAS_LAB_ZIP_GIB"
@@ -77,7 +77,7 @@ class Zipped(zipfile.Path):
     def _pass(self, data: bytes, account: Account) -> None:
         """Weigh a table and compare it with the limit before it is read, then check it once."""
         with _named(str(self), "is not a whole table, or none that train() wrote"):
-            weight = weigh(data)
+            weight = estimate_memory(data)
         _refuse_more_rows(account.rows + weight.rows, account.limit, str(self))
         told, left = f"{self}: the tables read so far take", account.limit - account.bytes
         _refuse_beyond(account.bytes + max(weight.bytes, weight.pages), account.limit, told, "in memory")

@@ -22,9 +22,9 @@ from mas_lab.study.processes import Stopped
 from mas_lab.table import TableError
 from mas_lab.team import Team
 from mas_lab.train import train
+from mas_lab.train.budget import KINDS, Spent
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.record import code, versions
-from mas_lab.train.spent import KINDS, Spent
 
 EARLY = 5
 """Steps in the first and in the last window. One step is too noisy; over more steps the policies change too much."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from mas_lab.progress import progress_bar
+from mas_lab.display.progress import progress_bar
 from mas_lab.study.design import Cell
 from mas_lab.study.processes import Bars
 

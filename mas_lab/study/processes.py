@@ -13,7 +13,7 @@ from multiprocessing import get_context, parent_process
 from typing import Any
 
 from mas_lab.backends.torch.threads import set_threads, usable_cores
-from mas_lab.progress import no_bars, progress_bar
+from mas_lab.display.progress import no_bars, progress_bar
 
 MOST = 8
 """Processes at a time. Each holds torch, which takes half a gigabyte."""

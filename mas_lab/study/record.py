@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -24,18 +24,15 @@ from mas_lab.recipes import to_data
 from mas_lab.runs.disk import RunError, whole
 from mas_lab.study.described import Described, of_design, recorded_design
 from mas_lab.study.tables import CELL, Named, failures_of, held_equal, named, rows_of, run_row
+from mas_lab.train.budget import KINDS
 from mas_lab.train.config import Place
-from mas_lab.train.spent import KINDS
-
-if TYPE_CHECKING:
-    from mas_lab.study.runner import Study
 
 RUNS, CURVES, AGENTS, RATES, PROVENANCE = "runs.csv", "curves.csv", "agents.csv", "rates.csv", "provenance.json"
 OF_RUN = ["cell", "task", "arm", "phase", "lr", "seed", "steps", *KINDS, "seconds", "code"]
 DIGITS = "%.6g"
 
 
-def ship(study: "Study", folder: str | Path, command: str) -> Path:
+def ship(study: Any, folder: str | Path, command: str) -> Path:
     """Write the study's record to `folder`, file by file over an older record, and return the folder."""
     folder, records = Path(folder), [{**record, **named(cell)} for cell, record in study.records()]
     if not records:

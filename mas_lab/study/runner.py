@@ -19,8 +19,8 @@ from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import at_a_time, side_by_side
 from mas_lab.study.rates import best_rate, chosen
 from mas_lab.study.sources import handed_in, kept
+from mas_lab.study.status import status_lines
 from mas_lab.study.tables import failures_of, held_equal, named, rows_of, run_row
-from mas_lab.study.telling import told
 from mas_lab.train.config import Place
 
 KEEP = ("tables", "all", "record")
@@ -109,7 +109,7 @@ class Study:
         self.apart += strangers
 
     def __repr__(self) -> str:
-        return "\n".join(told(self))
+        return "\n".join(status_lines(self))
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
         """Train the missing and the failed cells.

@@ -13,17 +13,17 @@ from typing import Any
 
 from mas_lab.env import spec
 from mas_lab.recipes import completed, to_data
-from mas_lab.runs.checkpoint import describe_team
-from mas_lab.runs.disk import differences, read_json
+from mas_lab.runs.disk import read_json
 from mas_lab.runs.run import KEEPING, Run, load_run
 from mas_lab.study.cell import RECORDS, record_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.entries import run_paths
 from mas_lab.study.record import is_record, read_record
+from mas_lab.team import describe_team, differences
+from mas_lab.train.budget import Budget, Spent
 from mas_lab.train.config import Config, Place
 from mas_lab.train.record import code
 from mas_lab.train.settings import Settings
-from mas_lab.train.spent import Budget, Spent
 
 Record = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.study.design import Cell
-from mas_lab.train.spent import KINDS
+from mas_lab.train.budget import KINDS
 
 CELL = ["task", "arm", "phase", "lr", "seed"]
 Named = tuple[Mapping[str, Any], Mapping[str, Any]]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.cells.workers import usable_cores
+from mas_lab.backends.workers import usable_cores
 from mas_lab.tasks.shared import harness, monty, wasm
 from mas_lab.tasks.shared.child import Child, ChildEnded
 

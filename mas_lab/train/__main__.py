@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _train(config: Config) -> int:
-    from mas_lab.backends import set_threads
+    from mas_lab.backends.torch.threads import set_threads
 
     if config.threads:
         set_threads(config.threads)

@@ -15,8 +15,8 @@ from mas_lab.recipes import Recipe, find, from_data
 from mas_lab.tasks import make_env
 from mas_lab.tasks.own import own_env
 from mas_lab.team import Sampling, Team
+from mas_lab.train.budget import Budget
 from mas_lab.train.settings import Settings
-from mas_lab.train.spent import Budget
 
 WEIGHTS = ("model", "backend", "lora", "lr", "template", "device", "options")
 """Keys of a policy: for the whole team, or for an agent with weights of its own."""
@@ -223,7 +223,7 @@ def _lists_of_lists(data: Any) -> bool:
 
 def _bases(all_weights: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Any]:
     """Return one base for all adapters that can share it, with room for the largest rank."""
-    from mas_lab.backends import load_base
+    from mas_lab.backends.loading import load_base
 
     alike: dict[str, list[Mapping[str, Any]]] = {}
     for weights in all_weights:
@@ -236,7 +236,7 @@ def _bases(all_weights: Iterable[Mapping[str, Any]], seed: int) -> dict[str, Any
 
 
 def _policy(group: tuple[str, ...], weights: Mapping[str, Any], bases: Mapping[str, Any], seed: int) -> Policy:
-    from mas_lab.backends import load_policy
+    from mas_lab.backends.loading import load_policy
 
     if weights.get("lora") is None:
         return load_policy(lr=weights.get("lr"), seed=seed, **_options(weights))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from mas_lab.cells.steps import RolloutError
+from mas_lab.cells.episode import RolloutError
 from mas_lab.env import Env, EnvError, Task
 
 Curriculum = Callable[[Env, int, str, int], list[Task]]

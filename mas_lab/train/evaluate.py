@@ -12,10 +12,10 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.game import Game, Plan
+from mas_lab.backends.workers import require_limit
+from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import played
-from mas_lab.cells.workers import require_limit
+from mas_lab.cells.rollout import rollout
 from mas_lab.env import Env, Task
 from mas_lab.team import Sampling, Team
 
@@ -90,8 +90,8 @@ def evaluate(
         raise ValueError(f"evaluate: unknown agent {strangers[0]!r}; the env plays {', '.join(env.agents)}")
     playing = team.swapped(*swap) if swap else team
     playing = playing.with_sampling(sampling) if sampling is not None else playing
-    plan, start = _Timed(episodes(k)), time.perf_counter()
-    turns = played(env, playing, tasks, plan, seed, workers=workers, step=STREAM, step_timeout=step_timeout)
+    plan, start = TimedPlan(episodes(k)), time.perf_counter()
+    turns = rollout(env, playing, tasks, plan, seed, None, workers, STREAM, step_timeout, truncated=True)
     throughput = len(tasks) * k / (time.perf_counter() - start)
     scores = _per_task(turns, tasks, k).merge(_per_agent(turns, tasks, env.agents, k), on="task")
     if price is not None:
@@ -103,7 +103,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class _Timed:
+class TimedPlan:
     """A plan that records the seconds of each of its episodes, by task."""
 
     plan: Plan
@@ -113,10 +113,10 @@ class _Timed:
     def instances(self) -> int:
         return self.plan.instances
 
-    def __call__(self, game: Game) -> Generator:
+    def __call__(self, episode: EpisodeState) -> Generator:
         start = time.perf_counter()
-        yield from self.plan(game)
-        self.seconds.setdefault(game.task.id, []).append(time.perf_counter() - start)
+        yield from self.plan(episode)
+        self.seconds.setdefault(episode.task.id, []).append(time.perf_counter() - start)
 
 
 def _is_price(one: object) -> bool:

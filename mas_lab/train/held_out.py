@@ -14,10 +14,10 @@ from mas_lab.env import Env
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.scores import keep_scores, scored_steps
 from mas_lab.team import Team
+from mas_lab.train.budget import Spent
 from mas_lab.train.drawing import tasks_of
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.settings import Settings
-from mas_lab.train.spent import Spent
 
 SPLIT = "test"
 Hears = Callable[[int, pd.DataFrame | None], None]
@@ -49,7 +49,9 @@ class HeldOut:
     seed play the same tasks.
     """
 
-    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, spent: Spent):
+    def __init__(
+        self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, spent: Spent | None
+    ):
         self.env, self.team, self.chosen, self.recorder, self.spent = env, team, chosen, recorder, spent
         self.seed = seed if chosen.score_seed is None else chosen.score_seed
         self._scored = set(scored_steps(recorder)) if recorder else set()
@@ -81,6 +83,5 @@ class HeldOut:
 
     def _is_due(self, done: int, last: bool) -> bool:
         every, counts = self.chosen.score_every, self.chosen.score_at
-        if every is None and not counts:
-            return False
-        return last or done == 0 or (every is not None and done % every == 0) or self.spent.passes(counts, done)
+        regular = every is not None and done % every == 0
+        return last or done == 0 or regular or (bool(counts) and self.spent.passes(counts, done))

@@ -14,11 +14,10 @@ from typing import Any
 
 from mas_lab.backends.devices import called
 from mas_lab.env import Env, spec
-from mas_lab.holds import untold
+from mas_lab.fingerprint import untold
 from mas_lab.recipes import Recipe, to_data
-from mas_lab.runs.checkpoint import describe_team
 from mas_lab.runs.run import FORMAT
-from mas_lab.team import Team
+from mas_lab.team import Team, describe_team
 from mas_lab.train.drawing import Curriculum
 from mas_lab.train.settings import Settings
 
@@ -59,7 +58,7 @@ def describe(
 def _devices(team: Team) -> str:
     """Return the devices on which the weights learn; for several ranks, those of the first."""
     policies = team.policies.values()
-    places = {called(one.device) if getattr(one, "sees_gradients", True) else "a server's" for one in policies}
+    places = {called(one.device) if one.capabilities.gradients else "a server's" for one in policies}
     return "; ".join(sorted(places))
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from math import cos, pi
 from typing import Any
 
+from mas_lab.backends.workers import require_limit
 from mas_lab.cells.update import require_max_norm
-from mas_lab.cells.workers import require_limit
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda done: 1.0,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 FIELDS = ("run", "step", "episode", "node", "candidate")
 SCHEMES = ("http", "https", "file")
@@ -17,7 +17,7 @@ SCHEMES = ("http", "https", "file")
 def address(**where: Any) -> str:
     """Return `#run=0&step=3&...` with the given `FIELDS` that are not `None`, with names as a page shows them."""
     told = {name: where[name] for name in FIELDS if where.get(name) is not None}
-    return "#" + urlencode({name: visible(str(value)) for name, value in told.items()})
+    return "#" + urlencode({name: escape_control_chars(str(value)) for name, value in told.items()})
 
 
 def fields(address: str) -> dict[str, str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.advantages import in_words, listed
 from mas_lab.table import TableError, require
+from mas_lab.widgets.advantages import in_words, listed
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import visible, visible_data
+from mas_lab.widgets.text import escape_control_chars, visible_data
 
 SAMPLE = ["agent", "policy", "task", "group", "turn", "prompt", "completion", "completion_ids", "credit", "center",
           "scale", "advantage", "episode", "node", "candidate"]  # fmt: skip
@@ -35,10 +35,12 @@ def anatomy(spike: Mapping[str, Any], turns: pd.DataFrame, source: Source) -> di
     records = turns[[name for name in SAMPLE if name in turns.columns]].to_dict("records")
     for row, share in sorted(spike["rows"].items(), key=lambda item: -abs(item[1])):
         record = records[int(row)]
-        agent = agents.setdefault(record["agent"], {"agent": visible(record["agent"]), "share": 0.0, "groups": {}})
+        agent = agents.setdefault(
+            record["agent"], {"agent": escape_control_chars(record["agent"]), "share": 0.0, "groups": {}}
+        )
         name = str(record.get("group", record.get("task", "")))
         group = agent["groups"].setdefault(
-            name, {"group": visible(name), "share": 0.0, "rows": 0, "little": 0, "samples": []}
+            name, {"group": escape_control_chars(name), "share": 0.0, "rows": 0, "little": 0, "samples": []}
         )
         for level in (agent, group):
             level["share"] += share
@@ -63,10 +65,15 @@ def _sample(
     numbers = {name: in_words(record[name]) for name in names}
     sample = {"row": int(row), "share": share, "turn": int(record.get("turn", 0)), "numbers": numbers}
     if "episode" in record:
-        named = {name: visible(str(record[name])) for name in ("episode", "node", "candidate") if name in record}
+        named = {
+            name: escape_control_chars(str(record[name])) for name in ("episode", "node", "candidate") if name in record
+        }
         sample["at"] = named  # the fields of an address of the RolloutViewer
     if row in spike["tokens"]:
-        sample["heard"], sample["said"] = visible(record.get("prompt", "")), visible(record["completion"])
+        sample["heard"], sample["said"] = (
+            escape_control_chars(record.get("prompt", "")),
+            escape_control_chars(record["completion"]),
+        )
         sample["tokens"] = source.token_texts(record.get("policy", ""), record["completion_ids"])
         sample["shares"] = [round(one, 6) for one in spike["tokens"][row]]
         sample["advantages"] = listed(record.get("advantage"))

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.display.escape import escape_control_chars
 from mas_lab.explain.index import TOLD
 from mas_lab.runs.disk import RunError
 from mas_lab.table import TableError
 from mas_lab.widgets.filters import matching
 from mas_lab.widgets.index import plain, ranks
 from mas_lab.widgets.reading import Reading
-from mas_lab.widgets.text import visible
 from mas_lab.widgets.texts import Texts
 
 MOST = 500
@@ -42,7 +42,7 @@ class Answers:
         self._texts = Texts(index, [reading.source for reading in readings])
         self._ranks: dict[str, np.ndarray] = {}
         self._orders: dict[tuple, np.ndarray] = {}
-        where = zip(index["run"], index["step"], index["episode"].map(visible), strict=True)
+        where = zip(index["run"], index["step"], index["episode"].map(escape_control_chars), strict=True)
         self._places = {key: place for place, key in enumerate(where)}
 
     def answer(self, question: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from mas_lab.display.progress import front_end, no_bars
 from mas_lab.env import Env
 from mas_lab.explain.spike_rule import spike_scores
-from mas_lab.progress import front_end, no_bars
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
@@ -30,7 +30,7 @@ from mas_lab.widgets.live import LIVE, Shown
 from mas_lab.widgets.origin import Origin, own_team
 from mas_lab.widgets.rollouts import RolloutViewer
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 from mas_lab.widgets.training import Training, training_figure, training_page, whose_success
 
 if TYPE_CHECKING:
@@ -153,9 +153,9 @@ class LiveDashboard(InThread):
     def _line(self) -> str:
         done = self._so_far.steps
         forked = f", {self._origin}" if self._origin else ""
-        line = f"step {done} of {self.steps}{self._so_far.line(self.whose)}{visible(forked)}"
+        line = f"step {done} of {self.steps}{self._so_far.line(self.whose)}{escape_control_chars(forked)}"
         if self._state == "failed":
-            return f"{line}: ended by {type(self.error).__name__}: {visible(str(self.error))}"
+            return f"{line}: ended by {type(self.error).__name__}: {escape_control_chars(str(self.error))}"
         if self._state == "ended":
             return f"{line}: {'stopped' if done < self.steps else 'done'}"
         if self._state == "stopping":

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.runs.disk import write_bytes
-from mas_lab.widgets.text import for_script, visible
+from mas_lab.widgets.text import escape_control_chars, for_script
 
 STATIC = Path(__file__).parent / "static"
 FIGURES = ("plotly-cartesian.min.js", "figures.js")
@@ -73,7 +73,7 @@ def _text(name: str) -> str:
 
 def escape(text: Any) -> str:
     """Return text escaped for HTML, with invisible characters made visible."""
-    return html.escape(visible(str(text)), quote=True)
+    return html.escape(escape_control_chars(str(text)), quote=True)
 
 
 def table_html(table: pd.DataFrame, caption: str) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mas_lab.cells.advantages import in_words, listed
+from mas_lab.widgets.advantages import in_words, listed
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars as escaped
 
 NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage", "temperature")
 SHADES = ("surprise", "entropy", "advantage", "share")
@@ -31,8 +31,8 @@ def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str] 
     most = max((size(row.get("advantage")) for row in rows), default=0.0)
     for row in sorted(rows, key=lambda row: (row["depth"], row["node"], seats.get(row["agent"], len(seats)))):
         node = nodes.setdefault((row["node"], row["agent"]), {
-            "node": visible(row["node"]), "parent": visible(row["parent"]), "depth": int(row["depth"]),
-            "agent": visible(row["agent"]), "turn": int(row.get("turn", 0)), "heard": visible(row.get("prompt", "")),
+            "node": escaped(row["node"]), "parent": escaped(row["parent"]), "depth": int(row["depth"]),
+            "agent": escaped(row["agent"]), "turn": int(row.get("turn", 0)), "heard": escaped(row.get("prompt", "")),
             "candidates": [],
         })  # fmt: skip
         if states and row["node"] in states:
@@ -41,7 +41,7 @@ def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str] 
     for node in nodes.values():
         node["candidates"].sort(key=lambda one: one["index"])
     return {
-        "name": visible(rows[0]["episode"]), "task": visible(rows[0].get("task", "")), "success": _success(rows),
+        "name": escaped(rows[0]["episode"]), "task": escaped(rows[0].get("task", "")), "success": _success(rows),
         "nodes": list(nodes.values()),
     }  # fmt: skip
 
@@ -51,11 +51,11 @@ def _candidate(row: Row, source: Source, most: float) -> dict[str, Any]:
     shades = _shades(row, len(ids))
     is_telling = (most > 0 and size(row.get("advantage")) == most) or row.get("finish") == "length"
     return {
-        "index": int(row.get("candidate", 0)), "action": visible(row["action"]), "kept": bool(row.get("kept", True)),
-        "valid": bool(row.get("valid", True)), "finish": visible(row.get("finish", "")),
-        "said": visible(row["completion"]),
+        "index": int(row.get("candidate", 0)), "action": escaped(row["action"]), "kept": bool(row.get("kept", True)),
+        "valid": bool(row.get("valid", True)), "finish": escaped(row.get("finish", "")),
+        "said": escaped(row["completion"]),
         "numbers": {name: in_words(row[name]) for name in NUMBERS if not _is_missing(row.get(name))},
-        "group": visible(row.get("group", "")), "info": _told(row.get("info")),
+        "group": escaped(row.get("group", "")), "info": _told(row.get("info")),
         "tokens": source.token_texts(row.get("policy", ""), ids), "ids": ids, "shades": shades,
         "tell": bool(is_telling or "share" in shades),
     }  # fmt: skip
@@ -87,7 +87,7 @@ def _is_missing(value: Any) -> bool:
 
 def _told(info: Any) -> str:
     """Return the environment's `info` on the step as JSON, or an empty string if there is none."""
-    return visible(json.dumps(info, ensure_ascii=False)) if info else ""
+    return escaped(json.dumps(info, ensure_ascii=False)) if info else ""
 
 
 def _success(rows: Sequence[Row]) -> bool | None:
@@ -99,6 +99,6 @@ def member(row: Row) -> dict[str, Any]:
     """Return one row of a comparison group, as a list shows it."""
     numbers = {name: None if _is_missing(row.get(name)) else in_words(row[name]) for name in ("credit", "advantage")}
     return {
-        **{name: visible(row[name]) for name in ("episode", "node", "agent")},
-        "candidate": int(row.get("candidate", 0)), **numbers, "said": visible(row["completion"])[:SAID],
+        **{name: escaped(row[name]) for name in ("episode", "node", "agent")},
+        "candidate": int(row.get("candidate", 0)), **numbers, "said": escaped(row["completion"])[:SAID],
     }  # fmt: skip

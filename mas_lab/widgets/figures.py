@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from mas_lab.keyed import keyed
+from mas_lab.display.documented_frame import documented
 from mas_lab.table import require
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
@@ -100,7 +100,7 @@ def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:
     said = kept["completion"].where(kept["completion"] != "", "(nothing)")
     named = {"turn": kept["turn"], "agent": kept["agent"], "hears": heard, "says": said}
     earned = {"team_reward": kept["team_reward"].round(2), "local_reward": kept["local_reward"].round(2)}
-    return keyed(pd.DataFrame(named | earned | {"success": kept["success"]}).reset_index(drop=True), "dialogue")
+    return documented(pd.DataFrame(named | earned | {"success": kept["success"]}).reset_index(drop=True), "dialogue")
 
 
 def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 BLANK = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 """Characters that a browser treats as white space."""
@@ -82,6 +82,9 @@ def _has(index: pd.DataFrame, term: Term, marked: Callable) -> np.ndarray:
     if term.kind in ("step", "run"):
         return index[term.kind].between(term.low, term.high).to_numpy(bool)
     if term.kind == "agent":
-        named = {agents: term.value in visible(agents).lower().split(", ") for agents in index["agents"].unique()}
+        named = {
+            agents: term.value in escape_control_chars(agents).lower().split(", ")
+            for agents in index["agents"].unique()
+        }
         return index["agents"].map(named).to_numpy(bool)
-    return np.fromiter((term.value in visible(task).lower() for task in index["task"]), bool, len(index))
+    return np.fromiter((term.value in escape_control_chars(task).lower() for task in index["task"]), bool, len(index))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mas_lab.progress import front_end, progress_bar
+from mas_lab.display.progress import front_end, progress_bar
 from mas_lab.runs.scores import mean_scores
 from mas_lab.widgets.document import beside, escape, in_a_notebook
 from mas_lab.widgets.figures import learning_curves

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
-from mas_lab.widgets.text import for_plotly, visible
+from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -84,7 +84,11 @@ def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
         return []
     taken = stats.assign(place=places(stats))[~stats["skipped"].astype(bool)].drop_duplicates(["place", "policy"])
     return [
-        {"policy": visible(policy), "at": own["place"].tolist(), "norms": short(own["policy_norm_clipped"])}
+        {
+            "policy": escape_control_chars(policy),
+            "at": own["place"].tolist(),
+            "norms": short(own["policy_norm_clipped"]),
+        }
         for policy, own in taken.groupby("policy", sort=False)
         if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any()
     ]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.seat import Seat
+from mas_lab.display.progress import front_end
 from mas_lab.env import Env, Task, transcript
-from mas_lab.progress import front_end
 from mas_lab.team import Team
 from mas_lab.widgets.document import beside, escape, table_html
+from mas_lab.widgets.human_agent import HumanAgent
 from mas_lab.widgets.live import with_fallback
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 ANSWERED_BY_WIDGETS = ("jupyter", "vscode", "colab", "kaggle")
 """Front ends (`progress.front_end`) in which a button still works after its cell has returned."""
@@ -52,7 +52,7 @@ class PlayAs:
 
     def __init__(self, env: Env, team: Team, agent: str, seed: int, split: str):
         self.env, self.team, self.agent, self.seed, self.split = env, team, agent, seed, split
-        self._played: list[Seat] = []
+        self._played: list[HumanAgent] = []
         self._panel: Any = None
         self.another()
         if front_end() == "terminal":
@@ -70,7 +70,7 @@ class PlayAs:
         tasks = self.env.tasks(len(self._played) + 1, self.split, self.seed)
         if len(tasks) <= len(self._played):
             raise ValueError(f"play_as: the env gave {len(tasks)} tasks, and all of them were played; use another seed")
-        self._played.append(Seat(self.env, self.team, self.agent, tasks[-1], self.seed))
+        self._played.append(HumanAgent(self.env, self.team, self.agent, tasks[-1], self.seed))
         self._show()
 
     def say(self, text: str) -> None:
@@ -101,7 +101,7 @@ class PlayAs:
         return transcript(self._seat.heard) if self._seat.waits else ""
 
     @property
-    def _seat(self) -> Seat:
+    def _seat(self) -> HumanAgent:
         return self._played[-1]
 
     def _outcome(self) -> str:
@@ -131,7 +131,10 @@ class PlayAs:
             self._show()
             display(with_fallback(self._panel.box, self._static()), raw=True)
         else:
-            print(f"{self._heading()}\n{visible(self.heard)}\n{self!r}: nobody can answer here; use .say(text)")
+            print(
+                f"{self._heading()}\n{escape_control_chars(self.heard)}\n{self!r}: nobody can answer here; "
+                "use .say(text)"
+            )
 
     def _static(self) -> str:
         """Return the prompt or the result as HTML, for viewers in which no widget is live."""
@@ -149,9 +152,9 @@ class PlayAs:
 
     def _type(self) -> None:
         """Read answers from a terminal until the episode or the input ends."""
-        print(f"{visible(rules_of(self.env))}\n\n{self._heading()}")
+        print(f"{escape_control_chars(rules_of(self.env))}\n\n{self._heading()}")
         while self._seat.waits:
-            print(f"\n{visible(self.heard)}")
+            print(f"\n{escape_control_chars(self.heard)}")
             try:
                 self.say(input(f"{self.agent}: "))
             except (EOFError, KeyboardInterrupt):

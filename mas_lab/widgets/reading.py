@@ -16,7 +16,7 @@ from mas_lab.runs.forms import TEXTS
 from mas_lab.table import SCHEMA, trained
 from mas_lab.widgets.episodes import Row, episode_data, member, size
 from mas_lab.widgets.source import ALWAYS, Source, completed
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 SHOWN = [name for name in SCHEMA if name != "prompt_ids"]
 LISTED = ["episode", "node", "agent", "candidate", "credit", "advantage", "completion", "group"]
@@ -80,7 +80,7 @@ class Reading:
         found: dict[str, list[Row]] = {}
         table = self._step(step)
         for row in table.where("group", table.named("group", names), LISTED):
-            found.setdefault(visible(row["group"]), []).append(row)
+            found.setdefault(escape_control_chars(row["group"]), []).append(row)
         return found
 
 
@@ -133,4 +133,4 @@ class _Step:
             return []
         shown, held = set(shown), self._table[by].unique()
         held = held.to_pylist() if isinstance(self._table, pyarrow.Table) else list(held)
-        return [value for value in held if visible(value) in shown]
+        return [value for value in held if escape_control_chars(value) in shown]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mas_lab.cells.normalization import is_flat
+from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
-from mas_lab.keyed import key_html, keyed
 from mas_lab.table import require, trained
 from mas_lab.widgets.address import page_address
 from mas_lab.widgets.credit_figures import Spread, calls_over_steps, rewards_over_steps, spread_figure, two_baselines
@@ -64,9 +64,9 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     told["spoke"] /= told.index.get_level_values("step").map(played) if "step" in by else played
     told = told.join(quartiles).reset_index()
     if "turn" in by:
-        return keyed(told, "rewards")
+        return documented(told, "rewards")
     pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)), by)
-    return keyed(told.merge(pooled.drop(columns="n"), on=list(by), how="left"), "rewards")
+    return documented(told.merge(pooled.drop(columns="n"), on=list(by), how="left"), "rewards")
 
 
 def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:

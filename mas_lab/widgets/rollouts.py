@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mas_lab.cells.advantages import in_words
+from mas_lab.display.progress import front_end
 from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
-from mas_lab.progress import front_end
 from mas_lab.table import TableError, column, require
 from mas_lab.widgets.address import address, fields
+from mas_lab.widgets.advantages import in_words
 from mas_lab.widgets.answers import Answers
 from mas_lab.widgets.bridge import connect, new_name
 from mas_lab.widgets.choice import Room, filled
@@ -31,7 +31,7 @@ from mas_lab.widgets.reading import MEMBERS, Reading
 from mas_lab.widgets.shares import token_shares
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import PATIENCE, States
-from mas_lab.widgets.text import for_plotly, visible
+from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -145,7 +145,7 @@ class RolloutViewer:
             raise ValueError(f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one")
         own = (self.index["step"] == int(step)) & (self.index["run"] == int(run))
         names = self.index.loc[own, "episode"]
-        if (found := names.index[names.map(visible) == episode]).empty:
+        if (found := names.index[names.map(escape_control_chars) == episode]).empty:
             raise TableError(
                 f"RolloutViewer: no episode {episode!r} at step {step} in {self.title}; `.index` names them"
             )
@@ -216,8 +216,8 @@ class RolloutViewer:
         """
         agents = dict.fromkeys(agent for reading in self._readings for agent in reading.source.agents)
         return {
-            "agents": {visible(agent): color for agent, color in colors(list(agents)).items()},
-            "runs": [visible(reading.source.title) for reading in self._readings],
+            "agents": {escape_control_chars(agent): color for agent, color in colors(list(agents)).items()},
+            "runs": [escape_control_chars(reading.source.title) for reading in self._readings],
             "at": self._at, **self._room.data(self.index),
         }  # fmt: skip
 

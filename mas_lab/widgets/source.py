@@ -17,7 +17,7 @@ from mas_lab.runs.run import WATCH, Run, load_run
 from mas_lab.runs.zips import Zipped
 from mas_lab.table import TableError, column
 from mas_lab.train import Report
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 if TYPE_CHECKING:
     import pyarrow
@@ -146,7 +146,7 @@ class Source:
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
         """Return each token as text, or `#id` if no tokenizer is known (a table in memory)."""
         text_of = self._text_of(policy)
-        return [visible(text_of(number)) or f"#{number}" for number in ids]
+        return [escape_control_chars(text_of(number)) or f"#{number}" for number in ids]
 
     def use_team(self, team: Any) -> "Source":
         """Take token texts from a team's tokenizers, and return this source."""

@@ -16,7 +16,7 @@ from mas_lab.widgets.reading import MEMBERS, Reading
 from mas_lab.widgets.shares import Shares
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import PATIENCE, States
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 LIMIT = 1_500_000
 """Maximum bytes of episodes on the page of spikes."""
@@ -45,7 +45,7 @@ def episodes_of(spikes: Spikes, source: Source) -> dict[str, Any] | None:
     room.take_all(wanted, LIMIT)
     told = room.data(index)
     told["shades"].sort(key=lambda name: name != "share")  # "share" comes first here
-    agents = {visible(agent): color for agent, color in colors(source.agents).items()}
+    agents = {escape_control_chars(agent): color for agent, color in colors(source.agents).items()}
     return {**told, "agents": agents, "runs": [held.title], "at": ""}
 
 

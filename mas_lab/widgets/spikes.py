@@ -23,7 +23,7 @@ from mas_lab.widgets.peaks import unmarked_peaks
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.spike_episodes import episodes_of
 from mas_lab.widgets.svg import picture
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -125,7 +125,7 @@ class SpikeInspector:
         Returns:
             Plain data with the lines of the chart, the numbers of the rule, the spikes and the episodes.
         """
-        agents = {visible(agent): color for agent, color in colors(self.source.agents).items()}
+        agents = {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()}
         peaks = unmarked_peaks(self.scores, self.rule)
         by_line = self.scores.assign(place=places(self.scores)).groupby(["policy", "agent"], sort=False)
         lines = [self._line(key, own) | {"peaks": peaks.get(key, [])} for key, own in by_line]
@@ -143,7 +143,7 @@ class SpikeInspector:
         return f"not opened: the page opens the {len(self.spikes)} highest that the watch recorded"
 
     def _line(self, key: tuple[str, str], own: pd.DataFrame) -> dict[str, Any]:
-        policy, agent = map(visible, key)
+        policy, agent = map(escape_control_chars, key)
         when = own[["step", "optimizer_step"]].astype(int).to_numpy().tolist()
         high = np.flatnonzero(own["spike"]).tolist()
         told = {"policy": policy, "agent": agent, "name": named(policy, agent)}

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any
 
-from mas_lab.cells.rollout import with_max_turns
-from mas_lab.drawn import no_picture
+from mas_lab.backends.runner import with_max_turns
+from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import Env, Step, Task, transcript
 from mas_lab.runs.zips import Zipped
 from mas_lab.tasks import ENVS, make_env
@@ -47,7 +47,7 @@ def states(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, str]:
     found = {}
     for node, state in replayed(env, task, rows).items():
         found[node] = _called(env, "draw", lambda state=state: env.draw(state))
-        if problem := no_picture(found[node]):
+        if problem := validate_svg(found[node]):
             raise NoStates(f"what {type(env).__name__}.draw gave {problem}")
     return found
 

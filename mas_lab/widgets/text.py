@@ -8,7 +8,7 @@ import html
 import json
 from typing import Any
 
-from mas_lab.visible import visible
+from mas_lab.display.escape import escape_control_chars
 
 
 def visible_data(data: Any) -> Any:
@@ -17,7 +17,7 @@ def visible_data(data: Any) -> Any:
         return {visible_data(key): visible_data(value) for key, value in data.items()}
     if isinstance(data, list):
         return [visible_data(value) for value in data]
-    return visible(data) if isinstance(data, str) else data
+    return escape_control_chars(data) if isinstance(data, str) else data
 
 
 def for_plotly(text: Any) -> str:
@@ -26,7 +26,7 @@ def for_plotly(text: Any) -> str:
     In all of its strings, plotly reads tags (with links and styles) and entities. It reads `$…$` as LaTeX on a page
     that has MathJax, and `%{…}` in its templates. It decodes entities once, last.
     """
-    return html.escape(visible(str(text)), quote=False).replace("$", "&#36;").replace("%", "&#37;")
+    return html.escape(escape_control_chars(str(text)), quote=False).replace("$", "&#36;").replace("%", "&#37;")
 
 
 def for_script(data: Any) -> str:

@@ -19,7 +19,7 @@ from pyarrow import compute
 from mas_lab.runs.disk import RunError, read_arrow
 from mas_lab.table import trained
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 KEPT = 250_000_000
 """Bytes that are kept; a search beyond them reads its steps again."""
@@ -145,10 +145,10 @@ def _distinct(values: Any) -> tuple[list[str] | pyarrow.Array, np.ndarray]:
 def _lowered(texts: list[str] | pyarrow.Array) -> pyarrow.Array:
     """Return texts visible and in lower case, as the page has them; Python handles only those beyond ASCII."""
     if isinstance(texts, list):
-        return pyarrow.array([visible(text).lower() for text in texts], pyarrow.large_string())
+        return pyarrow.array([escape_control_chars(text).lower() for text in texts], pyarrow.large_string())
     lowered, letters = compute.ascii_lower(texts), texts.buffers()[2]
     if letters is None or not letters.to_pybytes().translate(None, PLAIN):  # much quicker than text by text
         return lowered
     odd = compute.fill_null(compute.match_substring_regex(texts, ODD), False)
-    shown = [visible(text).lower() for text in texts.filter(odd).to_pylist()]
+    shown = [escape_control_chars(text).lower() for text in texts.filter(odd).to_pylist()]
     return compute.replace_with_mask(lowered, odd, pyarrow.array(shown, pyarrow.large_string()))

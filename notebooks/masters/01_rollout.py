@@ -15,12 +15,15 @@
 SMOKE = False  # True: a few mazes only, to see that everything runs
 
 # %%
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import torch
 from tokenizers import Tokenizer, decoders, models
 
 import mas_lab as lab
+from mas_lab import plain
 from mas_lab.widgets.figures import dialogue, mazes
 
 pd.set_option("display.max_colwidth", 160)
@@ -353,6 +356,25 @@ seen.round(2)
 lab.RolloutViewer(explored["tree(8)"], team=team)
 
 # %% [markdown]
+# ## The same in plain code
+#
+# `mas_lab/plain.py` is the whole method of this course in one file of 177 lines. It imports torch and pandas, and nothing of the kit. It samples one prompt at a time and writes no error messages, so it is slower, and every line of it is method. Here is its rollout; `candidates=8` makes it the tree above.
+
+# %%
+source = Path(lab.__file__).with_name("plain.py").read_text(encoding="utf-8")
+print(source[source.index("def rollout") : source.index("# Cell 2")])
+
+# %%
+world = lab.make_env("plan_path")
+pocket = lab.load_policy(world.pocket)
+player = plain.Policy(pocket.model, pocket.tokenizer, optimizer=None)  # nothing is trained here
+players, rng = dict.fromkeys(world.agents, player), torch.Generator().manual_seed(0)
+by_hand = plain.rollout(world, players, world.tasks(NUMBER, "train", seed=0), rng, candidates=8)
+by_hand[["task", "depth", "turn", "agent", "candidate", "kept", "completion", "team_reward", "local_reward"]].head(8)
+
+# %% [markdown]
+# The table has the columns that you know. `plain.py` takes its random numbers from one generator, in the order of the calls, so its draws differ from those of `lab.rollout`. The cell gives each call a seed of its own. That costs a few lines, and it is why a draw there does not depend on the rest of the batch.
+#
 # ## Your turn
 #
 # **01.1** Count model calls, for one task. Three agents speak one after the other, for two rounds, and nothing ends early: `episodes(8)`? `tree(8)`? `joint(2)`? And `joint(8)` where three agents act together, once?

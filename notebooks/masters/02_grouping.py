@@ -16,6 +16,7 @@ SMOKE = False  # True changes nothing here: everything is short
 
 # %%
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -263,6 +264,15 @@ lab.RewardInspector(grouped["dr_mas"])
 # %% [markdown]
 # Under `grpo` none of this shows: its six groups are large, and every fixer row is compared, with solvers and verifiers. More rows get an advantage, by a mean that is not the fixer's. Which of the two is better is the question of notebook 03.
 #
+# ## The same in plain code
+#
+# `mas_lab/plain.py` is the whole method of this course in one file of 177 lines, for reading. This is its second cell: three credits, and a group in one line. What the kit adds are other credits, other plans, and the errors that you met above.
+
+# %%
+source = Path(lab.__file__).with_name("plain.py").read_text(encoding="utf-8")
+print(source[source.index("# Cell 2") : source.index("# Cell 3")])
+
+# %% [markdown]
 # ## Your turn
 #
 # **02.1** Somebody labelled the groups of these rows by hand, and meant `by=("task", "agent")`. Which two rows stand in a wrong group? A list of two row numbers.

@@ -16,6 +16,8 @@
 SMOKE = False  # True: a few steps only, to see that everything runs
 
 # %%
+import inspect
+
 import numpy as np
 import pandas as pd
 import torch
@@ -23,6 +25,7 @@ from IPython.display import display
 from plotly import express as px
 
 import mas_lab as lab
+from mas_lab import plain
 from mas_lab.widgets.figures import LAYOUT, PALETTE
 
 COLORS = {"color_discrete_sequence": PALETTE}
@@ -229,6 +232,16 @@ stats[["agent", "turns", "tokens", "grad_norm", "grad_norm_clipped", "policy_nor
 # %%
 solver, verifier = stats["grad_norm"]
 print(f"cos = {(stats['policy_norm'][0] ** 2 - solver**2 - verifier**2) / (2 * solver * verifier):.2f}")
+
+# %% [markdown]
+# How is an agent's part found? One agent after the other: its rows alone go through the model and back, and the norm is taken. Then the parts are added up. `mas_lab/plain.py` has the whole method in one file; here is its update, and its norms of the same table.
+
+# %%
+fresh = lab.load_policy(env.pocket)
+still = torch.optim.SGD(fresh.model.parameters(), lr=0.0)  # the weights stay as they are
+player = plain.Policy(fresh.model, fresh.tokenizer, still)
+print(plain.update(dict.fromkeys(env.agents, player), turns))
+print(inspect.getsource(plain.update))
 
 # %% [markdown]
 # ## When is a large norm a problem?

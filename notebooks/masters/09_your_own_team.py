@@ -395,7 +395,7 @@ print(spoken.observe(State({"ann": [2, 5], "ben": [5, 9]}, (2,)), "ben")[0]["con
 # %% [markdown]
 # ## A plan of your own
 #
-# A plan says how an episode is explored. It is a generator: it *yields* what it wants done, and gets back the answers. `lab.Say(at, agent, candidate)` asks an agent at a node, `lab.Act(at, said)` steps the world, `game.record` writes rows, `game.next` gives the next node, and `None` at the end. All that live plans ask for is batched.
+# A plan says how an episode is explored. It is a generator: it *yields* requests and receives their answers. `lab.Generate(at, agent, candidate)` requests a completion at a node, `lab.StepEnv(at, said)` steps the environment, `episode.record` writes rows, `episode.next` returns the next node, or `None` at the end. The requests of all live plans are batched.
 #
 # This one asks how good an *opening* is: `k` first words, each played to its end.
 
@@ -406,22 +406,22 @@ class openings:
     k: int
     instances = 1  # of a task; the k branches stand in one
 
-    def __call__(self, game):
-        at = game.start()
-        said = yield [lab.Say(at, agent, i) for agent in game.acting(at) for i in range(self.k)]
-        steps = yield [lab.Act(at, [one]) for one in said]
+    def __call__(self, episode):
+        at = episode.start()
+        said = yield [lab.Generate(at, agent, i) for agent in episode.acting(at) for i in range(self.k)]
+        steps = yield [lab.StepEnv(at, [one]) for one in said]
         after = []
         for i, (one, step) in enumerate(zip(said, steps, strict=True)):
-            game.record(at, [one], step)
-            after.append(game.next(at, [one], step, branch=i))
-        yield [self.on(game, node) for node in after]  # each branch goes its own way
+            episode.record(at, [one], step)
+            after.append(episode.next(at, [one], step, branch=i))
+        yield [self.on(episode, node) for node in after]  # each branch goes its own way
 
-    def on(self, game, at):
+    def on(self, episode, at):
         while at is not None:
-            said = yield [lab.Say(at, agent) for agent in game.acting(at)]
-            [step] = yield [lab.Act(at, said)]
-            game.record(at, said, step)
-            at = game.next(at, said, step, branch=0)
+            said = yield [lab.Generate(at, agent) for agent in episode.acting(at)]
+            [step] = yield [lab.StepEnv(at, said)]
+            episode.record(at, said, step)
+            at = episode.next(at, said, step, branch=0)
 
 
 # %%
@@ -440,19 +440,19 @@ turns[["at", "agent", "prompt", "completion", "team_reward", "credit"]].round(2)
 class shorter_of_two:
     instances = 1
 
-    def __call__(self, game):
-        at = game.start()
+    def __call__(self, episode):
+        at = episode.start()
         while at is not None:
-            [agent] = game.acting(at)  # one agent at a time, here
+            [agent] = episode.acting(at)  # one agent at a time, here
             ### BEGIN SOLUTION
-            said = yield [lab.Say(at, agent, i) for i in range(2)]
+            said = yield [lab.Generate(at, agent, i) for i in range(2)]
             kept = min(said, key=lambda one: len(one.text))
             ### STARTER
-            # [kept] = yield [lab.Say(at, agent)]
+            # [kept] = yield [lab.Generate(at, agent)]
             ### END SOLUTION
-            [step] = yield [lab.Act(at, [kept])]
-            game.record(at, [kept], step)
-            at = game.next(at, [kept], step)
+            [step] = yield [lab.StepEnv(at, [kept])]
+            episode.record(at, [kept], step)
+            at = episode.next(at, [kept], step)
 
 
 lab.course.check("09.2", shorter_of_two())
@@ -592,7 +592,7 @@ def meet(task, endpoint):
         said.append(int(text) if text in map(str, HOURS) else 0)
         if said[-1] and said[-2:-1] == said[-1:]:
             good = all(said[-1] in free for free in task.data.values())
-            return lab.Earned((1.0 - 0.1 * (len(said) - 2)) * good, success=good)
+            return lab.EpisodeResult((1.0 - 0.1 * (len(said) - 2)) * good, success=good)
     return 0.0
 
 

@@ -69,13 +69,13 @@ plan
 
 # %%
 eight = {f"cuda:{i}": H100 for i in range(8)}
-lab.Placement({"solver": lab.Wish("Qwen3-1.7B", backend="vllm", sleep=True)}, eight, every=True)
+lab.Placement({"solver": lab.ModelSpec("Qwen3-1.7B", backend="vllm", sleep=True)}, eight, every=True)
 
 # %% [markdown]
 # **Engines on GPUs of their own**: one GPU trains, vLLM shares its weights over two others (`vllm serve -tp 2`).
 
 # %%
-apart = lab.Wish("Qwen3-1.7B", backend="vllm", device="cuda:0", samples_on=("cuda:1", "cuda:2"))
+apart = lab.ModelSpec("Qwen3-1.7B", backend="vllm", device="cuda:0", samples_on=("cuda:1", "cuda:2"))
 plan = lab.Placement({"solver": apart}, {f"cuda:{i}": H100 for i in range(3)})
 print(plan.options("solver"))
 plan
@@ -96,9 +96,9 @@ qwen3_8b = Qwen3Config(
     tie_word_embeddings=False,
 )
 ### BEGIN SOLUTION
-wish = lab.Wish(qwen3_8b, lora=16)
+wish = lab.ModelSpec(qwen3_8b, lora=16)
 ### STARTER
-# wish = lab.Wish(qwen3_8b)  # <- change this
+# wish = lab.ModelSpec(qwen3_8b)  # <- change this
 ### END SOLUTION
 lab.course.check("11.1", wish, eight)
 
@@ -264,8 +264,8 @@ lab.course.check("11.3", second)
 # %%
 devices = {"cuda:0": 24.0, "cuda:1": 24.0}  # <- change these lines
 wishes = {
-    "solver": lab.Wish("Qwen3-1.7B", lora=32),
-    "verifier": lab.Wish("Qwen3-0.6B", frozen=True),
+    "solver": lab.ModelSpec("Qwen3-1.7B", lora=32),
+    "verifier": lab.ModelSpec("Qwen3-0.6B", frozen=True),
 }
 plan = lab.Placement(wishes, devices)
 assert (plan.devices_table["left"] >= 0).all()

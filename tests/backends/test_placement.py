@@ -4,7 +4,7 @@ import pytest
 from transformers import Qwen3Config
 
 import mas_lab as lab
-from mas_lab import Placement, PlacementError, Wish
+from mas_lab import ModelSpec, Placement, PlacementError
 from mas_lab.backends.memory import GIB, known_shapes
 from mas_lab.backends.placement import CONTEXT
 
@@ -49,14 +49,17 @@ def test_two_t4s_are_one_agent_each():
 
 
 def test_what_is_asked_for_is_kept():
-    wishes = {"solver": Wish("Qwen3-0.6B", lora=8, device="cuda:1"), "verifier": Wish("Qwen3-0.6B", lora=4, **SMALL)}
+    wishes = {
+        "solver": ModelSpec("Qwen3-0.6B", lora=8, device="cuda:1"),
+        "verifier": ModelSpec("Qwen3-0.6B", lora=4, **SMALL),
+    }
     assert Placement(wishes, t4s(2)).policies_table["trains on"].to_dict() == {"solver": "cuda:1", "verifier": "cuda:0"}
     with pytest.raises(PlacementError, match=r"'solver' is wanted on cuda:7; the devices are cuda:0, cuda:1"):
-        Placement({"solver": Wish("Qwen3-0.6B", device="cuda:7")}, t4s(2))
+        Placement({"solver": ModelSpec("Qwen3-0.6B", device="cuda:7")}, t4s(2))
 
 
 def test_a_base_with_three_adapters_is_one_model():
-    three, one = (Placement({"team": Wish("Qwen3-1.7B", lora=16, adapters=n, **SMALL)}, t4s(1)) for n in (3, 1))
+    three, one = (Placement({"team": ModelSpec("Qwen3-1.7B", lora=16, adapters=n, **SMALL)}, t4s(1)) for n in (3, 1))
     grown = three.policies_table.loc["team", "in all"] - one.policies_table.loc["team", "in all"]
     assert grown == pytest.approx(2 * 16 * 16 * PER_RANK / GIB)
     told = three.options("team")
@@ -64,24 +67,24 @@ def test_a_base_with_three_adapters_is_one_model():
 
 
 def test_what_cannot_fit_is_refused_with_what_would():
-    wish = Wish("Qwen3-1.7B", **SMALL)
+    wish = ModelSpec("Qwen3-1.7B", **SMALL)
     with pytest.raises(PlacementError) as refused:
         Placement({"solver": wish}, t4s(1))
     needs = Placement({"solver": wish}, {"cuda:0": 80.0}).policies_table["in all"].item()
     said = f"'solver' (Qwen3-1.7B, all weights) needs {needs:.1f} GiB on cuda:0, where 13.8 of 14.6 GiB are left. "
     assert said in str(refused.value)
-    fits = Placement({"solver": Wish("Qwen3-1.7B", lora=16, **SMALL)}, t4s(1)).policies_table["in all"].item()
+    fits = Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, **SMALL)}, t4s(1)).policies_table["in all"].item()
     assert f"lora=16: {fits:.1f} GiB" in str(refused.value) and "bits=4, backend='unsloth'" in str(refused.value)
 
 
 def test_what_it_suggests_does_fit():
     with pytest.raises(PlacementError, match=r"sample_tokens and train_tokens of 2048: \d"):
-        Placement({"solver": Wish("Qwen3-1.7B", lora=16, sample_tokens=2**20)}, t4s(1))
-    assert Placement({"solver": Wish("Qwen3-1.7B", lora=16, sample_tokens=2048, train_tokens=2048)}, t4s(1))
+        Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2**20)}, t4s(1))
+    assert Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2048, train_tokens=2048)}, t4s(1))
 
 
 def test_a_refusal_says_who_took_the_room_and_when_nothing_helps():
-    wishes = {name: Wish("Qwen3-1.7B", lora=16) for name in ("solver", "verifier")}
+    wishes = {name: ModelSpec("Qwen3-1.7B", lora=16) for name in ("solver", "verifier")}
     with pytest.raises(PlacementError, match=r"'verifier' .* of 14\.6 GiB are left, 12\.\d of them taken by solver"):
         Placement(wishes, t4s(1))
     huge = Qwen3Config(**known_shapes()["Qwen3-1.7B"].to_dict() | {"num_hidden_layers": 280, "layer_types": None})
@@ -90,7 +93,7 @@ def test_a_refusal_says_who_took_the_room_and_when_nothing_helps():
 
 
 def test_frozen_weights_have_no_gradient():
-    row = Placement({"judge": Wish("Qwen3-0.6B", frozen=True)}, t4s(1)).policies_table.loc["judge"]
+    row = Placement({"judge": ModelSpec("Qwen3-0.6B", frozen=True)}, t4s(1)).policies_table.loc["judge"]
     assert row["gradients, optimizer"] == row["activations"] == 0
     assert (row["learns"], row["trains on"], row["samples on"]) == ("nothing", "nowhere", "cuda:0")
 
@@ -106,7 +109,7 @@ def test_a_process_per_device_holds_every_policy():
 
 def test_vllm_on_the_same_gpu_keeps_a_copy_unless_it_sleeps():
     awake, asleep = (
-        Placement({"a": Wish("Qwen3-1.7B", backend="vllm", sleep=sleep, **SMALL)}, {"cuda:0": 80.0})
+        Placement({"a": ModelSpec("Qwen3-1.7B", backend="vllm", sleep=sleep, **SMALL)}, {"cuda:0": 80.0})
         for sleep in (False, True)
     )
     row = awake.policies_table.loc["a"]
@@ -121,7 +124,7 @@ def test_vllm_on_the_same_gpu_keeps_a_copy_unless_it_sleeps():
 
 
 def test_vllm_on_other_gpus_is_a_server_there():
-    wish = Wish("Qwen3-1.7B", backend="vllm", device="cuda:0", samples_on=("cuda:1", "cuda:2"), **SMALL)
+    wish = ModelSpec("Qwen3-1.7B", backend="vllm", device="cuda:0", samples_on=("cuda:1", "cuda:2"), **SMALL)
     devices = {f"cuda:{i}": 40.0 for i in range(3)}
     plan = Placement({"a": wish}, devices)
     used, row = plan.devices_table["used"], plan.policies_table.loc["a"]
@@ -137,8 +140,8 @@ def test_options_are_those_of_the_back_ends():
     from mas_lab.backends.vllm.model import VllmOptions
 
     devices = {f"cuda:{i}": 40.0 for i in range(2)}
-    quantized = Wish("Qwen3-0.6B", lora=8, bits=4, backend="unsloth")
-    served = Wish("Qwen3-0.6B", lora=8, backend="vllm", device="cuda:0", samples_on="cuda:1")
+    quantized = ModelSpec("Qwen3-0.6B", lora=8, bits=4, backend="unsloth")
+    served = ModelSpec("Qwen3-0.6B", lora=8, backend="vllm", device="cuda:0", samples_on="cuda:1")
     plan = Placement({"u": quantized, "v": served}, devices)
     told = {key: value for key, value in plan.options("v").items() if key not in ("backend", "lora")}
     assert VllmOptions.of(told).gpus == "1"

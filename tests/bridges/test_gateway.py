@@ -18,7 +18,7 @@ from small import AGENTS, LENGTH, WORDS, make_team, score
 import mas_lab as lab
 from mas_lab.bridges.openai_chat import Refused
 from mas_lab.bridges.program import ProgramWarning
-from mas_lab.cells.steps import RolloutError
+from mas_lab.cells.episode import RolloutError
 from mas_lab.env import EnvError
 from mas_lab.policy import PolicyError, Sample
 
@@ -121,7 +121,7 @@ def test_what_a_program_returns_is_who_earns(team):
 
     def both(task, endpoint):
         relay(task, endpoint)
-        return lab.Earned(0.25, {"asker": 1.0}, success=True, info={"tests": [1, 2]})
+        return lab.EpisodeResult(0.25, {"asker": 1.0}, success=True, info={"tests": [1, 2]})
 
     turns = lab.play(both, team, TASKS[:1], **LIMITS)
     assert turns["team_reward"].tolist() == [0, 0.25] and turns["local_reward"].tolist() == [1.0, 0.0]

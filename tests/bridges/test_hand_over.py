@@ -19,9 +19,9 @@ from small import AGENTS, Relay, make_team, recorded
 
 import mas_lab as lab
 from mas_lab import __main__ as cli
-from mas_lab.bridges.elsewhere import Speaker, completion, play
-from mas_lab.bridges.hand_over import CONFIGS
-from mas_lab.bridges.handed import Handed, HandOverError, recorded_rows
+from mas_lab.bridges.export import CONFIGS
+from mas_lab.bridges.export_reader import Handed, HandOverError, recorded_rows
+from mas_lab.bridges.external_rollout import Speaker, completion, play
 from mas_lab.bridges.trainers import AGGREGATES, WORDS, Asked, refusals
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import to_data

@@ -20,7 +20,7 @@ from elsewhere import ASKED, speaking, trained
 from small import AGENTS, Relay
 
 import mas_lab as lab
-from mas_lab.bridges.handed import HandOverError
+from mas_lab.bridges.export_reader import HandOverError
 from mas_lab.bridges.slime import ROW, Aborted, Bridge, row_of, sglang
 
 RECIPES = {

@@ -16,8 +16,8 @@ from elsewhere import ASKED, trained
 from small import AGENTS, Relay
 
 import mas_lab as lab
+from mas_lab.bridges.export_reader import CLOSE, HandOverError, recorded_rows
 from mas_lab.bridges.hand_over_texts import nested
-from mas_lab.bridges.handed import CLOSE, HandOverError, recorded_rows
 from mas_lab.bridges.trainers import verl_settings
 
 pytest.importorskip("verl", reason="verl is not installed; make test-verl installs it")

@@ -11,6 +11,7 @@ import torch
 from small import Relay, make_team
 
 import mas_lab as lab
+from mas_lab.explain.diagnostics import gradients_kept
 from mas_lab.policy import Sample
 
 RELAY = Relay()
@@ -244,8 +245,8 @@ def test_shares_of_losses_that_read_rows_are_exact(loss, kind, off, models):
         square = sum(part.double().square().sum().item() for part in whole)
         for agent, samples in batch.samples.items():
             row = batch.used[agent].index[0]
-            with batch.gradients_kept():
-                batch.policy.accumulate(samples[:1], batch.loss)
+            with gradients_kept(batch):
+                batch.policy.forward_backward(samples[:1], batch.loss)
                 alone = [gradient for _, gradient in batch.policy.gradients()]
                 share = sum((a.double() * b.double()).sum().item() for a, b in zip(whole, alone, strict=True)) / square
             assert shares.loc[shares["row"] == row, "share"].sum() == pytest.approx(share, rel=1e-3, abs=1e-6)

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import candidates_table, episodes_table, joint_table, shuffled
 
-from mas_lab.cells.centers import pooled_deviation
 from mas_lab.cells.credits import episode_return, mixed, return_to_go
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import group_stats, normalize, refuse_lone_groups
+from mas_lab.cells.normalization import group_stats, normalize, pooled_deviation
 from mas_lab.recipes import RECIPES
-from mas_lab.table import TableError
+from mas_lab.table import TableError, refuse_lone_groups
 
 seeds = st.integers(0, 2**32 - 1)
 often = settings(max_examples=6)

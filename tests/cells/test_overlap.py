@@ -32,16 +32,17 @@ def watch_threads(team: lab.Team, wait=lambda: None) -> dict[str, set[int]]:
     """In which threads each policy makes its passes; `wait` is called first."""
     seen: dict[str, set[int]] = {agent: set() for agent in team}
 
-    def watched(agent, accumulate):
-        def passes(*arguments):
-            seen[agent].add(threading.get_ident())
-            wait()
-            return accumulate(*arguments)
+    def watched(agent, forward_backward):
+        def passes(samples, loss):
+            if samples:
+                seen[agent].add(threading.get_ident())
+                wait()
+            return forward_backward(samples, loss)
 
         return passes
 
     for agent, policy in team.items():
-        policy.accumulate = watched(agent, policy.accumulate)
+        policy.forward_backward = watched(agent, policy.forward_backward)
     return seen
 
 

@@ -3,8 +3,9 @@
 import pytest
 from scripted import Ladder, Scripted
 
+from mas_lab.cells.episode import RolloutError
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import RolloutError, rollout
+from mas_lab.cells.rollout import rollout
 from mas_lab.policy import PolicyError
 from mas_lab.team import Team
 

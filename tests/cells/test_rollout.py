@@ -14,9 +14,9 @@ from small import KINDS, Relay, make_team
 import mas_lab
 import mas_lab.cells.plans
 from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return
-from mas_lab.cells.game import Act, Say
+from mas_lab.cells.episode import Generate, RolloutError, StepEnv
 from mas_lab.cells.plans import episodes, joint, tree
-from mas_lab.cells.rollout import RolloutError, rollout
+from mas_lab.cells.rollout import rollout
 from mas_lab.env import EnvError, Step
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import RECIPES
@@ -252,7 +252,7 @@ def test_max_turns_of_an_env_that_is_no_dataclass():
 def test_a_plan_of_your_own_as_the_module_shows_it():
     """The example of the docstring runs, and plays what `episodes(1)` plays."""
     source = textwrap.dedent(mas_lab.cells.plans.__doc__[mas_lab.cells.plans.__doc__.index("    @dataclass") :])
-    names = {"dataclass": dataclass, "Say": Say, "Act": Act}
+    names = {"dataclass": dataclass, "Generate": Generate, "StepEnv": StepEnv}
     exec(source, names)
     mine = play(Ladder(), by_seed, names["greedy_two"](), tasks=3)
     assert mine.equals(play(Ladder(), by_seed, episodes(1), tasks=3)) and len(mine) == 12
@@ -367,15 +367,15 @@ def test_workers_step_the_world_in_threads():
 @pytest.mark.parametrize("workers", [None, 2])
 @pytest.mark.parametrize("step, error, message", [
     (lambda *_: 1 / 0, RolloutError, r"Bad.step failed for task 't0', agent 'executor', turn 0: ZeroDivisionError"),
-    (lambda *_: None, EnvError, r"Bad.step returned NoneType for task 't0', agent 'executor', turn 0"),
+    (lambda *_: None, EnvError, r"Bad.step: it returned NoneType for task 't0', agent 'executor', turn 0"),
     (lambda s, a: Step(s, float("nan"), {"executor": 0.0}, {"executor": True}, False, True), EnvError,
      r"team_reward is nan for task 't0', agent 'executor', turn 0"),
     (lambda s, a: Step(s, 0.0, {"executor": float("inf")}, {"executor": True}, False, True), EnvError,
-     r"local_reward is inf for task 't0', agent 'executor', turn 0"),
+     r"local_rewards\['executor'\] is inf for task 't0', agent 'executor', turn 0"),
     (lambda s, a: Step(s, None, {"executor": 0.0}, {"executor": True}, False, True), EnvError,
      r"team_reward is None for task 't0', agent 'executor', turn 0"),
     (lambda s, a: Step(s, 0.0, {"planner": 0.0}, {"executor": True}, False, True), EnvError,
-     r"gave no local reward or no `valid` for task 't0', agent 'executor', turn 0"),
+     r"has no local reward or no `valid` for task 't0', agent 'executor', turn 0"),
 ])  # fmt: skip
 def test_a_step_that_breaks_is_an_error_that_names_its_place(step, error, message, workers):
     class Bad(Ladder):
@@ -654,7 +654,7 @@ def test_an_agent_that_has_not_spoken_cannot_be_paid():
         def step(self, state, actions):
             return replace(super().step(state, actions), local_rewards={"left": 0.0, "right": 1.0})
 
-    with pytest.raises(EnvError, match=r"pays agent 'right' in task 'train0-0' at .*, but it has not spoken there yet"):
+    with pytest.raises(EnvError, match=r"pays agent 'right' in task 'train0-0' at .*, but the agent has not acted"):
         play(Early(), by_nth, episodes(1))
 
 

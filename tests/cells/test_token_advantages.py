@@ -12,6 +12,7 @@ import torch
 from small import AGENTS, Relay, make_team
 
 import mas_lab as lab
+from mas_lab.explain.diagnostics import norms_with
 from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import TableError
 
@@ -118,11 +119,11 @@ def passed(team):
     """What reaches the model."""
     calls, policy = [], team["asker"]
 
-    def accumulate(samples, loss, call=policy.accumulate):
+    def forward_backward(samples, loss, call=policy.forward_backward):
         calls.extend(samples)
         return call(samples, loss)
 
-    policy.accumulate = accumulate
+    policy.forward_backward = forward_backward
     return calls
 
 
@@ -167,8 +168,8 @@ def test_what_is_no_number_per_token_is_refused_with_its_place(advantage, words,
 
 
 def test_a_policy_refuses_advantages_without_tokens(models):
-    with pytest.raises(PolicyError, match="sample 0 has 2 tokens and 3 advantages; give one, or one per token"):
-        make_team("shared", models)["asker"].accumulate(
+    with pytest.raises(PolicyError, match="sample 0 has 2 tokens and 3 advantages"):
+        make_team("shared", models)["asker"].forward_backward(
             [Sample([3], [4, 5], [-1.0, -1.0], 1.0, [1.0, 2.0, 3.0], 1.0)], lab.reinforce()
         )
 
@@ -194,7 +195,7 @@ def test_the_proxy_follows(judged, models):
     def refuse(*_):
         raise PolicyError("no forward mode")
 
-    team["asker"].slopes = refuse
+    team["asker"].directional_derivatives = refuse
     shares = lab.attribute(team, judged, aggregate="sum")
     sizes = [
         np.abs(np.broadcast_to(a, len(logprobs))) * (1 - np.exp(logprobs))
@@ -213,7 +214,7 @@ def test_a_batch_is_judged_anew_by_numbers_or_by_lists(drawn, judged, models):
     for name, turns, other in (("lists", drawn, judged), ("numbers", judged, drawn)):
 
         def watch(policy, norms, batch, name=name, other=other):
-            found[name] = batch.norms_with(other["advantage"])
+            found[name] = norms_with(batch, other["advantage"])
 
         lab.update(make_team("shared", models), turns, watch=watch)
     for name, turns in (("lists", judged), ("numbers", drawn)):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from small import AGENTS, KINDS, Relay, make_team
 
-from mas_lab.backends import load_policy
+from mas_lab.backends.loading import load_policy
 from mas_lab.cells.credits import mixed
 from mas_lab.cells.losses import Loss, clipped, k3, reinforce
 from mas_lab.cells.plans import episodes, tree
@@ -71,11 +71,12 @@ def captured(team):
     calls = []
     for name, policy in team.policies.items():
 
-        def accumulate(samples, loss, name=name, call=policy.accumulate):
-            calls.append((name, list(samples)))
+        def forward_backward(samples, loss, name=name, call=policy.forward_backward):
+            if samples:
+                calls.append((name, list(samples)))
             return call(samples, loss)
 
-        policy.accumulate = accumulate
+        policy.forward_backward = forward_backward
     return calls
 
 
@@ -205,11 +206,11 @@ def test_an_adapters_step_is_its_own_gradient(sampled, models):
         policy = team[agent]
         policy.model.set_adapter(policy.adapter)
         own = [row for row in rows if row["agent"] == agent]
-        policy.clear_gradients()
+        policy.set_gradients(None)
         weight = plain_torch.weights(own, "token")
         (plain_torch.token_losses(policy.model, own, {"kind": "clipped"}) * weight).sum().backward()
         expected[agent] = {key: parameter.grad.clone() for key, parameter in policy.parameters.items()}
-        policy.clear_gradients()
+        policy.set_gradients(None)
     update(team, sampled, watch=watch)
     for agent in AGENTS:
         assert expected[agent].keys() == seen[agent].keys() and any(g.any() for g in expected[agent].values())
@@ -495,10 +496,10 @@ def test_an_interrupt_between_two_policies_leaves_no_gradient(sampled, models):
     def stop(*_):
         raise KeyboardInterrupt
 
-    step, team["doer"].apply = team["doer"].apply, stop
+    step, team["doer"].optim_step = team["doer"].optim_step, stop
     with pytest.raises(KeyboardInterrupt):
         update(team, sampled)
-    team["doer"].apply = step
+    team["doer"].optim_step = step
     assert not any(gradient.any() for agent in AGENTS for _, gradient in team[agent].gradients())
     assert update(team, sampled).set_index("agent")["policy_norm"]["doer"] == norms["doer"]
 

@@ -7,7 +7,7 @@ import pytest
 from scripted import Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.cells.workers import Job, Workers, ended
+from mas_lab.backends.workers import Job, Workers, ended
 
 
 def by_nth(prompt, nth, seed):

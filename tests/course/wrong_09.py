@@ -124,9 +124,9 @@ class Plan:
         at = game.start()
         while at is not None:
             [agent] = game.acting(at)
-            said = yield [lab.Say(at, agent, number) for number in self.numbers]
+            said = yield [lab.Generate(at, agent, number) for number in self.numbers]
             kept = self.best(said)
-            [step] = yield [lab.Act(at, [kept])]
+            [step] = yield [lab.StepEnv(at, [kept])]
             for one in said if self.all else [kept]:
                 game.record(at, [one], step)
             at = game.next(at, [kept], step) if self.on else at

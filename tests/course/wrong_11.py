@@ -16,15 +16,15 @@ QWEN3_8B = Qwen3Config(
 )
 TOLD = {"num_machines": 2, "num_processes": 8, "machine_rank": 1}
 RIGHT = {
-    "11.1": [(lab.Wish(QWEN3_8B, lora=16), EIGHT), (lab.Wish(QWEN3_8B, lora=64), EIGHT)],
+    "11.1": [(lab.ModelSpec(QWEN3_8B, lora=16), EIGHT), (lab.ModelSpec(QWEN3_8B, lora=64), EIGHT)],
     "11.2": [(lambda means, rows: (means * rows[:, None]).sum(0) / rows.sum(),)],
     "11.3": [(TOLD,)],
 }
 WRONG = {
     "11.1": [
-        (lab.Wish(QWEN3_8B), EIGHT),
-        (lab.Wish(QWEN3_8B, frozen=True), EIGHT),
-        (lab.Wish("Qwen3-0.6B", lora=16), EIGHT),
+        (lab.ModelSpec(QWEN3_8B), EIGHT),
+        (lab.ModelSpec(QWEN3_8B, frozen=True), EIGHT),
+        (lab.ModelSpec("Qwen3-0.6B", lora=16), EIGHT),
         ("Qwen3-8B", EIGHT),
     ],
     "11.2": [

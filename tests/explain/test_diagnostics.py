@@ -144,7 +144,7 @@ def without_forward_mode(models):
         raise lab.PolicyError("no forward mode")
 
     for policy in team.policies.values():
-        policy.slopes = refuse
+        policy.directional_derivatives = refuse
     return team
 
 

@@ -21,8 +21,8 @@ class three_tries:
     def __call__(self, game):
         at = game.start()
         while at is not None:
-            said = yield [lab.Say(at, agent) for agent in game.acting(at)]
-            [step] = yield [lab.Act(at, said)]
+            said = yield [lab.Generate(at, agent) for agent in game.acting(at)]
+            [step] = yield [lab.StepEnv(at, said)]
             game.record(at, said, step)
             at = game.next(at, said, step)
 

@@ -8,7 +8,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team, of_format
 
 import mas_lab as lab
-from mas_lab.cells.game import Act, Say
+from mas_lab.cells.episode import Generate, StepEnv
 from mas_lab.runs.disk import read_note
 from mas_lab.runs.scores import KEPT, episode_returns, kept_scores, run_curve, step_scores, training_curve
 from mas_lab.table import TableError
@@ -108,12 +108,13 @@ class forgetful:
     def __call__(self, game):
         start = game.start()
         for number in range(2):
-            said = yield [Say(start, "asker", number)]
-            [step] = yield [Act(start, said)]
-            game.rows.append(game.row(start, said[0], game.action(start, said), [step], kept=number == 0))
+            said = yield [Generate(start, "asker", number)]
+            [step] = yield [StepEnv(start, said)]
+            row = game.row(start, said[0], game.action(start, said), [step])
+            game.rows.append({**row, "kept": number == 0})
             at = game.next(start, said, step, branch=number)
-            said = yield [Say(at, "doer")]
-            [step] = yield [Act(at, said)]
+            said = yield [Generate(at, "doer")]
+            [step] = yield [StepEnv(at, said)]
             game.record(at, said, step)
 
 

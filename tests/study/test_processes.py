@@ -11,7 +11,7 @@ from pathlib import Path
 import jobs
 import pytest
 
-from mas_lab.progress import no_bars, progress_bar
+from mas_lab.display.progress import no_bars, progress_bar
 from mas_lab.study.processes import side_by_side
 
 HERE = Path(__file__).parents[1]

@@ -10,8 +10,8 @@ from mas_lab.study.cell import play
 from mas_lab.study.design import Design
 from mas_lab.study.rates import chosen
 from mas_lab.study.record import Recorded, is_record
+from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
-from mas_lab.train.spent import Budget
 
 STUDIES = sorted(path for path in (data_dir() / "results" / "studies").glob("*") if is_record(path))
 DOCS = Path(__file__).resolve().parents[2] / "docs"

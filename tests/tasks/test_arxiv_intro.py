@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mas_lab as lab
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env

@@ -9,7 +9,7 @@ import pytest
 from scripted import team_of
 
 import mas_lab as lab
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, Task, spec, transcript
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.code_tests import CodeTests, chain

@@ -3,7 +3,7 @@
 import pytest
 
 import mas_lab as lab
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import EnvError
 
 pytestmark = pytest.mark.slow

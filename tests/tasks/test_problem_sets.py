@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.code_tests import CodeTests

@@ -5,7 +5,7 @@ import random
 import pytest
 
 import mas_lab as lab
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, spec
 from mas_lab.tasks import make_env
 from mas_lab.tasks.reasoning_gym import HARMLESS

@@ -13,7 +13,7 @@ from plays import in_turn
 
 import mas_lab as lab
 from mas_lab.cells.credits import episode_return
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from plays import in_turn
 
-from mas_lab.check import check_env
+from mas_lab.check.env import check_env
 from mas_lab.env import Task, spec
 from mas_lab.recipes import RECIPES
 from mas_lab.tasks import make_env

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plays import in_turn
 
-from mas_lab.check import check_env
-from mas_lab.drawn import no_picture
+from mas_lab.check.env import check_env
+from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.grids import kind, names, puzzles, satisfied, solution, solutions
@@ -305,5 +305,5 @@ def test_the_picture_tells_clues_right_wrong_and_proposed_digits_apart():
     assert 'font-weight="bold"><text x="83" y="36">3</text>' in told  # c1 is the first clue
     assert 'fill="#0072B2"><text x="31" y="36">1</text></g>' in told
     assert 'text-decoration="line-through"><text x="57" y="36">4</text></g>' in told
-    assert "1 cells are open, 1 digits are wrong" in told and no_picture(told) == ""
+    assert "1 cells are open, 1 digits are wrong" in told and validate_svg(told) == ""
     assert 'font-style="italic"><text x="31" y="36">1</text><text x="57" y="88">4</text>' in env.draw(heard)

@@ -284,7 +284,7 @@ def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
         scored.append(lab.rollout(*arguments, **options))
         return scored[-1]
 
-    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"], "played", recorded)
+    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"], "rollout", recorded)
     tasks = env.tasks(6, "train", 0)
     lab.evaluate(env, team, tasks, k=2, seed=0)
     for step in range(3):

@@ -5,7 +5,7 @@ from small import bits, start
 
 import mas_lab as lab
 from mas_lab.runs.scores import kept_scores, run_curve
-from mas_lab.train.spent import KINDS, Budget, Spent
+from mas_lab.train.budget import KINDS, Budget, Spent
 
 SCORES = {"score_tasks": 2, "score_episodes": 1}
 

@@ -128,16 +128,16 @@ BROKEN = {
     "a template that fails": (
         "observe", saying("boom"), rf"{PLACE}: its policy's chat template cannot write .*TemplateError: no booms;"),
     "step raises": ("step", raising(ZeroDivisionError("by 0")), rf"Faulty\.step failed for {PLACE}: ZeroDivisionError"),
-    "no Step": ("step", lambda honest: (honest.state, 0.0), rf"Faulty\.step returned tuple for {PLACE}"),
+    "no Step": ("step", lambda honest: (honest.state, 0.0), rf"Faulty\.step: it returned tuple for {PLACE}"),
     "an agent is missing": ("step", stepping(local_rewards={}), rf"no local reward or no `valid` for {PLACE}"),
     "a stranger is paid": (
         "step", lambda honest: replace(honest, local_rewards={**honest.local_rewards, "boss": 1.0}),
-        rf"Faulty\.step pays 'boss' for {PLACE}"),
+        rf"Faulty\.step: it pays 'boss' for {PLACE}"),
     "rewards are no dict": ("step", stepping(local_rewards=None), rf"local_rewards is None for {PLACE}; give a dict"),
     "info is no dict": ("step", stepping(info=None), rf"info is None for {PLACE}; give a dict"),
     "info that no file holds": ("step", stepping(info={"x": LONE}), rf"info\['x'\] has a lone surrogate.* for {PLACE}"),
     "a nan": ("step", stepping(team_reward=math.nan), rf"team_reward is nan for {PLACE}"),
-    "an infinity": ("step", stepping(local_rewards={"asker": -math.inf}), rf"local_reward is -inf for {PLACE}"),
+    "an infinity": ("step", stepping(local_rewards={"asker": -math.inf}), rf"'asker'\] is -inf for {PLACE}"),
     "beyond every float": ("step", stepping(team_reward=10**400), rf"team_reward is 1000*\d+ for {PLACE}"),
     "done is no flag": ("step", stepping(done="no"), rf"Faulty\.step: done is 'no' for {PLACE}; give True or False"),
 }  # fmt: skip

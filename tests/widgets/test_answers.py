@@ -14,7 +14,7 @@ from mas_lab.widgets import bridge, texts
 from mas_lab.widgets.answers import Answers
 from mas_lab.widgets.filters import matching, parse
 from mas_lab.widgets.index import plain
-from mas_lab.widgets.text import visible
+from mas_lab.widgets.text import escape_control_chars
 
 INDEX = pd.DataFrame(EPISODES).astype({"success": "boolean"})
 TEXTS = ["\n".join([one["task"], one["episode"], *one["texts"]]).lower() for one in EPISODES]
@@ -93,8 +93,8 @@ LETTERS = st.text("aAkzZßẞİıΣσςKÅé語 .\n\t\x00\x1b\x7f\u202e\u2028\U0
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LETTERS, min_size=1, max_size=6), LETTERS, st.booleans())
 def test_a_word_is_found_where_python_finds_it_in_what_the_page_shows(said, word, is_dictionary):
-    known, places = visible(word).lower(), np.arange(len(said))
-    expected = {place for place, text in enumerate(said) if known in visible(text).lower()}
+    known, places = escape_control_chars(word).lower(), np.arange(len(said))
+    expected = {place for place, text in enumerate(said) if known in escape_control_chars(text).lower()}
     in_file = pyarrow.chunked_array([said[:2], said[2:]], pyarrow.string())
     in_file = texts._as_text(in_file.dictionary_encode() if is_dictionary else in_file, "prompt", "a run")
     for values in (in_file, pd.Series(said), pd.Series(said, dtype=object), pd.Series(said, dtype="category")):

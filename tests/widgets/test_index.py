@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mas_lab as lab
-from mas_lab.cells.advantages import per_token
-from mas_lab.explain.index import TOLD, telling
+from mas_lab.explain.index import TOLD, informative
 from mas_lab.widgets.choice import Choice, filled, spread_out
 from mas_lab.widgets.index import index_of, plain, ranks
 from mas_lab.widgets.source import Source
@@ -31,7 +30,11 @@ def by_loop(turns):
                 kept.setdefault(row["depth"], []).append(row)
         branches = any(len({row["agent"] for row in at}) < len(at) for at in kept.values())
         unlike = any(len({row["team_reward"] for row in at}) > 1 for at in kept.values())
-        advantages = [one for row in rows for one in per_token(row["advantage"], max(1, len(row["completion_ids"])))]
+        advantages = [
+            one
+            for row in rows
+            for one in np.broadcast_to(np.asarray(row["advantage"], float), max(1, len(row["completion_ids"])))
+        ]
         largest = max(map(abs, advantages))
         means = [-sum(row["logprobs"]) / len(row["logprobs"]) for row in rows if len(row["logprobs"])]
         found[step, episode] = {
@@ -118,7 +121,7 @@ def test_what_tells_much_by_hand():
         surprise=[0.25, np.nan, 4.0, 4.0, 1.0],
         lone=[0, 0, 2, 1, 0], truncated=[0, 0, 1, 5, 0], invalid=[0, 0, 0, 1, 0],
     )  # fmt: skip
-    assert telling(index).tolist() == [2.75, 2.5, 3.0, 9.0, 6.0]
+    assert informative(index).tolist() == [2.75, 2.5, 3.0, 9.0, 6.0]
 
 
 def test_steps_are_visited_from_afar_and_companions_are_near():

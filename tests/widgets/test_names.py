@@ -23,7 +23,7 @@ from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.origin import Origin
-from mas_lab.widgets.text import for_plotly, visible
+from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 AGENTS = (evil("solver"), evil("fixer"))
 PAIRS = pd.DataFrame({"step": 0, "agent": AGENTS, "norm_global": [1.0, 3.0], "norm_agent": [1.0, 1.5]})
@@ -125,7 +125,7 @@ def strings(data, key=""):
 def test_what_plotly_decodes_is_the_text(text):
     written = for_plotly(text)
     assert not READ.search(OURS.sub("", written)) and "<" not in written
-    assert html.unescape(written) == visible(text)
+    assert html.unescape(written) == escape_control_chars(text)
 
 
 def test_a_plain_name_stays_as_it_is():

@@ -41,7 +41,7 @@ def test_a_box_two_answers_and_the_end(monkeypatch):
 
 
 def test_the_policy_may_be_asked(monkeypatch):
-    from mas_lab.backends import load_policy
+    from mas_lab.backends.loading import load_policy
 
     monkeypatch.setattr("mas_lab.widgets.play.front_end", lambda: "jupyter")
     env = lab.make_env("plan_path")

@@ -7,9 +7,9 @@ import pytest
 from small import RECIPE, Relay, make_team, recorded
 
 import mas_lab as lab
-from mas_lab.cells.seat import Seat
-from mas_lab.drawn import no_picture
+from mas_lab.display.svg_rules import validate_svg
 from mas_lab.train.drawing import step_seed
+from mas_lab.widgets.human_agent import HumanAgent
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import NoStates, States, replayed, states
 
@@ -96,7 +96,7 @@ def test_states_are_those_of_a_plain_walk(plan, together, team):
 def test_a_persons_turns_are_played_again(team):
     env = Drawn()
     [task] = env.tasks(1, "train", 0)
-    seat = Seat(env, team, "doer", task)
+    seat = HumanAgent(env, team, "doer", task)
     while seat.waits:
         seat.say("w1 w2")
     rows = rows_of(seat.turns)
@@ -172,7 +172,7 @@ def test_a_run_has_the_states_of_each_step(run, tmp_path):
             for row in rows:  # the first picture of the episode stands where its prompt says
                 at, goal = (row["prompt"].split()[row["prompt"].split().index(word) + 1] for word in ("at", "goal"))
                 assert f"stands at {at}, the goal is {goal}" in found[row["node"]]
-            assert not any(map(no_picture, found.values()))
+            assert not any(map(validate_svg, found.values()))
 
 
 def test_what_a_run_does_not_tell_gives_a_reason(run, spiky, tmp_path):
@@ -245,7 +245,7 @@ def test_a_very_long_action_is_not_played_again_from_a_zip(run, tmp_path):
 def test_a_page_has_the_states_of_its_run_and_says_why_some_are_missing(run, spiky):
     viewer = lab.RolloutViewer(run)
     pictures = [node["state"] for one in viewer.data()["episodes"] for node in one["nodes"]]
-    assert pictures and not any(map(no_picture, pictures)) and "no pictures" not in viewer.page()
+    assert pictures and not any(map(validate_svg, pictures)) and "no pictures" not in viewer.page()
     own = lab.RolloutViewer(spiky)
     assert not any("state" in node for one in own.data()["episodes"] for node in one["nodes"])
     assert "no pictures" not in own.page()  # there is nothing to be had

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mas_lab.widgets.document import document, frame, table_html, write
-from mas_lab.widgets.text import for_script, visible
+from mas_lab.widgets.text import escape_control_chars, for_script
 
 
 class Elements(HTMLParser):
@@ -34,15 +34,15 @@ def column(texts):
 
 
 def test_what_is_invisible_is_shown():
-    assert visible("a\x00\x1b[1m\x7f\n\tb") == "a␀␛[1m␡\n\tb"
-    assert visible("abc\u202egnp") == "abc⟨U+202E⟩gnp"
-    assert visible("half \ud800") == "half ⟨U+D800⟩"
-    assert visible("\u200b\ufeff\u2028") == "⟨U+200B⟩⟨U+FEFF⟩⟨U+2028⟩"
+    assert escape_control_chars("a\x00\x1b[1m\x7f\n\tb") == "a␀␛[1m␡\n\tb"
+    assert escape_control_chars("abc\u202egnp") == "abc⟨U+202E⟩gnp"
+    assert escape_control_chars("half \ud800") == "half ⟨U+D800⟩"
+    assert escape_control_chars("\u200b\ufeff\u2028") == "⟨U+200B⟩⟨U+FEFF⟩⟨U+2028⟩"
 
 
 @pytest.mark.parametrize("text", ["Grüße", "数学", "مرحبا", "√2 ≤ 𝒳", "plain <b>"])
 def test_what_is_visible_stays(text):
-    assert visible(text) == text
+    assert escape_control_chars(text) == text
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=50))

@@ -49,7 +49,7 @@ class TinkerOptions:
             raise PolicyError(f"backend 'tinker' has no option {unknown[0]!r}; its options are {known}")
         return cls(**options | ({"betas": tuple(options["betas"])} if "betas" in options else {}))
 
-    def told(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return the options that a checkpoint records."""
         return {name: value for name, value in asdict(self).items() if name not in ("api_key", "timeout_s")}
 

@@ -63,10 +63,10 @@ class TinkerEngine:
         answered = dict(self.ready())
         return [answered[ticket] for ticket in tickets]
 
-    def publish(self, policy: Any) -> None:
-        policy.publish()
+    def sync_weights(self, policy: Any) -> None:
+        policy.sync_weights()
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         """Change nothing: the server manages its own memory."""
 
     def last(self, policy: Any) -> Request | None:

@@ -7,9 +7,6 @@ homogeneous in the advantage. Leaves out: sending them (`policy`).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from mas_lab.cells.advantages import per_token
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.policy import PolicyError, Sample
 
@@ -35,7 +32,7 @@ def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
         )
     if loss.dual is not None:
         raise PolicyError(f"{who}: dual={loss.dual} is not to be had: the server's ppo has no dual clip; leave it out")
-    if loss.of_rows:
+    if loss.is_sequence_level:
         raise PolicyError(
             f"{who}: ratio={loss.ratio!r} is not to be had: the server's ppo has a ratio per token; take ratio='token'"
         )
@@ -64,7 +61,7 @@ def _inputs(sample: Sample, name: str, factor: float) -> Mapping[str, Any]:
     """Return the loss inputs, one number for each position and 0 over the prompt."""
     tokens = list(map(int, sample.completion_ids))
     before = [0] * (len(sample.prompt_ids) - 1)
-    counts = np.asarray(per_token(sample.advantage, len(tokens)), float) * sample.weight * factor
+    counts = sample.advantages_T * sample.weight * factor
     told = {"target_tokens": before + tokens}
     if name == "cross_entropy":
         return told | {"weights": [*map(float, before), *counts.tolist()]}

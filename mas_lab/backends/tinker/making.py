@@ -15,7 +15,7 @@ from mas_lab.backends.torch.source import Source
 
 def load_base(name: str | Path, adapters: int, rank: int, lr: float | None, template: Any, seed: int,
               **options: Any) -> TinkerBase:  # fmt: skip
-    """Load a base, see `mas_lab.backends.load_base`."""
+    """Load a base, see `mas_lab.backends.loading.load_base`."""
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
     return TinkerBase(TinkerPolicy, source, adapters, rank, lr, seed, template, **options)

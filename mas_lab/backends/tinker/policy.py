@@ -1,13 +1,12 @@
 """Policies with weights behind a Tinker-compatible server: one training client and one adapter for each.
 
-`accumulate` is forward_backward, `apply` is optim_step, and `publish` is save_weights_and_get_sampling_client. The
-gradient stays on the server, which only reports its norm. Leaves out: the base that adapters share (`base`), and making
-policies (`making`).
+`sync_weights` is the API's save_weights_and_get_sampling_client. The gradient stays on the server, which only reports
+its norm. Leaves out: the base that adapters share (`base`), and making policies (`making`).
 """
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,12 +18,9 @@ import torch
 from mas_lab.backends.tinker.base import TinkerBase
 from mas_lab.backends.tinker.losses import data, server_loss
 from mas_lab.backends.torch.encoding import encode
-from mas_lab.cells.advantages import per_token
-from mas_lab.cells.contract import token_losses
-from mas_lab.cells.losses import Loss
+from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.env import Message
-from mas_lab.locks import held
-from mas_lab.policy import Completion, PolicyError, Request, Sample, Tokens
+from mas_lab.policy import Capabilities, Completion, PolicyError, Request, Sample, Tokens
 
 RECORD = "policy.json"
 KEYS = ("source", "lora", "options", "url", "adapters", "state", "lr", "template", "name")
@@ -33,15 +29,12 @@ KEYS = ("source", "lora", "options", "url", "adapters", "state", "lr", "template
 class TinkerPolicy:
     """An adapter on a server, with its optimizer there."""
 
-    sees_gradients = False
-    device = torch.device("cpu")
-
     def __init__(self, base: TinkerBase, name: str, index: int):
         self.base, self.name, self.index, self.lr, self.version = base, name, index, base.lr, 0
         self.client = base.new_client(base.seed + index)
         self._sampler, self._published = None, -1
-        self._whole, self._expected, self._pending = True, None, False
-        """True if nothing is lost; the number of sequences in the next step; True if any of them has been sent."""
+        self._whole, self._pending = True, False
+        """True if nothing is lost; True if samples of the next step have been sent."""
 
     model = property(lambda self: self.base)
     tokenizer = property(lambda self: self.base.tokenizer)
@@ -67,14 +60,12 @@ class TinkerPolicy:
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         return self.engine.sample(self, requests)
 
-    @held()
     def sampler(self) -> Any:
         """Return the sampling client of the present weights."""
-        self.publish()
+        self.sync_weights()
         return self._sampler
 
-    @held()
-    def publish(self) -> None:
+    def sync_weights(self) -> None:
         """Let the server sample from these weights, and prove it on one request.
 
         The sampled tokens must have the log-probabilities that `forward` gives them. Raises PolicyError if they do not.
@@ -91,7 +82,7 @@ class TinkerPolicy:
         told = Sample(request.prompt_ids, said.ids, said.logprobs, 1.0, 0.0, 0.0)
         if request.temperature != 1:
             return
-        gap = (self.logprobs([told]) - torch.tensor(said.logprobs)).abs().max().item()
+        gap = (self.forward([told]).logprobs_N - torch.tensor(said.logprobs)).abs().max().item()
         if not gap <= self.base.options.tolerance:
             self._published = -1
             raise PolicyError(
@@ -102,12 +93,24 @@ class TinkerPolicy:
 
     # Learning
 
-    @held()
-    def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """Return the log-probabilities of the sampled tokens (N,), by the server's forward; without gradient."""
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return what the server can do."""
+        no_clipping = (
+            f"the Tinker server at {self.base.options.url} may not clip (SkyRL 0.3 takes the bound and does nothing "
+            "with it); pass max_norm=None, or load_base(..., clips=True) where you know that it does, as the hosted one"
+        )
+        return Capabilities(
+            gradients=False, entropies=False, clipping=self.base.options.clips, no_clipping=no_clipping,
+            device=self.base.options.url,
+        )  # fmt: skip
+
+    def forward(self, samples: Sequence[Sample]) -> Tokens:
+        """Return the log-probability of each token by the server's forward; it gives no entropies."""
         forward = partial(self.client.forward, data(samples, "cross_entropy", 0.0), "cross_entropy")
         found = self.base.service.of("compute log-probabilities", forward)
-        return self._tokens(found.loss_fn_outputs, samples)
+        logprobs_N = self._tokens(found.loss_fn_outputs, samples)
+        return Tokens(logprobs_N, torch.full_like(logprobs_N, float("nan")), torch.zeros_like(logprobs_N))
 
     def _tokens(self, found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
         parts = [
@@ -115,58 +118,40 @@ class TinkerPolicy:
         ]
         return torch.tensor([float(value) for part in parts for value in part])
 
-    def entropies(self, samples: Sequence[Sample]) -> NoReturn:
-        raise PolicyError(f"policy {self.name!r}: a Tinker server does not give entropies")
+    def forward_backward(self, samples: Sequence[Sample], loss: Loss) -> Tokens:
+        """Add the gradient of sum_i weight_i sum_t loss_it on the server. An empty batch only checks the loss.
 
-    def refuse(self, loss: Loss, max_norm: float | None, watch: Any = None) -> None:
-        """Raise PolicyError for anything that the server cannot do, or would leave undone without an error."""
+        All samples of a step belong in one call: a server that averages divides by their number.
+        """
         self._require_whole()
-        server_loss(loss, f"policy {self.name!r}, backend 'tinker'")
-        if watch is not None:
-            self._out_of_sight(f"what {type(watch).__name__} looks at, the gradient,")
-        if max_norm is not None and not self.base.options.clips:
-            raise PolicyError(
-                f"policy {self.name!r}: max_norm={max_norm}, and the Tinker server at {self.base.options.url} may not "
-                "clip (SkyRL 0.3 takes the bound and does nothing with it); pass max_norm=None, or load_base(..., "
-                "clips=True) where you know that it does, as the hosted one"
-            )
-
-    def expect(self, sequences: int) -> None:
-        """Set the number of sequences in the next step; a server that averages divides by it."""
-        self._expected = sequences
-
-    @held()
-    def accumulate(self, samples: Sequence[Sample], loss: Loss) -> Tokens:
-        """Call forward_backward: add the gradient of sum_i weight_i sum_t losses_it to the server's."""
         name, config = server_loss(loss, f"policy {self.name!r}, backend 'tinker'")
+        if not samples:
+            return Tokens(*[torch.zeros(0)] * 3)
         tempered = [one.temperature for one in samples if one.temperature != 1]
         if tempered:
             raise PolicyError(
                 f"policy {self.name!r}: a row was sampled at temperature {tempered[0]:g}, and a Tinker server trains "
                 "the distribution of temperature 1; have the team sample at 1"
             )
-        factor = float(self._expected or len(samples)) if self.base.averages_sequences() else 1.0
+        factor = float(len(samples)) if self.base.averages_sequences() else 1.0
         self._pending = True
         logprobs_N = self._tokens(self.base.send(self.client, samples, name, config, factor), samples)
-        lengths = [len(one.completion_ids) for one in samples]
         old_N = torch.tensor([float(value) for one in samples for value in one.logprobs])
-        own = [per_token(one.advantage, length) for one, length in zip(samples, lengths, strict=True)]
-        advantages_N = torch.tensor(np.concatenate(own), dtype=torch.float32)
-        row_N = torch.from_numpy(np.repeat(np.arange(len(samples)), lengths))
+        advantages_N = torch.tensor(np.concatenate([one.advantages_T for one in samples]), dtype=torch.float32)
+        row_N = torch.from_numpy(np.repeat(np.arange(len(samples)), [len(one.completion_ids) for one in samples]))
         unknown_N = torch.full_like(logprobs_N, float("nan"))
         losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, row_N, unknown_N, None)
         return Tokens(logprobs_N, unknown_N, losses_N)
 
-    @held(changing=True)
-    def apply(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
+    def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Call optim_step at `lr * lr_scale`; return the server's norm of the gradient before and after clipping."""
         self._require_whole()
-        self._pending, self._whole, self._expected = False, False, None
+        self._pending, self._whole = False, False
         before = self.base.step(self.client, self.lr * lr_scale, max_norm)
         self._whole, self.version = True, self.version + 1
         return before, before if max_norm is None else min(before, max_norm)
 
-    def clear_gradients(self) -> None:
+    def set_gradients(self, gradients: None) -> None:
         """Mark a gradient that was sent and not used as lost.
 
         A server keeps it until it steps, and it cannot be taken back. This policy refuses to go on until a saved state
@@ -181,33 +166,30 @@ class TinkerPolicy:
                 "state: train(..., run=...) with the same run goes on from its last checkpoint"
             )
 
-    def _out_of_sight(self, what: str) -> NoReturn:
+    def gradients(self) -> NoReturn:
+        """Raise PolicyError: the gradient lies on the server."""
         raise PolicyError(
-            f"policy {self.name!r}: {what} lies on the Tinker server, which tells its norm alone: SpikeInspector "
-            "marks spikes by the norms of the agents, and opens none; shares of samples and tokens want weights that "
-            "are here"
+            f"policy {self.name!r}: the gradient lies on the Tinker server, which returns its norm alone. "
+            "SpikeInspector marks spikes by the norms of the agents, and opens none; shares of samples and tokens need "
+            "a back end whose weights are here"
         )
 
-    def gradients(self) -> Iterator[tuple[str, torch.Tensor]]:
-        self._out_of_sight("the gradient")
+    gradient_norm = gradients
 
-    def set_gradients(self, gradients: Iterable[torch.Tensor]) -> None:
-        self._out_of_sight("the gradient")
-
-    def slopes(self, samples: Sequence[Sample], loss: Loss, along: Sequence[torch.Tensor]) -> torch.Tensor:
-        self._out_of_sight("what a token moves")
+    def directional_derivatives(self, *_: Any) -> NoReturn:
+        """Raise PolicyError: the gradient lies on the server."""
+        self.gradients()
 
     # Saving
 
     def describe(self) -> dict[str, Any]:
         """Return a description of this policy; two policies with equal descriptions may swap states."""
-        told = self.base.options.told()
+        told = self.base.options.plain()
         del told["url"]
         return {"backend": "tinker", "source": asdict(self.base.source), "template": self.base.template, "lr": self.lr,
                 "lora": {"rank": self.base.rank, "seed": self.base.seed, "index": self.index}, "options": told,
                 "name": self.name}  # fmt: skip
 
-    @held()
     def save(self, directory: Path) -> None:
         """Write the server's path of the state (weights and optimizer), and the record that rebuilds the policy.
 
@@ -222,7 +204,6 @@ class TinkerPolicy:
         (directory / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
         self.tokenizer.save_pretrained(directory)
 
-    @held(changing=True)
     def load(self, directory: Path) -> None:
         """Load the state that `save` named, if the server still has it."""
         path = read_record(Path(directory))["state"]

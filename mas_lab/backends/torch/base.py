@@ -1,9 +1,10 @@
-"""Making torch policies: full weights, adapters over one base, and both from disk.
+"""Make torch policies: full weights, adapters over one base, and both from disk.
 
-Leaves out: what a policy does (`policy`) and how it is written (`state`).
+Leaves out: the methods of a policy (`policy`) and its files (`state`).
 """
 
 import json
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,14 +17,13 @@ from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
 from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.backends.torch.state import RECORD, read_record
-from mas_lab.locks import Only, alone, held
 from mas_lab.policy import PolicyError
 
-RANDOM = Only("torch's random numbers")
+RANDOM = threading.Lock()
 
 
 class TorchBase:
-    """One copy of a base, `adapters` LoRA adapters, and for each of them a policy with an optimizer of its own."""
+    """One copy of a base with `adapters` LoRA adapters; each adapter is a policy with its own optimizer."""
 
     def __init__(self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int):
         self.shared, self.size, self.rank = shared, adapters, rank
@@ -41,18 +41,19 @@ class TorchBase:
 
     def _make(self, made_with: dict[str, int], rank: int, lr: float) -> TorchPolicy:
         name = f"adapter{made_with['index']}"
-        with alone([RANDOM]), torch.random.fork_rng():
+        with RANDOM, torch.random.fork_rng():
             torch.manual_seed(made_with["seed"] + made_with["index"])
             self.shared.add_adapter(name, rank)
         policy = TorchPolicy(self.shared, lr, name)
         policy.made_with = made_with
         return policy
 
-    @held()
     def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> TorchPolicy:
-        """This agent's policy; the same one when asked again. Raises PolicyError when all adapters are taken.
+        """Return the policy of `agent`; another call for the same agent returns the same policy.
 
-        `rank` (at most the base's, which is what an engine has room for) and `lr`, where they are not to be the base's.
+        `rank` is at most the rank of the base, because an engine has room for no more. `None` as `rank` or `lr` keeps
+        the present value, which is the base's at first. Raises PolicyError if all adapters are taken, if `rank` is out
+        of range, or if the agent's adapter was made with another rank.
         """
         if agent not in self.policies:
             if not self._free:
@@ -67,9 +68,8 @@ class TorchBase:
         policy.lr = policy.lr if lr is None else lr
         return policy
 
-    @held()
     def take(self, index: int, agent: str, rank: int | None = None) -> TorchPolicy | None:
-        """The policy of adapter `index`, for `agent`; `None` where another agent has it."""
+        """Give adapter `index` to `agent`; return `None` if it is taken or if the agent has a policy already."""
         for policy in self._free:
             if policy.made_with["index"] == index and agent not in self.policies:
                 return self._hand_out(policy, agent, rank)
@@ -93,7 +93,7 @@ class TorchBase:
 
 
 def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
-    """See `mas_lab.backends.load_policy`. Loading draws no random numbers, so `seed` changes nothing here."""
+    """Load a policy, see `mas_lab.backends.loading.load_policy`. Nothing random is drawn, so `seed` has no effect."""
     source = Source.find(name)
     lr = source.default_lr(lora=False) if lr is None else lr
     return TorchPolicy(make(source, make.Options.of(options), template), lr)
@@ -102,7 +102,7 @@ def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **op
 def load_base(
     make: type[TorchModel], name, adapters=1, rank=16, lr=None, template=None, seed=0, **options
 ) -> TorchBase:
-    """See `mas_lab.backends.load_base`."""
+    """Load a base, see `mas_lab.backends.loading.load_base`."""
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
     return TorchBase(make(source, make.Options.of(options), template, lora=(adapters, rank)), adapters, rank, lr, seed)
@@ -111,7 +111,10 @@ def load_base(
 def restore(
     directories: dict[str, str | Path], model_of: Callable[[str], type[TorchModel]], asked: Collection[str] = ()
 ) -> dict[str, TorchPolicy]:
-    """See `mas_lab.backends.restore_policies`. `model_of`: the class of a back end's models."""
+    """Restore policies, see `mas_lab.backends.loading.restore_policies`.
+
+    `model_of` returns the model class of a back end.
+    """
     bases: dict[str, list[TorchBase]] = {}
     policies = {}
     for name, directory in directories.items():
@@ -130,7 +133,7 @@ def restore(
 
 @dataclass(frozen=True)
 class Given:
-    """Weights that somebody handed out: a folder in Hugging Face form (`lora` is None) or, over `source`, PEFT form."""
+    """Weights from another user: a folder in Hugging Face form (`lora` is `None`), or in PEFT form over `source`."""
 
     folder: Path
     lr: float
@@ -140,7 +143,7 @@ class Given:
 
 
 def open_given(make: type[TorchModel], given: dict[str, Given], options: dict[str, Any]) -> dict[str, TorchPolicy]:
-    """Policies with these weights and fresh optimizers; adapters that shared a base share it again."""
+    """Return policies with these weights and new optimizers; adapters that shared a base share it again."""
     bases: dict[str, list[TorchBase]] = {}
     policies = {}
     for name, one in given.items():
@@ -159,7 +162,7 @@ def open_given(make: type[TorchModel], given: dict[str, Given], options: dict[st
 
 
 def _refuse_more_than_held(folder: Path) -> None:
-    """A config may ask for more than the files hold, and transformers would fill the rest with chance."""
+    """Raise PolicyError if the config needs more weights than the files hold; transformers would draw the rest."""
     try:
         with torch.device("meta"):
             net = AutoModelForCausalLM.from_config(model_config(folder), trust_remote_code=False)
@@ -167,12 +170,12 @@ def _refuse_more_than_held(folder: Path) -> None:
         raise PolicyError(f"{folder / 'config.json'} is of no model that transformers makes: {error}") from error
     asked = sum(parameter.numel() for parameter in net.parameters())
     held = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    if asked > 2 * held:  # four bits for each
+    if asked > 2 * held:  # each weight takes four bits or more
         raise PolicyError(f"{folder}: config.json asks for {asked} weights, and its files hold {held} bytes of them")
 
 
 def _refuse_unasked(record: dict[str, Any], directory: Path, asked: Collection[str]) -> None:
-    """A record may come from anybody, and loading from the hub sends a request and reads what stands there."""
+    """Raise PolicyError if an untrusted record would make us load a hub model that the user did not name."""
     source = Source(**record["source"])
     fetched = source.kind == "hub" and (record["lora"] is not None or source.digest is None)
     if fetched and source.name not in asked:
@@ -188,7 +191,7 @@ def _restore_full(make: type[TorchModel], record: dict[str, Any], directory: str
 
 
 def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
-    """One base for all adapters that shared one; a second one where two states of the same adapter are asked for."""
+    """Restore an adapter on the base that it shared, or on a second base if its place there is taken."""
     made_with = dict(record["lora"])
     index, own_rank = made_with.pop("index"), made_with.pop("own_rank", None)
     alike = json.dumps(

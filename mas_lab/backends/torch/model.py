@@ -1,57 +1,59 @@
-"""A Hugging Face causal LM in memory, and what all policies over it share: tokenizer, engine, source, options.
+"""A Hugging Face causal LM in memory, with the parts that its policies share: tokenizer, engine, source, options.
 
 Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
 """
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from mas_lab.backends.torch.engine import TorchEngine
-from mas_lab.backends.torch.finite import require_finite
-from mas_lab.backends.torch.lean_norm import lean_norms
-from mas_lab.backends.torch.packing import PACKINGS, Cost
+from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
 from mas_lab.backends.torch.source import Source, model_config
 from mas_lab.backends.torch.threads import settle_threads
-from mas_lab.backends.torch.tree_attention import follows_trees
 from mas_lab.locks import ModelLock
-from mas_lab.policy import PolicyError
+from mas_lab.policy import NotFiniteError, PolicyError, Sample
 
 OPTIMIZERS = ("adamw", "sgd")
+PACKINGS = ("auto", "packed", "padded")
+BACK = "go back to weights that were kept (policy.load(folder), lab.load_run(run).team())"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a torch policy computes and steps. The first five change nothing of what is learned, up to float noise."""
+    """Options of a torch policy. The first five do not change what is learned, up to float noise."""
 
     of_the_machine: ClassVar[tuple[str, ...]] = ("device",)
     """Options that a resumed run may change."""
 
     device: str | None = None
-    """`None`: CUDA where a trial product works there, else the CPU."""
+    """`None`: CUDA if a trial product works there, else the CPU."""
     dtype: str | None = None
-    """Of the products: `None` is float32 on CPU; on CUDA bfloat16, or float16 where that is missing (LoRA only)."""
+    """Type of the products. `None`: float32 on a CPU; on CUDA bfloat16 if supported, else float16 (LoRA) or float32."""
     packing: str = "auto"
     """"packed": one tree per prompt; "padded": one row per sample; "auto": per prompt, by counted operations."""
     train_tokens: int = 4096
     """Tokens per micro-batch of the update."""
     sample_tokens: int = 65536
-    """Tokens (prompts and completions at full length) that are sampled at once."""
+    """Tokens that are sampled at once: prompts, and completions at full length."""
     optimizer: str = "adamw"
-    """"adamw", or "sgd", plain: it follows the size of a gradient, which AdamW divides out."""
+    """"adamw", or plain "sgd". The step of SGD grows with the gradient; AdamW divides this size out."""
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
-    """Of AdamW."""
+    """Decay rates of AdamW's two moment estimates."""
     alpha: float = 2.0
-    """LoRA: the adapter's output is scaled by `alpha` (PEFT's lora_alpha / rank)."""
+    """Scale of a LoRA adapter's output (PEFT's lora_alpha / rank)."""
+    plain: bool = False
+    """Sample and train with the readable padded code (`padded`) instead of the fast code (`fast`)."""
 
     def __post_init__(self):
         if self.packing not in PACKINGS:
@@ -61,6 +63,7 @@ class Options:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Options":
+        """Return options from a mapping; raise PolicyError if a name is unknown."""
         known = [f.name for f in fields(cls)]
         unknown = [name for name in options if name not in known]
         if unknown:
@@ -70,7 +73,7 @@ class Options:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars from transformers inside: small models load and save often."""
+    """Hide the progress bars of transformers inside the `with` block, because small models load and save often."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -81,8 +84,11 @@ def quiet() -> Iterator[None]:
 
 
 def pick_device() -> str:
-    """CUDA only where a product really works (an old card may be visible and fail at the first operation). Where a
-    launcher started several processes, each has a device of its own."""
+    """Return CUDA if a trial product works there, else the CPU.
+
+    An old card may be visible and fail at the first operation. If a launcher started several processes, each gets the
+    device of its `LOCAL_RANK`.
+    """
     if torch.cuda.is_available():
         device = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
         try:
@@ -94,17 +100,47 @@ def pick_device() -> str:
 
 
 def own_memory(net) -> None:
-    """Weights that were read lie in the mapped file, where its header happened to put them, and products over other
-    alignments differ in their last bits. Copied, they compute the same wherever they came from."""
+    """Copy the weights out of the mapped file, so that their alignment does not depend on the file.
+
+    Products over other alignments differ in their last bits.
+    """
     for parameter in net.parameters():
         parameter.data = parameter.data.clone()
 
 
-class TorchModel:
-    """`net` is the transformers model; `peft` wraps the same one where adapters are trained.
+def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whole; one that is cut over several processes (DTensor) has only its own part in `item()`."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
-    Another back end is a subclass: it reads the weights, adds adapters or samples in its own way. `lora`: how many
-    adapters will be added, and of which rank (an engine may have to know that when it starts); `None` trains it all.
+
+def not_finite(tensors: Mapping[str, torch.Tensor]) -> str | None:
+    """Return the first name whose tensor has no finite norm, or `None`; one pass over all tensors, one device sync.
+
+    A norm beyond float32 counts as not finite, because such weights do not compute finite values either.
+    """
+    floating = {name: tensor.detach() for name, tensor in tensors.items() if tensor.is_floating_point()}
+    if not floating:
+        return None
+    norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)
+    # `item()` of a tensor that is sharded over ranks (DTensor) gives only this rank's part.
+    whole = [whole_tensor(norm) for norm in norms]
+    finite = torch.stack([norm.to(whole[0].device) for norm in whole]).isfinite()
+    return None if finite.all().item() else list(floating)[int((~finite).nonzero()[0])]
+
+
+def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) -> None:
+    """Raise NotFiniteError with the policy and the parameter if a tensor is not finite."""
+    name = not_finite(tensors)
+    if name is not None:
+        raise NotFiniteError(f"policy {policy!r}: its weights are not finite {when}, the first is {name!r}; {BACK}")
+
+
+class TorchModel:
+    """A model in memory: `net` is the transformers model, and `peft` wraps it if adapters are trained.
+
+    Another back end is a subclass that reads weights, adds adapters or samples in its own way. `lora` is the number and
+    the rank of the adapters that will be added, which an engine may need when it starts. `None`: all weights are
+    trained.
     """
 
     backend = "torch"
@@ -129,21 +165,46 @@ class TorchModel:
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = AutoTokenizer.from_pretrained(self.weights, trust_remote_code=False)
         self.context = getattr(self.net.config.get_text_config(), "max_position_embeddings", None) or 2**20
-        self.by_tree = options.packing != "padded" and follows_trees(self.net)
-        self.cost = Cost.of(self.net)
         self.engine = self.make_engine()
         self._reference = None
 
     def make_engine(self):
-        return TorchEngine(self, self.options.sample_tokens)
+        """Return the engine that samples from this model."""
+        if self.options.plain:
+            return PaddedEngine(self)
+        from mas_lab.backends.torch.fast.engine import TreeEngine
+
+        return TreeEngine(self, self.options.sample_tokens)
+
+    def micro_batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
+        """Yield the samples in micro-batches, which have a method `token_logprobs`."""
+        if self.options.plain:
+            return padded_batches(samples, self.options.train_tokens, self.device)
+        from mas_lab.backends.torch.fast.packing import packed_batches
+
+        return packed_batches(samples, self)
+
+    @cached_property
+    def by_tree(self) -> bool:
+        """Return True if rows are packed as trees."""
+        from mas_lab.backends.torch.fast.tree_attention import follows_trees
+
+        return self.options.packing != "padded" and follows_trees(self.net)
+
+    @cached_property
+    def cost(self):
+        """Return the function from the length of a forward pass to its operations."""
+        from mas_lab.backends.torch.fast.packing import Cost
+
+        return Cost.of(self.net)
 
     def add_adapter(self, name: str, rank: int) -> None:
-        """One more LoRA adapter on every linear layer; torch's generator decides its start."""
+        """Add a LoRA adapter to every linear layer, with initial weights from torch's random generator."""
         config = LoraConfig(
             r=rank, lora_alpha=self.options.alpha * rank, target_modules="all-linear", task_type="CAUSAL_LM"
         )
         if self.peft is None:
-            with warnings.catch_warnings():  # PEFT asks transformers by a name that is going away
+            with warnings.catch_warnings():  # PEFT uses a deprecated name of transformers
                 warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
                 self.peft = get_peft_model(self.net, config, adapter_name=name)
         else:
@@ -159,20 +220,23 @@ class TorchModel:
         return torch.float16 if self.lora else torch.float32
 
     def read(self, where: str, dtype: torch.dtype):
-        """A transformers model from a directory or hub id, on this device, dropout off."""
+        """Read a transformers model from a directory or hub id, on this device, with dropout off."""
         config = model_config(where)
-        # The fused kernels drop a soft cap on the scores without a word.
+        # The fused kernels silently ignore a soft cap on the scores.
         capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
         with quiet():
             net = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False
             )
-        # A padding_idx would drop the gradient of that token wherever it is really read (pad == eos in a chat).
+        # A padding_idx drops the gradient of that token, also where it is a real input (pad == eos in a chat).
         net.get_input_embeddings().padding_idx = None
         net = net.to(self.device).eval()
         if self.device.type == "cpu":
             own_memory(net)
-        lean_norms(net)
+        if not self.options.plain:
+            from mas_lab.backends.torch.fast.lean_norm import lean_norms
+
+            lean_norms(net)
         return net
 
     @property
@@ -180,22 +244,33 @@ class TorchModel:
         return self.net if self.peft is None else self.peft
 
     def eos_ids(self) -> frozenset[int]:
-        """Ids that end a completion: the tokenizer's and the generation config's."""
+        """Return the ids that end a completion, from the tokenizer and the generation config."""
         config = self.net.generation_config.eos_token_id if self.net.generation_config else None
         listed = config if isinstance(config, (list, tuple)) else [config]
         return frozenset(i for i in (*listed, self.tokenizer.eos_token_id) if i is not None)
 
     def computing(self):
-        """The precision of the products: weights that are trained in full stay in float32 beneath it."""
+        """Return a context that sets the precision of products; fully trained weights stay in float32."""
         lowered = self.dtype != torch.float32 and self.net.dtype == torch.float32
         return torch.autocast(self.device.type, self.dtype, enabled=lowered)
 
+    def require_drawn(self, logprobs_R: np.ndarray, policies_R: Sequence, at_R: np.ndarray) -> None:
+        """Raise NotFiniteError if a token that was drawn for `policies_R[at_R]` has no finite log-probability."""
+        lost = np.flatnonzero(~np.isfinite(logprobs_R))
+        if len(lost):
+            policy = policies_R[at_R[lost[0]]].name
+            require_finite(dict(self.net.named_parameters()), policy, "where it samples")
+            raise NotFiniteError(
+                f"policy {policy!r}: the log-probabilities of what it samples are not finite, though its weights are: "
+                f"they have grown too large for {self.dtype}, or the temperature is too low for them; {BACK}"
+            )
+
     def refuse_slopes(self, policy: str) -> None:
-        """Raises PolicyError, which names the policy, where the kernels have no forward-mode derivative."""
+        """Raise PolicyError, naming the policy, if the kernels have no forward-mode derivative; torch's have one."""
 
     @contextmanager
     def reference(self) -> Iterator[Any]:
-        """The frozen start: the base without adapters, or a copy of the source, loaded when first asked for."""
+        """Yield the frozen reference: the base without adapters, or a copy of the source, loaded at first use."""
         if self.peft is not None:
             with self.peft.disable_adapter():
                 yield self.net

@@ -9,19 +9,15 @@ import json
 from copy import copy
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
-from mas_lab.backends.torch.finite import require_finite
-from mas_lab.backends.torch.model import quiet
+from mas_lab.backends.torch.model import quiet, require_finite, whole_tensor
 from mas_lab.backends.torch.source import Source
 from mas_lab.policy import PolicyError
-
-if TYPE_CHECKING:
-    from mas_lab.backends.torch.policy import TorchPolicy
 
 RECORD, ADAPTER = "policy.json", "adapter_model.safetensors"
 OPTIMIZER = "training/optimizer.safetensors"
@@ -33,7 +29,7 @@ FORM = {
 """The types of a record's values besides its source."""
 
 
-def record(policy: "TorchPolicy") -> dict[str, Any]:
+def record(policy: Any) -> dict[str, Any]:
     """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
     return {
@@ -47,7 +43,7 @@ def record(policy: "TorchPolicy") -> dict[str, Any]:
     }
 
 
-def describe(policy: "TorchPolicy") -> dict[str, Any]:
+def describe(policy: Any) -> dict[str, Any]:
     """Return the record without the parts that depend on the machine: a directory's place, device, engine settings."""
     described = record(policy)
     if described["source"]["kind"] == "directory":
@@ -76,7 +72,7 @@ def read_record(directory: Path) -> dict[str, Any]:
     return found
 
 
-def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
+def save_weights(policy: Any, directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
     """Write the weights in the form that transformers, PEFT and vLLM load: a model with its tokenizer, or one adapter.
 
     `weights`: other weights than those of the present model.
@@ -95,14 +91,14 @@ def save_weights(policy: "TorchPolicy", directory: Path, weights: dict[str, torc
         config.save_pretrained(directory)
 
 
-def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
+def whole(policy: Any) -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
     """Return the full weights, if they are sharded over several ranks, and the optimizer's state by parameter.
 
     All ranks must call this if weights are sharded.
     """
     cut = {name: p.full_tensor() for name, p in policy.parameters.items() if hasattr(p, "full_tensor")}
     state = {
-        f"{name}|{key}": value.full_tensor() if hasattr(value, "full_tensor") else value
+        f"{name}|{key}": whole_tensor(value)
         for name, parameter in policy.parameters.items()
         for key, value in policy.optimizer.state.get(parameter, {}).items()
     }
@@ -110,9 +106,8 @@ def whole(policy: "TorchPolicy") -> tuple[dict[str, torch.Tensor] | None, dict[s
     return {**rest, **cut} if cut else None, state
 
 
-def save(policy: "TorchPolicy", directory: Path) -> None:
-    if policy.ranks is not None:
-        policy.ranks.before_saving()
+def save(policy: Any, directory: Path) -> None:
+    policy.passes.before_saving()
     weights, state = whole(policy)
     require_finite(weights or policy.parameters, policy.name, "and are not kept")
     save_weights(policy, directory, weights)
@@ -121,7 +116,7 @@ def save(policy: "TorchPolicy", directory: Path) -> None:
     (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n", encoding="utf-8")
 
 
-def load_weights(policy: "TorchPolicy", directory: Path) -> None:
+def load_weights(policy: Any, directory: Path) -> None:
     """Load the weights that `save_weights` wrote, bit for bit; the optimizer starts anew."""
     shared = policy.shared
     if policy.adapter is None:
@@ -135,11 +130,11 @@ def load_weights(policy: "TorchPolicy", directory: Path) -> None:
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
             raise PolicyError(f"policy {policy.name!r}: the adapter in {directory} is of another make")
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
-    policy.clear_gradients()
+    policy.set_gradients(None)
     policy.optimizer.state.clear()
 
 
-def load(policy: "TorchPolicy", directory: Path) -> None:
+def load(policy: Any, directory: Path) -> None:
     lr = read_record(directory)["lr"]
     load_weights(policy, directory)
     for key, value in load_file(directory / OPTIMIZER).items():

@@ -8,9 +8,9 @@ import os
 import sys
 import time
 
-from mas_lab.cells.workers import usable_cores
+from mas_lab.backends.workers import usable_cores
+from mas_lab.display.progress import in_notebook
 from mas_lab.policy import PolicyError
-from mas_lab.progress import in_notebook
 
 VARIABLE = "MAS_LAB_THREADS"
 OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE")

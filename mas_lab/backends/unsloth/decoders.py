@@ -1,12 +1,12 @@
 """Decoders for Unsloth's models, and a trial that shows which of them is exact.
 
-Leaves out: the engine that draws tokens from their logits (`model`, `mas_lab.backends.torch.engine`).
+Leaves out: the engine that draws tokens from their logits (`model`, `mas_lab.backends.torch.fast.engine`).
 """
 
 import numpy as np
 import torch
 
-from mas_lab.backends.torch.decoders import RowDecoder
+from mas_lab.backends.torch.fast.decoders import RowDecoder
 
 
 class Kept:

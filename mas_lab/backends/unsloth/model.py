@@ -17,9 +17,9 @@ from typing import ClassVar
 import torch
 from peft import LoraConfig
 
-from mas_lab.backends.torch.decoders import RowDecoder
-from mas_lab.backends.torch.engine import Chunk, TorchEngine
-from mas_lab.backends.torch.lean_norm import lean_norms
+from mas_lab.backends.torch.fast.decoders import RowDecoder
+from mas_lab.backends.torch.fast.engine import Chunk, TreeEngine
+from mas_lab.backends.torch.fast.lean_norm import lean_norms
 from mas_lab.backends.torch.model import Options, TorchModel, quiet
 from mas_lab.backends.torch.source import model_config
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly
@@ -197,7 +197,7 @@ def why_not_fast(lora: bool, kind: str) -> str | None:
     return None if major >= 8 else f"this GPU's compute capability is {major}.{minor}, and it needs 8.0 (a T4 has 7.5)"
 
 
-class UnslothEngine(TorchEngine):
+class UnslothEngine(TreeEngine):
     """An engine with exactly one active adapter, whose rows alone are in the batch."""
 
     def _chunks(self, pending) -> Iterator[Chunk]:

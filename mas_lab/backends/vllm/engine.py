@@ -5,6 +5,7 @@ that are trained, or else it serves stale weights. Leaves out: the transport of 
 `server`).
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mas_lab.backends.torch.finite import BACK
-from mas_lab.locks import alone, held, this_thread
+from mas_lab.backends.torch.model import BACK
 from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sample, check_fit
 
 COOLEST, HOTTEST = 0.01, 2.0
@@ -52,7 +52,6 @@ class VllmEngine(ABC):
     """
 
     streams = True
-    lock = property(lambda self: self.model.lock)
     name = property(lambda self: self.model.source.name)
 
     def __init__(self, model):
@@ -60,10 +59,9 @@ class VllmEngine(ABC):
         self.syncs: Counter[str] = Counter()
         self.gaps: dict[str, float] = {}
         self._started = self._resting = False
+        self._turn = threading.RLock()  # one thread at a time: vLLM is not safe for several
         self._tickets = count()
         self._asked: dict[int, tuple[Any, Request]] = {}
-        self._asker: dict[int, int] = {}
-        """The thread that waits for each ticket."""
         self._kept: list[tuple[int, Completion | PolicyError]] = []
         self._published: dict[str, int] = {}
         self._recent: dict[str, deque[Row]] = defaultdict(lambda: deque(maxlen=PROBED))
@@ -81,70 +79,53 @@ class VllmEngine(ABC):
                     f"policy {policy.name!r}: vLLM samples at temperature 0 and from {COOLEST} to {HOTTEST}; "
                     f"{request.temperature} was asked for"
                 )
-        with alone([policy]):
-            return self._submit(policy, requests)
-
-    def _submit(self, policy, requests: Sequence[Request]) -> list[int]:
-        self.publish(policy)
-        self._wake_up()
-        tickets = [next(self._tickets) for _ in requests]
-        try:
-            for ticket, request in zip(tickets, requests, strict=True):
-                self._asked[ticket], self._asker[ticket] = (policy, request), this_thread()
-                self._send(ticket, policy, request)
-        except BaseException:
-            self.cancel(tickets)
-            raise
-        return tickets
+        with self._turn:
+            self.sync_weights(policy)
+            self._wake_up()
+            tickets = [next(self._tickets) for _ in requests]
+            try:
+                for ticket, request in zip(tickets, requests, strict=True):
+                    self._asked[ticket] = policy, request
+                    self._send(ticket, policy, request)
+            except BaseException:
+                self.cancel(tickets)
+                raise
+            return tickets
 
     def ready(self) -> list[tuple[int, Completion]]:
-        """Return this thread's answers since its last call, as (ticket, completion), after a short wait.
-
-        Answers for other threads are kept.
-        """
-        me = this_thread()
-        with alone([self]):
-            if any(self._asker[ticket] == me for ticket in list(self._asked)):
-                for ticket, ids, logprobs in self._receive():
-                    self._kept.append((ticket, self._complete(ticket, ids, logprobs)))
-            mine = [entry for entry in self._kept if self._asker[entry[0]] == me]
-            self._kept = [entry for entry in self._kept if self._asker[entry[0]] != me]
-            for ticket, _ in mine:
-                del self._asker[ticket]
-        for _, answer in mine:
+        """Return the answers since the last call, as (ticket, completion), after a short wait."""
+        with self._turn:
+            for ticket, ids, logprobs in self._receive() if self._asked else ():
+                self._kept.append((ticket, self._complete(ticket, ids, logprobs)))
+            answers, self._kept = self._kept, []
+        for _, answer in answers:
             if isinstance(answer, PolicyError):
                 raise answer
-        return mine
+        return answers
 
     def sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
         """Answer these requests now, in order; other queued requests stay queued."""
-        with alone([policy]):
-            return self._sample(policy, requests)
-
-    def _sample(self, policy, requests: Sequence[Request]) -> list[Completion]:
-        tickets, others = self.submit(policy, requests), []
-        answers: dict[int, Completion | None] = dict.fromkeys(tickets)
-        try:
-            while any(answer is None for answer in answers.values()):
-                for ticket, completion in self.ready():
-                    if ticket in answers:
-                        answers[ticket] = completion
-                    else:
-                        others.append((ticket, completion))
-        except BaseException:
-            self.cancel(tickets)
-            raise
-        self._kept += others
-        self._asker |= {ticket: this_thread() for ticket, _ in others}
-        return list(answers.values())
+        with self._turn:
+            tickets, others = self.submit(policy, requests), []
+            answers: dict[int, Completion | None] = dict.fromkeys(tickets)
+            try:
+                while any(answer is None for answer in answers.values()):
+                    for ticket, completion in self.ready():
+                        if ticket in answers:
+                            answers[ticket] = completion
+                        else:
+                            others.append((ticket, completion))
+            except BaseException:
+                self.cancel(tickets)
+                raise
+            self._kept += others
+            return list(answers.values())
 
     def cancel(self, tickets: Iterable[int]) -> None:
         """Drop requests whose answers nobody needs any more."""
         gone = set(tickets)
-        with alone([self]):
+        with self._turn:
             self._kept = [entry for entry in self._kept if entry[0] not in gone]
-            for ticket in gone:
-                self._asker.pop(ticket, None)
             running = [ticket for ticket in gone if self._asked.pop(ticket, None)]
             if running:
                 self._abort(running)
@@ -167,8 +148,7 @@ class VllmEngine(ABC):
 
     # Publishing
 
-    @held()
-    def publish(self, policy) -> None:
+    def sync_weights(self, policy) -> None:
         """Let vLLM sample from the policy's present weights, and prove that it does; do nothing if it has them.
 
         Raises PolicyError if the engine's log-probabilities are not those of the weights that are trained.
@@ -191,7 +171,7 @@ class VllmEngine(ABC):
         self._prove(policy, self._score(policy, rows), expected)
         self._published[key] = policy.version
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         """Hand the GPU's memory back until the next request or publish, if `sleep` is on."""
         if self.options.sleep and self._started and not self._resting:
             self._sleep()
@@ -222,7 +202,7 @@ class VllmEngine(ABC):
     @torch.no_grad()
     def _expected(self, policy, rows: Sequence[Row]) -> torch.Tensor:
         samples = [Sample(prompt, ids, (0.0,) * len(ids), 1.0, 0.0, 0.0) for prompt, ids in rows]
-        return policy.logprobs(samples).cpu()
+        return policy.forward(samples).logprobs_N.cpu()
 
     def _prove(self, policy, found: Sequence[Scores], expected_N: torch.Tensor) -> None:
         found_EN = torch.tensor([[logprob for row in scores for logprob in row] for scores in found])

@@ -5,8 +5,8 @@ from collections import Counter
 from typing import Any
 
 from mas_lab.cells.credits import episode_return
-from mas_lab.cells.game import Act, Game, Said, Say
-from mas_lab.check import check_env
+from mas_lab.cells.episode import EpisodeState, Generate, Generation, StepEnv
+from mas_lab.check.env import check_env
 from mas_lab.course.compare import asked, close, same_rows, tables
 from mas_lab.course.exercises import NotYet, exercise
 from mas_lab.env import EnvError, Step, Task
@@ -81,44 +81,46 @@ KEPT = ("short", "b", "same", "3")
 
 def played(plan) -> list[dict]:
     """Play one instance of `Echo` as the driver does, check what the plan requests, and return the rows."""
-    game = Game(Echo(), Task("echo", {}), "echo")
+    episode = EpisodeState(Echo(), Task("echo", {}), "echo")
     try:
-        running = plan(game)
+        running = plan(episode)
         answer, count = None, 0
         while True:
             wanted = running.send(answer)
             count += 1
             if count > LIMIT:
-                raise NotYet("the plan never ends: `game.next` gives the next node, and None at the end")
+                raise NotYet("the plan never ends: `episode.next` returns the next node, and None at the end")
             if not isinstance(wanted, list):
-                raise NotYet(f"the plan yielded {type(wanted).__name__}; yield a list of `lab.Say` or `lab.Act`")
-            answer = [_answered(game, one, wanted) for one in wanted]
+                raise NotYet(
+                    f"the plan yielded {type(wanted).__name__}; yield a list of `lab.Generate` or `lab.StepEnv`"
+                )
+            answer = [_answered(episode, one, wanted) for one in wanted]
     except StopIteration:
-        return game.rows
+        return episode.rows
     except NotYet:
         raise
     except Exception as error:
         raise NotYet(f"the plan raised {type(error).__name__}: {error}") from error
 
 
-def _answered(game: Game, one: Any, wanted: list) -> Any:
-    if isinstance(one, Act):
+def _answered(episode: EpisodeState, one: Any, wanted: list) -> Any:
+    if isinstance(one, StepEnv):
         actions = {said.agent: said.text for said in one.said}
-        return game.env.step(one.at.state, actions)
-    if not isinstance(one, Say):
-        raise NotYet(f"the plan asked for {type(one).__name__}; `lab.Say` and `lab.Act` are all that is needed here")
-    asks = Counter(other.candidate for other in wanted if isinstance(other, Say) and other.agent == one.agent)
+        return episode.env.step(one.at.state, actions)
+    if not isinstance(one, Generate):
+        raise NotYet(f"the plan asked for {type(one).__name__}; `Generate` and `StepEnv` are all it needs")
+    asks = Counter(other.candidate for other in wanted if isinstance(other, Generate) and other.agent == one.agent)
     if sorted(asks.items()) != [(0, 1), (1, 1)]:
         raise NotYet(f"{one.agent}, turn {one.at.depth // 2}: asked for the candidates {sorted(asks.elements())}; ask "
                      "for 0 and 1, since one number twice is one draw twice")  # fmt: skip
-    return Said(one.agent, one.candidate, ANSWERS[one.at.depth][one.candidate], {})
+    return Generation(one.agent, one.candidate, ANSWERS[one.at.depth][one.candidate], {})
 
 
 @exercise(
     "09.2",
-    "`episodes` asks for one `lab.Say(at, agent)`; ask for two, which differ in the third argument, `candidate`.",
-    "`said = yield [Say(at, agent, i) for i in range(2)]`, and then `min(said, key=lambda one: len(one.text))`.",
-    "Act, record and go on with `[kept]`, a list of one.",
+    "`episodes` asks for one `lab.Generate(at, agent)`; ask for two, which differ in the third argument, `candidate`.",
+    "`said = yield [Generate(at, agent, i) for i in range(2)]`, and then `min(said, key=lambda one: len(one.text))`.",
+    "Step, record and go on with `[kept]`, a list of one.",
 )
 def asks_twice(plan):
     if not callable(plan) or isinstance(plan, type):
@@ -133,7 +135,7 @@ def asks_twice(plan):
         if said != KEPT[depth]:
             raise NotYet(f"{row['agent']}, turn {row['turn']}: of {ANSWERS[depth]} {said!r} was kept")
     if rows[-1]["team_reward"] != 1.0:
-        raise NotYet("the last step's reward is in no row: play until `game.next` gives None")
+        raise NotYet("the last step's reward is in no row: play until `episode.next` returns None")
 
 
 @exercise(

@@ -9,14 +9,14 @@ from mas_lab.course.exercises import NotYet, exercise
 @exercise(
     "11.1",
     "Sixteen bytes a weight go into training all of them. Which of them must be trained?",
-    "`lab.Wish(qwen3_8b, lora=16)` freezes the base and trains an adapter.",
+    "`lab.ModelSpec(qwen3_8b, lora=16)` freezes the base and trains an adapter.",
 )
 def fits_everywhere(wish, devices):
+    from mas_lab.backends.model_spec import ModelSpec
     from mas_lab.backends.placement import Placement, PlacementError
-    from mas_lab.backends.wish import Wish
 
-    if not isinstance(wish, Wish):
-        raise NotYet("a lab.Wish is asked for")
+    if not isinstance(wish, ModelSpec):
+        raise NotYet("a lab.ModelSpec is asked for")
     if wish.frozen:
         raise NotYet("a frozen solver fits, and learns nothing")
     try:

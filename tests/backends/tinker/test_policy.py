@@ -74,7 +74,7 @@ def test_the_norm_is_that_of_our_own_gradient(base):
     norms = []
     for rows in ([row], [row, row], [row, Sample(*[*vars(row).values()][:4], 3.0, 0.5)]):
         policy.expect(len(rows))
-        policy.accumulate(rows, loss)
+        policy.forward_backward(rows, loss)
         norms.append(base.step(policy.client, 0.0, None))  # at rate 0 no weight moves
         policy._pending = False
     assert norms[1] == pytest.approx(2 * norms[0], rel=1e-3) and norms[2] == pytest.approx(4 * norms[0], rel=1e-3)

@@ -6,7 +6,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from mas_lab.backends import load_base, load_policy
+from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.policy import PolicyError, Request, Sample
 
 AGENTS = ("solver", "verifier", "fixer")
@@ -96,16 +96,16 @@ def test_a_step_moves_its_own_adapter_and_nothing_else(base):
     first, second, third = (base.adapter(agent) for agent in AGENTS)
     own, others = weights(first), [weights(second), weights(third)]
     frozen = {n: p.detach().clone() for n, p in base.shared.net.named_parameters() if "lora_" not in n}
-    second.accumulate(samples(second), Reinforce())
+    second.forward_backward(samples(second), Reinforce())
     pending = {name: gradient.clone() for name, gradient in second.gradients()}
-    first.accumulate(samples(first), Reinforce())
-    first.apply(max_norm=1.0)
+    first.forward_backward(samples(first), Reinforce())
+    first.optim_step(max_norm=1.0)
     assert all(not torch.equal(p, own[name]) for name, p in first.parameters.items())
     for policy, before in zip((second, third), others, strict=True):
         assert all(torch.equal(p, before[name]) for name, p in policy.parameters.items())
     assert all(torch.equal(p, frozen[n]) for n, p in base.shared.net.named_parameters() if n in frozen)
     assert all(torch.equal(gradient, pending[name]) for name, gradient in second.gradients())
-    second.apply(max_norm=1.0)
+    second.optim_step(max_norm=1.0)
     assert any(not torch.equal(p, others[0][name]) for name, p in second.parameters.items())
 
 
@@ -126,15 +126,15 @@ def test_every_parameter_of_an_adapter_gets_a_gradient(base):
     """Also after another adapter was the last to train."""
     for agent in (*AGENTS, AGENTS[0]):
         policy = base.adapter(agent)
-        policy.accumulate(samples(policy), Reinforce())
+        policy.forward_backward(samples(policy), Reinforce())
         assert all(gradient.abs().max() > 0 for _, gradient in policy.gradients())
-        policy.clear_gradients()
+        policy.set_gradients(None)
 
 
 def test_the_reference_is_the_base_without_adapters(base, qwen3):
     policy = base.adapter("solver")
     drawn = samples(policy)
-    reference_N = policy.accumulate(drawn, ToReference()).reference_N
+    reference_N = policy.forward_backward(drawn, ToReference()).reference_N
     torch.testing.assert_close(reference_N, load_policy(qwen3).logprobs(drawn).detach(), atol=1e-5, rtol=0)
     assert (reference_N - policy.logprobs(drawn).detach()).abs().max() > 0.1
 
@@ -168,9 +168,9 @@ def test_more_adapters_than_announced_is_an_error(qwen3):
 def test_slopes_of_an_adapter_add_up(base):
     policy = base.adapter("verifier")
     drawn = samples(policy)
-    policy.accumulate(drawn, Reinforce())
+    policy.forward_backward(drawn, Reinforce())
     gradient = [g.clone() for _, g in policy.gradients()]
-    total = policy.slopes(drawn, Reinforce(), gradient).double().sum()
+    total = policy.directional_derivatives(drawn, Reinforce(), gradient).double().sum()
     torch.testing.assert_close(total, sum(g.double().square().sum() for g in gradient), rtol=1e-4, atol=0)
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from mas_lab.backends import load_base, load_policy
+from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.backends.torch.encoding import encode, unknown_mark
 from mas_lab.policy import PolicyError
 

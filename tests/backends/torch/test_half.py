@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mas_lab.backends import load_base
+from mas_lab.backends.loading import load_base
 from mas_lab.cells.losses import reinforce
 from mas_lab.policy import Sample
 
@@ -17,7 +17,7 @@ def gradient(qwen3, dtype, weight, twice=False):
             parameter.add_(0.05 * torch.randn_like(parameter))
     for scale in (1, 256)[: 1 + twice]:
         samples = [Sample((5, 6, 7), (8, 9, 10), (-1.0,) * 3, 1.0, a, weight * scale) for a in (1.0, -0.5)]
-        policy.accumulate(samples, reinforce())
+        policy.forward_backward(samples, reinforce())
     return torch.cat([g.flatten() for _, g in policy.gradients()]) / weight
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from mas_lab.backends import load_base, load_policy, restore_policies, restore_policy
+from mas_lab.backends.loading import load_base, load_policy, restore_policies, restore_policy
 from mas_lab.backends.torch import source as source_module
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.policy import PolicyError, Request, Sample
@@ -35,8 +35,8 @@ def step(policy, seed):
         Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, float(rng.normal()), 0.02)
         for r, c in zip(asked, answers, strict=True)
     ]
-    policy.accumulate(samples, Reinforce())
-    return policy.apply(max_norm=1.0), [c.logprobs for c in answers]
+    policy.forward_backward(samples, Reinforce())
+    return policy.optim_step(max_norm=1.0), [c.logprobs for c in answers]
 
 
 def state(policy):
@@ -150,7 +150,7 @@ def test_full_weights_need_their_source_only_as_the_reference(qwen3, tmp_path):
     assert same(state(again), state(policy))
     sample = Sample((5, 6), (7, 8), (-1.0, -1.0), 1.0, 1.0, 1.0)
     with pytest.raises(PolicyError, match="no longer at"):
-        again.accumulate([sample], ToReference())
+        again.forward_backward([sample], ToReference())
 
 
 def test_the_reference_of_a_restored_policy_is_the_first_start(qwen3, tmp_path):
@@ -160,7 +160,7 @@ def test_the_reference_of_a_restored_policy_is_the_first_start(qwen3, tmp_path):
     step(policy, 0)
     policy.save(tmp_path)
     again = restore_policy(tmp_path)
-    torch.testing.assert_close(again.accumulate([sample], ToReference()).reference_N, start_N, atol=1e-6, rtol=0)
+    torch.testing.assert_close(again.forward_backward([sample], ToReference()).reference_N, start_N, atol=1e-6, rtol=0)
 
 
 def test_an_adapter_of_another_make_is_refused(qwen3, tmp_path):

@@ -5,7 +5,7 @@ import torch
 from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from mas_lab.backends.torch.lean_norm import lean_norms
+from mas_lab.backends.torch.fast.lean_norm import lean_norms
 
 
 def norm(shape, lean):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-import mas_lab.backends.torch.packing as packing_module
-from mas_lab.backends import load_policy
+import mas_lab.backends.torch.fast.packing as packing_module
+from mas_lab.backends.loading import load_policy
 from mas_lab.policy import PolicyError, Request, Sample
 
 KINDS = ("qwen3", "llama", "gpt2", "gemma2")
@@ -55,14 +55,14 @@ def gradients(policy):
 
 
 def accumulated(policy, samples, loss):
-    policy.clear_gradients()
-    tokens = policy.accumulate(samples, loss)
+    policy.set_gradients(None)
+    tokens = policy.forward_backward(samples, loss)
     return tokens, gradients(policy)
 
 
 def by_hand(policy, samples, loss):
     """Row by row, full logits, plain autograd."""
-    policy.clear_gradients()
+    policy.set_gradients(None)
     losses = []
     for s in samples:
         logits = policy.model(input_ids=torch.tensor([[*s.prompt_ids, *s.completion_ids]])).logits[0]
@@ -114,8 +114,8 @@ def test_auto_packs_short_completions_and_not_long_ones():
     cost = packing_module.Cost(linear=1000.0, attention=1.0)
     short = [Sample(range(4, 54), [5 + k, 6], [0.0] * 2, 1.0, 1.0, 1.0) for k in range(8)]
     long = [Sample([4], [5 + k] * 4000, [0.0] * 4000, 1.0, 1.0, 1.0) for k in range(8)]
-    assert len(packing_module.plant(short, "auto", cost)) == 1
-    assert len(packing_module.plant(long, "auto", cost)) == 8
+    assert len(packing_module.pack_prefix_trees(short, "auto", cost)) == 1
+    assert len(packing_module.pack_prefix_trees(long, "auto", cost)) == 8
 
 
 def test_shared_beginnings_are_one_node():
@@ -135,7 +135,7 @@ def test_trained_logprobs_are_the_sampled_ones(model_dirs, kind):
     policy = load_policy(model_dirs[kind])
     samples = drawn(policy, temperatures=(0.4, 1.0, 2.5), each=20)
     assert any(s.completion_ids[-1] == 2 for s in samples)
-    tokens = policy.accumulate(samples, Clipped())
+    tokens = policy.forward_backward(samples, Clipped())
     old_N = torch.tensor([logprob for s in samples for logprob in s.logprobs])
     assert ((tokens.logprobs_N - old_N).exp() - 1).abs().max() < 1e-4
 
@@ -189,7 +189,7 @@ def test_slopes_along_the_gradient_add_up_to_its_square(model_dirs, kind, loss):
     policy = load_policy(model_dirs[kind], train_tokens=30)
     samples = drawn(policy)
     tokens, found = accumulated(policy, samples, loss)
-    slopes_N = policy.slopes(samples, loss, list(found.values()))
+    slopes_N = policy.directional_derivatives(samples, loss, list(found.values()))
     square = sum(g.double().square().sum() for g in found.values())
     assert slopes_N.shape == tokens.losses_N.shape
     torch.testing.assert_close(slopes_N.double().sum(), square, rtol=1e-4, atol=0)
@@ -201,10 +201,10 @@ def test_slopes_along_the_gradient_add_up_to_its_square(model_dirs, kind, loss):
 def test_the_reference_is_the_frozen_start(qwen3):
     policy = load_policy(qwen3, lr=1e-2)
     samples = drawn(policy)
-    before = policy.accumulate(samples, Clipped(needs_reference=True))
+    before = policy.forward_backward(samples, Clipped(needs_reference=True))
     torch.testing.assert_close(before.reference_N, before.logprobs_N, atol=1e-5, rtol=0)
-    policy.apply(max_norm=None)
-    after = policy.accumulate(samples, Clipped(needs_reference=True))
+    policy.optim_step(max_norm=None)
+    after = policy.forward_backward(samples, Clipped(needs_reference=True))
     assert (after.logprobs_N - before.logprobs_N).abs().max() > 1e-2
     torch.testing.assert_close(after.reference_N, before.reference_N, atol=0, rtol=0)
 
@@ -216,21 +216,21 @@ def test_apply_clips_and_reports_both_norms(qwen3):
     _, found = accumulated(policy, samples, Clipped())
     norm = float(torch.sqrt(sum(g.square().sum() for g in found.values())))
     weights = {name: p.detach().clone() for name, p in policy.parameters.items()}
-    before, after = policy.apply(max_norm=norm / 2, lr_scale=0.5)
+    before, after = policy.optim_step(max_norm=norm / 2, lr_scale=0.5)
     assert before == pytest.approx(norm, rel=1e-5) and after == pytest.approx(norm / 2, rel=1e-5)
     # AdamW's first step moves every weight with a clear gradient by lr * lr_scale.
     moved = torch.cat([(p - weights[n]).abs()[found[n].abs() > 1e-4] for n, p in policy.parameters.items()])
     torch.testing.assert_close(moved, torch.full_like(moved, 5e-3), rtol=1e-2, atol=0)
     assert all(p.grad is None for p in policy.parameters.values())
-    assert policy.apply(max_norm=1.0)[0] == 0.0
+    assert policy.optim_step(max_norm=1.0)[0] == 0.0
 
 
 def test_a_gradient_that_is_not_finite_never_steps(qwen3):
     policy = load_policy(qwen3)
-    policy.accumulate([replace(drawn(policy)[0], advantage=float("nan"))], Clipped())
+    policy.forward_backward([replace(drawn(policy)[0], advantage=float("nan"))], Clipped())
     weights = [p.detach().clone() for p in policy.parameters.values()]
     with pytest.raises(PolicyError, match="no step was made"):
-        policy.apply(max_norm=1.0)
+        policy.optim_step(max_norm=1.0)
     assert all(torch.equal(p, w) for p, w in zip(policy.parameters.values(), weights, strict=True))
 
 
@@ -249,18 +249,18 @@ def test_a_parameter_without_gradient_is_an_error(qwen3):
     policy = load_policy(qwen3)
     policy.parameters["stray"] = torch.nn.Parameter(torch.zeros(3))
     with pytest.raises(PolicyError, match="'stray'"):
-        policy.accumulate(drawn(policy), Clipped())
+        policy.forward_backward(drawn(policy), Clipped())
 
 
 def test_samples_that_cannot_be_trained_on_are_refused(qwen3):
     policy = load_policy(qwen3)
     sample = drawn(policy)[0]
     with pytest.raises(PolicyError, match="greedily"):
-        policy.accumulate([replace(sample, temperature=0.0)], Clipped())
+        policy.forward_backward([replace(sample, temperature=0.0)], Clipped())
     with pytest.raises(PolicyError, match="log-probabilities"):
-        policy.accumulate([replace(sample, logprobs=sample.logprobs[:-1])], Clipped())
+        policy.forward_backward([replace(sample, logprobs=sample.logprobs[:-1])], Clipped())
     with pytest.raises(PolicyError, match="empty completion"):
-        policy.accumulate([replace(sample, completion_ids=(), logprobs=())], Clipped())
+        policy.forward_backward([replace(sample, completion_ids=(), logprobs=())], Clipped())
 
 
 def test_training_raises_the_probability_of_what_was_good(qwen3):
@@ -275,8 +275,8 @@ def test_training_raises_the_probability_of_what_was_good(qwen3):
             Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, advantage, 1 / 64)
             for r, c, advantage in zip(asked, answers, (reward - reward.mean()).tolist(), strict=True)
         ]
-        policy.accumulate(samples, Clipped())
-        policy.apply(max_norm=1.0)
+        policy.forward_backward(samples, Clipped())
+        policy.optim_step(max_norm=1.0)
         if step == 0:
             first = reward.mean()
     assert reward.mean() > first + 0.2

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from mas_lab.backends import load_policy
-from mas_lab.backends.torch import decoders
+from mas_lab.backends.loading import load_policy
+from mas_lab.backends.torch.fast import decoders
 from mas_lab.policy import PolicyError, Request
 
 KINDS = ("qwen3", "llama", "gpt2", "gemma2")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import mas_lab as lab
-from mas_lab.backends import load_base, load_policy, restore_policies
+from mas_lab.backends.loading import load_base, load_policy, restore_policies
 from mas_lab.backends.torch.source import Source
 from mas_lab.policy import PolicyError, Request, Sample
 
@@ -26,8 +26,8 @@ def step(policy) -> None:
         Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, (-1.0) ** i, 0.1)
         for i, (r, c) in enumerate(zip(ASKED, said, strict=True))
     ]
-    policy.accumulate(samples, lab.clipped(0.2))
-    policy.apply(1.0)
+    policy.forward_backward(samples, lab.clipped(0.2))
+    policy.optim_step(1.0)
 
 
 def test_each_adapter_has_its_own_rank_and_rate(qwen3):
@@ -173,9 +173,9 @@ def test_sgd_steps_against_the_clipped_gradient_and_by_nothing_else(qwen3):
     before = {name: p.detach().clone() for name, p in policy.parameters.items()}
     said = policy.sample(ASKED)
     samples = [Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, 1.0, 0.1) for r, c in zip(ASKED, said, strict=True)]
-    policy.accumulate(samples, lab.reinforce())
+    policy.forward_backward(samples, lab.reinforce())
     gradients = {name: gradient.clone() for name, gradient in policy.gradients()}
-    norm, clipped = policy.apply(0.5, lr_scale=0.5)
+    norm, clipped = policy.optim_step(0.5, lr_scale=0.5)
     assert norm > 0.5 and clipped == pytest.approx(0.5)
     for name, parameter in policy.parameters.items():
         expected = before[name] - 0.05 * gradients[name] * 0.5 / norm

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from mas_lab.backends import probe_threads, set_threads
 from mas_lab.backends.torch import threads
+from mas_lab.backends.torch.threads import probe_threads, set_threads
 from mas_lab.policy import PolicyError
 
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import mas_lab as lab
-from mas_lab.backends import load_base, load_policy
-from mas_lab.backends.torch import decoders, packing, trie
-from mas_lab.backends.torch.packing import Cost
-from mas_lab.backends.torch.trie import Trie, alike, shared
+from mas_lab.backends.loading import load_base, load_policy
+from mas_lab.backends.torch.fast import decoders, packing, trie
+from mas_lab.backends.torch.fast.packing import Cost
+from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes, shared
 from mas_lab.policy import Request, Sample
 
 LINEAR, SQUARE = Cost(linear=1.0, attention=0.0), Cost(linear=0.0, attention=1.0)
@@ -29,11 +29,15 @@ def test_each_distinct_beginning_is_one_node():
 
 def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
     sizes = {prompt: len(prompt) + 2 for prompt in FEW}
-    assert list(alike(sizes, LINEAR)) == [[(4, 8, 3, 3, 5), (4, 9, 6), (4, 9, 7), (4, 9, 7, 5)], [(8, 9, 6)]]
-    assert [len(one) for one in alike(sizes, SQUARE)] == [1] * 5, "who sees whom is a square"
+    assert list(merge_prefixes(sizes, LINEAR)) == [[(4, 8, 3, 3, 5), (4, 9, 6), (4, 9, 7), (4, 9, 7, 5)], [(8, 9, 6)]]
+    assert [len(one) for one in merge_prefixes(sizes, SQUARE)] == [1] * 5, "who sees whom is a square"
     monkeypatch.setattr(trie, "MERGED", 12)
-    assert [len(one) for one in alike(sizes, LINEAR)] == [2, 2, 1]
-    assert list(alike({}, LINEAR)) == [] and shared((), (1,)) == 0 == shared((2,), (1,)) and shared((1, 2), (1, 2)) == 2
+    assert [len(one) for one in merge_prefixes(sizes, LINEAR)] == [2, 2, 1]
+    assert (
+        list(merge_prefixes({}, LINEAR)) == []
+        and shared((), (1,)) == 0 == shared((2,), (1,))
+        and shared((1, 2), (1, 2)) == 2
+    )
 
 
 def samples(policy, temperature=1.0):
@@ -50,8 +54,8 @@ def test_the_update_is_the_same_with_and_without(model_dirs, kind, monkeypatch):
         monkeypatch.setattr(trie, "MERGED", merged)
         policy = load_policy(model_dirs[kind], packing="packed")
         said = samples(policy) + samples(policy, 0.5)
-        trees = policy.plant(said)
-        tokens = policy.accumulate(said, lab.clipped(0.2))
+        trees = packing.pack_prefix_trees(said, "packed", policy.shared.cost)
+        tokens = policy.forward_backward(said, lab.clipped(0.2))
         found.append((len(trees), sum(map(len, trees)), tokens, dict(policy.gradients())))
     (few, short, tokens, gradients), (many, long, plain, expected) = found
     assert few < many == 2 * len(PROMPTS) and short < long, "two temperatures share no tree"
@@ -90,4 +94,4 @@ def test_what_is_kept_of_shared_beginnings_serves_the_update_too(qwen3):
     said = samples(policy)
     logprobs = policy.logprobs(said).detach().numpy()
     assert logprobs == pytest.approx(np.concatenate([sample.logprobs for sample in said]), abs=1e-5)
-    assert len(packing.plant(said, "auto", policy.shared.cost)) < len(PROMPTS)
+    assert len(packing.pack_prefix_trees(said, "auto", policy.shared.cost)) < len(PROMPTS)

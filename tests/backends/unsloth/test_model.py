@@ -18,7 +18,7 @@ from peft import PeftModel  # noqa: E402
 from transformers import AutoModelForCausalLM  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
-from mas_lab.backends.torch.decoders import RowDecoder  # noqa: E402
+from mas_lab.backends.torch.fast.decoders import RowDecoder  # noqa: E402
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly  # noqa: E402
 from mas_lab.backends.unsloth.model import why_not_fast  # noqa: E402
 from mas_lab.paths import data_dir, notebooks_dir  # noqa: E402
@@ -125,17 +125,17 @@ def test_adapters_do_not_leak_into_each_other(base):
     first, second = (base.adapter(agent) for agent in ENV.agents)
     own, other = ([p.clone() for p in policy.parameters.values()] for policy in (first, second))
     frozen = {n: p.clone() for n, p in base.shared.net.named_parameters() if "lora_" not in n}
-    second.accumulate(samples(second), lab.reinforce())
+    second.forward_backward(samples(second), lab.reinforce())
     waiting = [gradient.clone() for _, gradient in second.gradients()]
-    first.accumulate(samples(first), lab.reinforce())
+    first.forward_backward(samples(first), lab.reinforce())
     assert all(gradient.abs().max() > 0 for _, gradient in first.gradients())
     samples(second)
-    first.apply(max_norm=1.0)
+    first.optim_step(max_norm=1.0)
     assert all(not torch.equal(p, q) for p, q in zip(first.parameters.values(), own, strict=True))
     assert all(torch.equal(p, q) for p, q in zip(second.parameters.values(), other, strict=True))
     assert all(torch.equal(p, frozen[n]) for n, p in base.shared.net.named_parameters() if n in frozen)
     assert all(torch.equal(g, q) for (_, g), q in zip(second.gradients(), waiting, strict=True))
-    second.apply(max_norm=1.0)
+    second.optim_step(max_norm=1.0)
     assert all(not torch.equal(p, q) for p, q in zip(second.parameters.values(), other, strict=True))
 
 
@@ -234,13 +234,13 @@ def test_slow_decoders_agree_and_wrong_ones_are_found(base):
 
 def test_slopes_add_up_without_kernels(base):
     policy = base.adapter(ENV.agents[0])
-    policy.clear_gradients()
+    policy.set_gradients(None)
     drawn = samples(policy)
-    policy.accumulate(drawn, lab.reinforce())
+    policy.forward_backward(drawn, lab.reinforce())
     gradient = [g.clone() for _, g in policy.gradients()]
-    total = policy.slopes(drawn, lab.reinforce(), gradient).double().sum()
+    total = policy.directional_derivatives(drawn, lab.reinforce(), gradient).double().sum()
     torch.testing.assert_close(total, sum(g.double().square().sum() for g in gradient), rtol=1e-3, atol=0)
-    policy.clear_gradients()
+    policy.set_gradients(None)
 
 
 def test_what_cannot_be_is_refused():
@@ -285,7 +285,7 @@ lab.load_policy("plan_path", backend="unsloth", lora=2).save(sys.argv[1])
 print(*Watcher.asked[:2])
 """
 RESTORED = """
-from mas_lab.backends import restore_policy
+from mas_lab.backends.loading import restore_policy
 restore_policy(sys.argv[1])
 print(*Watcher.asked[:2])
 """

@@ -36,7 +36,7 @@ STARTER = """
 import json, os, sys, time
 import mas_lab as lab
 policy = lab.load_policy(sys.argv[1], backend="vllm", where="server", max_seqs=8)
-policy.publish()
+policy.sync_weights()
 child = policy.engine._child
 said = {"url": child.url, "key": child.key, "pid": child.process.pid, "log": str(child.log)}
 print("started", json.dumps(said), flush=True)
@@ -144,7 +144,7 @@ def test_running_servers_are_used_by_their_addresses(model, server, monkeypatch)
     where = (server.url, server.url)
     policy = lab.load_policy(model, backend="vllm", lr=1e-2, where=where, max_seqs=8)
     with pytest.raises(EngineError, match=rf"{server.url} wants a key: set VLLM_API_KEY"):
-        policy.publish()
+        policy.sync_weights()
     monkeypatch.setenv("VLLM_API_KEY", server.key)
     team = lab.Team.shared(policy, AGENTS)
     for report in lab.train(Relay(), team, "at_grpo", 2, seed=2, tasks=2, check=False):
@@ -156,7 +156,7 @@ def test_running_servers_are_used_by_their_addresses(model, server, monkeypatch)
             parameter.add_(0.1)
     policy.version += 1
     with pytest.raises(PolicyError, match="stale weights"):
-        policy.publish()
+        policy.sync_weights()
 
 
 def test_nothing_outlives_the_process_that_started_it(server):

@@ -14,7 +14,7 @@ pytest.importorskip("vllm")
 from small import AGENTS, Relay, make_model
 
 import mas_lab as lab
-from mas_lab.backends import restore_policy
+from mas_lab.backends.loading import restore_policy
 from mas_lab.backends.vllm import process as vllm_process
 from mas_lab.policy import PolicyError, Request, Sample
 
@@ -244,7 +244,7 @@ def test_what_was_published_is_what_speaks(full, base):
         asked = requests()
         before = policy.sample(asked)
         disturb(policy, 0.02)
-        policy.publish()
+        policy.sync_weights()
         assert policy.engine.gaps[policy.name] < 1e-4
         after = policy.sample(asked)
         assert mismatch(policy, asked, after) < 1e-4 < 0.01 < mismatch(policy, asked, before)
@@ -253,22 +253,22 @@ def test_what_was_published_is_what_speaks(full, base):
 def test_a_refresh_that_does_nothing_is_caught(full, base, monkeypatch):
     """An adapter under an id that vLLM knows is not read again; weights that are not sent do not arrive."""
     adapter, lora = base.adapter("planner"), vllm_process.ProcessEngine._lora
-    adapter.publish()
+    adapter.sync_weights()
     with monkeypatch.context() as patch:
         patch.setattr(vllm_process.ProcessEngine, "_lora", lambda self, policy, refresh=False: lora(self, policy))
         patch.setattr(vllm_process.shutil, "rmtree", lambda path: None)
         disturb(adapter)
         with pytest.raises(PolicyError, match=r"policy 'planner': stale weights: .* \(tolerance 0\.0001\)"):
-            adapter.publish()
-    adapter.publish()
+            adapter.sync_weights()
+    adapter.sync_weights()
     assert adapter.engine.gaps["planner"] < 1e-4
-    full.publish()
+    full.sync_weights()
     with monkeypatch.context() as patch:
         patch.setattr(vllm_process, "tensors_for_vllm", lambda policy, heads: iter(()))
         disturb(full, 0.02)
         with pytest.raises(PolicyError, match="policy 'plan_path': stale weights"):
-            full.publish()
-    full.publish()
+            full.sync_weights()
+    full.sync_weights()
 
 
 def test_prefixes_of_the_weights_before_are_not_used_again(full):
@@ -292,7 +292,7 @@ def test_weights_that_did_not_change_are_not_sent_again(env, base):
     lab.update(team, turns.assign(advantage=0.0))  # all groups flat
     broken = lab.update(team, turns, loss=Broken(), nonfinite="skip")
     assert broken["skipped"].any() and dict(syncs) == before
-    team["executor"].publish()
+    team["executor"].sync_weights()
     assert dict(syncs) == before
 
 
@@ -300,9 +300,9 @@ def test_weights_that_change_under_requests_are_refused(full):
     tickets = full.engine.submit(full, [Request(PROMPTS[0], 50, 1.0, 0)])
     disturb(full, 0.0)
     with pytest.raises(PolicyError, match="weights changed while 1 requests were in flight"):
-        full.publish()
+        full.sync_weights()
     full.engine.cancel(tickets)
-    full.publish()
+    full.sync_weights()
 
 
 # What is refused
@@ -362,7 +362,7 @@ def test_what_is_saved_loads_in_vllm_itself(tmp_path):
         disturb(policy, 0.1)
         for _, gradient in policy.gradients():
             gradient.fill_(1.0)
-        policy.apply(None)  # an optimizer's state is saved beside the weights, and vLLM must not take it for some
+        policy.optim_step(None)  # an optimizer's state is saved beside the weights, and vLLM must not take it for some
         policy.save(tmp_path / name)
     arguments = {"dtype": "float32", "max_model_len": 64, "enforce_eager": True, "kv_cache_memory_bytes": 2**26,
                  "distributed_executor_backend": "uni", "use_tqdm_on_load": False}  # fmt: skip

@@ -124,7 +124,7 @@ def test_a_server_that_cannot_start_shows_its_log(model, tmp_path):
     (model / "config.json").rename(tmp_path / "config.json")
     try:
         with pytest.raises(EngineError, match=r"ended with status [^0](.|\n)*config\.json"):
-            policy.publish()
+            policy.sync_weights()
     finally:
         (tmp_path / "config.json").rename(model / "config.json")
 
@@ -132,7 +132,7 @@ def test_a_server_that_cannot_start_shows_its_log(model, tmp_path):
 def test_who_takes_the_port_of_a_server_that_died_is_a_stranger(team):
     """Only the server itself is killed: its workers end with it."""
     policy = team["asker"]
-    policy.publish()
+    policy.sync_weights()
     engine, child = policy.engine, policy.engine._child
     workers = psutil.Process(child.process.pid).children(recursive=True)
     assert workers

@@ -7,7 +7,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from mas_lab.backends import load_base, load_policy
+from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.backends.vllm.weights import Heads, lora_rank, save_for_vllm, tensors_for_vllm
 from mas_lab.policy import PolicyError
 

@@ -1,0 +1,222 @@
+"""Several processes train one team, one per device, as `accelerate launch` or torchrun starts them.
+
+Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
+for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
+each rank makes the passes of a share of the packed rows (`shares`). Afterwards all ranks hold the same weights.
+Accelerate makes the process group, wraps the models and carries every message. Leaves out: the loop (`mas_lab.train`),
+the shares themselves, the distribution of requests (`engine`), and the messages when a rank ends (`ending`).
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
+
+from mas_lab.backends.distributed.ending import connected, saying_why
+from mas_lab.backends.distributed.engine import RankedEngine, RankError, RemoteEngine
+from mas_lab.backends.distributed.shares import Sharded, Share
+from mas_lab.backends.torch import state as torch_state
+from mas_lab.backends.torch.policy import Passes
+from mas_lab.locks import locked
+from mas_lab.team import Team
+
+PATIENCE = timedelta(hours=12)
+"""Time that a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
+
+
+class Ranks:
+    """This process among those that train together."""
+
+    def __init__(self, on_cpu: bool):
+        handlers = [InitProcessGroupKwargs(timeout=PATIENCE)]
+        self.accelerator = Accelerator(cpu=on_cpu, mixed_precision="no", kwargs_handlers=handlers)
+        self.number, self.size = self.accelerator.process_index, self.accelerator.num_processes
+        self.team: Team | None = None
+        self.engines: list[RankedEngine | RemoteEngine] = []
+        self.listening = True
+        """True while the other ranks wait for a message of rank 0; False while all of them update."""
+
+    @classmethod
+    def of(cls, team: Team) -> "Ranks":
+        """Return the ranks that a launcher started; raise RankError if they are not one group."""
+        ranks = cls(on_cpu=all(policy.shared.device.type == "cpu" for policy in team.policies.values()))
+        kind = ranks.accelerator.distributed_type
+        known = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
+        if kind not in known and not ranks.accelerator.is_fsdp2:
+            raise RankError(f"ranks of accelerate's kind {kind} are not known here; launch with --multi_gpu, or with "
+                            "--use_fsdp --fsdp_version 2")  # fmt: skip
+        if ranks.size != int(os.environ["WORLD_SIZE"]):
+            raise RankError(
+                f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but accelerate found {ranks.size} processes; "
+                "call train() before making an Accelerator of your own, or make it for the same devices"
+            )
+        return ranks
+
+    @property
+    def drives(self) -> bool:
+        return self.number == 0
+
+    def require_team(self, name: str) -> None:
+        if self.team is None:
+            raise RankError(
+                f"policy {name!r}: its weights are cut over the ranks of a training that has ended; "
+                "load_run(...).team() has them whole"
+            )
+
+    def require_all(self, name: str) -> None:
+        """Raise RankError if rank 0 would wait for passes that the other, listening ranks will not make."""
+        self.require_team(name)
+        if self.drives and self.listening:
+            raise RankError(
+                f"policy {name!r}: only train() computes gradients over several ranks, not the body of its loop; use a "
+                "watch, or a process of its own on a saved run"
+            )
+
+    # Messages
+
+    def tell(self, word: str, *rest: Any) -> None:
+        """Send a message from rank 0 to all ranks."""
+        with self._connected():
+            broadcast_object_list([(word, *rest)])
+
+    def hear(self) -> tuple[Any, ...]:
+        with self._connected():
+            return broadcast_object_list([None])[0]
+
+    def gather(self, mine: Any) -> list[Any]:
+        """Return the objects of all ranks, in order of rank, on every rank."""
+        with self._connected():
+            return gather_object([mine])
+
+    def _connected(self) -> AbstractContextManager[None]:
+        return connected(f"rank {self.number} of {self.size}")
+
+    # Rank 0
+
+    @contextmanager
+    def reporting_errors(self) -> Iterator[None]:
+        """End the other ranks too if an error occurs inside, with the same message if they listen (on rank 0)."""
+        try:
+            with saying_why(self.number), self._connected():
+                yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if self.listening and isinstance(error, Exception) and not isinstance(error, RankError):
+                with suppress(RankError):  # one of them may have ended
+                    self.tell("error", f"{type(error).__name__}: {error}")
+            raise
+
+    @contextmanager
+    def driving(self) -> Iterator[None]:
+        """End the other ranks when a whole training ends (on rank 0)."""
+        try:
+            with self.reporting_errors():
+                yield
+        except GeneratorExit:
+            self.tell("end")
+            raise
+        else:
+            self.tell("end")
+        finally:
+            self._part()
+
+    def assemble(self, team: Team, watch: Any) -> None:
+        """Give this team one engine and one optimizer over all ranks (on rank 0)."""
+        self.tell("assemble")
+        self._assemble(team, watch)
+
+    @contextmanager
+    def updating(self, turns, options: dict[str, Any]) -> Iterator[None]:
+        """Let the other ranks update on `turns` while the body does (on rank 0).
+
+        No thread of this process asks them for anything else in the meantime.
+        """
+        with locked(self.team.policies.values(), training=True):
+            self.tell("update", turns, options)
+            self.listening = False
+            yield
+            self.listening = True
+
+    # The other ranks
+
+    def serve(self, team: Team, watch: Any, update: Callable) -> Iterator[Any]:
+        """Obey rank 0 until the training ends (on every rank but 0).
+
+        Yields nothing. Raises RankError with the error of rank 0.
+        """
+        try:
+            with saying_why(self.number), self._connected():
+                while (heard := self.hear())[0] != "end":
+                    self._obey(heard, team, watch, update)
+        finally:
+            self._part()
+        yield from ()
+
+    def _obey(self, heard: tuple[Any, ...], team: Team, watch: Any, update: Callable) -> None:
+        word, *rest = heard
+        if word == "error":
+            raise RankError(f"rank {self.number} of {self.size}: rank 0 stopped: {rest[0]}")
+        if word == "assemble":
+            self._assemble(team, watch)
+        elif word == "sample":
+            self.engines[rest[0]].answer(rest[1])
+        elif word == "update":
+            update(team, rest[0], watch=watch, **rest[1])
+        elif word == "save":
+            torch_state.whole(list(team.policies.values())[rest[0]])
+
+    # All ranks
+
+    def _assemble(self, team: Team, watch: Any) -> None:
+        from mas_lab.team import describe_team, differences
+
+        self.team = team
+        if watch is not None and self.accelerator.is_fsdp2:
+            raise RankError(
+                "watch= looks at whole gradients, and FSDP cuts them; launch with --multi_gpu, or leave it out"
+            )
+        for number, described in enumerate(told := self.gather(describe_team(team))):
+            if different := differences(told[0], described):
+                raise RankError(f"rank {number} has another team than rank 0: {different}")
+        for policy in team.policies.values():
+            self._share_state(policy)
+        for name, policy in team.policies.items():
+            if team.learners(name):
+                policy.passes = Sharded(self, policy) if self.accelerator.is_fsdp2 else Share(self, policy)
+        models = {id(policy.shared): policy.shared for policy in team.policies.values()}
+        for number, model in enumerate(models.values()):
+            self.engines.append(RemoteEngine(model) if model.engine.streams else RankedEngine(self, number, model))
+            if not (model.engine.streams and self.drives):
+                model.engine = self.engines[-1]
+        if hasattr(watch, "load_state"):
+            watch.load_state(broadcast_object_list([watch.state() if self.drives else None])[0])
+
+    def _share_state(self, policy) -> None:
+        """Copy weights, AdamW's state and the learning rate from rank 0, which may have read a checkpoint."""
+        known = [{key: (value.shape, value.dtype) for key, value in policy.optimizer.state.get(p, {}).items()}
+                 for p in policy.parameters.values()]  # fmt: skip
+        (policy.lr, known), device = broadcast_object_list([(policy.lr, known)])[0], self.accelerator.device
+        for parameter, fields in zip(policy.parameters.values(), known, strict=True):
+            parameter.data.copy_(broadcast(parameter.data.to(device)))
+            for key, (shape, dtype) in fields.items():
+                mine = policy.optimizer.state[parameter].get(key)
+                value = torch.zeros(shape, dtype=dtype, device=device) if mine is None else mine.to(device)
+                value = broadcast(value)
+                policy.optimizer.state[parameter][key] = value.to(parameter.device)
+
+    def _part(self) -> None:
+        """Separate the policies from the ranks; policies with sharded weights stay, and raise an error when used."""
+        policies = self.team.policies.values() if self.team else ()
+        cut = {id(policy.shared) for policy in policies if isinstance(policy.passes, Sharded)}
+        for policy in policies:
+            policy.passes = policy.passes if id(policy.shared) in cut else Passes(policy)
+        for engine in self.engines:
+            engine.model.engine = engine if id(engine.model) in cut else engine.inner
+        self.accelerator.free_memory()
+        self.engines, self.team = [], None

@@ -1,0 +1,153 @@
+"""Constructors of policies for each back end.
+
+`load_policy` returns one policy, with full weights or one adapter. `load_base` makes many adapters over one copy of a
+base. Heavy libraries are imported when a policy is made, not before. Leaves out: the roles of the policies
+(`mas_lab.team`).
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mas_lab.policy import Policy, PolicyError
+
+if TYPE_CHECKING:
+    from mas_lab.backends.torch.base import Given
+
+BACKENDS = ("torch", "unsloth", "vllm", "tinker")
+
+
+def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: float | None = None, template=None,
+                seed=0, plain: bool = False, **options) -> Policy:  # fmt: skip
+    """Load one policy, with full weights or one adapter.
+
+    Args:
+        name: Family name of a pocket model, a directory in Hugging Face format, or a hub id.
+        backend: "torch", "unsloth", "vllm" or "tinker".
+        lora: Rank of one adapter that is trained in place of the full weights. `None`: the full weights are trained,
+            which "tinker" cannot do.
+        lr: Learning rate. `None`: the rate in the folder's `provenance.json`, or the rate at which `policy.save` left
+            off, or 1e-6 (2e-5 with LoRA) for any other model.
+        template: Keyword arguments of the chat template, such as `{"enable_thinking": False}`. `None`: no arguments.
+        seed: Seed of the adapter's initial weights; it has no effect on full weights.
+        plain: Sample and train by the readable padded code in `mas_lab.backends.torch`, in place of the fast code in
+            its room `fast`: for a debugger, and for a doubt. The numbers are the same up to float noise.
+        **options: Options of the back end: `mas_lab.backends.torch.model.Options`, for vLLM
+            `mas_lab.backends.vllm.model.VllmOptions`, for Unsloth `mas_lab.backends.unsloth.model.UnslothOptions`, and
+            for weights behind a Tinker server `mas_lab.backends.tinker.base.TinkerOptions`.
+
+    Returns:
+        The policy.
+
+    Raises:
+        PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
+
+    `provenance.json` makes a folder a pocket model, shipped or your own (`lab.make_pocket`). Its rates are usually
+    1e-3, and 5e-3 with LoRA. The first policy on a CPU sets torch's number of threads for the process: MAS_LAB_THREADS,
+    or else the number that a probe finds. A call of `set_threads` before that has priority.
+    """
+    options |= {"plain": True} if plain else {}
+    if lora is not None:
+        return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
+    if backend == "tinker":
+        raise PolicyError("backend 'tinker' trains adapters alone; give lora=, their rank")
+    model = _model_of(backend)
+    from mas_lab.backends.torch import base as torch_base
+
+    return torch_base.load_full(model, name, lr=lr, template=template, seed=seed, **options)
+
+
+def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float | None = None, template=None, seed=0,
+              **options):  # fmt: skip
+    """Load one copy of a base whose `.adapter(agent)` gives each agent an adapter and an optimizer of its own.
+
+    Args:
+        name: Family name of a pocket model, a directory in Hugging Face format, or a hub id.
+        backend: "torch", "unsloth", "vllm" or "tinker".
+        adapters: Number of adapters that will be made; asking for more is an error.
+        rank: Largest rank of the adapters.
+        lr: Learning rate. `None`: the default of `load_policy` with LoRA.
+        template: Keyword arguments of the chat template. `None`: no arguments.
+        seed: Seed of the adapters' initial weights.
+        **options: Options of the back end, see `load_policy`.
+
+    Returns:
+        The base. One engine serves all its adapters in one mixed batch.
+
+    Raises:
+        PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
+    """
+    if backend == "tinker":
+        from mas_lab.backends.tinker import making as tinker_making
+
+        return tinker_making.load_base(name, adapters, rank, lr, template, seed, **options)
+    model = _model_of(backend)
+    from mas_lab.backends.torch import base as torch_base
+
+    return torch_base.load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
+
+
+def restore_policy(directory: str | Path, base: str | Sequence[str] = ()) -> Policy:
+    """Return the policy that `policy.save(directory)` wrote, including its optimizer.
+
+    The directory is enough, except for an adapter of a hub model: pass the model's id as `base`.
+    """
+    return restore_policies({"policy": directory}, base)["policy"]
+
+
+def restore_policies(directories: dict[str, str | Path], base: str | Sequence[str] = ()) -> dict[str, Policy]:
+    """Return several saved policies by name; adapters that shared a base share it again.
+
+    `base`: hub ids that may be loaded. Raises PolicyError if a saved policy names another one.
+    """
+    kinds = {name: _backend_in(directory) for name, directory in directories.items()}
+    if "unsloth" in kinds.values():
+        _model_of("unsloth")  # before transformers, which the next line imports
+    from mas_lab.backends.torch import base as torch_base
+
+    here = {name: directory for name, directory in directories.items() if kinds[name] != "tinker"}
+    found = torch_base.restore(here, _model_of, (base,) if isinstance(base, str) else base)
+    if len(here) < len(directories):
+        from mas_lab.backends.tinker import making as tinker_making
+
+        found |= tinker_making.restore({name: one for name, one in directories.items() if name not in here})
+    return {name: found[name] for name in directories}
+
+
+def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> dict[str, Policy]:
+    """Return policies by name from weights that were handed out (`mas_lab.backends.torch.base.Given`)."""
+    if backend == "tinker":
+        raise PolicyError("backend 'tinker' takes no weights from here; load the team with backend='torch' or 'vllm'")
+    model = _model_of(backend)
+    from mas_lab.backends.torch import base as torch_base
+
+    return torch_base.open_given(model, given, options)
+
+
+def _backend_in(directory: str | Path) -> str | None:
+    """Return the saved back end, or None if it cannot be read; reading the whole record then gives the error."""
+    try:
+        return json.loads((Path(directory) / "policy.json").read_text(encoding="utf-8"))["backend"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _model_of(backend: str):
+    """Return the class of the back end's models: it reads weights, adds adapters and samples tokens."""
+    if backend == "torch":
+        from mas_lab.backends.torch.model import TorchModel
+
+        return TorchModel
+    if backend == "unsloth":
+        from mas_lab.backends.unsloth.importing import import_unsloth
+
+        import_unsloth()  # before transformers, which the next line imports
+        from mas_lab.backends.unsloth.model import UnslothModel
+
+        return UnslothModel
+    if backend == "vllm":
+        from mas_lab.backends.vllm.model import VllmModel
+
+        return VllmModel
+    raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")

@@ -1,0 +1,173 @@
+"""Compute the logits of the live nodes of a growing batch: first after each prompt, then after each new child.
+
+A node is a distinct (adapter, prompt, beginning of a completion). `TreeDecoder` keeps one set of keys and values per
+prompt; `RowDecoder` keeps one padded row per node, for models whose attention cannot follow trees. Leaves out: the draw
+of tokens (`engine`).
+
+`room` is the maximal number of tokens of all candidates of one prompt. `cost` maps the length of a pass to operations.
+Shapes: G prompts; M live nodes; C columns of keys per prompt; V vocabulary.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from transformers import DynamicCache
+
+from mas_lab.backends.torch.fast.mixed_lora import Slices
+from mas_lab.backends.torch.fast.packing import Cost
+from mas_lab.backends.torch.fast.tree_attention import Layout, Store, forward, laid_out
+from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
+
+FIRST_ROOM = 256
+"""Initial number of columns for completions; more are added when they are full."""
+
+
+class TreeDecoder:
+    """A decoder that stores the keys and values of a tree once: candidates share those of their common beginning."""
+
+    def __init__(
+        self,
+        net,
+        prompts: Sequence[Sequence[int]],
+        adapters: Sequence[str],
+        slices: Slices | None,
+        room: int,
+        cost: Cost,
+    ):
+        self.net, self.prompts, self.adapters, self.slices, self.room = net, prompts, adapters, slices, room
+        self.cost, self.device = cost, net.get_input_embeddings().weight.device
+
+    def prefill(self) -> torch.Tensor:
+        """Return the logits (G, V) after each prompt.
+
+        A common beginning of prompts is computed once, and its keys and values are copied to each of them.
+        """
+        lengths_G = np.array([len(prompt) for prompt in self.prompts])
+        G, L = len(lengths_G), int(lengths_G.max())
+        self.store = Store(G, L + min(self.room, FIRST_ROOM))
+        self.tree_M, self.used_G = np.arange(G), lengths_G.copy()
+        self.visible_MC = np.arange(self.store.capacity) < lengths_G[:, None]
+        self.at_GC = np.tile(np.arange(self.store.capacity), (G, 1))
+        self.depth_M = lengths_G - 1
+        tries, nodes_G, adapters_P = self._tries()
+        slots = [g * self.store.capacity + np.arange(length) for g, length in enumerate(lengths_G)]
+        kept = {"slot_S": self._put(np.concatenate(slots)), "source_S": self._put(np.concatenate(nodes_G))}
+        ids_M, at_M, layout = laid_out(tries, self._put, store=self.store, **kept)
+        ends_G = np.array([nodes[-1] for nodes in nodes_G])
+        return self._forward(ids_M, at_M, layout, ends_G, adapters_P, list(map(len, tries)))
+
+    def _tries(self) -> tuple[list[Trie], list[np.ndarray], list[str]]:
+        """Return tries of prompts that begin alike, the flat nodes of each prompt's tokens, and each trie's adapter."""
+        places: dict[str, dict[tuple[int, ...], int]] = {}
+        for g, (prompt, adapter) in enumerate(zip(self.prompts, self.adapters, strict=True)):
+            places.setdefault(adapter, {})[tuple(prompt)] = g
+        tries, adapters, start = [], [], 0
+        nodes_G: list[np.ndarray] = [np.empty(0, int)] * len(self.prompts)
+        for adapter, own in places.items():
+            for prompts in merge_prefixes({prompt: len(prompt) for prompt in own}, self.cost):
+                trie = Trie()
+                for prompt in prompts:
+                    nodes_G[own[prompt]] = start + np.array(trie.walk(prompt)[1:])
+                tries.append(trie)
+                adapters.append(adapter)
+                start += len(trie)
+        return tries, nodes_G, adapters
+
+    def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
+        """Return the logits (M, V) after tokens `ids_M`, children of the last call's nodes `parent_M` (ascending)."""
+        self.tree_M, self.depth_M = self.tree_M[parent_M], self.depth_M[parent_M] + 1
+        self.visible_MC = self.visible_MC[parent_M]
+        count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
+        self._make_room(count_G)
+        count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
+        M, G, Q = len(ids_M), len(count_G), int(count_G.max())
+        rank_M = np.arange(M) - (np.cumsum(count_G) - count_G)[self.tree_M]
+        column_M = self.used_G[self.tree_M] + rank_M
+        self.visible_MC[np.arange(M), column_M] = True
+        self.at_GC[self.tree_M, column_M] = self.depth_M
+        self.used_G += count_G
+        W = int(self.used_G.max())
+        cell_M = self.tree_M * Q + rank_M
+        grid = np.zeros(G * Q, np.int64)
+        grid[cell_M] = np.arange(M)
+        layout = Layout(
+            grid_PQ=self._put(grid.reshape(G, Q)),
+            cell_M=self._put(cell_M),
+            visible_PQW=self._put(self.visible_MC[grid, :W].reshape(G, Q, W)),
+            query_at_PQ=self._put(self.depth_M[grid].reshape(G, Q)),
+            key_at_PW=self._put(self.at_GC[:, :W]),
+            store=self.store,
+            slot_S=self._put(self.tree_M * self.store.capacity + column_M),
+        )
+        return self._forward(self._put(ids_M), self._put(self.depth_M), layout, np.arange(M), self.adapters, count_G)
+
+    def _make_room(self, count_G: np.ndarray) -> None:
+        """Drop the finished trees once they are half of all trees; double the columns when they are full."""
+        alive_P = np.flatnonzero(count_G)
+        drop = 2 * len(alive_P) <= len(count_G)
+        kept_P = alive_P if drop else np.arange(len(count_G))
+        capacity = self.store.capacity
+        needed = int((self.used_G + count_G)[kept_P].max())
+        if needed > capacity:
+            capacity = max(needed, 2 * capacity)
+        elif not drop:
+            return
+        more = capacity - self.store.capacity
+        self.visible_MC = np.pad(self.visible_MC, ((0, 0), (0, more)))
+        self.at_GC = np.pad(self.at_GC[kept_P], ((0, 0), (0, more)))
+        self.used_G, self.adapters = self.used_G[kept_P], [self.adapters[g] for g in kept_P]
+        self.tree_M = np.searchsorted(kept_P, self.tree_M)
+        self.store.reshape(self._put(kept_P), capacity)
+
+    def _forward(self, ids_M, at_M, layout: Layout, keep_U, adapters_P, count_P) -> torch.Tensor:
+        if self.slices is not None:
+            self.slices.assign(adapters_P, count_P)
+        return forward(self.net, self.net.config, ids_M, at_M, layout, self._put(keep_U))
+
+    def _put(self, values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+
+class RowDecoder:
+    """A decoder with one padded row per live node and the model's own cache, if attention cannot follow trees."""
+
+    def __init__(
+        self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None, room: int
+    ):
+        self.net, self.prompts, self.adapters_M, self.slices = net, prompts, list(adapters), slices
+        self.device = net.get_input_embeddings().weight.device
+
+    def prefill(self) -> torch.Tensor:
+        """Return the logits (G, V) after each prompt; prompts are padded on the left."""
+        longest = max(map(len, self.prompts))
+        ids_GL = np.zeros((len(self.prompts), longest), np.int64)
+        self.mask_ML = np.zeros_like(ids_GL)
+        for i, prompt in enumerate(self.prompts):
+            ids_GL[i, longest - len(prompt) :] = prompt
+            self.mask_ML[i, longest - len(prompt) :] = 1
+        self.cache = self.new_cache()
+        return self._forward(ids_GL, np.maximum(self.mask_ML.cumsum(1) - 1, 0))
+
+    def new_cache(self):
+        """Return an empty cache of earlier tokens; rows are selected from it when the batch changes."""
+        return DynamicCache(config=self.net.config)
+
+    def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
+        """Return the logits (M, V) after tokens `ids_M`, children of the last call's nodes `parent_M` (ascending)."""
+        if not np.array_equal(parent_M, np.arange(len(self.mask_ML))):
+            self.cache.batch_select_indices(torch.from_numpy(parent_M).to(self.device))
+        self.adapters_M = [self.adapters_M[parent] for parent in parent_M]
+        self.mask_ML = np.pad(self.mask_ML[parent_M], ((0, 0), (0, 1)), constant_values=1)
+        return self._forward(ids_M[:, None], self.mask_ML.sum(1, keepdims=True) - 1)
+
+    def _forward(self, ids_ML: np.ndarray, at_ML: np.ndarray) -> torch.Tensor:
+        if self.slices is not None:
+            self.slices.assign(self.adapters_M, np.ones(len(ids_ML), int))
+        ids, mask, at = self._put(ids_ML, self.mask_ML, at_ML)
+        answer = self.net(input_ids=ids, attention_mask=mask, position_ids=at, past_key_values=self.cache,
+                          use_cache=True, logits_to_keep=1)  # fmt: skip
+        return answer.logits[:, -1]
+
+    def _put(self, *arrays: np.ndarray) -> list[torch.Tensor]:
+        return [torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for array in arrays]

@@ -1,0 +1,150 @@
+"""Sample all pending requests at once; each distinct prefix goes through the model once.
+
+The engine answers the requests of all its policies together. Each distinct prompt is prefilled once. Candidates with
+equal tokens so far are one node of a tree, and finished candidates leave the batch. A request's uniform numbers depend
+on its seed alone, and each token is drawn by inverting the cumulative distribution. So a draw does not depend on the
+other requests of its batch, beyond float noise. Leaves out: penalties and beams.
+
+Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V vocabulary.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from mas_lab.backends.torch.fast.decoders import RowDecoder, TreeDecoder
+from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
+from mas_lab.backends.torch.padded import TopKTopP, Uniforms, sample_from_logits
+from mas_lab.policy import Asked, Completion, Request, WaveEngine
+
+
+@dataclass
+class Chunk:
+    """Requests that are answered together; `prompt_R` is the index in `prompts` (and `adapters`) of each request."""
+
+    prompts: list[tuple[int, ...]] = field(default_factory=list)
+    adapters: list[str] = field(default_factory=list)
+    prompt_R: list[int] = field(default_factory=list)
+    tickets_R: list[int] = field(default_factory=list)
+    requests_R: list[Request] = field(default_factory=list)
+    policies_R: list[Any] = field(default_factory=list)
+    tokens: int = 0
+    room: int = 0
+    """Maximal number of tokens of all completions of one prompt."""
+
+    def add(
+        self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Any, Request]], room: int
+    ) -> None:
+        self.prompt_R += [len(self.prompts)] * len(members)
+        self.prompts.append(prompt)
+        self.adapters.append(adapter)
+        self.tickets_R += [ticket for ticket, _, _ in members]
+        self.policies_R += [policy for _, policy, _ in members]
+        self.requests_R += [request for _, _, request in members]
+        self.tokens += len(prompt) + room
+        self.room = max(self.room, room)
+
+
+class TreeEngine(WaveEngine):
+    """An engine that answers requests in batches of about `budget` tokens (prompts, and completions at full length)."""
+
+    def __init__(self, model, budget: int):
+        super().__init__()
+        self.model, self.budget = model, budget
+        self._uniforms = Uniforms()
+        # A cache, because small models repeat themselves and decoding is slow.
+        self._text = lru_cache(2**16)(lambda ids: self.model.tokenizer.decode(ids, skip_special_tokens=True))
+
+    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Return a completion per (policy, request), in order."""
+        if self.model.net.training:
+            self.model.net.eval()
+        answers: dict[int, Completion] = {}
+        for chunk in self._chunks([(place, policy, request) for place, (policy, request) in enumerate(asked)]):
+            answers |= dict(zip(chunk.tickets_R, self._complete(chunk), strict=True))
+        return [answers[place] for place in range(len(asked))]
+
+    def _chunks(self, pending) -> Iterator[Chunk]:
+        """Yield chunks of requests, grouped by (adapter, prompt) and sorted by adapter and prompt length."""
+        groups: dict[tuple, list] = {}
+        for ticket, policy, request in pending:
+            groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append((ticket, policy, request))
+        chunk = Chunk()
+        for (adapter, prompt), members in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
+            room = sum(request.max_tokens for _, _, request in members)
+            if chunk.prompts and chunk.tokens + len(prompt) + room > self.budget:
+                yield chunk
+                chunk = Chunk()
+            chunk.add(adapter, prompt, members, room)
+        if chunk.prompts:
+            yield chunk
+
+    @torch.inference_mode()
+    def _complete(self, chunk: Chunk) -> list[Completion]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.model.computing())
+            decoder = self._decoder(chunk, stack)
+            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, chunk)
+        completions = []
+        for row, length in enumerate(lengths_R):
+            ids = tuple(ids_RT[row, :length].tolist())
+            logprobs = tuple(logprobs_RT[row, :length].tolist())
+            completions.append(Completion(ids, logprobs, self._text(ids), finish_R[row]))
+        return completions
+
+    def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> TreeDecoder | RowDecoder:
+        """Return the decoder of a chunk; each adapter applies to its own rows until `stack` is closed."""
+        model, slices = self.model, None
+        if model.peft is not None:
+            slices = Slices(axis=1 if model.by_tree else 0)
+            stack.enter_context(mixing(model.net, slices))
+        make = partial(TreeDecoder, cost=model.cost) if model.by_tree else RowDecoder
+        return make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
+
+    def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):
+        """Draw token after token; return ids and log-probabilities (R, T), lengths (R,) and finish reasons (R,)."""
+        eos = np.array(sorted(self.model.eos_ids()))
+        most_R = np.array([request.max_tokens for request in chunk.requests_R])
+        temperature_R = np.array([request.temperature for request in chunk.requests_R], np.float32)
+        uniform_RT = self._uniforms(chunk.requests_R, most_R.max())
+        ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
+        lengths_R, finish_R = most_R.copy(), ["length"] * len(most_R)
+        cut_R = TopKTopP(chunk.requests_R)
+        live, node_R, logits_MV = np.arange(len(most_R)), np.array(chunk.prompt_R), decoder.prefill()
+        for step in range(uniform_RT.shape[1]):
+            ids, logprobs = sample_from_logits(
+                logits_MV, node_R, temperature_R[live], uniform_RT[live, step], cut_R[live]
+            )
+            self.model.require_drawn(logprobs, chunk.policies_R, live)
+            ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
+            ended = np.isin(ids, eos)
+            for place in np.flatnonzero(ended):
+                finish_R[live[place]] = "eos"
+            for place in self._stopped(chunk, live, ended, ids_RT[:, : step + 1]):
+                finish_R[live[place]], ended[place] = "stop", True
+            lengths_R[live[ended]] = step + 1
+            on = ~ended & (step + 1 < most_R[live])
+            if not on.any():
+                break
+            live = live[on]
+            # Candidates that share a node and drew the same token share a node in the next step.
+            vocabulary = logits_MV.shape[1]
+            branches, node_R = np.unique(node_R[on] * vocabulary + ids[on], return_inverse=True)
+            logits_MV = decoder.extend(branches // vocabulary, branches % vocabulary)
+        return ids_RT, logprobs_RT, lengths_R, finish_R
+
+    def _stopped(self, chunk: Chunk, live: np.ndarray, ended: np.ndarray, ids_RT: np.ndarray) -> list[int]:
+        """Return the places in `live` whose text now contains a stop text of the request."""
+        asked = [(place, chunk.requests_R[row].stop, ids_RT[row]) for place, row in enumerate(live) if not ended[place]]
+        return [place for place, stop, ids_T in asked if stop and self._holds(ids_T, stop)]
+
+    def _holds(self, ids_T: np.ndarray, stop: Sequence[str]) -> bool:
+        """Return True if one of `stop` is in the last few tokens; a character is at most four tokens."""
+        window = 4 * max(map(len, stop)) + 4
+        text = self.model.tokenizer.decode(ids_T[-window:].tolist(), skip_special_tokens=True)
+        return any(one in text for one in stop)

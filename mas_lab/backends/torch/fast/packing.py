@@ -1,0 +1,225 @@
+"""Compute the log-probabilities of sampled tokens, with gradients, at the least cost.
+
+Samples are packed as trees: each distinct beginning of a prompt's completions is computed once. A common beginning of
+several prompts is computed once too, if that takes fewer operations. If one row per sample takes fewer operations (long
+completions), each sample is a tree of its own. If a model's attention cannot follow trees, these rows are padded. The
+numbers are the same. Only positions that predict a sampled token reach the output embedding.
+Leaves out: the use of the log-probabilities (`policy`) and the attention itself (`tree_attention`).
+
+Shapes: M tokens in a micro-batch; U distinct predicting positions; V vocabulary; N sampled tokens.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from mas_lab.backends.torch.fast import tree_attention
+from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
+from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
+from mas_lab.policy import PolicyError, Sample
+
+LARGE_LOGITS = 2**25
+"""Number of logits (U * V) above which they are computed in chunks, and again in the backward pass."""
+
+
+class Tree(Trie):
+    """A tree of samples with one temperature: the distinct beginnings of their prompts and completions.
+
+    `predictors` has, for each sample, the node that predicts each token of its completion. `tokens` has, for each
+    sample, the places of its tokens among the N tokens of all samples.
+    """
+
+    def __init__(self, temperature: float):
+        super().__init__()
+        self.temperature = temperature
+        self.predictors: list[list[int]] = []
+        self.tokens: list[np.ndarray] = []
+        self._ends: dict[tuple[int, ...], int] = {}
+
+    def add(self, prompt: tuple[int, ...], completion: Sequence[int], tokens: np.ndarray) -> None:
+        """Add a sample. The last token of a completion predicts nothing, so it has no node."""
+        if prompt not in self._ends:
+            self._ends[prompt] = self.walk(prompt)[-1]
+        self.predictors.append(self.walk(completion[:-1], self._ends[prompt]))
+        self.tokens.append(tokens)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The operations of a forward pass: `linear` per token and `attention` per pair of query and key."""
+
+    linear: float
+    attention: float
+
+    @classmethod
+    def of(cls, net) -> "Cost":
+        config = net.config.get_text_config()
+        weights = sum(p.numel() for p in net.parameters()) - net.get_input_embeddings().weight.numel()
+        head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        return cls(2.0 * weights, 4.0 * config.num_hidden_layers * config.num_attention_heads * head)
+
+    def __call__(self, length: int) -> float:
+        return length * (self.linear + length * self.attention)
+
+
+def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
+    """Return the trees of all samples.
+
+    A tree has one prompt (at one temperature) and its completions. If that is cheaper, each sample gets a tree of its
+    own. Several prompts that begin alike share a tree if that is no more expensive than a tree for each.
+    """
+    ends = np.cumsum([len(s.completion_ids) for s in samples])
+    groups: dict[tuple, list[int]] = {}
+    for i, sample in enumerate(samples):
+        if sample.temperature <= 0:
+            raise PolicyError(f"sample {i} was drawn greedily (temperature {sample.temperature}): nothing to train on")
+        if not len(sample.prompt_ids) or not len(sample.completion_ids):
+            raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
+        groups.setdefault((sample.temperature, tuple(sample.prompt_ids)), []).append(i)
+
+    def tree_of(members: Sequence[int]) -> Tree:
+        tree = Tree(samples[members[0]].temperature)
+        for i in members:
+            said = samples[i].completion_ids
+            tree.add(tuple(samples[i].prompt_ids), said, np.arange(ends[i] - len(said), ends[i]))
+        return tree
+
+    trees: list[Tree] = []
+    packed: dict[float, dict[tuple[int, ...], Tree]] = {}
+    for (temperature, prompt), members in groups.items():
+        tree = tree_of(members)
+        rows = sum(cost(len(prompt) + len(samples[i].completion_ids) - 1) for i in members)
+        if packing == "packed" or (packing == "auto" and cost(len(tree)) <= rows):
+            packed.setdefault(temperature, {})[prompt] = tree
+        else:
+            trees += [tree_of([i]) for i in members]
+    for temperature, alone in packed.items():
+        for prompts in merge_prefixes({prompt: len(tree) for prompt, tree in alone.items()}, cost):
+            members = [i for prompt in prompts for i in groups[temperature, prompt]]
+            trees.append(alone[prompts[0]] if len(prompts) == 1 else tree_of(members))
+    return trees
+
+
+def packed_batches(samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
+    """Yield samples as micro-batches of trees, packed in the way that the model can compute."""
+    trees = pack_prefix_trees(samples, model.options.packing if model.by_tree else "padded", model.cost)
+    return tensor_batches(micro_batches(trees, model.options.train_tokens), samples, model)
+
+
+def tensor_batches(parts: Iterable[list[Tree]], samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
+    """Yield a micro-batch for each part of the trees of `samples`."""
+    ids_N = np.concatenate([np.asarray(sample.completion_ids, np.int64) for sample in samples])
+    for trees in parts:
+        yield MicroBatch(trees, ids_N, model.device, model.by_tree)
+
+
+def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
+    """Yield lists of trees of similar length, each at most `budget` tokens with padding, but at least one tree."""
+    batch: list[Tree] = []
+    for tree in sorted(trees, key=len, reverse=True):
+        if batch and len(batch[0]) * (len(batch) + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(tree)
+    if batch:
+        yield batch
+
+
+class MicroBatch:
+    """Trees as tensors.
+
+    `token_N` holds the places of these tokens among all tokens. `row_N` holds the sample of each token, numbered from 0
+    within the micro-batch; a tree holds whole samples, so none is cut. Token n was predicted at place `from_N[n]` of
+    the U distinct predicting positions, whose distributions have the temperatures `temperature_U`.
+    """
+
+    def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device, by_tree: bool):
+        self.trees, self.by_tree, self.device = trees, by_tree, device
+        longest = max(map(len, trees))
+        starts = np.cumsum([0] + [len(t) for t in trees])
+        offset = starts if by_tree else longest * np.arange(len(trees))
+        nodes = [offset[i] + np.array(path) for i, t in enumerate(trees) for path in t.predictors]
+        keep_U, from_N = np.unique(np.concatenate(nodes), return_inverse=True)
+        tree_U = np.searchsorted(offset[: len(trees)], keep_U, side="right") - 1
+        samples = [token for t in trees for token in t.tokens]
+        self.token_N = np.concatenate(samples)
+        self.row_N = self._put(np.repeat(np.arange(len(samples)), [len(token) for token in samples]))
+        self.keep_U, self.from_N = self._put(keep_U), self._put(from_N)
+        self.id_N = self._put(ids_of_all[self.token_N])
+        self.temperature_U = self._put(np.array([t.temperature for t in trees], np.float32)[tree_U])
+        if by_tree:
+            self.ids_M, self.at_M, self.layout = tree_attention.laid_out(trees, self._put)
+        else:
+            at_PQ, ids_PQ = np.zeros((2, len(trees), longest), np.int64)
+            for i, tree in enumerate(trees):
+                ids_PQ[i, : len(tree)], at_PQ[i, : len(tree)] = tree.ids, tree.positions()
+            real_PQ = np.arange(longest) < np.diff(starts)[:, None]
+            self.inputs = {"input_ids": ids_PQ, "attention_mask": real_PQ.astype(np.int64), "position_ids": at_PQ}
+            self.inputs = {name: self._put(values) for name, values in self.inputs.items()}
+
+    def _put(self, values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+    def token_logprobs(self, net, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log-probability and entropy (N,) of each token, see the function of this name."""
+        return token_logprobs(net, self, entropy_grad, call)
+
+    def logits(self, net, call) -> torch.Tensor:
+        """Return the logits (U, V) of the model's own head, with every transformation that it applies to them."""
+        if self.by_tree:
+            return tree_attention.forward(call, net.config, self.ids_M, self.at_M, self.layout, self.keep_U)
+        # The fused kernels have no forward-mode derivative.
+        how = "eager" if in_forward_mode() else net.config._attn_implementation
+        with tree_attention.attending(net.config, how):
+            logits_PQV = call(**self.inputs, use_cache=False).logits
+        return logits_PQV.flatten(0, 1).index_select(0, self.keep_U)
+
+    def hidden(self, net) -> torch.Tensor:
+        """Return the hidden states (U, h), which are the input of the output embedding."""
+        if self.by_tree:
+            states = tree_attention.hidden(net, self.ids_M, self.at_M, self.layout)
+        else:
+            states = net.base_model(**self.inputs, use_cache=False)[0].flatten(0, 1)
+        return states.index_select(0, self.keep_U)
+
+
+def bare_head(net) -> bool:
+    """Return True if the logits are just the output embedding of the last hidden state (no cap, no scale)."""
+    config = net.config.get_text_config()
+    scaled = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+    return net.get_output_embeddings() is not None and not any(getattr(config, name, None) for name in scaled)
+
+
+def token_logprobs(net, batch: MicroBatch, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (logprobs_N, entropy_N) in float32, at the temperature with which each token was sampled."""
+    vocabulary = net.config.get_text_config().vocab_size
+    large = len(batch.keep_U) * vocabulary > LARGE_LOGITS
+    forward_mode = in_forward_mode()
+    if (batch.by_tree and not large) or forward_mode or not bare_head(net):
+        return _pick(batch.logits(net, call or net), batch.temperature_U, batch.from_N, batch.id_N, entropy_grad)
+    hidden_Uh, head = batch.hidden(net), net.get_output_embeddings()
+    if not large:
+        return _pick(head(hidden_Uh), batch.temperature_U, batch.from_N, batch.id_N, entropy_grad)
+    order_N = torch.argsort(batch.from_N)
+    step = max(1, LARGE_LOGITS // vocabulary)
+    parts = []
+    for start in range(0, len(hidden_Uh), step):
+        rows = slice(start, start + step)
+        first, last = torch.searchsorted(batch.from_N[order_N], torch.tensor([start, start + step]).to(order_N))
+        part_N = order_N[first:last]
+        arguments = batch.temperature_U[rows], batch.from_N[part_N] - start, batch.id_N[part_N], entropy_grad
+        parts.append(
+            checkpoint(lambda h, *rest: _pick(head(h), *rest), hidden_Uh[rows], *arguments, use_reentrant=False)
+        )
+    logprobs, entropy = (torch.cat(values)[torch.argsort(order_N)] for values in zip(*parts, strict=True))
+    return logprobs, entropy
+
+
+def _pick(logits_UV, temperature_U, from_N, id_N, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    logprobs_UV = torch.log_softmax(logits_UV.float() / temperature_U[:, None], -1)
+    known_UV = logprobs_UV if entropy_grad else logprobs_UV.detach()
+    entropy_U = -(known_UV.exp() * known_UV).sum(-1)
+    return logprobs_UV[from_N, id_N], entropy_U[from_N]

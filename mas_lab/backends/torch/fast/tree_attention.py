@@ -1,0 +1,204 @@
+"""Compute attention over a flat batch of trees; each distinct token prefix goes through the model once.
+
+Candidates share their prompt, and often their first tokens too. A batch is therefore flat, (1, M) tokens without
+padding. This attention function is registered with transformers and lets each token see its own ancestors. It serves
+sampling (keys and values of earlier tokens come from a `Store`) and training (they come from the batch itself). It
+works with any Hugging Face model that uses the attention interface. The idea of one prompt for many completions is from
+Prefix Grouper, arXiv 2506.05433. Leaves out: making trees (`packing`, `decoders`), models with their own attention.
+
+Shapes: M flat tokens; P trees; Q queries per tree and W keys per tree, padded; H heads; D head size.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
+from mas_lab.backends.torch.fast.trie import Trie
+
+NAME = "mas_lab_tree"
+
+
+class Store:
+    """The keys and values of all tokens so far, per layer (P * capacity, H, D). It grows if a tree needs more slots."""
+
+    def __init__(self, trees: int, capacity: int):
+        self.trees, self.capacity = trees, capacity
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def write(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor, slot_M: torch.Tensor):
+        """Write the new tokens to their slots; return all keys and values as (P, capacity, H, D)."""
+        if layer not in self._layers:
+            rows = self.trees * self.capacity
+            self._layers[layer] = tuple(new.new_zeros(rows, *new.shape[1:]) for new in (key_MHD, value_MHD))
+        kept = self._layers[layer]
+        for old, new in zip(kept, (key_MHD, value_MHD), strict=True):
+            old.index_copy_(0, slot_M, new)
+        return tuple(old.view(self.trees, self.capacity, *old.shape[1:]) for old in kept)
+
+    def reshape(self, trees_P: torch.Tensor, capacity: int) -> None:
+        """Keep only `trees_P`, with room for `capacity` slots each."""
+        for layer, kept in self._layers.items():
+            self._layers[layer] = tuple(self._moved(old, trees_P, capacity) for old in kept)
+        self.trees, self.capacity = len(trees_P), capacity
+
+    def _moved(self, old: torch.Tensor, trees_P: torch.Tensor, capacity: int) -> torch.Tensor:
+        new = old.new_zeros(len(trees_P), capacity, *old.shape[1:])
+        new[:, : self.capacity] = old.view(self.trees, self.capacity, *old.shape[1:]).index_select(0, trees_P)
+        return new.flatten(0, 1)
+
+
+@dataclass
+class Layout:
+    """The places of the M flat tokens in the (P, Q) grid of queries, and the keys that each query sees."""
+
+    grid_PQ: torch.Tensor
+    """Flat token of each cell; cells without a token hold 0."""
+    cell_M: torch.Tensor
+    """Cell of each flat token, in the flattened grid."""
+    visible_PQW: torch.Tensor
+    """True if the key is the query's ancestor or the query itself. A cell without a token sees an arbitrary key."""
+    query_at_PQ: torch.Tensor
+    """Position of each query in its sequence; sliding windows need it."""
+    key_at_PW: torch.Tensor
+    """Position of each key in its sequence."""
+    store: Store | None = None
+    """Keys and values of earlier tokens. `None`: the tokens only see each other."""
+    slot_S: torch.Tensor | None = None
+    """With a store: the slots that are filled, tree * capacity + column."""
+    source_S: torch.Tensor | None = None
+    """With a store: the flat token of each filled slot; the tokens then see each other. `None`: all tokens fill the
+    slots in their order, and they see the content of the store."""
+    _masks: dict = field(default_factory=dict)
+
+    def keys_values(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor):
+        """Return the keys and values that the queries may see, each (P, W, H, D)."""
+        if self.source_S is not None:
+            self.store.write(layer, *(new.index_select(0, self.source_S) for new in (key_MHD, value_MHD)), self.slot_S)
+        if self.store is None or self.source_S is not None:
+            return tuple(new.index_select(0, self.grid_PQ.flatten()).unflatten(0, self.grid_PQ.shape)
+                         for new in (key_MHD, value_MHD))  # fmt: skip
+        width = self.visible_PQW.shape[2]
+        return tuple(kept[:, :width] for kept in self.store.write(layer, key_MHD, value_MHD, self.slot_S))
+
+    def mask(self, repeats: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
+        """Return the mask (P, 1, repeats * Q, W), 0 if visible, else -inf; it is built once per forward pass."""
+        if (repeats, window, dtype) not in self._masks:
+            visible = self.visible_PQW
+            if window is not None:
+                visible = visible & (self.query_at_PQ[:, :, None] - self.key_at_PW[:, None, :] < window)
+            mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
+            self._masks[repeats, window, dtype] = mask.repeat(1, repeats, 1).unsqueeze(1)
+        return self._masks[repeats, window, dtype]
+
+
+def laid_out(
+    tries: Sequence[Trie], put: Callable[[np.ndarray], torch.Tensor], **stored
+) -> tuple[torch.Tensor, torch.Tensor, Layout]:
+    """Return (ids_M, at_M, layout) of tries whose tokens see each other.
+
+    The nodes of the tries are the flat tokens, one trie after the other. `stored` holds the layout's store and slots.
+    """
+    sizes_P = np.array([len(trie) for trie in tries])
+    real_PQ = np.arange(sizes_P.max()) < sizes_P[:, None]
+    grid_PQ = np.where(real_PQ, (np.cumsum(sizes_P) - sizes_P)[:, None] + np.arange(real_PQ.shape[1]), 0)
+    at_PQ = np.zeros(real_PQ.shape, np.int64)
+    at_PQ[real_PQ] = np.concatenate([trie.positions() for trie in tries])
+    visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
+    visible_PQQ[:, :, 0] = True
+    for seen_QQ, trie in zip(visible_PQQ, tries, strict=True):
+        seen_QQ[: len(trie), : len(trie)] = trie.visible()
+    at = put(at_PQ)
+    layout = Layout(put(grid_PQ), put(np.flatnonzero(real_PQ)), put(visible_PQQ), at, at, **stored)
+    return put(np.concatenate([np.asarray(trie.ids) for trie in tries])), put(at_PQ[real_PQ]), layout
+
+
+def tree_attention(
+    module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, tree=None, **options
+):
+    """Return the attention output (1, M, H, D) of queries (1, H, M, D), and `None` for the attention weights.
+
+    Heads that share a key (grouped queries) are folded into the query axis, so keys are not repeated. The signature is
+    that of the attention functions of transformers.
+    """
+    if options.get("s_aux") is not None:
+        raise NotImplementedError("attention sinks")
+    query, key, value = (states.transpose(1, 2).flatten(0, 1) for states in (query, key, value))
+    key, value = tree.keys_values(module.layer_idx, key, value)
+    (P, Q), H, D = tree.grid_PQ.shape, key.shape[2], query.shape[2]
+    R = query.shape[1] // H
+    query = query.index_select(0, tree.grid_PQ.flatten()).view(P, Q, H, R, D)
+    query = query.permute(0, 2, 3, 1, 4).reshape(P, H, R * Q, D)
+    mask = tree.mask(R, sliding_window, query.dtype)
+    attend = _attend_plainly if softcap is not None or in_forward_mode() else _attend_fused
+    mixed = attend(query, key.transpose(1, 2), value.transpose(1, 2), mask, scaling, softcap)
+    mixed = mixed.view(P, H, R, Q, -1).permute(0, 3, 1, 2, 4).reshape(P * Q, H * R, -1)
+    return mixed.index_select(0, tree.cell_M).unsqueeze(0), None
+
+
+def _attend_fused(query, key, value, mask, scaling, softcap):
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
+
+
+def _attend_plainly(query, key, value, mask, scaling, softcap):
+    """Compute attention for cases that fused kernels lack: a soft cap on the scores, and forward-mode derivatives."""
+    scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    return torch.softmax((scores + mask).float(), -1).to(value.dtype) @ value
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, tree_attention)
+
+
+@contextmanager
+def attending(config, how: str = NAME) -> Iterator[None]:
+    """Make models with this config use the attention function `how` inside the `with` block."""
+    before = config._attn_implementation
+    config._attn_implementation = how
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def forward(net: Callable, config, ids_M, at_M, layout: Layout, keep_U) -> torch.Tensor:
+    """Return the logits (U, V) of the flat tokens `keep_U`; `at_M` are the positions of all tokens."""
+    with attending(config):
+        answer = net(
+            input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, logits_to_keep=keep_U, tree=layout
+        )
+    return answer.logits[0]
+
+
+def hidden(net, ids_M, at_M, layout: Layout) -> torch.Tensor:
+    """Return the last hidden states (M, h), before the output embedding."""
+    with attending(net.config):
+        return net.base_model(input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, tree=layout)[0][0]
+
+
+def follows_trees(net) -> bool:
+    """Return True if the logits of a tree of two tiny sequences agree with those of a row, in a trial."""
+    config = net.config.get_text_config()
+    if not set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}:
+        return False
+    device = net.get_input_embeddings().weight.device
+    ids = torch.arange(1, 6, device=device) % config.vocab_size
+    at = torch.tensor([[0, 1, 2, 2, 3]], device=device)
+    # Two branches after token 1: token 2, and tokens 3 and 4.
+    visible = ["10000", "11000", "11100", "11010", "11011"]
+    visible = torch.tensor([[[bool(int(seen)) for seen in row] for row in visible]], device=device)
+    flat = torch.arange(5, device=device)
+    layout = Layout(flat[None], flat, visible, at, at)
+    with torch.inference_mode():
+        whole = net(input_ids=ids[[0, 1, 3, 4]][None], use_cache=False).logits[0, -1]
+        try:
+            by_tree = forward(net, net.config, ids, at[0], layout, flat[4:])[0]
+        except (TypeError, AttributeError, KeyError, NotImplementedError, RuntimeError):
+            return False
+    tolerance = 1e-4 if whole.dtype == torch.float32 else 0.1
+    return bool((by_tree - whole).abs().max() <= tolerance * whole.abs().max().clamp(min=1))

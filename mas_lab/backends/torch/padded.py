@@ -1,0 +1,206 @@
+"""The plain sampler and the plain forward pass: one padded row per request or sample, and the model's own KV cache.
+
+A request's uniform numbers depend on its seed alone, and each token is drawn by inverting the cumulative distribution.
+So a draw does not depend on the other requests of its batch, beyond float noise. `fast` computes the same numbers from
+trees of prompts and completions, and draws tokens with the functions of this file. Leaves out: penalties and beams.
+
+Shapes: R requests; L tokens of the longest, padded on the left to sample and on the right to train; M distributions, at
+most R; B samples; N sampled tokens; V vocabulary.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mas_lab.policy import Asked, Completion, PolicyError, Request, Sample, WaveEngine
+
+
+class PaddedEngine(WaveEngine):
+    """An engine that samples the requests of one adapter at a time, one padded row per request."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.uniforms = model, Uniforms()
+
+    @torch.inference_mode()
+    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Return a completion per (policy, request), in order."""
+        by_adapter: dict[str | None, list[int]] = {}
+        for place, (policy, _) in enumerate(asked):
+            by_adapter.setdefault(policy.adapter, []).append(place)
+        found: dict[int, Completion] = {}
+        for places in by_adapter.values():
+            asked[places[0]][0].activate()
+            completions = self._sample([asked[place] for place in places])
+            found |= dict(zip(places, completions, strict=True))
+        return [found[place] for place in range(len(asked))]
+
+    def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Sample token after token; a row that has ended is still computed, and its later tokens are dropped."""
+        model, requests_R = self.model, [request for _, request in asked]
+        longest = max(len(request.prompt_ids) for request in requests_R)
+        ids = torch.tensor([[0] * (longest - len(one.prompt_ids)) + list(one.prompt_ids) for one in requests_R])
+        mask_RL = torch.tensor(
+            [[0] * (longest - len(one.prompt_ids)) + [1] * len(one.prompt_ids) for one in requests_R]
+        )
+        ids, mask_RL = ids.to(model.device), mask_RL.to(model.device)
+        most = max(request.max_tokens for request in requests_R)
+        uniform_RT = self.uniforms(requests_R, most)
+        temperature_R = np.array([request.temperature for request in requests_R], np.float32)
+        rows, truncation = np.arange(len(asked)), TopKTopP(requests_R)
+        said_R: list[list[int]] = [[] for _ in asked]
+        logprobs_R: list[list[float]] = [[] for _ in asked]
+        finish_R: list[str | None] = [None] * len(asked)
+        cache = None
+        for t in range(most):
+            at = (mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -ids.shape[1] :]
+            with model.computing():
+                out = model.net(input_ids=ids, attention_mask=mask_RL, position_ids=at, past_key_values=cache,
+                                use_cache=True, logits_to_keep=1)  # fmt: skip
+            cache = out.past_key_values
+            drawn_R, drawn_logprobs_R = sample_from_logits(
+                out.logits[:, -1], rows, temperature_R, uniform_RT[:, t], truncation
+            )
+            model.require_drawn(drawn_logprobs_R, [policy for policy, _ in asked], rows)
+            for row, request in enumerate(requests_R):
+                if finish_R[row] is None:
+                    said_R[row].append(int(drawn_R[row]))
+                    logprobs_R[row].append(float(drawn_logprobs_R[row]))
+                    finish_R[row] = self._finish(request, said_R[row])
+            if None not in finish_R:
+                break
+            ids = torch.from_numpy(drawn_R)[:, None].to(model.device)
+            mask_RL = torch.cat([mask_RL, torch.ones_like(mask_RL[:, :1])], 1)
+        decode = model.tokenizer.decode
+        return [
+            Completion(tuple(ids), tuple(logprobs), decode(ids, skip_special_tokens=True), finish)
+            for ids, logprobs, finish in zip(said_R, logprobs_R, finish_R, strict=True)
+        ]
+
+    def _finish(self, request: Request, said: list[int]) -> str | None:
+        """Return the reason why a completion has ended, or `None` if it has not."""
+        if said[-1] in self.model.eos_ids():
+            return "eos"
+        text = self.model.tokenizer.decode(said, skip_special_tokens=True) if request.stop else ""
+        if any(stop in text for stop in request.stop):
+            return "stop"
+        return "length" if len(said) == request.max_tokens else None
+
+
+class Uniforms:
+    """Uniform numbers in [0, 1) that depend only on the request's seed (Philox, a counter-based generator)."""
+
+    def __init__(self):
+        self._bits = np.random.Philox(key=0)
+        self._start = self._bits.state
+        self._generator = np.random.Generator(self._bits)
+
+    def __call__(self, requests_R: Sequence[Request], most: int) -> np.ndarray:
+        """Return the numbers (R, most), zero beyond a request's `max_tokens`."""
+        uniform_RT = np.zeros((len(requests_R), most))
+        for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
+            # Setting the key of one generator is ten times faster than making one per request.
+            self._start["state"]["key"][:] = request.seed % 2**64, 0
+            self._bits.state = self._start
+            uniform_T[: request.max_tokens] = self._generator.random(request.max_tokens)
+        return uniform_RT
+
+
+@dataclass(frozen=True)
+class TopKTopP:
+    """The truncation of each request: keep its `top_k` likeliest tokens, then the likeliest with mass `top_p`."""
+
+    requests_R: Sequence[Request]
+
+    def __getitem__(self, live: np.ndarray) -> "TopKTopP":
+        return TopKTopP([self.requests_R[row] for row in live])
+
+    def __call__(self, logprobs_RV: torch.Tensor) -> torch.Tensor:
+        """Return renormalised log-probabilities, -inf for tokens that are left out; other rows stay as they are."""
+        rows = [row for row, one in enumerate(self.requests_R) if one.is_truncated]
+        if not rows:
+            return logprobs_RV
+        chosen = [self.requests_R[row] for row in rows]
+        device, size = logprobs_RV.device, logprobs_RV.shape[1]
+        top_k_R1 = torch.tensor([[one.top_k or size] for one in chosen], device=device)
+        top_p_R1 = torch.tensor([[one.top_p if one.top_p < 1 else 2.0] for one in chosen], device=device)
+        sorted_RV, order_RV = logprobs_RV[rows].sort(dim=-1, descending=True, stable=True)
+        beyond_RV = torch.arange(size, device=device)[None] >= top_k_R1
+        kept_RV = sorted_RV.masked_fill(beyond_RV, -torch.inf).log_softmax(-1)
+        before_RV = kept_RV.exp().cumsum(-1) - kept_RV.exp()
+        kept_RV = kept_RV.masked_fill(before_RV >= top_p_R1, -torch.inf).log_softmax(-1)
+        cut_RV = logprobs_RV.clone()
+        cut_RV[rows] = torch.empty_like(kept_RV).scatter_(-1, order_RV, kept_RV)
+        return cut_RV
+
+
+def sample_from_logits(
+    logits_MV: torch.Tensor, node_R: np.ndarray, temperature_R: np.ndarray, uniform_R: np.ndarray, cut_R: TopKTopP
+):
+    """Draw a token per request from its node's distribution at its temperature.
+
+    The draw inverts the cumulative distribution, summed in float64. Temperature 0 takes the likeliest token, with
+    log-probability 0. Returns the arrays (ids_R, logprobs_R); a log-probability is NaN if the logits are not finite.
+    """
+    device = logits_MV.device
+    greedy_R = temperature_R == 0
+    scale_R = torch.from_numpy(np.where(greedy_R, np.float32(1), temperature_R)).to(device)
+    logits_RV = logits_MV.index_select(0, torch.from_numpy(node_R).to(device)).float()
+    logprobs_RV = cut_R(torch.log_softmax(logits_RV / scale_R[:, None], -1))
+    upto_RV = logprobs_RV.exp().cumsum(-1, dtype=torch.float64)
+    level_R1 = torch.from_numpy(uniform_R).to(device)[:, None] * upto_RV[:, -1:]
+    ids_R1 = torch.searchsorted(upto_RV, level_R1, right=True).clamp(max=upto_RV.shape[1] - 1)
+    logprobs_R = logprobs_RV.gather(1, ids_R1)[:, 0].cpu().numpy()
+    ids_R = ids_R1[:, 0].cpu().numpy()
+    if greedy_R.any():
+        ids_R = np.where(greedy_R, logits_RV.argmax(-1).cpu().numpy(), ids_R)
+        logprobs_R = np.where(greedy_R & np.isfinite(logprobs_R), 0.0, logprobs_R)
+    return ids_R, logprobs_R
+
+
+class PaddedBatch:
+    """Hold samples as tensors.
+
+    `token_N` is the place of each token among the tokens of all samples, `row_N` the row of its sample in this batch.
+    """
+
+    def __init__(self, samples: Sequence[Sample], first_token: int, device: torch.device):
+        rows = [[*sample.prompt_ids, *sample.completion_ids] for sample in samples]
+        longest = max(map(len, rows))
+        self.ids_BL = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device)
+        self.mask_BL = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
+        lengths = [len(sample.completion_ids) for sample in samples]
+        self.token_N = first_token + np.arange(sum(lengths))
+        self.row_N = torch.repeat_interleave(torch.arange(len(samples)), torch.tensor(lengths)).to(device)
+        # Position t predicts the token at t + 1.
+        at = [len(s.prompt_ids) - 1 + t for s in samples for t in range(len(s.completion_ids))]
+        self.at_N = torch.tensor(at, device=device)
+        self.temperature_B = torch.tensor([sample.temperature for sample in samples], device=device)
+
+    def token_logprobs(self, net, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log-probability and entropy (N,) of each token, in float32, at the temperature it was sampled at."""
+        logits_BLV = net(input_ids=self.ids_BL, attention_mask=self.mask_BL, use_cache=False).logits
+        logits_NV = logits_BLV[self.row_N, self.at_N].float() / self.temperature_B[self.row_N, None]
+        logprobs_NV = logits_NV.log_softmax(-1)
+        known_NV = logprobs_NV if entropy_grad else logprobs_NV.detach()
+        entropy_N = -(known_NV.exp() * known_NV).sum(-1)
+        return logprobs_NV.gather(1, self.ids_BL[self.row_N, self.at_N + 1][:, None])[:, 0], entropy_N
+
+
+def padded_batches(samples: Sequence[Sample], budget: int, device: torch.device) -> Iterator[PaddedBatch]:
+    """Yield the samples in their order, in batches of at most `budget` tokens, padding counted."""
+    batch: list[Sample] = []
+    longest = first_token = 0
+    for i, sample in enumerate(samples):
+        if sample.temperature <= 0 or not len(sample.prompt_ids) or not len(sample.completion_ids):
+            raise PolicyError(f"sample {i} has no tokens, or was drawn at temperature 0: there is nothing to train on")
+        longest = max(longest, len(sample.prompt_ids) + len(sample.completion_ids))
+        if batch and longest * (len(batch) + 1) > budget:
+            yield PaddedBatch(batch, first_token, device)
+            first_token += sum(len(one.completion_ids) for one in batch)
+            batch, longest = [], len(sample.prompt_ids) + len(sample.completion_ids)
+        batch.append(sample)
+    if batch:
+        yield PaddedBatch(batch, first_token, device)

@@ -1,0 +1,148 @@
+"""Dispatcher for the calls of live programs: it serves all engines from one thread, in waves or as streams.
+
+Leaves out: the programs (`episode`), and how their calls arrive (`gateway`).
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from mas_lab.backends.runner import PendingRequests, draw_seed
+from mas_lab.bridges.episode import Call, Episode
+from mas_lab.bridges.gateway import Gateway
+from mas_lab.bridges.openai_chat import Refused, answer_to
+from mas_lab.env import transcript
+from mas_lab.locks import locked
+from mas_lab.policy import Completion, Request
+from mas_lab.team import Team
+
+SLICE = 0.05
+"""Seconds between two checks for late episodes and for waves that have waited long enough."""
+
+
+class Dispatcher:
+    """Dispatcher that plays episodes, at most `at_once` of them at a time.
+
+    A draw depends only on (seed, step, episode, agent, number of that agent's call). An engine that answers in waves
+    gets its requests when all live episodes wait. So the same calls are computed together each time. After `patience_s`
+    seconds without news it gets them anyway.
+    """
+
+    def __init__(
+        self, team: Team, seed: int, step: int, max_tokens: int, patience_s: float, finished: Callable[[], Any]
+    ):
+        self.team, self.seed, self.step, self.max_tokens, self.finished = team, seed, step, max_tokens, finished
+        self.patience_s, self._news_at = patience_s, time.monotonic()
+        self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
+        self.asked: list[Call] = []
+        self.pending: PendingRequests[tuple[Call, dict[str, Any], Sequence[str]]] = PendingRequests(team, _whose)
+
+    def tell(self, episode: Episode, call: Call | None) -> None:
+        """Report a call, or the end of the episode as `None`. Any thread may do so."""
+        self.news.put((episode, call))
+
+    def play(self, episodes: Sequence[Episode], at_once: int) -> None:
+        coming, live = deque(episodes), set()
+        try:
+            with Gateway() as gateway, locked(self.team.policies.values()):
+                gateway.agents = tuple(self.team)
+                while coming or live:
+                    while coming and len(live) < at_once:
+                        live.add(episode := coming.popleft())
+                        gateway.episodes[episode.key] = episode.ask
+                        episode.start(gateway.address)
+                    self._turn(gateway, live)
+        finally:
+            for episode in live:
+                episode.end(None, "playing was broken off")
+            self.pending.cancel()
+
+    def _turn(self, gateway: Gateway, live: set[Episode]) -> None:
+        """Take in news, then send requests to the engines."""
+        ended = self._hear(0.0 if self.pending else SLICE)
+        for episode in live:
+            if episode.is_late:
+                episode.end(None, f"it took more than timeout_s={episode.timeout_s:g} seconds")
+        for episode in ended:
+            live.discard(episode)
+            gateway.episodes.pop(episode.key, None)
+            self.finished()
+        if ended:
+            return  # the next wave includes the episodes that replace them
+        waiting = {call.episode for call in self.asked}
+        silent = time.monotonic() - self._news_at > self.patience_s
+        if self.asked and (self.pending.streams or silent or waiting >= live):
+            calls, self.asked = sorted(self.asked, key=lambda call: (call.episode.name, call.depth)), []
+            for agent in sorted({call.asked.agent for call in calls}):
+                self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
+        if self.pending:
+            self._collect()
+
+    def _hear(self, seconds: float) -> list[Episode]:
+        """Take in calls, wait up to `seconds` for the first, and return the episodes that have ended."""
+        ended = []
+        try:
+            while True:
+                episode, call = self.news.get(timeout=seconds) if seconds else self.news.get_nowait()
+                seconds, self._news_at = 0.0, time.monotonic()
+                self.asked.append(call) if call is not None else ended.append(episode)
+        except Empty:
+            return ended
+
+    def _submit(self, agent: str, calls: Sequence[Call]) -> None:
+        policy, sampling = self.team[agent], self.team.sampling[agent]
+        asked, told = [], []
+        for call in calls:
+            try:
+                ids = tuple(policy.encode(call.asked.messages))
+            except Exception as error:  # from the chat template, which may not support tools, for example
+                self._refuse(call, 400, "messages", f"agent {agent!r}'s chat template cannot write it: {error}")
+                continue
+            limit = min(call.asked.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
+            if len(ids) + limit > policy.context:
+                self._refuse(
+                    call, 400, "context_length_exceeded",
+                    f"the prompt has {len(ids)} tokens; with max_tokens={limit} it exceeds the context of agent "
+                    f"{agent!r} ({policy.context} tokens)",
+                )  # fmt: skip
+                continue
+            temperature = call.asked.temperature or sampling.temperature
+            drawn = draw_seed(self.seed, self.step, call.episode.name, agent, call.number)
+            stop = (*sampling.stop, *call.asked.stop)
+            asked.append(Request(ids, limit, temperature, drawn, stop, sampling.top_p, sampling.top_k))
+            columns = {"policy": self.team.name_of(agent), "prompt": transcript(call.asked.messages),
+                       "prompt_ids": list(ids), "temperature": temperature}  # fmt: skip
+            told.append((call, columns, stop))
+        if asked:
+            self.pending.submit(policy, asked, told)
+
+    def _refuse(self, call: Call, status: int, code: str, sentence: str) -> None:
+        call.episode.open.discard(call)
+        call.settle(Refused(status, code, sentence))
+
+    def _collect(self) -> None:
+        for (call, columns, stop), completion in self.pending.answers():
+            if not call.answer.done():
+                self._answer(call, columns, stop, completion)
+
+    def _answer(self, call: Call, columns: dict[str, Any], stop: Sequence[str], completion: Completion) -> None:
+        episode = call.episode
+        episode.rows.append({
+            "task": episode.task.id, "episode": episode.name, "node": "", "parent": "", "turn": call.number,
+            "depth": call.depth, "agent": call.asked.agent, "candidate": 0, "kept": True, "action": "", "probe": False,
+            **columns, "completion": completion.text, "completion_ids": list(completion.ids),
+            "logprobs": list(completion.logprobs), "finish": completion.finish, "valid": True, "team_reward": 0.0,
+            "local_reward": 0.0, "success": False, "done": False, "info": {},
+        })  # fmt: skip
+        text = completion.text
+        for one in stop if completion.finish == "stop" else ():
+            text = text.partition(one)[0]  # OpenAI's answers do not include the stop text
+        episode.open.discard(call)
+        call.settle(answer_to(call.asked, call.depth, len(columns["prompt_ids"]), completion, text))
+
+
+def _whose(kept: tuple[Call, dict[str, Any], Sequence[str]]) -> str:
+    call = kept[0]
+    return f"task {call.episode.task.id!r}, agent {call.asked.agent!r}, turn {call.number}"

@@ -1,0 +1,1 @@
+"""Checks at the door: of environments, and of the arguments of the cells."""

@@ -1,0 +1,1 @@
+"""Show tables, texts and progress to people."""

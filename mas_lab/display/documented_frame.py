@@ -1,0 +1,89 @@
+"""A table that shows its texts in full, with the meanings of its columns below it.
+
+It does so in a notebook only; a terminal shows it as any pandas table. Leaves out: the meanings (`meanings`), and
+tables in pages (`widgets.document`).
+"""
+
+import html
+from numbers import Number
+from typing import Any
+
+import pandas as pd
+
+from mas_lab.display.column_docs import COLUMN_DOCS
+from mas_lab.display.escape import escape_control_chars
+
+LONG = 32
+"""A column with a text of this many characters, or of several words, is left-aligned and keeps its line breaks."""
+
+
+class DocumentedFrame(pd.DataFrame):
+    """A DataFrame with meanings of its columns; slices and copies of it are such a table too. `keyed` makes one."""
+
+    _metadata = ["kind"]
+    kind = ""
+    """The name in `COLUMN_DOCS` under which its columns are described."""
+
+    @property
+    def _constructor(self) -> type["DocumentedFrame"]:
+        return DocumentedFrame
+
+    def _repr_html_(self) -> str:
+        most, few = pd.get_option("display.max_rows"), pd.get_option("display.min_rows")
+        sizes = {
+            "max_rows": most if not most or len(self) <= most or not few else min(most, few),
+            "max_cols": pd.get_option("display.max_columns"),
+            "show_dimensions": pd.get_option("display.show_dimensions"),
+        }
+        shown, long = pd.DataFrame(self), [self._is_long(place) for place in range(self.shape[1])]
+        cells = {place: shown.iloc[:, place].astype(object).map(lambda value, long=long[place]: _cell(value, long))
+                 for place in range(self.shape[1]) if not _is_plain(shown.iloc[:, place])}  # fmt: skip
+        columns = [cells.get(place, shown.iloc[:, place]) for place in range(self.shape[1])]
+        shown = pd.concat(columns, axis=1) if columns else shown
+        shown.index = shown.index.map(_label).set_names([_label(name) for name in shown.index.names])
+        heads = [_cell(name, wide) for name, wide in zip(self.columns, long, strict=True)]
+        shown = shown.set_axis(heads, axis=1) if self.columns.nlevels == 1 else shown
+        with pd.option_context("display.max_colwidth", None):
+            table = shown.to_html(escape=False, notebook=True, **sizes)
+        return f'<div class="tex2jax_ignore mathjax_ignore">{table}{key_html(self.kind, self.columns)}</div>'
+
+    def _is_long(self, place: int) -> bool:
+        texts = [value for value in self.iloc[:, place] if isinstance(value, str)]
+        return any(len(text) >= LONG or len(text.split()) > 1 for text in texts)
+
+
+def documented(table: pd.DataFrame, kind: str = "") -> DocumentedFrame:
+    """Return the table as one that shows the meanings of its columns, `COLUMN_DOCS[kind]`."""
+    table = DocumentedFrame(table)
+    table.kind = kind
+    return table
+
+
+def key(kind: str, columns: Any) -> str:
+    """Return the meanings of the columns in one line; columns without a meaning are skipped."""
+    told = COLUMN_DOCS.get(kind, {})
+    return "; ".join(f"{name}: {told[name]}" for name in columns if name in told)
+
+
+def key_html(kind: str, columns: Any) -> str:
+    """Return the same as an HTML paragraph, or an empty string if there is nothing to say."""
+    told = COLUMN_DOCS.get(kind, {})
+    parts = [f"<b>{html.escape(str(name))}</b>: {html.escape(told[name])}" for name in columns if name in told]
+    return f"<p><small>{'; '.join(parts)}</small></p>" if parts else ""
+
+
+def _is_plain(values: pd.Series) -> bool:
+    """Return True for numbers and times, which pandas shows in its own way."""
+    return values.dtype.kind in "biufcmM" if hasattr(values.dtype, "kind") else False
+
+
+def _cell(value: Any, long: bool) -> Any:
+    if isinstance(value, bool | Number) or value is None:
+        return value
+    text = html.escape(escape_control_chars(str(value))).replace("\n", "&#10;")  # else pandas writes a line break as \n
+    return f'<div style="text-align: left; white-space: pre-wrap">{text}</div>' if long else text
+
+
+def _label(value: Any) -> Any:
+    """Return an index label as HTML; a label of several levels as a tuple of them."""
+    return tuple(map(_label, value)) if isinstance(value, tuple) else _cell(value, long=False)

@@ -1,0 +1,186 @@
+"""Contents of your own parts as plain data: arguments of a partial, variables of a closure, attributes of an object.
+
+Two runs whose parts hold different things are different runs. Contents that cannot be described are listed by name, so
+that nobody believes they were compared. Leaves out: dataclasses, whose fields are their options (`env.spec`,
+`recipes.to_data`), code, and the comparison of runs (`runs.recorder`).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import is_dataclass
+from functools import cached_property, partial
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+Tell = Callable[[Any], Any]
+"""Describes anything as plain data."""
+LONGEST = 1000
+"""Most characters of JSON for one option; anything longer is loaded data and no option."""
+DEEPEST = 3
+UNTOLD = object()
+_within: ContextVar[tuple[int, ...]] = ContextVar("what is being described", default=())
+
+
+def fingerprint(part: Any, tell: Tell) -> dict[str, Any]:
+    """Return `{"holds": ...}`, or an empty dict if `part` holds nothing.
+
+    `tell` describes the values. `holds` has names and plain data under `args`, `keywords`, `captured`, `defaults` and
+    `attributes`. The function behind a partial or a method is under `of`. `repr` is used if there is nothing else, and
+    `untold` lists the names of everything that could not be described.
+    """
+    outer = _within.get()
+    if id(part) in outer or len(outer) == DEEPEST:
+        return {"holds": {"untold": ["what it holds"]}}
+    token = _within.set((*outer, id(part)))
+    try:
+        held = _held(part, tell)
+    finally:
+        _within.reset(token)
+    return {"holds": held} if held else {}
+
+
+def _held(part: Any, tell: Tell) -> dict[str, Any]:
+    if isinstance(part, type | BuiltinFunctionType):
+        return {}
+    if isinstance(part, partial):
+        args = {str(place): value for place, value in enumerate(part.args)}
+        return {"of": tell(part.func), **_told(tell, args=args, keywords=part.keywords)}
+    if isinstance(part, MethodType):
+        return {"of": tell(part.__self__)}
+    if isinstance(part, FunctionType):
+        made = "<" in part.__qualname__  # made at run time; other functions' defaults are part of their code
+        held = _told(tell, captured=_captured(part), defaults=_defaults(part) if made else {})
+        return _and_untold(held, ["its code"] if part.__name__ == "<lambda>" else [])
+    own = getattr(part, "__dict__", None)
+    if own is None:
+        text = own_repr(part)
+        cut = text is None or "..." in text or len(text) > LONGEST
+        return {"untold": ["its value"]} if cut else {"repr": text}
+    if "__wrapped__" in own:  # functools.cache
+        return {"of": tell(own["__wrapped__"])}
+    if is_dataclass(part) and _made_by_dataclass(type(part)):
+        return {}
+    if all(callable(getattr(part, name, None)) for name in ("state", "load_state")):
+        return {"untold": ["its attributes, since it remembers"]}
+    own = {name: value for name, value in own.items() if not _is_derived(type(part), name)}
+    public = {name: value for name, value in own.items() if not name.startswith("_")}
+    return _and_untold(_told(tell, attributes=public), [name for name in own if name not in public])
+
+
+def own_repr(part: Any) -> str | None:
+    """Return `repr(part)` if its class defines one without a memory address, else None."""
+    text = "" if type(part).__repr__ is object.__repr__ else repr(part)
+    return None if not text or " at 0x" in text else text
+
+
+def _told(tell: Tell, **groups: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    untold: list[str] = []
+    for group, values in groups.items():
+        for name, value in values.items():
+            data = value if value is UNTOLD else _option(value, tell)
+            if data is UNTOLD:
+                untold.append(name)
+            else:
+                told.setdefault(group, {})[name] = data
+    return _and_untold(told, untold)
+
+
+def _option(value: Any, tell: Tell) -> Any:
+    """Return a value as plain data, or UNTOLD if it is loaded data or `tell` fails."""
+    if isinstance(value, set | frozenset):
+        value = sorted(map(repr, value))
+    try:
+        data = tell(value)
+        return data if len(json.dumps(data)) <= LONGEST else UNTOLD
+    except Exception:  # a foreign object may fail in any way
+        return UNTOLD
+
+
+def _and_untold(told: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    every = [*told.pop("untold", ()), *names]
+    return told | ({"untold": every} if every else {})
+
+
+def _captured(function: FunctionType) -> dict[str, Any]:
+    names = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return {name: _content(cell) for name, cell in names}
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return UNTOLD
+
+
+def _defaults(function: FunctionType) -> dict[str, Any]:
+    code, values = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(values) : code.co_argcount]
+    return dict(zip(names, values, strict=True)) | (function.__kwdefaults__ or {})
+
+
+def _made_by_dataclass(kind: type) -> bool:
+    """Return True if the class uses the dataclass's `__init__`; a subclass may have one of its own."""
+    owner = next(one for one in kind.__mro__ if "__init__" in vars(one))
+    return "__dataclass_params__" in vars(owner) and owner.__dataclass_params__.init
+
+
+def _is_derived(kind: type, name: str) -> bool:
+    """Return True for a dataclass field, which is described elsewhere, and for a cached property."""
+    return name in getattr(kind, "__dataclass_fields__", ()) or isinstance(getattr(kind, name, None), cached_property)
+
+
+def holders(data: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield `place (part)` and its contents for each part of the data that holds anything."""
+    if isinstance(data, Mapping):
+        if "holds" in data:
+            yield f"{place} ({data.get('is') or data.get('name')})", data["holds"]
+        for key, value in data.items():
+            yield from holders(value, place if key == "holds" else f"{place}.{key}" if place else key)
+    if isinstance(data, list):
+        for number, value in enumerate(data):
+            yield from holders(value, f"{place}[{number}]")
+
+
+def untold(data: Any) -> list[str]:
+    """Return the places in the data that could not be described, with the names there."""
+    return [f"{place}: {', '.join(held['untold'])}" for place, held in holders(data) if "untold" in held]
+
+
+def comparable(there: Any, here: Any, earlier: bool = False) -> tuple[Any, Any]:
+    """Return two descriptions without the things that cannot be compared.
+
+    These are names that either side could not describe, and attributes that one side did not have yet. With `earlier`,
+    they are also things that the earlier version, which recorded the first description, did not record.
+    """
+    if earlier and isinstance(there, str) and isinstance(here, dict):
+        return there, here.get("is", here)
+    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        pairs = [comparable(*pair, earlier) for pair in zip(there, here, strict=True)]
+        return [one for one, _ in pairs], [other for _, other in pairs]
+    if not isinstance(there, dict) or not isinstance(here, dict):
+        return there, here
+    first, second = dict(there), dict(here)
+    if "holds" in there or "holds" in here:
+        first["holds"], second["holds"] = _compared(there.get("holds") or {}, here.get("holds") or {})
+        if earlier and "holds" not in there:
+            del first["holds"], second["holds"]
+    for key in first.keys() & second.keys():
+        first[key], second[key] = comparable(first[key], second[key], earlier)
+    return first, second
+
+
+def _compared(there: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    hidden = {*there.get("untold", ()), *here.get("untold", ())}
+    sides = []
+    for own, other in ((there, here), (here, there)):
+        side = {key: value for key, value in own.items() if key != "untold"}
+        for group in ("args", "keywords", "captured", "defaults", "attributes"):
+            named = {name: value for name, value in own.get(group, {}).items() if name not in hidden}
+            if group == "attributes":
+                named = {name: value for name, value in named.items() if name in other.get(group, {})}
+            side[group] = named
+        sides.append(side)
+    return sides[0], sides[1]

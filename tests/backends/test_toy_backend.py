@@ -1,0 +1,51 @@
+"""A back end of 60 lines plays, learns and trains with the cells, and docs/extending.md shows it whole."""
+
+from pathlib import Path
+
+import pytest
+from small import WORDS, Relay
+from toy_backend import BigramPolicy
+
+import mas_lab as lab
+from mas_lab.cells.update import ROW
+from mas_lab.policy import Sample
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def make_team():
+    env = Relay()
+    return env, lab.Team.shared(BigramPolicy(WORDS), env.agents)
+
+
+def test_recorded_logprobs_are_those_of_the_weights():
+    env, team = make_team()
+    turns = lab.rollout(env, team, env.tasks(8, "train", seed=0), lab.tree(4))
+    judged = lab.RECIPES["at_grpo"].advantages(turns)
+    first, second = (lab.update(team, judged, max_norm=None) for _ in range(2))
+    assert (first["mismatch"] < 1e-6).all() and (second["mismatch"] > 1e-3).all()
+    assert (first["policy_norm"] > 0).all() and first["grad_norm"].isna().all(), "one norm for both agents"
+
+
+def test_a_toy_team_learns():
+    env, team = make_team()
+    reports = list(lab.train(env, team, "at_grpo", steps=3, seed=0, tasks=8, max_norm=None))
+    assert team["asker"].version == 3 and len(reports) == 3
+    rows = reports[-1].turns.query("advantage != 0")
+    samples = [Sample(*row, 1.0) for row in rows[ROW[1:]].itertuples(index=False, name=None)]
+    learned = team["asker"].forward_backward(samples, lab.reinforce()).losses_N.sum()
+    recorded = -sum(advantage * sum(logprobs) for advantage, logprobs in rows[["advantage", "logprobs"]].to_numpy())
+    assert learned < recorded, "what was better has become likelier"
+
+
+def test_what_a_back_end_cannot_do_is_refused_before_anything_is_played():
+    env, team = make_team()
+    with pytest.raises(lab.PolicyError, match="looks at the gradient, which its back end keeps"):
+        list(lab.train(env, team, "at_grpo", steps=1, watch=lab.SpikeWatch()))
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="docs/ is part of the checkout alone")
+def test_the_page_shows_the_toy_back_end():
+    source = (Path(__file__).parents[1] / "toy_backend.py").read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= 60
+    assert f"```python\n{source}```" in (DOCS / "extending.md").read_text(encoding="utf-8")

@@ -1,0 +1,205 @@
+"""What parts that are no dataclass hold: told, compared by name when a run goes on, or said to be untold."""
+
+import functools
+import json
+import warnings
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import small
+
+import mas_lab as lab
+from mas_lab.env import spec
+from mas_lab.fingerprint import comparable, untold
+from mas_lab.recipes import to_data
+
+
+def bonus(turns, per_word=0.0, words=()):
+    return turns["team_reward"] + per_word
+
+
+def closure(per_word):
+    return lambda turns: turns["team_reward"] + per_word
+
+
+def named(per_word):
+    def credit(turns):
+        return turns["team_reward"] + per_word
+
+    return credit
+
+
+@dataclass(frozen=True)
+class Judge:
+    strict: bool = True
+
+    def score(self, turns):
+        return turns["team_reward"]
+
+
+class Own:
+    """An env that is no dataclass."""
+
+    def __init__(self, size=5, _cache=None, rows=None):
+        self.size, self._cache, self.rows, self.inner = size, _cache, rows, small.Relay()
+
+    def __getattr__(self, name):
+        if name == "name" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+@dataclass(frozen=True)
+class Scored(small.Relay):
+    by: object = None
+
+
+class First:
+    """A curriculum."""
+
+    def __init__(self, easy=True):
+        self.easy = easy
+
+    def __call__(self, env, n, split, seed):
+        return env.tasks(n, split, seed)
+
+
+class sharp(lab.clipped):
+    """A loss that is no dataclass of its own."""
+
+    def __init__(self, beta):
+        super().__init__(0.2)
+        object.__setattr__(self, "beta", beta)
+
+
+def credit(part):
+    return {"recipe": small.RECIPE.replace(credit=part)}
+
+
+def started(models, run, env=None, recipe=small.RECIPE, **asked) -> None:
+    """A training of no steps: what was asked is kept, or compared with what was kept."""
+    team = small.make_team("shared", models)
+    list(lab.train(env or small.Relay(), team, recipe, 0, run=run, **small.SETTINGS | asked))
+
+
+CHANGED = {
+    "env.holds.attributes.size differs: the run has 5, asked is 7": ({"env": Own()}, {"env": Own(7)}),
+    "recipe.credit.holds.keywords.per_word differs: the run has 0.5, asked is 1": (
+        credit(partial(bonus, per_word=0.5)), credit(partial(bonus, per_word=1))),
+    "recipe.credit.holds.args.0 differs": (credit(partial(bonus, 1)), credit(partial(bonus, 2))),
+    "recipe.credit.holds.keywords.words differs: the run has null": (
+        credit(partial(bonus)), credit(partial(bonus, words=["a"]))),
+    "recipe.credit.holds.of.is differs": (credit(partial(bonus)), credit(partial(closure))),
+    "recipe.credit.holds.captured.per_word differs": (credit(named(1)), credit(named(2))),
+    "recipe.credit.holds.captured.per_word differs: the run has 1, asked is 2": (
+        credit(closure(1)), credit(closure(2))),
+    "recipe.credit.holds.defaults.by differs": (
+        credit(lambda turns, by=1: turns["team_reward"]), credit(lambda turns, by=2: turns["team_reward"])),
+    "recipe.credit.holds.of.strict differs: the run has true, asked is false": (
+        credit(Judge().score), credit(Judge(False).score)),
+    "env.by.holds.keywords.per_word differs": (
+        {"env": Scored(by=partial(bonus, per_word=1))}, {"env": Scored(by=partial(bonus, per_word=2))}),
+    "curriculum.holds.attributes.easy differs: the run has true": ({"curriculum": First()},
+                                                                   {"curriculum": First(False)}),
+    "recipe.loss.holds.attributes.beta differs: the run has 1, asked is 2": (
+        {"recipe": small.RECIPE.replace(loss=sharp(1))}, {"recipe": small.RECIPE.replace(loss=sharp(2))}),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*its code")
+@pytest.mark.parametrize("words", CHANGED)
+def test_a_part_that_holds_something_else_is_refused_by_name(models, tmp_path, words):
+    first, other = CHANGED[words]
+    started(models, tmp_path / "run", **first)
+    started(models, tmp_path / "run", **first)
+    with pytest.raises(lab.RunError) as caught:
+        started(models, tmp_path / "run", **other)
+    assert words in str(caught.value)
+
+
+UNTOLD = {
+    "env (tests:Own): _cache": ({"env": Own(_cache={})}, {"env": Own(_cache={"a": 1})}),
+    "env (tests:Own): rows, _cache": ({"env": Own(rows="row " * 999)}, {"env": Own(rows="other " * 999)}),
+    "recipe.credit (tests.<lambda>): its code": (
+        credit(lambda turns: turns["team_reward"]), credit(lambda turns: turns["local_reward"])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", UNTOLD)
+def test_what_cannot_be_told_is_said_and_does_not_hold_the_run_up(models, tmp_path, words):
+    for asked in UNTOLD[words]:
+        with pytest.warns(UserWarning, match=r"run\.json does not tell .*frozen dataclass.* compared whole") as said:
+            started(models, tmp_path / "run", **asked)
+        [line] = {str(one.message) for one in said if "does not tell" in str(one.message)}
+        assert words.replace("tests", __name__) in line
+    assert lab.load_run(tmp_path / "run").config["untold"] == [words.replace("tests", __name__)]
+
+
+def test_an_attribute_that_was_loaded_later_is_not_compared(models, tmp_path):
+    with pytest.warns(UserWarning, match="_cache"):
+        started(models, tmp_path / "run", env=Own(rows=None))
+    with pytest.warns(UserWarning, match="rows, _cache"):
+        started(models, tmp_path / "run", env=Own(rows=list(range(9999))))
+
+
+def test_dataclasses_and_functions_say_nothing(models, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        started(models, tmp_path / "run", env=Scored(by=bonus), **credit(bonus))
+    assert lab.load_run(tmp_path / "run").config["untold"] == []
+
+
+def test_a_run_that_an_earlier_version_recorded_goes_on_and_says_what_was_not_recorded(models, tmp_path):
+    """It told a part that is no dataclass by its name alone."""
+    asked = {"env": Scored(by=partial(bonus, per_word=1)), **credit(partial(bonus, per_word=1))}
+    started(models, tmp_path / "run", **asked)
+    config = json.loads((tmp_path / "run" / "run.json").read_text())
+    del config["recipe"]["credit"]["holds"]
+    config["env"]["by"] = config["env"]["by"]["is"]
+    small.recorded(tmp_path / "run", recipe=config["recipe"], env=config["env"], without="untold")
+    words = (
+        r"does not tell what env\.by \(functools:partial\) holds; what recipe\.credit \(functools\.partial\) holds\."
+    )
+    with pytest.warns(UserWarning, match=words):
+        started(models, tmp_path / "run", **asked)
+    with pytest.raises(lab.RunError, match=r"recipe\.credit\.is differs"):
+        started(models, tmp_path / "run", **{**asked, **credit(bonus)})
+
+
+def test_by_hand():
+    held = {"is": "functools.partial", "holds": {"of": {"is": f"{__name__}.bonus"}, "keywords": {"words": [1]}}}
+    assert to_data(partial(bonus, words=(1,))) == held
+    assert spec(Own(3)) == {"name": f"{__name__}:Own", "holds": {"attributes": {
+        "size": 3, "rows": None, "inner": {"is": "small:Relay", "together": False, "max_turns": 2, "broken": ""}},
+        "untold": ["_cache"]}}  # fmt: skip
+    cached = functools.cache(partial(bonus, per_word=2))
+    assert to_data(cached)["holds"]["of"]["holds"]["keywords"] == {"per_word": 2}
+    assert to_data(named({3, 1}))["holds"] == {"captured": {"per_word": ["1", "3"]}}
+
+
+def test_what_holds_itself_or_breaks_when_it_is_told_is_untold():
+    def again(turns):
+        return again(turns)
+
+    class Odd:
+        def __init__(self):
+            self.me, self.bad, self.one = self, Unprintable(), 1
+
+    class Unprintable:
+        __slots__ = ()
+
+        def __repr__(self):
+            raise RuntimeError
+
+    assert "what it holds" in untold({"credit": to_data(again)})[0]
+    assert to_data(Odd())["holds"]["attributes"]["one"] == 1 and to_data(Odd())["holds"]["untold"] == ["bad"]
+
+
+def test_what_is_compared_by_hand():
+    there = {"is": "x", "holds": {"attributes": {"a": 1, "gone": 2, "late": 3}, "keywords": {"k": 1}}}
+    here = {"is": "x", "holds": {"attributes": {"a": 4, "new": 5}, "keywords": {}, "untold": ["late"]}}
+    first, second = comparable(there, here)
+    assert (first["holds"]["attributes"], second["holds"]["attributes"]) == ({"a": 1}, {"a": 4})
+    assert (first["holds"]["keywords"], second["holds"]["keywords"]) == ({"k": 1}, {})
+    assert comparable({"is": "x"}, here, earlier=True) == ({"is": "x"}, {"is": "x"})
