@@ -52,6 +52,8 @@ def describe(policy: Any) -> dict[str, Any]:
         del described["options"][option]
     if policy.shared.options.optimizer == "adamw":  # earlier checkpoints had AdamW only and did not record it
         del described["options"]["optimizer"]
+    if not policy.shared.options.plain:  # nor did they record this
+        del described["options"]["plain"]
     return described
 
 
