@@ -265,7 +265,7 @@ class TorchModel:
                 f"they have grown too large for {self.dtype}, or the temperature is too low for them; {BACK}"
             )
 
-    def refuse_slopes(self, policy: str) -> None:
+    def refuse_forward_mode(self, policy: str) -> None:
         """Raise PolicyError, naming the policy, if the kernels have no forward-mode derivative; torch's have one."""
 
     @contextmanager

@@ -164,7 +164,7 @@ class UnslothModel(TorchModel):
             return super().computing()
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
-    def refuse_slopes(self, policy: str) -> None:
+    def refuse_forward_mode(self, policy: str) -> None:
         """Raise PolicyError if the kernels have no forward-mode derivative, which is everywhere but on a CPU."""
         if self.device.type != "cpu":
             raise PolicyError(

@@ -30,7 +30,7 @@ def directional_derivatives(
     pass through the loss alone. This costs about one forward and backward pass. Raises PolicyError if the back end's
     kernels have no such derivative.
     """
-    policy.shared.refuse_slopes(policy.name)
+    policy.shared.refuse_forward_mode(policy.name)
     known_3N = policy.known(samples)
     slopes_N = torch.zeros(known_3N.shape[1], device=policy.device)
     policy.activate()
