@@ -42,7 +42,7 @@ env = lab.from_pettingzoo(rps_v2.parallel_env, say=lambda seen, agent: f"saw {se
                           read=lambda text, agent: {"rock": 0, "paper": 1, "scissors": 2}.get(text))
 ```
 
-An env of your own is five pure functions: [CONTRIBUTING](../CONTRIBUTING.md).
+An env of your own is five pure functions: [Your own parts](extending.md#an-environment).
 """
 
 

@@ -170,14 +170,6 @@ def test_commands_of_the_readme_are_targets_of_the_makefile():
     assert {"demo", "lab"} <= named <= targets
 
 
-def test_the_layout_is_that_of_the_package(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    import layout
-
-    text = layout.PAGE.read_text(encoding="utf-8")
-    assert layout.filled(text) == text, "python docs/layout.py"
-
-
 def test_the_readme_fits_five_screens_and_its_first_holds_the_demo():
     """A screen: fifty lines of text as a page shows them; a picture takes twelve of them."""
     text = (ROOT / "README.md").read_text()

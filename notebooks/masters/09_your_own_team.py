@@ -697,6 +697,6 @@ lab.course.check("09.5", yours)
 # %% [markdown]
 # **To remember.** An environment is five pure functions, and `check_env` is quicker than a week of wrong curves. Know what the best possible play earns before you call a curve good. A new idea is a plan, a credit, a loss or a row of settings, and ten lines.
 #
-# *Papers:* PPO, arXiv 1707.06347 (equation 7, and section 4 on penalties). How to write each part stands in `CONTRIBUTING.md`, "Adding things".
+# *Papers:* PPO, arXiv 1707.06347 (equation 7, and section 4 on penalties). `docs/extending.md` has an example of each part.
 #
 # Next: `10_one_gpu_unsloth`: the same loop with a real model on one GPU.
