@@ -50,40 +50,33 @@ class Training:
     budget: Budget | None = None
     done: int = 0
     """Number of steps that were made."""
-    spent: Spent | None = None
-    """The resources spent, if a budget or a score depends on them."""
+    spent: Spent = field(default_factory=Spent)
+    """The resources spent; those of earlier calls are only read if a budget or a score depends on them."""
     whole: bool = True
     """True if the weights are those after `done` steps, and the tables of each of these steps are kept."""
-    unkept: Report | None = None
-    """The last step, if its update is done but its tables are not kept yet; else `None`."""
     learned: list[int] = field(default_factory=list)
     """Versions of the learning policies after `done` steps. They differ if another training has used the team since."""
 
     def run(self, steps: int | None) -> Iterator[Report]:
         """Yield a report after each step, until `steps` steps are made or the budget is spent."""
-        if self._counts:
-            self.spent = Spent()
         if self.recorder:
             self._begin()
         self.learned = self._learned()
         try:
-            held_out = None
-            if self.chosen.score_every is not None or self.chosen.score_at:
-                held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)
+            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)
             if self.ranks:
                 self.ranks.assemble(self.team, self.watch)
             while not self._ended(steps):
                 if self.recorder and self.recorder.is_superseded():
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
-                scores = [held_out.now(self.done)] if held_out else []
+                before = held_out.now(self.done)
                 report = self._step(self.done)
-                if held_out:
-                    scores.append(held_out.after(self.done, last=self._ended(steps)))
+                after = held_out.after(self.done, last=self._ended(steps))
                 if self.done % self.chosen.save_every == 0 or self._ended(steps):
                     self._save()
-                yield _with_scores(report, scores)
-            if held_out and self._ended(steps):  # needed if an earlier call ended before the last scores were made
-                held_out.now(self.done, last=True)
+                scores = [table for table in (before, after) if table is not None]
+                yield replace(report, held_out=pd.concat(scores, ignore_index=True)) if scores else report
+            held_out.now(self.done, last=True)  # needed if an earlier call ended before the last scores were made
         except GeneratorExit:
             self._save()
         except BaseException as error:
@@ -92,11 +85,6 @@ class Training:
         finally:
             if self.recorder:
                 self.recorder.end()
-
-    @property
-    def _counts(self) -> bool:
-        """Return True if a budget or a score depends on the resources spent."""
-        return self.budget is not None or bool(self.chosen.score_at)
 
     def _ended(self, steps: int | None) -> bool:
         """Return True if all steps are made or the budget is spent."""
@@ -107,24 +95,16 @@ class Training:
         """Save a checkpoint after an error if the weights are those after `done` steps.
 
         That is so during rollout, scores and advantages, and in an update until the first policy steps. Between two
-        optimizer steps of an update no checkpoint is possible; the run then goes on from the newest one. If an
-        interrupt comes before the tables of a step are kept, they are kept first. Weights that cannot be sampled from
-        are not kept.
+        optimizer steps of an update, and before its tables are kept, no checkpoint is possible; the run then goes on
+        from the newest one. Weights that cannot be sampled from are not kept.
         """
         try:
-            if self.unkept is not None and not isinstance(error, Exception):
-                self._keep(self.unkept)
             # Ranks save together. This is impossible if one of them may have ended or waits within an update.
             lost = isinstance(error.__cause__, NotFiniteError)
             if self.whole and not lost and (not self.ranks or isinstance(error, RolloutError | EnvError)):
                 self._save()
         except Exception as failed:
             error.add_note(f"mas_lab: no checkpoint of step {self.done} was kept: {type(failed).__name__}: {failed}")
-
-    def _keep(self, report: Report) -> None:
-        if self.recorder:
-            self.recorder.tables(report.step, report.turns, report.stats, _notes(report))
-        self.unkept, self.whole = None, True
 
     def _begin(self) -> None:
         """Begin the run, or continue it where it stopped, with the number of torch threads that it recorded.
@@ -138,7 +118,7 @@ class Training:
         if not self.ranks:
             asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
         self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)
-        if self._counts:
+        if self.budget or self.chosen.score_at:
             self.spent.steps = Spent.of(self.recorder).steps
         if not self.ranks:
             take_threads(asked["threads"], str(self.recorder.folder))
@@ -228,11 +208,11 @@ class Training:
         return tuple(notes)
 
     def _record(self, report: Report) -> None:
-        """Count a step as made, and keep its tables."""
-        self.done, self.unkept, self.learned = report.step + 1, report, self._learned()
-        if self._counts:
-            self.spent.add(report)
-        self._keep(report)
+        """Keep the tables of a step, and count it as made."""
+        self.spent.add(report)
+        if self.recorder:
+            self.recorder.tables(report.step, report.turns, report.stats, _kept_scores(report))
+        self.done, self.learned, self.whole = report.step + 1, self._learned(), True
 
     def _watched(self) -> Any:
         """Return a copy of the state of `watch` if a checkpoint would keep it, else `None`."""
@@ -240,12 +220,7 @@ class Training:
         return copy.deepcopy(self.watch.state()) if remembers else None
 
 
-def _with_scores(report: Report, scores: list[pd.DataFrame | None]) -> Report:
-    made = [table for table in scores if table is not None]
-    return replace(report, held_out=pd.concat(made, ignore_index=True)) if made else report
-
-
-def _notes(report: Report) -> dict[str, Any]:
+def _kept_scores(report: Report) -> dict[str, Any]:
     """Return the scores of a step, which are kept with its turns, or nothing if the rows have no return.
 
     A user's plan may branch in ways that have no return. The curve of such a run raises an error that says why.

@@ -82,13 +82,3 @@ def test_held_out_tasks_vary_with_the_seed_unless_they_have_one(models):
 def test_what_is_no_budget_is_refused(models, told, words):
     with pytest.raises(ValueError, match=words):
         start("shared", models, None, None, budget=told)
-
-
-def test_without_steps_and_budget_nobody_knows_when_to_end(models):
-    with pytest.raises(TypeError, match="give steps=, how many to make, or budget="):
-        start("shared", models, None, None)
-
-
-def test_counts_of_tokens_are_whole_numbers(models):
-    with pytest.raises(ValueError, match=r"score_at=.*whole numbers of 1 or more"):
-        start("shared", models, None, 1, score_at=[0])
