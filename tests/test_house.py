@@ -114,12 +114,3 @@ def test_no_circle_of_imports():
 
     for name in known:
         walk(name, [])
-
-
-def test_the_walk_sees_what_it_should():
-    source = (
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mas_lab.train import loop\n"
-        "def f():\n    from mas_lab.table import place\n"
-    )
-    found = [(line, module) for line, module, _ in imports(ast.parse(source))]
-    assert found == [(1, "typing"), (3, "mas_lab.train"), (5, "mas_lab.table")]

@@ -176,11 +176,3 @@ def test_the_layout_is_that_of_the_package(monkeypatch):
 
     text = layout.PAGE.read_text(encoding="utf-8")
     assert layout.filled(text) == text, "python docs/layout.py"
-
-
-def test_the_readme_fits_five_screens_and_its_first_holds_the_demo():
-    """A screen: fifty lines of text as a page shows them; a picture takes twelve of them."""
-    text = (ROOT / "README.md").read_text()
-    tall = len(text.splitlines()) + 12 * text.count("![")
-    assert tall <= 5 * 50
-    assert "make demo" in "\n".join(text.splitlines()[:50])

@@ -128,14 +128,3 @@ def test_a_part_of_ones_own_is_named_when_it_cannot_be_read_back(part, name):
     assert name in data["plan"]["is"] and data["plan"]["is"] != "episodes"
     with pytest.raises(ValueError, match=f"{name}.*not part of mas_lab.*your own code"):
         from_data(data)
-
-
-def test_a_recipe_recorded_with_an_argument_that_is_gone_reads_back_where_it_was_not_used():
-    data = to_data(lab.RECIPES["grpo"])
-    recorded = data | {"credit": {"is": "episode_return", "invalid": 0.1, "of": None}}
-    assert from_data(recorded) == lab.RECIPES["grpo"].replace(credit=lab.episode_return(invalid=0.1))
-    recorded = data | {"credit": {"is": "episode_return", "invalid": 0.0, "of": {"is": "mixed", "alpha": 1.0}}}
-    with pytest.raises(
-        ValueError, match=r"episode_return\(of=\.\.\.\), which mas_lab no longer has.*dawdling.*run\.json"
-    ):
-        from_data(recorded)

@@ -92,7 +92,7 @@ class CellBar(tqdm):
         if not self.disable:
             _running_cell().bars[self] = None
 
-    def display(self, *_: Any) -> None:
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
         if not self.disable and self.seconds >= DELAY:
             cell = _running_cell()
             cell.bars[self] = None

@@ -1,6 +1,5 @@
 """Wherever training stops, it leaves a checkpoint of its newest whole step; the same call ends as if it never had."""
 
-import math
 import os
 import re
 import signal
@@ -114,15 +113,12 @@ BROKEN = {
     "an id that no file holds": (
         "tasks", lambda honest: [replace(task, id=task.id + LONE) for task in honest],
         r"the id of task 'train-\d+half a pair: \\ud800' has a lone surrogate"),
-    "start raises": ("start", raising(KeyError("word")), rf"Faulty\.start failed for {TASK}: KeyError: 'word'"),
     "acting raises": (
         "acting", raising(IndexError("nobody")), rf"Faulty\.acting failed for {TASK} at '.*', after turns"),
     "a prompt that no file holds": ("observe", saying(LONE), rf"a lone surrogate \('\\ud800' at .*\) for {PLACE}"),
     "a prompt of unknown words": ("observe", saying("a b c d e"), rf"{PLACE}: policy .* unknown to its tokenizer"),
     "no Step": ("step", lambda honest: (honest.state, 0.0), rf"Faulty\.step: it returned tuple for {PLACE}"),
-    "rewards are no dict": ("step", stepping(local_rewards=None), rf"local_rewards is None for {PLACE}; give a dict"),
     "info that no file holds": ("step", stepping(info={"x": LONE}), rf"info\['x'\] has a lone surrogate.* for {PLACE}"),
-    "an infinity": ("step", stepping(local_rewards={"asker": -math.inf}), rf"'asker'\] is -inf for {PLACE}"),
     "beyond every float": ("step", stepping(team_reward=10**400), rf"team_reward is 1000*\d+ for {PLACE}"),
     "done is no flag": ("step", stepping(done="no"), rf"Faulty\.step: done is 'no' for {PLACE}; give True or False"),
 }  # fmt: skip
