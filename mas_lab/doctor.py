@@ -8,7 +8,6 @@ import os
 import platform
 import sys
 import textwrap
-from importlib import metadata
 from pathlib import Path
 
 from mas_lab.backends.devices import devices
@@ -16,6 +15,7 @@ from mas_lab.backends.workers import usable_cores
 from mas_lab.display.progress import FRONT_ENDS, front_end
 from mas_lab.runs.run import runs_dir
 from mas_lab.tasks import sandbox as box
+from mas_lab.train.record import version_of
 
 PACKAGES = (
     "torch", "transformers", "peft", "trl", "accelerate", "safetensors", "tokenizers", "numpy", "pandas", "pandera",
@@ -41,7 +41,7 @@ def doctor() -> str:
         "widgets": FRONT_ENDS[front_end()],
         "runs": runs(),
     }
-    lines = [f"mas_lab {_version('mas-lab') or '(from a checkout, not installed)'}"]
+    lines = [f"mas_lab {version_of('mas-lab') or '(from a checkout, not installed)'}"]
     for name, text in sections.items():
         indent = " " * 11
         lines += textwrap.wrap(text, 110, initial_indent=f"{name:<{len(indent)}}", subsequent_indent=indent)
@@ -52,7 +52,7 @@ def doctor() -> str:
 
 def versions() -> str:
     """Return the installed versions of the stack, and the names of missing packages."""
-    found = {name: _version(name) for name in PACKAGES}
+    found = {name: version_of(name) for name in PACKAGES}
     present = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     missing = ", ".join(name for name, version in found.items() if not version)
     return f"{present}; not installed: {missing or 'none'}"
@@ -77,7 +77,7 @@ def sandbox() -> str:
         works = box.run("def f(x): return x + 1", "f", [[1]]).values == (2,)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return f"{name} ({LIBRARIES[name]} {_version(LIBRARIES[name])}): {'works' if works else 'FAILS at 1 + 1'}"
+    return f"{name} ({LIBRARIES[name]} {version_of(LIBRARIES[name])}): {'works' if works else 'FAILS at 1 + 1'}"
 
 
 def runs() -> str:
@@ -85,10 +85,3 @@ def runs() -> str:
     folder = Path(runs_dir())
     above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return f"{folder} ({'writable' if os.access(above, os.W_OK) else 'NOT writable'})"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -88,7 +88,7 @@ class CellBar(tqdm):
     monitor_interval = 0  # tqdm would draw from a thread, which belongs to no cell
 
     def __init__(self, **options: Any):
-        super().__init__(file=io.StringIO(), **options)
+        super().__init__(file=io.StringIO(), ascii=False, **options)
         if not self.disable:
             _running_cell().bars[self] = None
 

@@ -24,7 +24,7 @@ from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, check_update, learners, nonzero, update
 from mas_lab.check.env import check_env
 from mas_lab.display.progress import in_notebook
-from mas_lab.env import Env, EnvError, Task, spec
+from mas_lab.env import Env, EnvError, spec
 from mas_lab.locks import locked, one_trainer
 from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe, find
@@ -139,7 +139,7 @@ def train(
         with ranks.reporting_errors() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
         _checked.add(kind)
-    recorder = _recorder(run, fork)
+    recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, recorder, ranks, budget)
     loop = with_status_line(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = _driven(loop, ranks) if ranks else loop
@@ -186,12 +186,6 @@ def _ranks(team: Team):
 def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
     with ranks.driving():
         yield from loop
-
-
-def _recorder(run: str | Path | None, fork: str | Path | None) -> Recorder | None:
-    if run is None or fork is None:
-        return None if run is None else Recorder(run_folder(run))
-    return Fork(run_folder(run), fork)
 
 
 @dataclass
@@ -304,7 +298,9 @@ class Training:
         with self.memory.unmoved_by_errors():
             while missing and len(rounds) < chosen.rounds:
                 with _timed(seconds, "rollout"):
-                    tasks = self._tasks(step, len(rounds), missing, known)
+                    by = step_seed(self.seed, step, len(rounds))
+                    tasks = drawn(self.env, self.curriculum, missing, chosen.split, by, known)
+                    known += [task.id for task in tasks]
                     rounds.append(rollout(
                         self.env, self.team, tasks, self.recipe.plan, self.seed, chosen.max_turns, chosen.workers, step,
                         chosen.step_timeout,
@@ -323,25 +319,11 @@ class Training:
         self._record(report)
         return report
 
-    def _tasks(self, step: int, round_: int, n: int, known: list[str]) -> list[Task]:
-        """Return `n` tasks that are not in `known`, the task ids of this step; add their ids to `known`."""
-        by = step_seed(self.seed, step, round_)
-        tasks = drawn(self.env, self.curriculum, n, self.chosen.split, by, known)
-        known += [task.id for task in tasks]
-        return tasks
-
     def _update(self, turns: pd.DataFrame, step: int) -> pd.DataFrame:
         """Update the team; after an error before the first policy step, weights and watch are unchanged."""
-        options = {
-            "loss": self.recipe.loss,
-            "aggregate": self.recipe.aggregate,
-            "epochs": self.chosen.epochs,
-            "minibatches": self.chosen.minibatches,
-            "max_norm": self.chosen.max_norm,
-            "lr_scale": self.chosen.lr_scale(step),
-            "nonfinite": self.chosen.nonfinite,
-            "seed": step_seed(self.seed, step),
-        }
+        options = {name: getattr(self.chosen, name) for name in ("epochs", "minibatches", "max_norm", "nonfinite")}
+        options |= {"loss": self.recipe.loss, "aggregate": self.recipe.aggregate}
+        options |= {"lr_scale": self.chosen.lr_scale(step), "seed": step_seed(self.seed, step)}
         versions, watched = self._learned(), self._watched()
         self.whole = False
         try:
