@@ -196,7 +196,7 @@ def spec(env: Env) -> dict[str, Any]:
     """Return an env as plain data: `{"name": ..., **options}`.
 
     For an env in `ENVS`, `make_env(**spec(env))` makes an equal one. Your own env is named `module:Class`, as in a
-    config. If it is no dataclass, its contents are described by `holding`.
+    config. If it is no dataclass, its contents are described by `fingerprint`.
     """
     kind = type(env)
     name = env.name if kind.__module__.startswith("mas_lab.") else class_name(kind)

@@ -159,7 +159,7 @@ PARTS = {part.__name__: part for part in KNOWN}
 def to_data(part: Any) -> Any:
     """Return a recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple).
 
-    A part that is no dataclass is described by its name and by its contents (`holding`).
+    A part that is no dataclass is described by its name and by its contents (`fingerprint`).
     """
     part = plain(part)
     if dataclasses.is_dataclass(part):

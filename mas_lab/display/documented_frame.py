@@ -1,6 +1,6 @@
 """A table that shows its texts in full, with the meanings of its columns below it.
 
-It does so in a notebook only; a terminal shows it as any pandas table. Leaves out: the meanings (`meanings`), and
+It does so in a notebook only; a terminal shows it as any pandas table. Leaves out: the meanings (`column_docs`), and
 tables in pages (`widgets.document`).
 """
 
@@ -18,7 +18,7 @@ LONG = 32
 
 
 class DocumentedFrame(pd.DataFrame):
-    """A DataFrame with meanings of its columns; slices and copies of it are such a table too. `keyed` makes one."""
+    """A DataFrame with meanings of its columns; slices and copies of it are such a table too. `documented` makes one."""
 
     _metadata = ["kind"]
     kind = ""

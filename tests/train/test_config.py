@@ -18,11 +18,6 @@ SHORT = {"steps": 2, "settings": {"tasks": 2, "check": False}}
 ADAPTERS = {"weights": "per_agent", "lora": 4, "lr": "1e-3"}
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
 def write(path, **changes):
     """The example, with other values of its keys; `None` leaves a key out."""
     data = yaml.safe_load(EXAMPLE.read_text()) | changes

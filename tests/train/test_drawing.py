@@ -17,11 +17,6 @@ LIVELY = lab.RECIPES["grpo"].replace(name="lively", plan=lab.episodes(3), select
 QUICK = {"tasks": 4, "check": False}
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
 @dataclass(frozen=True)
 class Sparse(small.Relay):
     """Pays only for two words of three that are alike, so that many groups are flat."""

@@ -20,11 +20,6 @@ GREEDY = lab.Sampling(temperature=0.0)
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
 def team(models):
     """Two models with tokenizers of their own."""
     return lab.Team({"asker": lab.load_policy(models / "a"), "doer": lab.load_policy(models / "b")})

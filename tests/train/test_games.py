@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import pytest
 import small
 from scripted import Duel
 
@@ -22,11 +21,6 @@ class Words(Duel):
     def step(self, state, actions):
         ((agent, text),) = actions.items()
         return super().step(state, {agent: text[1:] if text in small.WORDS else text})
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
 
 
 def weights(policy):

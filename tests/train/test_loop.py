@@ -15,11 +15,6 @@ from mas_lab.train import Report, Settings, step_seed, success_rate
 QUICK = {"tasks": 2, "check": False}
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
 @pytest.fixture
 def team(models):
     return small.make_team("shared", models)
@@ -75,16 +70,6 @@ def check(reports: list[Report], agents) -> None:
         assert report.tokens == sum(map(len, report.turns["completion_ids"]))
 
 
-def test_stats_describe_the_rows_of_each_agent(team):
-    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
-    rows = report.stats.set_index("agent")
-    for agent, own in report.turns.groupby("agent"):
-        assert rows.loc[agent, "turns"] == len(own)
-        assert rows.loc[agent, "tokens"] == own["completion_ids"].map(len).sum()
-        assert rows.loc[agent, "reward_mean"] == pytest.approx(own["credit"].mean())
-        assert rows.loc[agent, "reward_std"] == pytest.approx(own["credit"].std(ddof=0))
-        assert rows.loc[agent, "advantage_rms"] == pytest.approx((own["advantage"] ** 2).mean() ** 0.5)
-        assert rows.loc[agent, "truncated"] == pytest.approx((own["finish"] == "length").mean())
 
 
 def test_counterfactual_continuations_are_valued_but_not_trained_on(team):

@@ -15,11 +15,6 @@ STEPS = 3
 RAE = lab.RECIPES["dr_mas"].replace(name="rae", plan=lab.episodes(3), center=lab.running_mean(), scale="none")
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
 def start(models, recipe, run, steps=STEPS, **changes):
     team = small.make_team("shared", models)
     return lab.train(small.Relay(), team, recipe, steps, run=run, **small.SETTINGS | {"save_every": 2} | changes)
