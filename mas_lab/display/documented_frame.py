@@ -18,7 +18,7 @@ LONG = 32
 
 
 class DocumentedFrame(pd.DataFrame):
-    """A DataFrame with meanings of its columns; slices and copies of it are such a table too. `documented` makes one."""
+    """A DataFrame with meanings of its columns, which its slices and copies keep; `documented` makes one."""
 
     _metadata = ["kind"]
     kind = ""

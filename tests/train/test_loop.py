@@ -70,8 +70,6 @@ def check(reports: list[Report], agents) -> None:
         assert report.tokens == sum(map(len, report.turns["completion_ids"]))
 
 
-
-
 def test_counterfactual_continuations_are_valued_but_not_trained_on(team):
     recipe = small.RECIPE.replace(plan=lab.tree(3, lab.counterfactual(), follow=2), credit=lab.counterfactual())
     [report] = lab.train(small.Relay(), team, recipe, 1, **QUICK)
