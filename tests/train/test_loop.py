@@ -305,21 +305,8 @@ def test_a_team_without_one_of_the_agents_is_refused(team, models, tmp_path):
         lab.Team(dict(team), frozen=("boss",))
 
 
-COUNTS = [
-    "tasks",
-    "rounds",
-    "epochs",
-    "minibatches",
-    "save_every",
-    "horizon",
-    "max_turns",
-    "workers",
-    "score_every",
-    "score_tasks",
-    "score_episodes",
-    "steps",
-    "seed",
-]
+COUNTS = ["tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers", "score_every",
+          "score_tasks", "score_episodes", "steps", "seed"]  # fmt: skip
 
 
 @pytest.mark.parametrize("setting", COUNTS)
