@@ -44,7 +44,7 @@ with no_bars(), progress_bar(1, "hidden", "file") as hidden:
 """
 QUICK = """
 progress.DELAY = 60.0
-lab.rollout(env, team, tasks)
+reports = list(lab.train(env, team, RECIPE, 1, **SETTINGS))
 1 + 1
 """
 CELLS = {"setup": SETUP, "train": TRAIN, "begun": BEGUN, "step": STEP, "ended": ENDED, "bars": BARS, "quick": QUICK}

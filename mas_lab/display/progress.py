@@ -120,7 +120,7 @@ class _Cell:
         del self.bars[bar]
         if bar.seconds >= DELAY and not self.bars:
             self.lines[bar.desc] = str(bar)
-        if self.lines or self.bars:
+        if self.lines or self.handle:
             self.draw()
 
     def draw(self) -> None:
