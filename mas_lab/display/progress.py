@@ -93,10 +93,11 @@ class CellBar(tqdm):
             _running_cell().bars[self] = None
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        if not self.disable and self.seconds >= DELAY:
+        if not self.disable:
             cell = _running_cell()
             cell.bars[self] = None
-            cell.draw()
+            if self.seconds >= DELAY:
+                cell.draw()
 
     @property
     def seconds(self) -> float:

@@ -22,7 +22,7 @@ def with_status_line(loop: Iterator[Report], recipe: Recipe, steps: int | None) 
     tokens, training, held_out = 0, [], []
     with closing(loop), progress_bar(steps, recipe.name, "step", even=True) as bar:
         while True:
-            bar.update(0)  # draws the bar in the cell that asks for this step
+            bar.refresh()  # draws the bar in the cell that asks for this step
             if (report := next(loop, None)) is None:
                 return
             tokens += report.tokens
