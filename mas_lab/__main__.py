@@ -17,16 +17,11 @@ from mas_lab.display.column_docs import COLUMN_DOCS
 QUICKSTART = "00_quickstart.ipynb"
 
 
-def demo(args: argparse.Namespace) -> int:
+def demo(args: argparse.Namespace) -> None:
     from mas_lab import demo
 
     chosen = {"out": args.out, "seeds": args.seeds, "steps": args.steps}
-    try:
-        (demo.compare if args.compare else demo.main)(**{k: value for k, value in chosen.items() if value is not None})
-    except KeyboardInterrupt:
-        print("mas_lab demo: stopped", file=sys.stderr)
-        return 130
-    return 0
+    (demo.compare if args.compare else demo.main)(**{k: value for k, value in chosen.items() if value is not None})
 
 
 def lab(args: argparse.Namespace) -> int:
@@ -38,10 +33,7 @@ def lab(args: argparse.Namespace) -> int:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         options.append("--allow-root")  # containers run as root; the server is on loopback and wants its token
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={args.port}", *options]
-    try:
-        return subprocess.call([*command, str(folder / QUICKSTART)], cwd=folder)
-    except KeyboardInterrupt:
-        return 0
+    return subprocess.call([*command, str(folder / QUICKSTART)], cwd=folder)
 
 
 def copy_notebooks(folder: Path) -> Path:
@@ -99,9 +91,6 @@ def study(args: argparse.Namespace) -> int:
     made = study(args.file, args.folder, sources, play=False)
     try:
         made.play(args.workers, args.keep)
-    except KeyboardInterrupt:
-        print("mas_lab study: stopped; the same command goes on", file=sys.stderr)
-        return 130
     finally:
         if args.record and made.records():
             ship(made, args.record, f"python -m mas_lab study {args.file} --record {args.record}")
@@ -121,24 +110,16 @@ def schema(args: argparse.Namespace) -> None:
 def pocket(args: argparse.Namespace) -> None:
     from mas_lab.pocket.build import build
     from mas_lab.pocket.families import FAMILIES
+    from mas_lab.pocket.own import make_pocket
+    from mas_lab.tasks.own import own_env
 
     own = [name for name in args.families if ":" in name]
     if (own or args.out is not None) and (args.out is None or len(args.families) != 1):
         raise SystemExit("mas_lab pocket: one FAMILY, or one env of your own, goes with --out FOLDER")
     if own:
-        pocket_of_ones_own(own[0], args)
-        return
-    for family in args.families or sorted(FAMILIES):
+        make_pocket(own_env(own[0], Path()), args.out, args.steps, args.seed, args.tasks)
+    for family in [] if own else args.families or sorted(FAMILIES):
         build(family, args.out, args.seed)
-
-
-def pocket_of_ones_own(name: str, args: argparse.Namespace) -> None:
-    from mas_lab.pocket.own import make_pocket
-    from mas_lab.tasks.own import own_env
-
-    chosen = {"steps": args.steps, "tasks": args.tasks}
-    chosen = {name: value for name, value in chosen.items() if value is not None}
-    make_pocket(own_env(name, Path()), args.out, seed=args.seed, **chosen)
 
 
 def _count(text: str) -> int:
@@ -216,8 +197,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("families", nargs="*", metavar="FAMILY", help=about)
     sub.add_argument("--out", type=Path, default=None, help="folder, for one (default: data/pocket/FAMILY)")
     sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--steps", type=int, default=None, help="of the warm start (your own; default: 600)")
-    sub.add_argument("--tasks", type=int, default=None, help="drawn at a time (your own; default: 32)")
+    sub.add_argument("--steps", type=int, default=600, help="of the warm start (your own; default: 600)")
+    sub.add_argument("--tasks", type=int, default=32, help="drawn at a time (your own; default: 32)")
     return root
 
 
@@ -233,10 +214,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         return args.run_command(args) or 0
+    except KeyboardInterrupt:
+        print(f"mas_lab {args.command}: stopped; run the same command again", file=sys.stderr)
+        return 130
     except Exception as error:
-        if not (
-            isinstance(error, FileNotFoundError | FileExistsError) or type(error).__module__.startswith("mas_lab.")
-        ):
+        told = isinstance(error, FileNotFoundError | FileExistsError) or type(error).__module__.startswith("mas_lab.")
+        if not told:
             raise
         print(f"mas_lab {args.command}: {error}", file=sys.stderr)
         return 1

@@ -102,7 +102,6 @@ class Env(Protocol):
         Returns:
             `n` tasks with different ids.
         """
-        ...
 
     def start(self, task: Task) -> Any:
         """Return the first state of an episode.
@@ -113,7 +112,6 @@ class Env(Protocol):
         Returns:
             A state, of any type.
         """
-        ...
 
     def acting(self, state: Any) -> tuple[str, ...]:
         """Return the agents that act next.
@@ -124,7 +122,6 @@ class Env(Protocol):
         Returns:
             One or more names of `agents`. Several agents act at the same time, without seeing each other.
         """
-        ...
 
     def observe(self, state: Any, agent: str) -> list[Message]:
         """Return the prompt of an agent.
@@ -136,7 +133,6 @@ class Env(Protocol):
         Returns:
             Chat messages.
         """
-        ...
 
     def step(self, state: Any, actions: Mapping[str, str]) -> Step:
         """Return the result of a joint action; `state` stays unchanged.
@@ -148,7 +144,6 @@ class Env(Protocol):
         Returns:
             The new state, the rewards and the end of the episode.
         """
-        ...
 
 
 OPTIONAL = {"enough": math.inf, "competitive": False, "splits_meet": False}
@@ -201,7 +196,7 @@ def spec(env: Env) -> dict[str, Any]:
     """Return an env as plain data: `{"name": ..., **options}`.
 
     For an env in `ENVS`, `make_env(**spec(env))` makes an equal one. Your own env is named `module:Class`, as in a
-    config. If it is no dataclass, its contents are described by `holding`.
+    config. If it is no dataclass, its contents are described by `fingerprint`.
     """
     kind = type(env)
     name = env.name if kind.__module__.startswith("mas_lab.") else class_name(kind)

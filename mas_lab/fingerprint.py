@@ -5,6 +5,7 @@ that nobody believes they were compared. Leaves out: dataclasses, whose fields a
 `recipes.to_data`), code, and the comparison of runs (`runs.recorder`).
 """
 
+import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -49,8 +50,9 @@ def _held(part: Any, tell: Tell) -> dict[str, Any]:
     if isinstance(part, MethodType):
         return {"of": tell(part.__self__)}
     if isinstance(part, FunctionType):
+        captured = inspect.getclosurevars(part).nonlocals
         made = "<" in part.__qualname__  # made at run time; other functions' defaults are part of their code
-        held = _told(tell, captured=_captured(part), defaults=_defaults(part) if made else {})
+        held = _told(tell, captured=captured, defaults=_defaults(part) if made else {})
         return _and_untold(held, ["its code"] if part.__name__ == "<lambda>" else [])
     own = getattr(part, "__dict__", None)
     if own is None:
@@ -79,8 +81,7 @@ def _told(tell: Tell, **groups: Mapping[str, Any]) -> dict[str, Any]:
     untold: list[str] = []
     for group, values in groups.items():
         for name, value in values.items():
-            data = value if value is UNTOLD else _option(value, tell)
-            if data is UNTOLD:
+            if (data := _option(value, tell)) is UNTOLD:
                 untold.append(name)
             else:
                 told.setdefault(group, {})[name] = data
@@ -103,22 +104,9 @@ def _and_untold(told: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return told | ({"untold": every} if every else {})
 
 
-def _captured(function: FunctionType) -> dict[str, Any]:
-    names = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: _content(cell) for name, cell in names}
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return UNTOLD
-
-
 def _defaults(function: FunctionType) -> dict[str, Any]:
-    code, values = function.__code__, function.__defaults__ or ()
-    names = code.co_varnames[code.co_argcount - len(values) : code.co_argcount]
-    return dict(zip(names, values, strict=True)) | (function.__kwdefaults__ or {})
+    parameters = inspect.signature(function, follow_wrapped=False).parameters
+    return {name: one.default for name, one in parameters.items() if one.default is not one.empty}
 
 
 def _made_by_dataclass(kind: type) -> bool:

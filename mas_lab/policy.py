@@ -127,15 +127,12 @@ class Engine(Protocol):
 
     def submit(self, policy: "Policy", requests: Sequence[Request]) -> list[int]:
         """Queue requests and return a ticket for each."""
-        ...
 
     def ready(self) -> list[tuple[int, Completion]]:
         """Return (ticket, completion) of the answered requests."""
-        ...
 
     def cancel(self, tickets: Iterable[int]) -> None:
         """Forget requests."""
-        ...
 
 
 class Policy(Protocol):
@@ -158,66 +155,51 @@ class Policy(Protocol):
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Return the token ids of a chat, up to the place where the policy answers."""
-        ...
 
     def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
         """Encode many chats in one call."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
-        ...
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Return a completion per request, in order."""
-        ...
 
     def forward(self, samples: Sequence[Sample]) -> Tokens:
         """Return log-probabilities and entropies of the samples' tokens, without gradient; losses are 0."""
-        ...
 
     def forward_backward(self, samples: Sequence[Sample], loss: Any) -> Tokens:
         """Add the gradient of sum_i weight_i sum_t loss_it to the one that is there.
 
         With no samples, only raise PolicyError if the back end cannot compute this loss.
         """
-        ...
 
     def gradients(self) -> "list[tuple[str, torch.Tensor]]":
         """Return (parameter name, gradient) of each parameter that this policy trains, always in the same order."""
-        ...
 
     def set_gradients(self, gradients: "Iterable[torch.Tensor] | None") -> None:
         """Replace the gradients; `None` clears them."""
-        ...
 
     def gradient_norm(self) -> float:
         """Return the norm of the gradient, in float64."""
-        ...
 
     def directional_derivatives(self, samples: Sequence[Sample], loss: Any, along: "Sequence[torch.Tensor]") -> Any:
         """Return the derivative of each token's weighted loss (N,) along a direction in weight space."""
-        ...
 
     def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Clip, make one optimizer step at `lr * lr_scale`, clear the gradients; return (norm, clipped norm)."""
-        ...
 
     def sync_weights(self) -> None:
         """Make the engine sample from the present weights."""
-        ...
 
     def save(self, directory: Path) -> None:
         """Write weights, optimizer state, and the record that rebuilds the policy."""
-        ...
 
     def load(self, directory: Path) -> None:
         """Read weights and optimizer state that `save` wrote."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Return a description as plain data; policies with equal descriptions may load each other's states."""
-        ...
 
 
 def check_fit(policy: Policy, request: Request) -> None:

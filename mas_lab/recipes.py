@@ -150,25 +150,16 @@ def find(recipe: str | Recipe) -> Recipe:
     return RECIPES[recipe]
 
 
-KNOWN = (
-    *(episodes, tree, joint),
-    *(episode_return, own_return, mixed, return_to_go, counterfactual),
-    *(running_mean, pooled_deviation, not_flat, clipped, reinforce),
-)
+KNOWN = (Recipe, episodes, tree, joint, episode_return, own_return, mixed, return_to_go, counterfactual, running_mean,
+         pooled_deviation, not_flat, clipped, reinforce)  # fmt: skip
 PARTS = {part.__name__: part for part in KNOWN}
-
-
-GONE = {
-    ("episode_return", "of"): "it summed local rewards over a trajectory, so that dawdling paid; "
-    "episode_return(own=1.0) adds each row its own"
-}
-"""(part, argument) -> the reason why it was removed, for runs that were recorded with it."""
+"""The parts that can be made from data, by name."""
 
 
 def to_data(part: Any) -> Any:
     """Return a recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple).
 
-    A part that is no dataclass is described by its name and by its contents (`holding`).
+    A part that is no dataclass is described by its name and by its contents (`fingerprint`).
     """
     part = plain(part)
     if dataclasses.is_dataclass(part):
@@ -186,8 +177,7 @@ def to_data(part: Any) -> Any:
 
 def _name(part: Any) -> str:
     """Return a part's name; your own part also has its module in the name, even if the kit has a part of that name."""
-    known = {**PARTS, "Recipe": Recipe}
-    return part.__name__ if known.get(part.__name__) is part else f"{part.__module__}.{part.__qualname__}"
+    return part.__name__ if PARTS.get(part.__name__) is part else f"{part.__module__}.{part.__qualname__}"
 
 
 def from_data(data: Any) -> Any:
@@ -196,20 +186,13 @@ def from_data(data: Any) -> Any:
         return tuple(from_data(one) for one in data)
     if not isinstance(data, dict) or "is" not in data:
         return data
-    known = {**PARTS, "Recipe": Recipe}
-    if data["is"] not in known:
+    if data["is"] not in PARTS:
         raise ValueError(
             f"the recipe holds {data['is']!r}, which is not part of mas_lab and cannot be made from data; "
             "build it in your own code and pass it to train()"
         )
     fields = {name: from_data(value) for name, value in data.items() if name != "is"}
-    for name in [name for name in fields if (data["is"], name) in GONE]:
-        if fields.pop(name) is not None:
-            raise ValueError(
-                f"the recipe holds {data['is']}({name}=...), which mas_lab no longer has: {GONE[data['is'], name]}; "
-                "the version that recorded it stands in the run's run.json"
-            )
-    return known[data["is"]](**fields)
+    return PARTS[data["is"]](**fields)
 
 
 def typed(data: Any) -> str:
@@ -227,10 +210,8 @@ def completed(data: Any) -> Any:
     """
     if not isinstance(data, dict):
         return [completed(one) for one in data] if isinstance(data, list) else data
-    part = data.get("is")
-    told = {key: completed(value) for key, value in data.items() if value is not None or (part, key) not in GONE}
-    known = {**PARTS, "Recipe": Recipe}.get(part)
-    if known is None:
+    told = {key: completed(value) for key, value in data.items()}
+    if data.get("is") not in PARTS:
         return told
-    defaults = {field.name: field.default for field in dataclasses.fields(known)}
+    defaults = {field.name: field.default for field in dataclasses.fields(PARTS[data["is"]])}
     return {name: to_data(value) for name, value in defaults.items() if value is not dataclasses.MISSING} | told

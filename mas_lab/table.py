@@ -22,10 +22,6 @@ from mas_lab.display.documented_frame import documented
 PLACE = ("step", "task", "episode", "node", "agent", "turn", "candidate")
 
 
-NUMBERS, FLAGS = {"kinds": "iuf"}, {"kinds": "b"}
-"""Kinds of NumPy types whose finite values pass a column's checks."""
-
-
 class TableError(ValueError):
     """Error of a table that a cell cannot read; it names the cell, the column, the row's place and the remedy."""
 
@@ -52,97 +48,78 @@ def _is_list(value: object) -> bool:
     return numbers.ndim == 1 and numbers.dtype.kind in "iuf" and bool(np.isfinite(numbers).all())
 
 
-def _identity(meaning: str, optional=False) -> pa.Column:
-    return pa.Column(nullable=False, required=not optional, description=meaning)
+def _column(meaning: str, check=None, error: str = "", optional: bool = False, **proof: object) -> pa.Column:
+    """Return a column whose values are there and pass `check`; `proof` is for `_plainly_right`."""
+    checks = None if check is None else pa.Check(check, error=error)
+    return pa.Column(nullable=False, required=not optional, checks=checks, description=meaning, metadata=proof or None)
 
 
-def _number(meaning: str, optional=False) -> pa.Column:
-    finite = pa.Check(_finite, error="not a finite number")
-    return pa.Column(nullable=False, required=not optional, checks=finite, description=meaning, metadata=NUMBERS)
-
-
-def _numbers(meaning: str) -> pa.Column:
-    finite = pa.Check(_finite_or_listed, error="neither a finite number nor a list of them, one per token")
-    return pa.Column(nullable=False, checks=finite, description=meaning, metadata=NUMBERS)
-
-
-def _flag(meaning: str, optional=False) -> pa.Column:
-    true_or_false = pa.Check.isin([True, False], error="neither True nor False")
-    return pa.Column(nullable=False, required=not optional, checks=true_or_false, description=meaning, metadata=FLAGS)
-
-
-def _sampled(meaning: str) -> pa.Column:
-    return pa.Column(nullable=False, description=meaning)
-
-
+NUMBER = {"check": _finite, "error": "not a finite number", "kinds": "iuf"}
+NUMBERS = {"check": _finite_or_listed, "error": "neither a finite number nor a list of them, one per token",
+           "kinds": "iuf"}  # fmt: skip
+FLAG = {"check": lambda values: values.isin([True, False]), "error": "neither True nor False", "kinds": "b"}
 ENDS = ("eos", "stop", "length")
 """The ways in which a completion may end."""
 ROLLOUT = {
-    "step": _identity("training step, from 0"),
-    "task": _identity("task id"),
-    "episode": _identity("one environment instance played to its end (in a tree or joint plan: the whole tree)"),
-    "node": _identity("the decision point at which this row's candidates were drawn"),
-    "parent": _identity("the action that led to the node: `node.i`, `node.i-j` when several acted; empty at the start"),
-    "turn": _identity("turns this agent had before on this path, from 0"),
-    "depth": _identity("environment steps before on this path, from 0"),
-    "agent": _identity("role name"),
-    "policy": _identity("whose weights spoke"),
-    "candidate": _identity("index among the candidates of the node, from 0"),
-    "kept": _flag("did the state move on through this candidate (in a full joint tree: every branch)"),
-    "action": _identity("the joint action it was scored in, as `parent` names it; `*`: every candidate of that agent"),
-    "probe": _flag("a continuation played only to value a candidate, tree(follow=m); never trained on"),
-    "prompt": _sampled("the prompt as text, for people"),
-    "completion": _sampled("the completion as text, for people"),
-    "prompt_ids": _sampled("token ids of the prompt"),
-    "completion_ids": _sampled("token ids as sampled, EOS included when it was sampled, nothing after it"),
-    "logprobs": _sampled("log-probability of each sampled id under the distribution it was sampled from"),
-    "temperature": _number("temperature of that distribution"),
-    "finish": pa.Column(checks=pa.Check.isin(ENDS, error="none of 'eos', 'stop', 'length'"), metadata={"texts": ENDS},
-                        description="why the completion ended: 'eos', 'stop' (one of Sampling.stop) or 'length'"),
-    "valid": _flag("did the environment understand the completion"),
-    "team_reward": _number("what this action earned the team; 0 for an action that does not move the world"),
-    "local_reward": _number("what this action earned its own agent"),
-    "success": _flag("does the episode's goal stand after this action"),
-    "done": _flag("did this action end the episode"),
+    "step": _column("training step, from 0"),
+    "task": _column("task id"),
+    "episode": _column("one environment instance played to its end (in a tree or joint plan: the whole tree)"),
+    "node": _column("the decision point at which this row's candidates were drawn"),
+    "parent": _column("the action that led to the node: `node.i`, `node.i-j` when several acted; empty at the start"),
+    "turn": _column("turns this agent had before on this path, from 0"),
+    "depth": _column("environment steps before on this path, from 0"),
+    "agent": _column("role name"),
+    "policy": _column("whose weights spoke"),
+    "candidate": _column("index among the candidates of the node, from 0"),
+    "kept": _column("did the state move on through this candidate (in a full joint tree: every branch)", **FLAG),
+    "action": _column("the joint action it was scored in, as `parent` names it; `*`: every candidate of that agent"),
+    "probe": _column("a continuation played only to value a candidate, tree(follow=m); never trained on", **FLAG),
+    "prompt": _column("the prompt as text, for people"),
+    "completion": _column("the completion as text, for people"),
+    "prompt_ids": _column("token ids of the prompt"),
+    "completion_ids": _column("token ids as sampled, EOS included when it was sampled, nothing after it"),
+    "logprobs": _column("log-probability of each sampled id under the distribution it was sampled from"),
+    "temperature": _column("temperature of that distribution", **NUMBER),
+    "finish": _column("why the completion ended: 'eos', 'stop' (one of Sampling.stop) or 'length'",
+                      lambda values: values.isin(ENDS), "none of 'eos', 'stop', 'length'", texts=ENDS),
+    "valid": _column("did the environment understand the completion", **FLAG),
+    "team_reward": _column("what this action earned the team; 0 for an action that does not move the world", **NUMBER),
+    "local_reward": _column("what this action earned its own agent", **NUMBER),
+    "success": _column("does the episode's goal stand after this action", **FLAG),
+    "done": _column("did this action end the episode", **FLAG),
     "info": pa.Column(required=False, description="plain data that the environment told of the step, where it told any "
                       "(joint(mode='cross'): a list, one per joint action)"),
 }  # fmt: skip
 GROUPING = {
-    "credit": _number("the number that is compared"),
-    "group": _identity("id of the comparison group"),
+    "credit": _column("the number that is compared", **NUMBER),
+    "group": _column("id of the comparison group"),
 }
 NORMALIZATION = {
-    "center": _number("the baseline"),
-    "scale": _number("the divisor"),
-    "advantage": _numbers(
+    "center": _column("the baseline", **NUMBER),
+    "scale": _column("the divisor", **NUMBER),
+    "advantage": _column(
         "(credit - center) / scale, 0 where the group is lone or flat; before `update` anybody may "
-        "put a list in its place, one number per token of the completion"
+        "put a list in its place, one number per token of the completion",
+        **NUMBERS,
     ),
 }
-SELECTION = {"selected": _flag("does `update` train on the row; without the column, on every row", optional=True)}
+SELECTION = {
+    "selected": _column("does `update` train on the row; without the column, on every row", optional=True, **FLAG)
+}
 DIAGNOSIS = {
     "entropies": pa.Column(nullable=False, required=False, description="nats of the distribution that each token was "
                            "drawn from, under the weights that the team had when it was asked"),
 }  # fmt: skip
-SCHEMA = {**ROLLOUT, **GROUPING, **NORMALIZATION, **SELECTION, **DIAGNOSIS}
+BY_CELL = {
+    "rollout": ROLLOUT, "group": GROUPING, "normalize": NORMALIZATION, "select": SELECTION, "entropies": DIAGNOSIS,
+}  # fmt: skip
+SCHEMA = {name: column for columns in BY_CELL.values() for name, column in columns.items()}
 """The columns of the table of turns: name -> pandera column with its meaning and its checks."""
-ADDED_BY = {
-    **dict.fromkeys(ROLLOUT, "rollout"),
-    **dict.fromkeys(GROUPING, "group"),
-    **dict.fromkeys(NORMALIZATION, "normalize"),
-    **dict.fromkeys(SELECTION, "select"),
-    **dict.fromkeys(DIAGNOSIS, "entropies"),
-}
+ADDED_BY = {name: cell for cell, columns in BY_CELL.items() for name in columns}
 DEFAULTS = {
-    "kept": True,
-    "candidate": 0,
-    "valid": True,
-    "local_reward": 0.0,
-    "probe": False,
-    "selected": True,
-    "done": False,
+    "kept": True, "candidate": 0, "valid": True, "local_reward": 0.0, "probe": False, "selected": True, "done": False,
     "parent": "",
-}
+}  # fmt: skip
 
 
 def schema(of: str = "turns") -> pd.DataFrame:
@@ -197,7 +174,7 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
     columns = [*columns, *(name for name in optional if name in turns.columns)]
     if all(_plainly_right(turns[name], name) for name in columns):
         return
-    checks = {name: SCHEMA.get(name, _identity(name)) for name in columns}
+    checks = {name: SCHEMA.get(name, _column(name)) for name in columns}
     try:
         pa.DataFrameSchema(checks).validate(turns.reset_index(drop=True)[list(dict.fromkeys(columns))], lazy=True)
     except SchemaErrors as error:

@@ -116,26 +116,12 @@ def own_pooled_within(rows):
 
 def grpo_turns(rows):
     """The same, but a trajectory counts once for every turn in it."""
-    total = returns(rows)
-    answer = []
-    for row in rows:
-        group = [total[other["episode"]] for other in rows if other["task"] == row["task"]]
-        answer.append(z_score(total[row["episode"]], group, group))
-    return answer
+    return compare(rows, row_credits(rows), ("task",), ("task",))
 
 
 def dr_mas(rows, invalid=0.0, ddof=0):
     """A_ik = (R_i - mu_k) / (sigma_k + eps), over all outputs of agent k in the task's group."""
-    credits = row_credits(rows, invalid)
-    answer = []
-    for row, credit in zip(rows, credits, strict=True):
-        own = [
-            other
-            for peer, other in zip(rows, credits, strict=True)
-            if peer["task"] == row["task"] and peer["agent"] == row["agent"]
-        ]
-        answer.append(z_score(credit, own, own, ddof))
-    return answer
+    return compare(rows, row_credits(rows, invalid), ("task", "agent"), ("task", "agent"), ddof=ddof)
 
 
 def dr_mas_mean(rows, invalid=0.0):

@@ -12,19 +12,12 @@ COMMANDS = ("demo", "lab", "doctor", "export", "study", "schema", "pocket", "cou
 HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "math_verify", "reasoning_gym", "jupyterlab")
 
 
-def test_help_names_every_command(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["--help"])
-    assert stopped.value.code == 0
-    shown = capsys.readouterr().out
-    assert all(command in shown for command in COMMANDS)
-
-
-def test_unknown_command_lists_the_known_ones(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["trian"])
-    assert stopped.value.code == 2
-    assert "demo" in capsys.readouterr().err
+def test_help_and_an_unknown_command_name_every_command(capsys):
+    for asked, code in (("--help", 0), ("trian", 2)):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([asked])
+        shown = "".join(capsys.readouterr())
+        assert stopped.value.code == code and all(command in shown for command in COMMANDS)
 
 
 def test_starting_imports_nothing_heavy():
@@ -43,14 +36,20 @@ def test_schema_prints_each_column_with_its_meaning(capsys):
     assert signal.endswith(table.COLUMN_DOCS["inflation"]["signal"])
 
 
-def test_an_error_of_the_package_is_one_line_and_a_status(monkeypatch, capsys):
-    def refuse(args):
-        raise table.TableError("group: column 'credit' is missing")
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (table.TableError("group: column 'credit' is missing"), 1, "group: column 'credit' is missing"),
+        (KeyboardInterrupt(), 130, "stopped; run the same command again"),
+    ],
+)
+def test_an_error_of_the_package_is_one_line_and_a_status(monkeypatch, capsys, error, code, said):
+    def schema(args):
+        raise error
 
-    monkeypatch.setattr(cli, "schema", refuse)
-    monkeypatch.setattr(refuse, "__name__", "schema", raising=False)
-    assert cli.main(["schema"]) == 1
-    assert capsys.readouterr().err == "mas_lab schema: group: column 'credit' is missing\n"
+    monkeypatch.setattr(cli, "schema", schema)
+    assert cli.main(["schema"]) == code
+    assert capsys.readouterr().err == f"mas_lab schema: {said}\n"
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):

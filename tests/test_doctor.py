@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from mas_lab.backends import devices
-from mas_lab.display import progress
 from mas_lab.tasks import sandbox
 
 # `mas_lab.doctor` is the function; the module is found by its full name.
@@ -45,20 +44,12 @@ def test_a_torch_that_cannot_be_imported_does_not_end_the_report(monkeypatch):
     assert devices.devices().startswith("torch cannot be imported: ModuleNotFoundError")
 
 
-@pytest.mark.parametrize(
-    ("tier", "lacks", "has"),
-    [
-        ("monty", ["generators", "inheritance", "decorated methods", "del"], []),
-        ("pyeryx", [], ["generators", "inheritance", "decorated methods", "del", "standard library"]),
-    ],
-)
-def test_sandbox_names_its_tier_and_what_that_cannot_run(monkeypatch, tier, lacks, has):
+@pytest.mark.parametrize("tier", ["monty", "pyeryx"])
+def test_the_sandbox_is_named_with_its_version(monkeypatch, tier):
     pytest.importorskip(sandbox.TIERS[tier])
     monkeypatch.setattr(sandbox, "tier", lambda: tier)
     text = doctor.sandbox()
-    assert text.startswith(f"{tier} ({doctor.LIBRARIES[tier]} ") and ": works, but for " in text
-    assert all(what in text for what in [*lacks, "threads", "subprocesses", "files of this machine", "networks"])
-    assert not any(what in text for what in has)
+    assert text.startswith(f"{tier} ({doctor.LIBRARIES[tier]} ") and text.endswith("): works")
 
 
 def test_a_sandbox_that_is_missing_or_broken_is_told(monkeypatch):
@@ -74,28 +65,3 @@ def test_a_sandbox_that_is_missing_or_broken_is_told(monkeypatch):
 
 def test_threads_counts_usable_cores():
     assert " cores usable" in doctor.threads() and "OMP_NUM_THREADS=" in doctor.threads()
-
-
-@pytest.mark.parametrize(
-    ("modules", "environment", "expected"),
-    [
-        ([], {}, "terminal"),
-        (["ipykernel.kernelapp"], {}, "static"),
-        (["ipykernel.kernelapp"], {"JPY_SESSION_NAME": "a.ipynb"}, "jupyter"),
-        (["ipykernel.kernelapp"], {"VSCODE_PID": "1"}, "vscode"),
-        (["ipykernel.kernelapp", "google.colab"], {}, "colab"),
-        (["ipykernel.kernelapp"], {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}, "kaggle"),
-        (["ipykernel.kernelapp"], {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, "kaggle-batch"),
-    ],
-)
-def test_front_end(monkeypatch, modules, environment, expected):
-    for name in ("ipykernel.kernelapp", "google.colab"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    for name in ("JPY_SESSION_NAME", "VSCODE_PID", "KAGGLE_KERNEL_RUN_TYPE"):
-        monkeypatch.delenv(name, raising=False)
-    for name in modules:
-        monkeypatch.setitem(sys.modules, name, sys)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert progress.front_end() == expected
-    assert expected in progress.FRONT_ENDS

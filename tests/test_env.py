@@ -40,11 +40,6 @@ def test_a_standard_option_that_an_env_lacks_is_refused_unless_it_is_the_default
         make_env("tldr", n_agents=4)
 
 
-def test_a_users_env_joins_the_registry(monkeypatch):
-    monkeypatch.setitem(ENVS, "mine", ENVS["plan_path"])
-    assert make_env("mine", size=4).side == 4
-
-
 def test_an_env_of_ones_own_is_told_by_its_class_and_options():
     @dataclass(frozen=True)
     class Mine:

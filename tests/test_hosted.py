@@ -167,26 +167,19 @@ def test_a_local_environment_is_left_alone(capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("local: ")
 
 
-def test_what_the_kit_cannot_do_without_is_added_locally_too(monkeypatch):
-    asked = []
-    monkeypatch.setattr(hosted, "installed", lambda: {"numpy": "2.1"})
-    monkeypatch.setattr(hosted, "add", lambda needs, host: asked.append((needs, host)) or {})
-    hosted.prepare(hosted.UNSLOTH)
-    assert asked == [(["mas-lab"], "local")]
-
-
-def test_what_one_notebook_needs_is_added_with_it_and_only_if_it_is_missing(monkeypatch):
-    asked, there = [], {need.split(">")[0]: "1" for need in ("trl>=1.15",)}
-    monkeypatch.setattr(hosted, "add", lambda needs, host: asked.append(needs) or {})
-    monkeypatch.setattr(hosted.metadata, "requires", lambda name: [])
+@pytest.mark.parametrize(
+    ("required", "needs", "there", "asked"),
+    [
+        (["numpy>=2.1", "trl==1.16; extra == 'cpu'"], (), {"numpy": "1.0"}, []),
+        (["Plotly!=7.0.0,>=5.24"], (), {"numpy": "2.1"}, [["mas-lab"]]),
+        ([], ("trl>=1.15", "ipy_widgets"), {"trl": "1", "ipy-widgets": "8"}, []),
+        ([], ("trl>=1.15",), {}, [["mas-lab", "trl>=1.15"]]),
+    ],
+)
+def test_only_what_is_missing_is_added_locally(monkeypatch, required, needs, there, asked):
+    added = []
+    monkeypatch.setattr(hosted, "add", lambda needs, host: added.append(needs) or {})
+    monkeypatch.setattr(hosted.metadata, "requires", lambda name: required)
     monkeypatch.setattr(hosted, "installed", lambda: there)
-    hosted.prepare(needs=("trl>=1.15",))
-    assert not asked
-    there.clear()
-    hosted.prepare(needs=("trl>=1.15",))
-    assert asked == [["mas-lab", "trl>=1.15"]]
-
-
-def test_a_requirement_is_missing_if_no_version_of_it_is_there():
-    needs = ["numpy>=2.1", "Plotly!=7.0.0,>=5.24", "trl==1.16.0; extra == 'cpu'", "ipy_widgets"]
-    assert hosted.missing(needs, {"numpy": "1.0", "ipy-widgets": "8"}) == ["Plotly!=7.0.0,>=5.24"]
+    hosted.prepare(hosted.UNSLOTH, needs)
+    assert added == asked

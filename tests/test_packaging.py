@@ -67,7 +67,7 @@ def test_cpu_sets_hold_no_cuda_package(lock):
 
 def test_the_floor_is_the_low_end_of_every_range():
     pinned = pins("colab-floor.txt")
-    higher = {"torch", "numpy", "plotly"}  # as requirements/colab-constraints.txt says, and why
+    higher = {"torch", "numpy", "plotly", "pydantic"}  # as requirements/colab-constraints.txt says, and why
     for requirement in requirements():
         floor = next(s.version for s in requirement.specifier if s.operator == ">=")
         version = pinned[canonicalize_name(requirement.name)][0]

@@ -18,7 +18,7 @@ LONG = 32
 
 
 class DocumentedFrame(pd.DataFrame):
-    """A DataFrame that shows the meanings of its columns; slices and copies show them too. `documented` makes one."""
+    """A DataFrame with meanings of its columns, which its slices and copies keep; `documented` makes one."""
 
     _metadata = ["kind"]
     kind = ""
@@ -59,14 +59,8 @@ def documented(table: pd.DataFrame, kind: str = "") -> DocumentedFrame:
     return table
 
 
-def key(kind: str, columns: Any) -> str:
-    """Return the meanings of the columns in one line; columns without a meaning are skipped."""
-    told = COLUMN_DOCS.get(kind, {})
-    return "; ".join(f"{name}: {told[name]}" for name in columns if name in told)
-
-
 def key_html(kind: str, columns: Any) -> str:
-    """Return the same as an HTML paragraph, or an empty string if there is nothing to say."""
+    """Return the meanings of the columns as an HTML paragraph, or an empty string if none has a meaning."""
     told = COLUMN_DOCS.get(kind, {})
     parts = [f"<b>{html.escape(str(name))}</b>: {html.escape(told[name])}" for name in columns if name in told]
     return f"<p><small>{'; '.join(parts)}</small></p>" if parts else ""

@@ -1,19 +1,22 @@
-"""The front end in use, and a progress bar for it: a terminal or a notebook; silent in logs, tests and pipes.
+"""The front end in use, and progress bars for it: a terminal or a notebook; silent in logs, tests and pipes.
 
-The bar is also silent in threads: `LiveDashboard` trains in one and shows the progress itself. Leaves out: drawing the
-bar in a notebook (`cell_bars`).
+Bars are tqdm's. In a notebook they are plain text in one output of the cell: tqdm's own notebook bar is a widget, which
+a stored notebook shows as a dead one. Bars are also silent in threads: `LiveDashboard` trains in one and shows the
+progress itself.
 """
 
+import io
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tqdm import tqdm
 
-from mas_lab.display.cell_bars import DELAY, CellBar
-
+DELAY, PAUSE = 0.5, 0.25
+"""Seconds before a bar appears, and between two drawings of it."""
 FRONT_ENDS = {
     "colab": "Colab: core widgets and static figures; the stop is the kernel's interrupt",
     "kaggle": "Kaggle, interactive",
@@ -60,16 +63,82 @@ def no_bars() -> Iterator[None]:
         _hidden -= 1
 
 
-def progress_bar(total: int | None, description: str, unit: str, even: bool = False) -> tqdm | CellBar:
+def progress_bar(total: int | None, description: str, unit: str, even: bool = False) -> tqdm:
     """Return a bar that appears after half a second; afterwards a notebook keeps one line of it, a terminal nothing.
 
     `even`: all units take about the same time, so the remaining time can be estimated. Otherwise only the elapsed time
     is shown: the episodes of a rollout, for example, end nearly all at once. `total` None: the number of units is
     unknown.
     """
-    may_draw = not _hidden and threading.current_thread() is threading.main_thread()
-    if may_draw and in_notebook():
-        return CellBar(total, description, unit, even)
-    shown = "{l_bar}{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}" + ("<{remaining}]" if even else "]")
-    return tqdm(total=total, desc=description, unit=unit, disable=not (may_draw and sys.stderr.isatty()), leave=False,
-                delay=DELAY, smoothing=0, bar_format=shown)  # fmt: skip
+    notebook = in_notebook()
+    shows = not _hidden and threading.current_thread() is threading.main_thread() and (notebook or sys.stderr.isatty())
+    line = "{l_bar}{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}" + ("<{remaining}" if even else "") + "{postfix}]"
+    return (CellBar if notebook else tqdm)(
+        total=total, desc=description, unit=unit, disable=not shows, leave=False, delay=DELAY, mininterval=PAUSE,
+        miniters=0, smoothing=0, bar_format=line,
+    )  # fmt: skip
+
+
+class CellBar(tqdm):
+    """A bar as text in the output of the running cell, also if an earlier cell opened it.
+
+    A bar that is opened while another is open leaves no line; the line of the outer bar covers its work.
+    """
+
+    monitor_interval = 0  # tqdm would draw from a thread, which belongs to no cell
+
+    def __init__(self, **options: Any):
+        super().__init__(file=io.StringIO(), ascii=False, **options)
+        if not self.disable:
+            _running_cell().bars[self] = None
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        if not self.disable:
+            cell = _running_cell()
+            cell.bars[self] = None
+            if self.seconds >= DELAY:
+                cell.draw()
+
+    @property
+    def seconds(self) -> float:
+        return self.format_dict["elapsed"]
+
+    def close(self) -> None:
+        if not self.disable and self in _running_cell().bars:
+            _running_cell().remove(self)
+        super().close()
+
+
+class _Cell:
+    """The output that the bars of one run of a cell share; it keeps the last line of each outer bar."""
+
+    def __init__(self, number: int):
+        self.number, self.handle = number, None
+        self.bars: dict[CellBar, None] = {}  # tqdm compares bars by their position, so no list
+        self.lines: dict[str, str] = {}
+
+    def remove(self, bar: CellBar) -> None:
+        del self.bars[bar]
+        if bar.seconds >= DELAY and not self.bars:
+            self.lines[bar.desc] = str(bar)
+        if self.lines or self.handle:
+            self.draw()
+
+    def draw(self) -> None:
+        from IPython.display import display
+
+        shown = {"text/plain": "\n".join([*self.lines.values(), *map(str, self.bars)])}
+        if self.handle is None:
+            self.handle = display(shown, raw=True, display_id=True)
+        else:
+            self.handle.update(shown, raw=True)
+
+
+_cell = _Cell(-1)
+
+
+def _running_cell() -> _Cell:
+    global _cell
+    number = sys.modules["IPython"].get_ipython().execution_count
+    _cell = _cell if _cell.number == number else _Cell(number)
+    return _cell

@@ -1,7 +1,7 @@
 """The resources that a training has spent so far, and the budget at which it ends.
 
 A fair comparison of recipes gives each the same amount of something: sampled tokens, episodes, or optimizer steps.
-These three differ from each other, so you must choose one. Leaves out: the step itself (`steps`).
+These three differ from each other, so you must choose one. Leaves out: the step itself (`loop`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,7 +6,7 @@ Evaluation has a random stream of its own and never changes weights. Leaves out:
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import comb, isfinite
+from math import comb, inf
 from numbers import Real
 
 import numpy as np
@@ -119,13 +119,10 @@ class TimedPlan:
         self.seconds.setdefault(episode.task.id, []).append(time.perf_counter() - start)
 
 
-def _is_price(one: object) -> bool:
-    return isinstance(one, Real) and isfinite(one) and one >= 0
-
-
 def _refuse_prices(price: Mapping[str, tuple[float, float]] | None) -> None:
     for agent, pair in (price or {}).items():
-        if not isinstance(pair, Sequence) or len(pair) != 2 or not all(_is_price(one) for one in pair):
+        are_numbers = isinstance(pair, Sequence) and all(isinstance(one, Real) and 0 <= one < inf for one in pair)
+        if not are_numbers or len(pair) != 2:
             raise ValueError(
                 f"evaluate: the price of agent {agent!r} is {pair!r}; give two numbers of 0 or more, of a prompt token "
                 "and of a completion token"

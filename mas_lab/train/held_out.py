@@ -45,23 +45,22 @@ class HeldOut:
     """The schedule of scores of `team`: it decides when to score, scores, and keeps the result with the run.
 
     It scores before the first step, after every `score_every` steps, at the counts of tokens in `score_at`, and after
-    the last step. Tasks and draws depend on the run's `seed` and are the same at every scored step, so two runs of one
-    seed play the same tasks.
+    the last step. Without both settings it never scores. Tasks and draws depend on the run's `seed` and are the same at
+    every scored step, so two runs of one seed play the same tasks.
     """
 
-    def __init__(
-        self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, spent: Spent | None
-    ):
+    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, spent: Spent):
         self.env, self.team, self.chosen, self.recorder, self.spent = env, team, chosen, recorder, spent
         self.seed = seed if chosen.score_seed is None else chosen.score_seed
-        self._scored = set(scored_steps(recorder)) if recorder else set()
+        self._is_on = chosen.score_every is not None or bool(chosen.score_at)
+        self._scored = set(scored_steps(recorder)) if recorder and self._is_on else set()
 
     def after(self, done: int, last: bool = False) -> pd.DataFrame | None:
         """Return the table of `evaluate` after `done` steps, with the column `step`.
 
         None means that no score is due, or that it was kept before.
         """
-        if done in self._scored or not self._is_due(done, last):
+        if not self._is_on or done in self._scored or not (last or self._is_due(done)):
             return None
         tell(done)
         tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
@@ -81,7 +80,6 @@ class HeldOut:
             tell(done, scores)
         return scores
 
-    def _is_due(self, done: int, last: bool) -> bool:
-        every, counts = self.chosen.score_every, self.chosen.score_at
-        regular = every is not None and done % every == 0
-        return last or done == 0 or regular or (bool(counts) and self.spent.passes(counts, done))
+    def _is_due(self, done: int) -> bool:
+        every = self.chosen.score_every
+        return done == 0 or (every and done % every == 0) or self.spent.passes(self.chosen.score_at, done)

@@ -1,35 +1,47 @@
 """Train a team in a loop: rollout, group, normalize, update, and again.
 
-The loop is a generator, so that a notebook can draw, stop and resume. Arguments without a meaning are refused here,
-before anything is played. Leaves out: the steps themselves (`steps`) and the command line (`__main__`).
+The loop is a generator, so that a notebook can draw, stop and resume. Arguments without a meaning are refused at the
+call of `train`, before anything is played. `Training` makes the steps and keeps tables and checkpoints. Leaves out: the
+work of each cell, the files of a run (`runs.recorder`), and the command line (`__main__`).
 """
 
 import atexit
+import copy
 import os
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+import pandas as pd
+
+from mas_lab.cells.episode import RolloutError
 from mas_lab.cells.normalization import refuse_nonsense
-from mas_lab.cells.update import UpdateCallback, check_update, learners, update
+from mas_lab.cells.rollout import rollout
+from mas_lab.cells.update import UpdateCallback, check_update, learners, nonzero, update
 from mas_lab.check.env import check_env
 from mas_lab.display.progress import in_notebook
-from mas_lab.env import Env, spec
-from mas_lab.locks import one_trainer
+from mas_lab.env import Env, EnvError, spec
+from mas_lab.locks import locked, one_trainer
+from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.run import run_folder
+from mas_lab.runs.run import RunError, run_folder
+from mas_lab.runs.scores import KEPT
+from mas_lab.table import TableError, refuse_lone_groups, selected
 from mas_lab.team import Team
-from mas_lab.train.budget import Budget
-from mas_lab.train.drawing import Curriculum
-from mas_lab.train.memory import own_copies
+from mas_lab.train.budget import Budget, Spent
+from mas_lab.train.drawing import Curriculum, drawn, step_seed
+from mas_lab.train.held_out import HeldOut
+from mas_lab.train.memory import Memory, own_copies
+from mas_lab.train.record import describe
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
 from mas_lab.train.status_line import with_status_line
-from mas_lab.train.steps import Training
 
 
 def train(
@@ -127,7 +139,7 @@ def train(
         with ranks.reporting_errors() if ranks else nullcontext():
             check_env(env, tasks=2, split=chosen.split, seed=seed)
         _checked.add(kind)
-    recorder = _recorder(run, fork)
+    recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, recorder, ranks, budget)
     loop = with_status_line(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = _driven(loop, ranks) if ranks else loop
@@ -176,7 +188,194 @@ def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
         yield from loop
 
 
-def _recorder(run: str | Path | None, fork: str | Path | None) -> Recorder | None:
-    if run is None or fork is None:
-        return None if run is None else Recorder(run_folder(run))
-    return Fork(run_folder(run), fork)
+@dataclass
+class Training:
+    """One training in progress: the arguments of `train`, with its own copies of the parts that remember."""
+
+    env: Env
+    team: Team
+    recipe: Recipe
+    seed: int
+    chosen: Settings
+    watch: UpdateCallback | None
+    curriculum: Curriculum | None
+    memory: Memory
+    recorder: Recorder | None
+    ranks: Any = None
+    budget: Budget | None = None
+    done: int = 0
+    """Number of steps that were made."""
+    spent: Spent = field(default_factory=Spent)
+    """The resources spent; those of earlier calls are only read if a budget or a score depends on them."""
+    whole: bool = True
+    """True if the weights are those after `done` steps, and the tables of each of these steps are kept."""
+    learned: list[int] = field(default_factory=list)
+    """Versions of the learning policies after `done` steps. They differ if another training has used the team since."""
+
+    def run(self, steps: int | None) -> Iterator[Report]:
+        """Yield a report after each step, until `steps` steps are made or the budget is spent."""
+        if self.recorder:
+            self._begin()
+        self.learned = self._learned()
+        try:
+            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)
+            if self.ranks:
+                self.ranks.assemble(self.team, self.watch)
+            while not self._ended(steps):
+                if self.recorder and self.recorder.is_superseded():
+                    raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
+                before = held_out.now(self.done)
+                report = self._step(self.done)
+                after = held_out.after(self.done, last=self._ended(steps))
+                if self.done % self.chosen.save_every == 0 or self._ended(steps):
+                    self._save()
+                scores = [table for table in (before, after) if table is not None]
+                yield replace(report, held_out=pd.concat(scores, ignore_index=True)) if scores else report
+            held_out.now(self.done, last=True)  # needed if an earlier call ended before the last scores were made
+        except GeneratorExit:
+            self._save()
+        except BaseException as error:
+            self._save_after(error)
+            raise
+        finally:
+            if self.recorder:
+                self.recorder.end()
+
+    def _ended(self, steps: int | None) -> bool:
+        """Return True if all steps are made or the budget is spent."""
+        made = steps is not None and self.done >= steps
+        return made or (self.budget is not None and self.spent.reaches(self.budget, self.done))
+
+    def _save_after(self, error: BaseException) -> None:
+        """Save a checkpoint after an error if the weights are those after `done` steps.
+
+        That is so during rollout, scores and advantages, and in an update until the first policy steps. Between two
+        optimizer steps of an update, and before its tables are kept, no checkpoint is possible; the run then goes on
+        from the newest one. Weights that cannot be sampled from are not kept.
+        """
+        try:
+            # Ranks save together. This is impossible if one of them may have ended or waits within an update.
+            lost = isinstance(error.__cause__, NotFiniteError)
+            if self.whole and not lost and (not self.ranks or isinstance(error, RolloutError | EnvError)):
+                self._save()
+        except Exception as failed:
+            error.add_note(f"mas_lab: no checkpoint of step {self.done} was kept: {type(failed).__name__}: {failed}")
+
+    def _begin(self) -> None:
+        """Begin the run, or continue it where it stopped, with the number of torch threads that it recorded.
+
+        Several ranks get their number of threads from their launcher.
+        """
+        from mas_lab.backends.torch.threads import take_threads
+
+        ranks = self.ranks.size if self.ranks else 1
+        asked = describe(self.env, self.team, self.recipe, self.seed, self.chosen, self.curriculum, ranks)
+        if not self.ranks:
+            asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
+        self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)
+        if self.budget or self.chosen.score_at:
+            self.spent.steps = Spent.of(self.recorder).steps
+        if not self.ranks:
+            take_threads(asked["threads"], str(self.recorder.folder))
+
+    def _save(self) -> None:
+        if self.recorder and not self.recorder.is_superseded():
+            with locked(self.team.policies.values()):
+                if self._learned() == self.learned:
+                    self.recorder.save(self.done, self.team, self.watch, self.memory)
+
+    def _learned(self) -> list[int]:
+        return [policy.version for policy in learners(self.team)]
+
+    def _step(self, step: int) -> Report:
+        """Make one training step: rollout, advantages, update, record.
+
+        While too few tasks have a row to learn from, more tasks are played (`Settings.rounds`). The advantages of all
+        rounds are computed in one table, so the memory of the recipe changes once per step. An error restores it.
+        """
+        chosen, recipe_memory, seconds = self.chosen, self.memory.of_recipe(), {}
+        before, rounds, known, missing = recipe_memory.state(), [], [], chosen.tasks
+        with self.memory.unmoved_by_errors():
+            while missing and len(rounds) < chosen.rounds:
+                with _timed(seconds, "rollout"):
+                    by = step_seed(self.seed, step, len(rounds))
+                    tasks = drawn(self.env, self.curriculum, missing, chosen.split, by, known)
+                    known += [task.id for task in tasks]
+                    rounds.append(rollout(
+                        self.env, self.team, tasks, self.recipe.plan, self.seed, chosen.max_turns, chosen.workers, step,
+                        chosen.step_timeout,
+                    ))  # fmt: skip
+                with _timed(seconds, "advantages"):
+                    recipe_memory.load_state(before)
+                    turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
+                    turns = self.recipe.advantages(turns)
+                    refuse_lone_groups(turns, "train")
+                missing = chosen.tasks - turns.loc[selected(turns), "task"].nunique()
+            with _timed(seconds, "update"):
+                stats = self._update(turns, step)
+            report = Report(step, turns, stats, seconds, self._notes(turns, missing, len(known)))
+            if hasattr(self.curriculum, "see"):
+                self.curriculum.see(report)
+        self._record(report)
+        return report
+
+    def _update(self, turns: pd.DataFrame, step: int) -> pd.DataFrame:
+        """Update the team; after an error before the first policy step, weights and watch are unchanged."""
+        options = {name: getattr(self.chosen, name) for name in ("epochs", "minibatches", "max_norm", "nonfinite")}
+        options |= {"loss": self.recipe.loss, "aggregate": self.recipe.aggregate}
+        options |= {"lr_scale": self.chosen.lr_scale(step), "seed": step_seed(self.seed, step)}
+        versions, watched = self._learned(), self._watched()
+        self.whole = False
+        try:
+            with self.ranks.updating(turns, options) if self.ranks else nullcontext():
+                stats = update(self.team, turns, watch=self.watch, **options)
+        except BaseException:
+            if self._learned() == versions:
+                if watched is not None:
+                    self.watch.load_state(watched)
+                self.whole = True
+            raise
+        stats.insert(0, "step", step)
+        return stats
+
+    def _notes(self, turns: pd.DataFrame, missing: int, known: int) -> tuple[str, ...]:
+        """Return remarks about a step in which little or nothing was learned."""
+        notes, tasks, rounds = [], self.chosen.tasks, self.chosen.rounds
+        if rounds > 1 and missing:
+            found = f"{tasks - missing} of {tasks} tasks have a row that is learned from"
+            notes.append(f"{found}, after {rounds} rounds of {known} tasks")
+        if not (chosen := selected(turns)).any():
+            notes.append("no row is selected, nothing was learned")
+        elif not nonzero(turns.loc[chosen, "advantage"]).any():
+            notes.append("all groups are flat: every advantage is 0, nothing was learned")
+        return tuple(notes)
+
+    def _record(self, report: Report) -> None:
+        """Keep the tables of a step, and count it as made."""
+        self.spent.add(report)
+        if self.recorder:
+            self.recorder.tables(report.step, report.turns, report.stats, _kept_scores(report))
+        self.done, self.learned, self.whole = report.step + 1, self._learned(), True
+
+    def _watched(self) -> Any:
+        """Return a copy of the state of `watch` if a checkpoint would keep it, else `None`."""
+        remembers = self.recorder and hasattr(self.watch, "state") and hasattr(self.watch, "load_state")
+        return copy.deepcopy(self.watch.state()) if remembers else None
+
+
+def _kept_scores(report: Report) -> dict[str, Any]:
+    """Return the scores of a step, which are kept with its turns, or nothing if the rows have no return.
+
+    A user's plan may branch in ways that have no return. The curve of such a run raises an error that says why.
+    """
+    try:
+        return {KEPT: report.scored}
+    except TableError:
+        return {}
+
+
+@contextmanager
+def _timed(profile: dict[str, float], name: str):
+    start = time.perf_counter()
+    yield
+    profile[name] = profile.get(name, 0.0) + time.perf_counter() - start

@@ -63,7 +63,7 @@ def _devices(team: Team) -> str:
 
 
 def versions() -> dict[str, str]:
-    return {name: _version(name) for name in LIBRARIES} | {"python": platform.python_version()}
+    return {name: version_of(name) or "not installed" for name in LIBRARIES} | {"python": platform.python_version()}
 
 
 @lru_cache(1)
@@ -85,8 +85,9 @@ def _is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def _version(name: str) -> str:
+def version_of(package: str) -> str | None:
+    """Return the installed version of a package, or `None` if it is not installed."""
     try:
-        return version(name)
+        return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return None

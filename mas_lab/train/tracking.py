@@ -8,17 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mas_lab.runs.episodes import episodes, path, title, turns_of
 from mas_lab.runs.run import runs_dir
 from mas_lab.runs.scores import mean_scores
 from mas_lab.train import Report
-from mas_lab.train.traces import takes_spans
-from mas_lab.train.traces import traces as traces_of
 
 OF_AGENT = ("reward_mean", "reward_std", "advantage_rms", "grad_norm", "grad_norm_clipped", "entropy", "kl",
             "clip_fraction", "truncated")  # fmt: skip
 OF_POLICY = ("policy_norm", "policy_norm_clipped", "lr")
-TRACES = "episodes"
-"""The name under which trackio files the traces."""
+OF_CALL = ("agent", "policy", "turn", "candidate", "kept", "valid", "finish", "tokens", "team_reward", "local_reward",
+           "credit", "group", "center", "scale", "advantage", "logprob", "surprise")  # fmt: skip
 
 
 class TrackingError(RuntimeError):
@@ -43,23 +42,21 @@ def track(
         project: The tracker's run or project name.
         folder: Folder for a tracker that writes files. `None`: `tracking` under `runs_dir()`.
         config: Plain values to keep with the run. `None`: no values.
-        traces: Number of episodes of each step that are logged as trackio's traces, the most informative first. Prompts
-            and completions are messages, and every model call is a span.
+        traces: Number of episodes of each step that are logged as traces of trackio (0.43 or later), the most
+            informative first. Prompts and completions are messages, and every model call is a span.
         **options: Arguments of the tracker's class.
 
     Returns:
         A generator of the same reports. Closing it closes `reports`, which then leaves its checkpoint.
 
     Raises:
-        TrackingError: The tracker is unknown or not installed, or it cannot take `traces` or `options`.
+        TrackingError: The tracker is unknown or not installed, or it takes no `traces` or `options`.
 
     `numbers` in this module lists the names that are logged, by training step.
     """
-    _require_traces(to, traces)
-    tracker = _tracker(to, project, folder, options)
-    if traces and not takes_spans():
-        raise TrackingError("track: this trackio knows no traces with spans, 0.43 does; pip install -U trackio")
-    return _tracked(reports, tracker, dict(config or {}), traces)
+    if traces and (name := str(getattr(to, "name", to))) != "trackio":
+        raise TrackingError(f"track: {name!r} takes numbers; traces go to trackio alone (to='trackio')")
+    return _tracked(reports, _tracker(to, project, folder, options), dict(config or {}), traces)
 
 
 def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any], traces: int) -> Iterator[Report]:
@@ -68,8 +65,7 @@ def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any], tr
         if config:
             tracker.store_init_configuration(config)
         for report in reports:
-            told = {TRACES: traces_of(report.turns, traces)} if traces else {}
-            tracker.log(numbers(report) | told, step=report.step)
+            tracker.log(numbers(report) | _traces(report, traces), step=report.step)
             yield report
     finally:
         if hasattr(reports, "close"):
@@ -117,12 +113,36 @@ def _tracker(to: Any, project: str, folder: str | Path | None, options: Mapping[
     return made(project, str(folder if folder is not None else runs_dir() / "tracking"), **options)
 
 
-def _require_traces(to: Any, traces: int) -> None:
-    if not isinstance(traces, int) or isinstance(traces, bool) or traces < 0:
-        raise TrackingError(f"track: traces={traces!r}; say how many episodes of each step, 0 or more")
-    name = str(getattr(to, "name", to))
-    if traces and name != "trackio":
-        raise TrackingError(
-            f"track: {name!r} takes numbers; traces go to trackio alone (to='trackio'). A kept run opens in Inspect's "
-            "viewer: lab.export(run, 'run.eval')"
-        )
+def _traces(report: Report, n: int) -> dict[str, Any]:
+    """Return the `n` most informative episodes of a step under the name by which trackio files them."""
+    if not n:
+        return {}
+    import trackio
+
+    return {"episodes": [trackio.Trace(**trace(one)) for one in episodes(report.turns, n, "track(traces=...)")]}
+
+
+def trace(episode: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `trackio.Trace` for one episode.
+
+    The messages are the path that was played. The spans are its turns, with their candidates inside. Times are not
+    recorded, so none are given, and the spans stand in acting order.
+    """
+    about = {name: value for name, value in episode.items() if name not in ("calls", "run") and value is not None}
+    if "success" in about:
+        about["status"] = "success" if about["success"] else "failed"
+    return {"messages": path(episode["calls"]), "metadata": about, "spans": list(_spans(episode["calls"]))}
+
+
+def _spans(calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for place, (turn, drawn) in enumerate(turns_of(calls)):
+        node = f"turn-{place}"
+        said = [call["said"] for call in drawn if call["kept"]]
+        yield {"id": node, "name": turn, "kind": "span", "input": drawn[0]["heard"], "output": "\n".join(said)}
+        for call in drawn:
+            yield {
+                "id": f"{node}-{call['candidate']}", "parent_id": node, "name": title(call), "kind": "generation",
+                "model": call["policy"], "input": call["heard"], "output": call["said"],
+                "usage": {"input_tokens": call["prompt_tokens"], "output_tokens": call["tokens"]},
+                "metadata": {name: call[name] for name in OF_CALL if call.get(name) is not None},
+            }  # fmt: skip

@@ -17,11 +17,6 @@ LIVELY = lab.RECIPES["grpo"].replace(name="lively", plan=lab.episodes(3), select
 QUICK = {"tasks": 4, "check": False}
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
 @dataclass(frozen=True)
 class Sparse(small.Relay):
     """Pays only for two words of three that are alike, so that many groups are flat."""
@@ -91,22 +86,6 @@ def test_where_the_rounds_do_not_suffice_the_report_says_so(models):
     assert report.notes[1] == "no row is selected, nothing was learned"
 
 
-def test_a_run_of_several_rounds_goes_on_bit_for_bit_with_what_it_remembers(models, tmp_path):
-    recipe = LIVELY.replace(by=("task", "agent"), once_per=None, center=lab.running_mean(), scale="none")
-    asked = small.SETTINGS | {"tasks": 4, "rounds": 20, "minibatches": 1}
-    for run, stops in (("straight", (3,)), ("cut", (1, 2, 3))):
-        for steps in stops:
-            team = small.make_team("shared", models)
-            reports = list(lab.train(Sparse(max_turns=1), team, recipe, steps, run=tmp_path / run, **asked))
-    assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
-    run = lab.load_run(tmp_path / "cut")
-    assert (run.turns.groupby("step")["task"].nunique() > 4).any()
-    assert reports[-1].turns["selected"].tolist() == run.step_turns(2)["selected"].tolist()
-    first = run.step_turns(0)  # the mean moved once, by all rounds as one batch
-    means = first.groupby(["agent", "episode"])["credit"].first().groupby("agent").mean()
-    assert first["center"].tolist() == pytest.approx(first["agent"].map(means).tolist(), abs=1e-12)
-
-
 def test_rounds_without_a_word_on_what_is_worth_learning_from_are_refused(models):
     with pytest.raises(ValueError, match=r"rounds=2 draws more .*'grpo' does not say.*select=lab\.not_flat\(\)"):
         train(models, lab.RECIPES["grpo"], rounds=2)
@@ -146,19 +125,24 @@ def test_a_curriculum_sees_how_the_last_step_went_and_draws_the_next(models):
     assert allowed > 2 and curriculum.kinds == 2  # training has a copy of its own
 
 
-def test_a_run_with_a_curriculum_goes_on_bit_for_bit_and_names_it(models, tmp_path):
+def test_a_run_with_rounds_and_a_curriculum_goes_on_bit_for_bit(models, tmp_path):
+    recipe = LIVELY.replace(by=("task", "agent"), once_per=None, center=lab.running_mean(), scale="none")
+    asked = small.SETTINGS | {"tasks": 3, "rounds": 20, "minibatches": 1}
     for run, stops in (("straight", (3,)), ("cut", (1, 2, 3))):
         for steps in stops:
-            team = small.make_team("shared", models)
-            asked = small.SETTINGS | {"curriculum": Harder(above=0.0), "tasks": 3}
-            reports = list(lab.train(small.Relay(), team, small.RECIPE, steps, run=tmp_path / run, **asked))
+            team, curriculum = small.make_team("shared", models), Harder(above=-1.0)
+            training = lab.train(small.Relay(), team, recipe, steps, run=tmp_path / run, curriculum=curriculum, **asked)
+            reports = list(training)
     assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
     run = lab.load_run(tmp_path / "cut")
     assert run.config["curriculum"]["is"] == f"{__name__}.Harder"
-    assert run.checkpoint().state["memory"] == {"curriculum": {"kinds": 2 + 3}} and len(reports) == 1
+    assert run.checkpoint().state["memory"]["curriculum"] == {"kinds": 2 + 3} and len(reports) == 1
+    first = run.step_turns(0)  # the mean moved once, by all rounds as one batch
+    means = first.groupby(["agent", "episode"])["credit"].first().groupby("agent").mean()
+    assert first["center"].tolist() == pytest.approx(first["agent"].map(means).tolist(), abs=1e-12)
     with pytest.raises(lab.RunError, match=r"curriculum(\.is)? differs"):
         team = small.make_team("shared", models)
-        list(lab.train(small.Relay(), team, small.RECIPE, 4, run=tmp_path / "cut", **small.SETTINGS | {"tasks": 3}))
+        list(lab.train(small.Relay(), team, recipe, 4, run=tmp_path / "cut", **asked))
 
 
 def test_a_plain_function_may_draw(models):

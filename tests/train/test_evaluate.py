@@ -20,11 +20,6 @@ GREEDY = lab.Sampling(temperature=0.0)
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
 def team(models):
     """Two models with tokenizers of their own."""
     return lab.Team({"asker": lab.load_policy(models / "a"), "doer": lab.load_policy(models / "b")})
@@ -38,33 +33,6 @@ def test_pass_at_is_the_share_of_draws_with_a_success(numbers):
     n, c, j = numbers
     draws = list(itertools.combinations([True] * c + [False] * (n - c), j))
     assert lab.pass_at(j, n, c) == pytest.approx(sum(map(any, draws)) / len(draws), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("j", "n", "c", "expected"),
-    [
-        (1, 4, 1, 0.25),
-        (2, 4, 1, 0.5),
-        (2, 4, 2, 5 / 6),
-        (4, 4, 1, 1.0),
-        (3, 5, 1, 0.6),
-        (8, 16, 4, 1 - 495 / 12870),
-        (1, 7, 0, 0.0),
-        (7, 7, 0, 0.0),
-        (1, 3, 3, 1.0),
-    ],
-)
-def test_pass_at_in_numbers(j, n, c, expected):
-    assert lab.pass_at(j, n, c) == pytest.approx(expected, abs=1e-12)
-
-
-def test_pass_at_is_unbiased_and_best_of_k_is_not():
-    """Over all outcomes of n episodes that succeed with chance p, its mean is 1 - (1 - p)^j."""
-    n, j, p = 6, 3, 0.3
-    chance = [math.comb(n, c) * p**c * (1 - p) ** (n - c) for c in range(n + 1)]
-    mean = sum(weight * lab.pass_at(j, n, c) for c, weight in enumerate(chance))
-    assert mean == pytest.approx(1 - (1 - p) ** j)
-    assert sum(weight * (c > 0) for c, weight in enumerate(chance)) > mean + 0.1
 
 
 def test_pass_at_refuses_more_draws_than_episodes():
@@ -121,8 +89,7 @@ def test_which_pass_at_columns_there_are(team):
 
 
 class Script:
-    """Nobody's text matters: task 0 always succeeds on its second step, task 1 never, task 2 at once; the fixer speaks
-    only in task 1. Every step earns 0.25."""
+    """Task 0 succeeds on its second step, task 1 never, task 2 at once; the fixer speaks only in task 1."""
 
     name, pocket, agents, max_turns, max_return, max_tokens = "script", "none", ("solver", "fixer"), 2, 1.0, 2
 
@@ -143,21 +110,6 @@ class Script:
         done = depth == 1 or i == 2
         only = dict.fromkeys(actions, 0.0)
         return Step((i, depth + 1), 0.25, only, dict.fromkeys(actions, i != 1), done and i != 1, done)
-
-
-def test_a_scripted_world_by_hand(models):
-    policy = lab.load_policy(models / "a")
-    team = lab.Team.shared(policy, Script.agents, sampling=dict.fromkeys(Script.agents, lab.Sampling(max_tokens=1)))
-    scores = lab.evaluate(Script(), team, Script().tasks(3, "test", 0), k=2, price={"fixer": (3.0, 10.0)})
-    solver = scores[scores["agent"] == "solver"].set_index("task")
-    fixer = scores[scores["agent"] == "fixer"].set_index("task")
-    assert solver["success"].tolist() == fixer["success"].tolist() == [1.0, 0.0, 1.0]
-    assert solver["pass@2"].tolist() == [1.0, 0.0, 1.0]
-    assert solver["return"].tolist() == [0.5, 0.5, 0.25]
-    assert (solver["turns"].tolist(), fixer["turns"].tolist()) == ([2.0, 1.0, 1.0], [0.0, 1.0, 0.0])
-    assert (solver["tokens"].tolist(), fixer["tokens"].tolist()) == ([2.0, 1.0, 1.0], [0.0, 1.0, 0.0])
-    assert (solver["invalid"].tolist(), fixer["invalid"].tolist()) == ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])
-    assert (solver["cost"].tolist(), fixer["cost"].tolist()) == ([0.0] * 3, [0.0, 3.0 * 4 + 10.0, 0.0])
 
 
 def test_latency_is_from_an_episodes_start_to_its_end_and_throughput_of_them_all(models, monkeypatch):
@@ -184,11 +136,6 @@ def test_latency_is_from_an_episodes_start_to_its_end_and_throughput_of_them_all
     assert told["latency_ci"].tolist() == pytest.approx([1.96 * math.sqrt(4 / 3) / math.sqrt(3)] * 2)
 
 
-def test_without_a_price_there_is_no_cost(team):
-    env = small.Relay()
-    assert "cost" not in lab.evaluate(env, team, env.tasks(1, "test", 0))
-
-
 # Swapped, greedy
 
 
@@ -197,30 +144,21 @@ def test_swap_exchanges_the_policies(team):
     tasks = env.tasks(8, "test", 0)
     swapped = lab.evaluate(env, team, tasks, k=2, swap=("asker", "doer"))
     by_hand = lab.Team({"asker": team["doer"], "doer": team["asker"]})
+    assert "cost" not in swapped
     numbers = [name for name in swapped.columns if name not in TIMES]
     pd.testing.assert_frame_equal(swapped[numbers], lab.evaluate(env, by_hand, tasks, k=2)[numbers])
     assert not swapped[numbers].equals(lab.evaluate(env, team, tasks, k=2)[numbers])
+    assert not swapped[numbers].equals(lab.evaluate(env, by_hand, tasks, k=2, seed=1)[numbers])
 
 
-@pytest.mark.parametrize("sampling", [None, GREEDY])
-def test_the_policy_column_of_a_swapped_team_says_whose_weights_spoke(team, sampling):
+def test_a_swapped_team_says_whose_weights_spoke(team):
     env = small.Relay()
-    tasks = env.tasks(3, "test", 0)
-    other = team.swapped("asker", "doer").with_sampling(sampling)
-    turns = lab.rollout(env, other, tasks)
+    other = team.swapped("asker", "doer").with_sampling(GREEDY)
+    turns = lab.rollout(env, other, env.tasks(3, "test", 0))
     assert set(zip(turns["agent"], turns["policy"], strict=True)) == {("asker", "doer"), ("doer", "asker")}
     assert other["asker"] is team["doer"] and other["doer"] is team["asker"]
-    plain = lab.rollout(env, team, tasks)
-    assert set(zip(plain["agent"], plain["policy"], strict=True)) == {("asker", "asker"), ("doer", "doer")}
     back = other.swapped("asker", "doer")
     assert {agent: back.name_of(agent) for agent in back} == {"asker": "asker", "doer": "doer"}
-
-
-def test_swapping_roles_of_one_policy_changes_nothing(models):
-    env, team = small.Relay(), small.make_team("shared", models)
-    tasks = env.tasks(4, "test", 0)
-    plain, swapped = (lab.evaluate(env, team, tasks, swap=swap) for swap in (None, ("asker", "doer")))
-    pd.testing.assert_frame_equal(plain.drop(columns=TIMES), swapped.drop(columns=TIMES))
 
 
 def test_greedy_evaluation_takes_the_likeliest_token_whatever_the_seed(team):
@@ -250,22 +188,13 @@ def test_sampling_may_be_given_to_one_agent(team):
     assert team.sampling["doer"] == lab.Sampling()
 
 
-def test_seeds_draw_other_episodes(team):
-    env = small.Relay()
-    tasks = env.tasks(4, "test", 0)
-    same, again, other = (lab.evaluate(env, team, tasks, k=4, seed=seed).drop(columns=TIMES) for seed in (0, 0, 1))
-    pd.testing.assert_frame_equal(same, again)
-    assert not same.equals(other)
-
-
 # It leaves training alone
 
 
-@pytest.mark.parametrize("kind", ["shared", "lora"])
-def test_training_with_and_without_evaluation_in_between_is_bit_for_bit_the_same(models, tmp_path, kind):
+def test_training_with_and_without_evaluation_in_between_is_bit_for_bit_the_same(models, tmp_path):
     env, folders = small.Relay(), {}
     for scored in (False, True):
-        team = small.make_team(kind, models)
+        team = small.make_team("lora", models)
         folders[scored] = tmp_path / str(scored)
         for report in lab.train(env, team, small.RECIPE, 3, run=folders[scored], **small.SETTINGS):
             if scored:
@@ -318,22 +247,6 @@ def test_summary_by_hand():
     assert solver["success_ci"] == pytest.approx(1.96 * 0.5 / math.sqrt(3))
     assert solver["tokens_ci"] == pytest.approx(1.96 * 2.0 / math.sqrt(3))
     assert fixer["tokens_ci"] == pytest.approx(1.96 * math.sqrt(3.0) / math.sqrt(3))
-
-
-def test_one_task_has_no_interval(team):
-    env = small.Relay()
-    assert lab.summary(lab.evaluate(env, team, env.tasks(1, "test", 0)))["success_ci"].isna().all()
-
-
-def test_the_interval_covers_the_truth_about_as_often_as_it_says():
-    """Success rates of 40 tasks, drawn around 0.6, over and over."""
-    rng, covered = np.random.default_rng(0), []
-    for _ in range(200):
-        drawn = rng.binomial(4, rng.beta(3, 2, size=40)) / 4
-        scores = pd.DataFrame({"task": range(40), "agent": "solo", "success": drawn})
-        [row] = lab.summary(scores).to_dict("records")
-        covered.append(abs(row["success"] - 0.6) <= row["success_ci"])
-    assert 0.92 <= np.mean(covered) <= 0.98
 
 
 # Bad input

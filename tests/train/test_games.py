@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import pytest
 import small
 from scripted import Duel
 
@@ -22,11 +21,6 @@ class Words(Duel):
     def step(self, state, actions):
         ((agent, text),) = actions.items()
         return super().step(state, {agent: text[1:] if text in small.WORDS else text})
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
 
 
 def weights(policy):
@@ -60,14 +54,3 @@ def test_evaluation_reports_what_each_player_won(models):
     assert (own["left"] <= wins).all() and wins.max() > 0
     swapped = lab.evaluate(env, team, env.tasks(6, "test", 0), k=8, swap=("left", "right"))
     assert set(swapped["agent"]) == {"left", "right"}
-
-
-def test_evaluation_alone_may_leave_out_unlikely_tokens(models):
-    team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), Words.agents)
-    env, one = Words(), lab.Sampling(top_k=1)
-    tasks = env.tasks(4, "test", 0)
-    greedy = lab.evaluate(env, team, tasks, k=4, sampling=lab.Sampling(temperature=0))
-    likeliest = lab.evaluate(env, team, tasks, k=4, sampling=one)
-    assert likeliest["own_return"].tolist() == greedy["own_return"].tolist()
-    with pytest.raises(ValueError, match=r"agent 'left' samples with top_p=1.0, top_k=1"):
-        list(lab.train(env, team.with_sampling(one), SELF_PLAY, steps=1, **QUICK))

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import sys
 from dataclasses import dataclass
 
 import pandas as pd
@@ -11,17 +10,9 @@ import small
 import torch
 
 import mas_lab as lab
-from mas_lab.recipes import to_data
 from mas_lab.train import Report, Settings, step_seed, success_rate
 
-TAKING_TURNS = [name for name, recipe in lab.RECIPES.items() if isinstance(recipe.plan, lab.episodes | lab.tree)]
-TOGETHER = [name for name, recipe in lab.RECIPES.items() if isinstance(recipe.plan, lab.joint)]
 QUICK = {"tasks": 2, "check": False}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture
@@ -48,24 +39,20 @@ def smaller(recipe: lab.Recipe) -> lab.Recipe:
 # Every recipe
 
 
-@pytest.mark.parametrize("name", TAKING_TURNS)
-def test_every_recipe_trains_the_pocket_planner_and_executor(name):
-    env = lab.make_env("plan_path")
-    team = lab.Team.shared(lab.load_policy(env.pocket, lr=1e-3), env.agents)
-    before = weights(team["planner"])
-    reports = list(lab.train(env, team, smaller(lab.RECIPES[name]), steps=2, seed=1, tasks=4))
-    check(reports, env.agents)
-    assert differ(before, weights(team["planner"]))
-
-
-@pytest.mark.parametrize("name", TOGETHER)
-def test_every_joint_recipe_trains_agents_that_act_together(name, models):
-    team = small.make_team("per_agent", models)
+@pytest.mark.parametrize("name", lab.RECIPES)
+def test_every_recipe_trains(name, models):
+    recipe = smaller(lab.RECIPES[name])
+    env, team = small.Relay(together=isinstance(recipe.plan, lab.joint)), small.make_team("per_agent", models)
     before = {agent: weights(team[agent]) for agent in team}
-    reports = list(lab.train(small.Relay(together=True), team, smaller(lab.RECIPES[name]), steps=2, **QUICK))
-    check(reports, small.AGENTS)
-    for agent in team:
-        assert differ(before[agent], weights(team[agent]))
+    check(list(lab.train(env, team, recipe, steps=2, seed=1, tasks=3)), small.AGENTS)
+    assert all(differ(before[agent], weights(team[agent])) for agent in team)
+
+
+@pytest.mark.parametrize("kind", small.KINDS)
+@pytest.mark.parametrize("together", [False, True])
+def test_every_kind_of_team_trains(models, kind, together):
+    team = small.make_team(kind, models)
+    check(list(lab.train(small.Relay(together=together), team, small.RECIPE, 2, **QUICK)), small.AGENTS)
 
 
 def check(reports: list[Report], agents) -> None:
@@ -81,33 +68,6 @@ def check(reports: list[Report], agents) -> None:
         assert all(seconds > 0 for seconds in report.profile.values())
         assert not [name for name in report.stats.columns if "second" in name or "time" in name]
         assert report.tokens == sum(map(len, report.turns["completion_ids"]))
-
-
-def test_stats_have_the_promised_columns(team):
-    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
-    promised = """step policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms grad_norm
-        grad_norm_clipped policy_norm policy_norm_clipped entropy kl clip_fraction max_ratio truncated mismatch lr
-        skipped culprits"""
-    assert set(report.stats.columns) == set(promised.split())
-    rows = report.stats.set_index("agent")
-    for agent, own in report.turns.groupby("agent"):
-        assert rows.loc[agent, "turns"] == len(own)
-        assert rows.loc[agent, "tokens"] == own["completion_ids"].map(len).sum()
-        assert rows.loc[agent, "reward_mean"] == pytest.approx(own["credit"].mean())
-        assert rows.loc[agent, "reward_std"] == pytest.approx(own["credit"].std(ddof=0))
-        assert rows.loc[agent, "advantage_rms"] == pytest.approx((own["advantage"] ** 2).mean() ** 0.5)
-        assert rows.loc[agent, "truncated"] == pytest.approx((own["finish"] == "length").mean())
-
-
-def test_agents_that_act_together_learn_from_a_tree_too(models):
-    env, recipe = small.Relay(together=True), lab.RECIPES["at_grpo"].replace(plan=lab.tree(3))
-    check(list(lab.train(env, small.make_team("per_agent", models), recipe, 2, **QUICK)), small.AGENTS)
-
-
-@pytest.mark.parametrize("kind", small.KINDS)
-def test_every_kind_of_team_trains(models, kind):
-    team = small.make_team(kind, models)
-    check(list(lab.train(small.Relay(), team, small.RECIPE, 2, **QUICK)), small.AGENTS)
 
 
 def test_counterfactual_continuations_are_valued_but_not_trained_on(team):
@@ -127,8 +87,10 @@ def test_seeds_decide_everything(models):
     assert played(3)["completion"].tolist() != played(4)["completion"].tolist()
 
 
-def test_each_step_has_tasks_of_its_own(team):
-    first, second = lab.train(small.Relay(), team, small.RECIPE, 2, **QUICK)
+def test_each_step_has_tasks_of_its_own_and_the_call_alone_makes_none(team, tmp_path):
+    training = lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", **QUICK)
+    assert list(tmp_path.iterdir()) == []
+    first, second = training
     assert set(first.turns["task"]).isdisjoint(second.turns["task"])
     assert all(task.startswith("train-") for task in first.turns["task"])
     assert len({step_seed(seed, step) for seed in range(20) for step in range(20)}) == 400
@@ -146,37 +108,6 @@ def test_schedules_by_hand():
     assert [Settings().lr_scale(step) for step in (0, 10**6)] == [1.0, 1.0]
 
 
-def test_the_schedule_reaches_the_optimizer(models):
-    team, seen = small.make_team("shared", models, lr=0.01), []
-    for report in lab.train(small.Relay(), team, small.RECIPE, 5, schedule="linear", horizon=4, **QUICK):
-        assert report.stats["lr"].unique() == pytest.approx(0.01 * (1 - report.step / 4))
-        seen.append(weights(team["asker"]))
-    assert [differ(one, two) for one, two in itertools.pairwise(seen)] == [True, True, True, False]
-    assert team["asker"].lr == 0.01
-
-
-def test_each_agent_has_its_own_learning_rate(models):
-    team = small.make_team("unlike", models, lr=0.01)
-    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
-    assert report.stats.set_index("agent")["lr"].to_dict() == {"asker": 0.01, "doer": 0.005}
-    adapters = small.make_team("lora", models, lr=0.01)
-    adapters["doer"].lr = 0.5
-    [report] = lab.train(small.Relay(), adapters, small.RECIPE, 1, **QUICK)
-    assert report.stats.set_index("agent")["lr"].to_dict() == {"asker": 0.01, "doer": 0.5}
-
-
-@pytest.mark.parametrize("kind", ["per_agent", "lora", "unlike"])
-def test_a_frozen_agent_speaks_and_does_not_learn(models, kind):
-    made = small.make_team(kind, models)
-    team = lab.Team(dict(made), frozen=("asker",))
-    before = {agent: weights(team[agent]) for agent in team}
-    reports = list(lab.train(small.Relay(), team, small.RECIPE, 2, **QUICK))
-    assert "asker" in set(reports[0].turns["agent"])
-    assert set(reports[0].stats["agent"]) == {"doer"}
-    assert not differ(before["asker"], weights(team["asker"]))
-    assert differ(before["doer"], weights(team["doer"]))
-
-
 def test_a_frozen_role_of_shared_weights_adds_nothing_to_their_gradient(models):
     """The step is that of a table without its rows."""
     team = lab.Team(dict(small.make_team("shared", models)), frozen="asker")
@@ -187,17 +118,32 @@ def test_a_frozen_role_of_shared_weights_adds_nothing_to_their_gradient(models):
     assert not differ(weights(team["doer"]), weights(alone["doer"]))
 
 
-def test_epochs_and_minibatches_count_optimizer_steps(team):
-    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, epochs=2, minibatches=2, **QUICK)
-    assert sorted(report.stats["optimizer_step"].unique()) == [0, 1, 2, 3]
-    played = (~report.turns["probe"].astype(bool)).sum()
-    assert report.stats["turns"].sum() == 2 * played
+def test_settings_reach_the_optimizer(models):
+    team, seen = small.make_team("unlike", models, lr=0.01), []
+    asked = QUICK | {"schedule": "linear", "horizon": 4, "epochs": 2, "minibatches": 2, "max_norm": 0.01}
+    for report in lab.train(small.Relay(max_turns=3), team, small.RECIPE, 5, max_turns=1, **asked):
+        rates = report.stats.groupby("agent")["lr"].first()
+        assert rates.to_dict() == pytest.approx(
+            {"asker": 0.01 * (1 - report.step / 4), "doer": 0.005 * (1 - report.step / 4)}
+        )
+        assert sorted(report.stats["optimizer_step"].unique()) == [0, 1, 2, 3]
+        assert report.stats["turns"].sum() == 2 * len(report.turns) and set(report.turns["turn"]) == {0}
+        assert report.stats["policy_norm_clipped"].max() == pytest.approx(0.01, rel=1e-4)
+        seen.append(weights(team["asker"]))
+    assert [differ(one, two) for one, two in itertools.pairwise(seen)] == [True, True, True, False]
+    assert team["asker"].lr == 0.01
 
 
-def test_max_turns_and_max_norm(team):
-    [report] = lab.train(small.Relay(max_turns=3), team, small.RECIPE, 1, max_turns=1, max_norm=0.01, **QUICK)
-    assert set(report.turns["turn"]) == {0}
-    assert report.stats["policy_norm_clipped"].max() == pytest.approx(0.01, rel=1e-4)
+@pytest.mark.parametrize("kind", ["per_agent", "lora", "unlike"])
+@pytest.mark.parametrize("frozen", [("asker",), small.AGENTS])
+def test_a_frozen_agent_speaks_and_does_not_learn(models, tmp_path, kind, frozen):
+    team = lab.Team(dict(small.make_team(kind, models)), frozen=frozen)
+    before = {agent: weights(team[agent]) for agent in team}
+    reports = list(lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", **QUICK))
+    assert set(reports[0].turns["agent"]) == set(small.AGENTS)
+    assert set(reports[0].stats["agent"]) == set(small.AGENTS) - set(frozen)
+    assert {agent for agent in team if differ(before[agent], weights(team[agent]))} == set(small.AGENTS) - set(frozen)
+    assert lab.load_run(tmp_path / "run").steps == 2
 
 
 @dataclass(frozen=True)
@@ -220,17 +166,6 @@ def test_a_loss_that_is_not_finite_never_steps(team, tmp_path):
     assert not differ(before, weights(team["asker"]))
 
 
-def test_a_team_that_is_frozen_whole_plays_and_keeps_its_run(models, tmp_path):
-    made = small.make_team("shared", models)
-    team, before = lab.Team(dict(made), frozen=small.AGENTS), weights(made["asker"])
-    for steps in (1, 2):
-        [report] = lab.train(small.Relay(), team, small.RECIPE, steps, run=tmp_path / "run", **QUICK)
-    run = lab.load_run(tmp_path / "run")
-    assert (report.step, len(report.stats), len(run.stats)) == (1, 0, 0)
-    assert set(run.turns["step"]) == {0, 1}
-    assert not differ(before, weights(team["asker"]))
-
-
 # Notes
 
 
@@ -245,18 +180,12 @@ class Flat(small.Relay):
 
 def test_an_all_flat_batch_is_reported_and_teaches_nothing(team):
     before = weights(team["asker"])
-    flat, *_ = lab.train(Flat(), team, small.RECIPE, 2, **QUICK)
-    assert len(flat.notes) == 1 and "every advantage is 0" in flat.notes[0]
-    assert flat.notes[0] in repr(flat)
+    [flat] = lab.train(Flat(), team, small.RECIPE, 1, **QUICK)
+    assert repr(flat) == f"Report(step 0: success 0.00, {len(flat.turns)} turns, {flat.tokens} tokens; {flat.notes[0]})"
+    assert flat.notes == ("all groups are flat: every advantage is 0, nothing was learned",)
     assert not differ(before, weights(team["asker"]))
     [uneven] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
     assert uneven.notes == ()
-
-
-def test_a_report_prints_on_one_line(team):
-    [report] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
-    n, tokens = len(report.turns), report.tokens
-    assert repr(report) == f"Report(step 0: success {report.success:.2f}, {n} turns, {tokens} tokens)"
 
 
 # The share of successes, by hand
@@ -268,105 +197,35 @@ def table(*rows) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def test_success_of_chains_is_that_of_their_last_turn():
-    turns = table(
+CROSSED = [
+    *(("a", "a/0", "", "p", f"a/0.{i}-*", True, False, True) for i in range(2)),
+    *(("a", "a/0", "", "q", f"a/0.*-{j}", True, False, j == 0) for j in range(2)),
+]
+SUCCESSES = {
+    "of several chains is the mean over episodes": (1 / 2, [
         ("a", "a/0", "", "p", "a/0.0", True, False, False),
         ("a", "a/1", "a/0.0", "e", "a/1.0", True, False, True),
         ("b", "b/0", "", "p", "b/0.0", True, False, True),
-        ("b", "b/1", "b/0.0", "e", "b/1.0", True, False, False),
-        ("c", "c/0", "", "p", "c/0.0", True, False, True),
-        ("d", "d/0", "", "p", "d/0.0", True, False, True),
-    )
-    assert success_rate(turns) == 3 / 4
-
-
-def test_success_of_a_tree_is_that_of_the_path_it_followed():
-    turns = table(
-        ("a", "a/0", "", "p", "a/0.0", False, False, True),
-        ("a", "a/0", "", "p", "a/0.1", True, False, False),
-        ("a", "a/1", "a/0.1", "e", "a/1.0", True, False, True),
-        ("a", "a/1", "a/0.1", "e", "a/1.1", False, False, False),
-    )
-    assert success_rate(turns) == 1.0
-
-
-def test_success_of_a_joint_tree_is_the_mean_over_its_leaves_wherever_they_end():
-    """Branch 0 ends at the root with success; branch 1 goes on to two leaves, of which one succeeds."""
-    turns = table(
-        *(("a", "a/0", "", agent, f"a/0.{i}-{i}", True, False, i == 0) for agent in "pq" for i in range(2)),
-        *(("a", "a/1~1", "a/0.1-1", agent, f"a/1~1.{i}-{i}", True, False, i == 1) for agent in "pq" for i in range(2)),
-    )
-    assert success_rate(turns) == pytest.approx(2 / 3)
-    other = table(("b", "b/0", "", "p", "b/0.0", True, False, False))
-    assert success_rate(pd.concat([turns, other])) == pytest.approx((2 / 3 + 0) / 2)
-
-
-@dataclass(frozen=True)
-class Enough(small.Relay):
-    """A node's mean always exceeds it, and every single reward reaches it."""
-
-    enough = -1.0
-
-
-def test_a_run_whose_siblings_stop_together_goes_on_bit_for_bit_and_by_no_other_rule(models, tmp_path):
-    env, recipe = Enough(together=True), lab.RECIPES["magrpo"].replace(plan=lab.joint(2, stop="mean"))
-    for run, stops in (("straight", (2,)), ("cut", (1, 2))):
-        for steps in stops:
-            team = small.make_team("shared", models)
-            reports = list(lab.train(env, team, recipe, steps, run=tmp_path / run, **small.SETTINGS))
-    assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
-    assert reports[-1].turns["depth"].max() == 0
-    own = recipe.replace(plan=lab.joint(2))
-    with pytest.raises(lab.RunError, match=r'plan\.stop differs: the run has "mean", asked is "own"'):
-        next(lab.train(env, small.make_team("shared", models), own, 3, run=tmp_path / "cut", **small.SETTINGS))
-
-
-def test_a_run_from_before_joint_had_a_stop_goes_on_by_its_own_reward(models, tmp_path, monkeypatch):
-    def earlier(part):
-        told = to_data(part)
-        told["plan"].pop("stop")
-        return told
-
-    env, recipe = small.Relay(together=True), lab.RECIPES["magrpo"].replace(plan=lab.joint(2))
-    with monkeypatch.context() as patched:
-        patched.setattr(sys.modules["mas_lab.train.record"], "to_data", lambda part: earlier(part) if part else None)
-        list(lab.train(env, small.make_team("shared", models), recipe, 1, run=tmp_path / "run", **small.SETTINGS))
-    mean = recipe.replace(plan=lab.joint(2, stop="mean"))
-    with pytest.raises(lab.RunError, match=r'plan\.stop differs: the run has "own", asked is "mean"'):
-        next(lab.train(env, small.make_team("shared", models), mean, 2, run=tmp_path / "run", **small.SETTINGS))
-    list(lab.train(env, small.make_team("shared", models), recipe, 2, run=tmp_path / "run", **small.SETTINGS))
-    assert lab.load_run(tmp_path / "run").steps == 2
-
-
-def test_success_of_a_cross_takes_each_joint_action_once():
-    """Two by two, nothing goes on: the last agent's rows are `*-j`."""
-    turns = table(
-        *(("a", "a/0", "", "p", f"a/0.{i}-*", True, False, True) for i in range(2)),
-        *(("a", "a/0", "", "q", f"a/0.*-{j}", True, False, j == 0) for j in range(2)),
-    )
-    assert success_rate(turns) == 0.5
-    on = table(*(("a", "a/1~1", f"a/0.{i}-0", "p", "a/1~1.0-*", True, False, True) for i in range(1)))
-    assert success_rate(pd.concat([turns, on])) == 0.5  # `*-1` failed, the child succeeded; `*-0` went on
-
-
-def test_in_a_tree_of_agents_together_the_last_one_saw_what_happened():
-    """The first agent's kept row was scored against the second's first candidate, which was not the one taken."""
-    turns = table(
+        ("b", "b/1", "b/0.0", "e", "b/1.0", True, False, False)]),
+    "of a cross takes each joint action once": (1 / 2, CROSSED),
+    "of a cross that went on is that of its child": (
+        1 / 2, [*CROSSED, ("a", "a/1~1", "a/0.0-0", "p", "a/1~1.0-*", True, False, True)]),
+    "of a tree of agents together is what the last one saw": (1, [
         ("a", "a/0", "", "p", "a/0.0-0", True, False, False),
         ("a", "a/0", "", "p", "a/0.1-0", False, False, False),
         ("a", "a/0", "", "q", "a/0.0-0", False, False, False),
-        ("a", "a/0", "", "q", "a/0.0-1", True, False, True),
-    )
-    assert success_rate(turns) == 1.0
-
-
-def test_continuations_do_not_count():
-    turns = table(
+        ("a", "a/0", "", "q", "a/0.0-1", True, False, True)]),
+    "does not count continuations": (0, [
         ("a", "a/0", "", "p", "a/0.0", True, False, False),
         ("a/0.0+0", "a/0.0+0/1", "a/0.0", "e", "a/0.0+0/1.0", True, True, True),
-        ("a", "a/1", "a/0.0", "e", "a/1.0", True, False, False),
-    )
-    assert success_rate(turns) == 0.0
+        ("a", "a/1", "a/0.0", "e", "a/1.0", True, False, False)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SUCCESSES)
+def test_success_by_hand(case):
+    expected, rows = SUCCESSES[case]
+    assert success_rate(table(*rows)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("plan", [lab.episodes(3), lab.tree(3), lab.tree(2, follow=1), lab.joint(2)])
@@ -404,15 +263,6 @@ def refuse(error, match, tmp_path, env=None, team=None, recipe=small.RECIPE, ste
     assert list(tmp_path.iterdir()) == []
 
 
-def test_groups_of_one_are_refused(team, tmp_path):
-    for recipe in (
-        lab.RECIPES["at_grpo"].replace(plan=lab.tree(1)),
-        lab.RECIPES["grpo"].replace(plan=lab.episodes(1)),
-        lab.RECIPES["magrpo"].replace(plan=lab.joint(1)),
-    ):
-        refuse(ValueError, r"K = 1", tmp_path, team=team, recipe=recipe)
-
-
 def test_groups_of_one_by_construction_are_refused_when_they_show(team, tmp_path):
     """Nothing about the plan says so: the key tells every row apart."""
     lone = lab.RECIPES["dr_mas"].replace(by=("episode", "agent", "turn"))
@@ -420,14 +270,33 @@ def test_groups_of_one_by_construction_are_refused_when_they_show(team, tmp_path
         next(lab.train(small.Relay(), team, lone, 1, **QUICK))
 
 
-def test_unknown_recipe_setting_schedule_and_agent_name_the_known(team, models, tmp_path):
-    refuse(ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", tmp_path, team=team, recipe="at_gpr")
-    refuse(TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", tmp_path, team=team, task=3)
-    refuse(ValueError, r"schedule='warmup'; known are constant, linear, cosine", tmp_path, team=team, schedule="warmup")
-    refuse(ValueError, r"wants horizon=", tmp_path, team=team, schedule="linear")
-    refuse(ValueError, r"nonfinite='ignore'; known are raise, skip", tmp_path, team=team, nonfinite="ignore")
-    odd = small.RECIPE.replace(aggregate="mean")
-    refuse(ValueError, r"aggregate='mean'; known are token, turn, agent, sum", tmp_path, team=team, recipe=odd)
+@pytest.mark.parametrize(
+    ("error", "words", "asked"),
+    [
+        (ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
+        (TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", {"task": 3}),
+        (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
+        (ValueError, r"wants horizon=", {"schedule": "linear"}),
+        (ValueError, r"nonfinite='ignore'; known are raise, skip", {"nonfinite": "ignore"}),
+        (ValueError, r"score_at=.*whole numbers of 1 or more", {"score_at": [0]}),
+        (ValueError, r"aggregate='mean'; known are token, turn", {"recipe": small.RECIPE.replace(aggregate="mean")}),
+        (
+            ValueError,
+            r"'tarin'",
+            {"split": "tarin", "env": lab.make_env("plan_path"), "agents": ("planner", "executor")},
+        ),
+        (TypeError, r"give steps=, how many to make, or budget=", {"steps": None}),
+        (ValueError, r"K = 1", {"recipe": lab.RECIPES["at_grpo"].replace(plan=lab.tree(1))}),
+        (ValueError, r"K = 1", {"recipe": lab.RECIPES["grpo"].replace(plan=lab.episodes(1))}),
+        (ValueError, r"K = 1", {"recipe": lab.RECIPES["magrpo"].replace(plan=lab.joint(1))}),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_the_run_begins(team, tmp_path, error, words, asked):
+    agents = asked.pop("agents", small.AGENTS)
+    refuse(error, words, tmp_path, team=lab.Team.shared(team["asker"], agents), **asked)
+
+
+def test_a_team_without_one_of_the_agents_is_refused(team, models, tmp_path):
     alone = lab.Team({"asker": team["asker"]})
     refuse(ValueError, r"agent 'doer' has no policy; the env plays .*the team has \['asker'\]", tmp_path, team=alone)
     with pytest.raises(ValueError, match=r"two policies would have one name among \['a\+b', 'a\+b'\]"):
@@ -436,10 +305,11 @@ def test_unknown_recipe_setting_schedule_and_agent_name_the_known(team, models, 
         lab.Team(dict(team), frozen=("boss",))
 
 
-@pytest.mark.parametrize(
-    "setting",
-    ["tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers", "steps", "seed"],
-)
+COUNTS = ["tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers", "score_every",
+          "score_tasks", "score_episodes", "steps", "seed"]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", COUNTS)
 def test_numbers_that_make_no_sense_are_named(team, tmp_path, setting):
     refuse(ValueError, rf"{setting}=-1", tmp_path, team=team, **{setting: -1})
     if setting not in ("steps", "seed"):
@@ -451,31 +321,3 @@ def test_an_impure_env_and_a_nan_reward_are_found_before_the_run_begins(team, tm
     two_answers = r"env 'relay', task 'train-\d+', agent 'asker', turn 0, text '.*': step gave two answers"
     refuse(lab.EnvError, two_answers, tmp_path, team=team, env=impure)
     refuse(lab.EnvError, r"task 'train-\d+', agent 'asker', turn 0", tmp_path, team=team, env=nan)
-
-
-def test_unknown_splits_are_named(team, tmp_path):
-    env = lab.make_env("plan_path")
-    team = lab.Team.shared(team["asker"], env.agents)
-    refuse(ValueError, r"split='tarin'|'tarin'", tmp_path, env=env, team=team, split="tarin")
-
-
-def test_a_nan_that_only_training_meets_stops_it_and_the_run_stays_whole(models, tmp_path):
-    team, run = small.make_team("shared", models), tmp_path / "run"
-    [_first] = lab.train(small.Relay(), team, small.RECIPE, 1, run=run, **QUICK)
-    before = weights(team["asker"])
-
-    class Relay(small.Relay):
-        def step(self, state, actions):
-            step = super().step(state, actions)
-            return lab.Step(step.state, float("nan"), step.local_rewards, step.valid, step.success, step.done)
-
-    with pytest.raises(lab.EnvError, match=r"team_reward is nan for task 'train-\d+', agent 'asker', turn 0"):
-        list(lab.train(Relay(), team, small.RECIPE, 2, run=run, **QUICK))
-    assert not differ(before, weights(team["asker"]))
-    assert (lab.load_run(run).steps, lab.load_run(run).checkpoint().step) == (1, 1)
-    assert next(iter(lab.train(small.Relay(), team, small.RECIPE, 2, run=run, **QUICK))).step == 1
-
-
-def test_nothing_runs_before_the_first_step_is_asked_for(team, tmp_path):
-    lab.train(small.Relay(), team, small.RECIPE, 1, run=tmp_path / "run", **QUICK)
-    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,5 @@
 """Wherever training stops, it leaves a checkpoint of its newest whole step; the same call ends as if it never had."""
 
-import math
 import os
 import re
 import signal
@@ -17,7 +16,6 @@ from mas_lab.runs import checkpoint
 
 STEPS, STOPPED = 2, 1
 SETTINGS = small.SETTINGS | {"save_every": 100}
-TEMPLATE = "{% for m in messages if 'boom' in m['content'] %}{{ raise_exception('no booms') }}{% endfor %}"
 LONE = "half a pair: \ud800"
 
 
@@ -70,8 +68,7 @@ class Watch(small.Memory):
 
 
 def start(models, run, steps=STEPS, **changes):
-    policy = lab.load_policy(models / "a", lr=1e-2, template={"chat_template": TEMPLATE + small.TEMPLATE})
-    team, recipe = lab.Team.shared(policy, small.AGENTS), small.RECIPE.replace(credit=judged())
+    team, recipe = small.make_team("shared", models), small.RECIPE.replace(credit=judged())
     FAULT.draws = run.is_dir() and lab.load_run(run).steps
     return lab.train(Faulty(), team, recipe, steps, run=run, watch=Watch(), **SETTINGS | changes)
 
@@ -116,35 +113,19 @@ BROKEN = {
     "an id that no file holds": (
         "tasks", lambda honest: [replace(task, id=task.id + LONE) for task in honest],
         r"the id of task 'train-\d+half a pair: \\ud800' has a lone surrogate"),
-    "start raises": ("start", raising(KeyError("word")), rf"Faulty\.start failed for {TASK}: KeyError: 'word'"),
     "acting raises": (
         "acting", raising(IndexError("nobody")), rf"Faulty\.acting failed for {TASK} at '.*', after turns"),
-    "nobody acts": ("acting", lambda honest: (), rf"Faulty\.acting returned \(\) in {TASK} at"),
-    "observe raises": ("observe", raising(KeyError("x")), rf"Faulty\.observe failed for {PLACE}: KeyError: 'x'"),
-    "observe gives no chat": ("observe", lambda honest: None, rf"Faulty\.observe gave None for {PLACE}; give a list"),
     "a prompt that no file holds": ("observe", saying(LONE), rf"a lone surrogate \('\\ud800' at .*\) for {PLACE}"),
     "a prompt of unknown words": ("observe", saying("a b c d e"), rf"{PLACE}: policy .* unknown to its tokenizer"),
-    "a prompt that is too long": ("observe", saying("w1 " * 99), rf"{PLACE} has \d+ tokens; .* exceeds the context"),
-    "a template that fails": (
-        "observe", saying("boom"), rf"{PLACE}: its policy's chat template cannot write .*TemplateError: no booms;"),
-    "step raises": ("step", raising(ZeroDivisionError("by 0")), rf"Faulty\.step failed for {PLACE}: ZeroDivisionError"),
     "no Step": ("step", lambda honest: (honest.state, 0.0), rf"Faulty\.step: it returned tuple for {PLACE}"),
-    "an agent is missing": ("step", stepping(local_rewards={}), rf"no local reward or no `valid` for {PLACE}"),
-    "a stranger is paid": (
-        "step", lambda honest: replace(honest, local_rewards={**honest.local_rewards, "boss": 1.0}),
-        rf"Faulty\.step: it pays 'boss' for {PLACE}"),
-    "rewards are no dict": ("step", stepping(local_rewards=None), rf"local_rewards is None for {PLACE}; give a dict"),
-    "info is no dict": ("step", stepping(info=None), rf"info is None for {PLACE}; give a dict"),
     "info that no file holds": ("step", stepping(info={"x": LONE}), rf"info\['x'\] has a lone surrogate.* for {PLACE}"),
-    "a nan": ("step", stepping(team_reward=math.nan), rf"team_reward is nan for {PLACE}"),
-    "an infinity": ("step", stepping(local_rewards={"asker": -math.inf}), rf"'asker'\] is -inf for {PLACE}"),
     "beyond every float": ("step", stepping(team_reward=10**400), rf"team_reward is 1000*\d+ for {PLACE}"),
     "done is no flag": ("step", stepping(done="no"), rf"Faulty\.step: done is 'no' for {PLACE}; give True or False"),
 }  # fmt: skip
 STOPPING = {
     f"{error.__name__} in {part}": (part, raising(error("stop")), "stop")
-    for part in ("tasks", "start", "observe", "step", "credit", "watch")
-    for error in ((KeyboardInterrupt, SystemExit) if part == "step" else (KeyboardInterrupt,))
+    for part in ("tasks", "observe", "step", "credit", "watch")
+    for error in ((KeyboardInterrupt, SystemExit, RuntimeError) if part == "step" else (KeyboardInterrupt,))
 }
 
 
@@ -163,45 +144,49 @@ def goes_on(models, run, straight, **changes) -> None:
     assert small.bits(run) == straight
 
 
-@pytest.mark.parametrize("case", BROKEN | STOPPING)
-def test_it_stops_with_a_checkpoint_and_words_and_goes_on_bit_for_bit(models, straight, tmp_path, case):
-    part, answer, words = (BROKEN | STOPPING)[case]
-    expected = (lab.RolloutError, lab.EnvError) if case in BROKEN else (KeyboardInterrupt, SystemExit)
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_breaks_in_an_env_is_named_with_its_place(models, tmp_path, case):
+    part, answer, words = BROKEN[case]
     training = start(models, tmp_path / "run")
     breaking(part, answer)
-    with pytest.raises(expected, match=words):
+    with pytest.raises((lab.RolloutError, lab.EnvError), match=words):
+        list(training)
+    assert newest(tmp_path / "run") == STOPPED
+
+
+@pytest.mark.parametrize("case", STOPPING)
+def test_it_stops_with_a_checkpoint_and_goes_on_bit_for_bit(models, straight, tmp_path, case):
+    part, answer, words = STOPPING[case]
+    training = start(models, tmp_path / "run")
+    breaking(part, answer)
+    with pytest.raises((KeyboardInterrupt, SystemExit, lab.RolloutError), match=words):
         list(training)
     assert newest(tmp_path / "run") == STOPPED and not list((tmp_path / "run").rglob("*.tmp"))
     goes_on(models, tmp_path / "run", straight)
 
 
-def test_between_two_optimizer_steps_it_goes_on_from_the_newest_checkpoint(models, straight, tmp_path):
+@pytest.mark.parametrize("moment", ["between two optimizer steps", "turns", "stats"])
+def test_an_interrupt_without_a_checkpoint_goes_on_from_the_newest(models, straight, tmp_path, monkeypatch, moment):
+    """It comes between two optimizer steps, or while a table of the step is written."""
+    write = Path.write_bytes
+
     def at_the_second(policy):
         FAULT.calls += 1
         if FAULT.calls == 2:
             raise KeyboardInterrupt
 
-    training = start(models, tmp_path / "run")
-    breaking("watch", at_the_second)
-    with pytest.raises(KeyboardInterrupt):
-        list(training)
-    assert newest(tmp_path / "run") == 0
-    goes_on(models, tmp_path / "run", straight)
-
-
-@pytest.mark.parametrize("table", ["turns", "stats"])
-def test_an_interrupt_while_a_step_is_kept_loses_nothing_of_it(models, straight, tmp_path, monkeypatch, table):
-    write, interrupts = Path.write_bytes, [f"{table}/{STOPPED - 1:06d}.parquet.tmp"]
-
-    def once(where, held):
-        if interrupts and where.as_posix().endswith(interrupts[0]):
-            raise KeyboardInterrupt(interrupts.pop())
+    def interrupted(where, held):
+        if where.as_posix().endswith(f"{moment}/{STOPPED - 1:06d}.parquet.tmp"):
+            raise KeyboardInterrupt
         return write(where, held)
 
-    monkeypatch.setattr(Path, "write_bytes", once)
+    training = start(models, tmp_path / "run")
+    breaking("watch", at_the_second)
+    monkeypatch.setattr(Path, "write_bytes", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        list(start(models, tmp_path / "run"))
-    assert newest(tmp_path / "run") == STOPPED
+        list(training)
+    monkeypatch.undo()
+    assert newest(tmp_path / "run") == 0
     goes_on(models, tmp_path / "run", straight)
 
 

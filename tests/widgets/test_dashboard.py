@@ -191,8 +191,7 @@ def test_a_terminal_has_one_bar_and_in_the_end_one_line(models, monkeypatch):
             return True
 
     make_team("shared", models)  # says how many threads torch uses
-    for module in ("mas_lab.display.cell_bars", "mas_lab.display.progress"):
-        monkeypatch.setattr(f"{module}.DELAY", 0.0)
+    monkeypatch.setattr("mas_lab.display.progress.DELAY", 0.0)
     monkeypatch.setattr("sys.stderr", Terminal())
     dashboard(models, 3, foreground=True, score_every=1, score_tasks=2, score_episodes=1)
     seen = sys.stderr.getvalue()
@@ -334,8 +333,8 @@ import sys; sys.path.insert(0, {tests!r})
 from pathlib import Path
 from small import *
 options = SETTINGS | dict(env=Relay(), team=make_team("shared", Path({models!r})), recipe=RECIPE, steps=3)
-from mas_lab.display import cell_bars
-cell_bars.DELAY = 0.0
+from mas_lab.display import progress
+progress.DELAY = 0.0
 options |= dict(score_every=1, score_tasks=2, score_episodes=1)
 lab.LiveDashboard(**options)
 """
