@@ -28,7 +28,7 @@ import pandas as pd
 import torch
 
 import mas_lab as lab
-from mas_lab.backends.memory import budget
+from mas_lab.backends.placement import budget
 from mas_lab.widgets.live import LiveCurve
 
 UNSLOTH = importlib.util.find_spec("unsloth") is not None and (host.name == "local" or bool(host.usable_gpus))
