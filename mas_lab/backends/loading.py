@@ -35,7 +35,7 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
             its room `fast`: for a debugger, and for a doubt. The numbers are the same up to float noise.
         **options: Options of the back end: `mas_lab.backends.torch.model.Options`, for vLLM
             `mas_lab.backends.vllm.model.VllmOptions`, for Unsloth `mas_lab.backends.unsloth.model.UnslothOptions`, and
-            for weights behind a Tinker server `mas_lab.backends.tinker.base.TinkerOptions`.
+            for weights behind a Tinker server `mas_lab.backends.tinker.policy.TinkerOptions`.
 
     Returns:
         The policy.
@@ -79,9 +79,9 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
         PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
     """
     if backend == "tinker":
-        from mas_lab.backends.tinker import making as tinker_making
+        from mas_lab.backends.tinker import policy as tinker_policy
 
-        return tinker_making.load_base(name, adapters, rank, lr, template, seed, **options)
+        return tinker_policy.load_base(name, adapters, rank, lr, template, seed, **options)
     model = _model_of(backend)
     from mas_lab.backends.torch import base as torch_base
 
@@ -109,9 +109,9 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
     here = {name: directory for name, directory in directories.items() if kinds[name] != "tinker"}
     found = torch_base.restore(here, _model_of, (base,) if isinstance(base, str) else base)
     if len(here) < len(directories):
-        from mas_lab.backends.tinker import making as tinker_making
+        from mas_lab.backends.tinker import policy as tinker_policy
 
-        found |= tinker_making.restore({name: one for name, one in directories.items() if name not in here})
+        found |= tinker_policy.restore({name: one for name, one in directories.items() if name not in here})
     return {name: found[name] for name in directories}
 
 

@@ -192,13 +192,14 @@ def test_vllm_on_other_gpus_is_a_server_there():
 
 
 def test_options_are_those_of_the_back_ends():
+    from mas_lab.backends.torch.source import options_of
     from mas_lab.backends.vllm.model import VllmOptions
 
     quantized = ModelSpec("Qwen3-0.6B", lora=8, bits=4, backend="unsloth")
     served = ModelSpec("Qwen3-0.6B", lora=8, backend="vllm", device="cuda:0", samples_on="cuda:1")
     plan = Placement({"u": quantized, "v": served}, {f"cuda:{i}": 40.0 for i in range(2)})
     told = {key: value for key, value in plan.options("v").items() if key not in ("backend", "lora")}
-    assert VllmOptions.of(told).gpus == "1"
+    assert options_of(VllmOptions, told).gpus == "1"
     assert plan.options("u")["load_in_4bit"] is True
 
 

@@ -8,6 +8,8 @@ import os
 import sys
 import time
 
+import torch
+
 from mas_lab.backends.workers import usable_cores
 from mas_lab.display.progress import in_notebook
 from mas_lab.policy import PolicyError
@@ -31,8 +33,6 @@ def set_threads(n: int) -> int:
         PolicyError: `n` is below 1.
     """
     global _settled
-    import torch
-
     if n < 1:
         raise PolicyError(f"set_threads: {n} threads; at least 1 is needed")
     torch.set_num_threads(n)
@@ -49,8 +49,6 @@ def settle_threads() -> None:
     """
     if _settled:
         return
-    import torch
-
     cores = usable_cores()
     if VARIABLE not in os.environ:
         usual = torch.get_num_threads() in (cores, cores // 2) and torch.get_num_threads() > 1
@@ -63,8 +61,6 @@ def settle_threads() -> None:
 
 def take_threads(n: int, run: str) -> None:
     """Use as many threads as a run was made with, so that it goes on bit for bit; print a line if that is a change."""
-    import torch
-
     if n != torch.get_num_threads():
         tell_threads(f"torch now uses {_counted(n)}, as {run} did")
     set_threads(n)
@@ -94,8 +90,6 @@ def probe_threads(seconds: float = 0.5) -> int:
     It tries 1, 2, 4, … threads in turns, up to the cores that this process may use. More threads must be 10 % faster.
     It does not change the setting.
     """
-    import torch
-
     if VARIABLE in os.environ:
         return _from_environment(os.environ[VARIABLE])
     cores = usable_cores()
@@ -131,8 +125,6 @@ def _from_environment(text: str) -> int:
 
 def _work():
     """Return a function of about 10 ms: forward and backward through the computations of a transformer block."""
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1024, 128, generator=generator)
     up, down = (torch.randn(*shape, generator=generator, requires_grad=True) for shape in ((128, 384), (384, 128)))

@@ -16,7 +16,6 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import cycle
 from pathlib import Path
 from queue import Empty, Queue
@@ -49,7 +48,6 @@ class ServerEngine(VllmEngine):
         self._urls = [] if where == "server" else [where] if isinstance(where, str) else list(where)
         self._answers: Queue[tuple[int, Any]] = Queue()
         self._paths: dict[str, Path] = {}
-        self._senders: dict[str, Any] = {}
         self._name = uuid4().hex[:8]  # a server may serve adapters of others too
         self._threads: ThreadPoolExecutor | None = None
 
@@ -59,7 +57,6 @@ class ServerEngine(VllmEngine):
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=self.options.shared_dir)
         self._paths.clear()
-        self._senders.clear()
         self._heads = None
         if self.options.where == "server" and not (self._child and self._child.is_alive()):
             self._child = Child(self.model, Path(self._folder.name))
@@ -191,27 +188,12 @@ class ServerEngine(VllmEngine):
                 shutil.rmtree(self._paths[policy.adapter])
             self._paths[policy.adapter] = path
             return
-        self._push_files(policy) if self.options.transfer in ("auto", "files") else self._push_tensors(policy)
-        for url in self._urls:
-            if not self._post(url, "/reset_prefix_cache")["success"]:
-                raise EngineError(f"policy {policy.name!r}: the server at {url} kept prefixes of the weights before")
-
-    def _push_files(self, policy) -> None:
         path = Path(self._folder.name) / "weights"
         save_for_vllm(policy, path, self._heads)
         for url in self._urls:
             self._post(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
-
-    def _push_tensors(self, policy) -> None:
-        """Send weights by vLLM's own transfer, from GPU to GPU or within one; it has not been run on a GPU yet."""
-        from mas_lab.backends.vllm.transfer import sender
-
-        for url in self._urls:
-            if url not in self._senders:
-                workers = self._get(url, "/get_world_size")["world_size"]
-                post = partial(self._post, url)
-                self._senders[url] = sender(self.options.transfer, url, workers, policy.shared.net, post)
-            self._senders[url].send_weights()
+            if not self._post(url, "/reset_prefix_cache")["success"]:
+                raise EngineError(f"policy {policy.name!r}: the server at {url} kept prefixes of the weights before")
 
     def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
         return [[self._score_at(url, policy, *row) for row in rows] for url in self._urls]

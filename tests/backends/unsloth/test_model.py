@@ -1,12 +1,11 @@
 """The real Unsloth, by its CPU back end: plain transformers and PEFT below, its loader, adapters and switching above.
 
-Needs an environment of its own: `make test-unsloth`. Leaves out what only a GPU has: fused kernels and vLLM inside.
+Needs an environment of its own: `make test-unsloth`. Leaves out the fused kernels, which need a GPU.
 """
 
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 import mas_lab as lab  # noqa: E402
 from mas_lab.backends.torch.fast.decoders import RowDecoder  # noqa: E402
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly  # noqa: E402
-from mas_lab.backends.unsloth.model import why_not_fast  # noqa: E402
 from mas_lab.paths import data_dir, notebooks_dir  # noqa: E402
 from mas_lab.policy import PolicyError, Request, Sample  # noqa: E402
 
@@ -252,21 +250,10 @@ def test_what_cannot_be_is_refused():
     refused("add lora=", load_in_4bit=True)
     refused("UNSLOTH_FORCE_CPU=1", device="cuda")
     refused("no option 'gpu'", gpu=1)
-    refused("fast_inference: it needs a GPU", lora=4, fast_inference=True)
+    refused("no option 'fast_inference'", fast_inference=True)
     policy = lab.load_policy(ENV.pocket, backend="unsloth", lora=4, max_seq_length=40)
     with pytest.raises(PolicyError, match="exceed the context of 40 tokens"):
         policy.sample([Request(tuple(range(30)), 20, 1.0, 0)])
-
-
-def test_vllm_inside_where_a_gpu_allows(monkeypatch):
-    """Capabilities of a T4 and an L4, in the place of a GPU's answer; whether vLLM is here is really asked."""
-    here = find_spec("vllm") is not None
-    for capability, reason in (((7, 5), "7.5"), ((8, 9), None)):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda capability=capability: capability)
-        expected = reason if here else "package vllm"
-        assert (why_not_fast(True, "cuda") is None) if expected is None else expected in why_not_fast(True, "cuda")
-    assert "add lora=" in why_not_fast(False, "cuda")
-    assert "GPU" in why_not_fast(True, "cpu")
 
 
 ORDER = """
