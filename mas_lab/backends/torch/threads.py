@@ -7,6 +7,7 @@ On shared CPUs one thread is often faster than two. The first policy on a CPU de
 import os
 import sys
 import time
+from functools import reduce
 
 import torch
 
@@ -54,25 +55,21 @@ def settle_threads() -> None:
         usual = torch.get_num_threads() in (cores, cores // 2) and torch.get_num_threads() > 1
         if not usual or any(name in os.environ for name in OTHERS):
             return
-    set_threads(probe_threads())
+    n = set_threads(probe_threads())
     why = VARIABLE if VARIABLE in os.environ else "measured"
-    tell_threads(f"torch uses {_counted(torch.get_num_threads())} of {cores} cores ({why})")
+    _print(f"torch uses {n} thread{'s' * (n > 1)} of {cores} cores ({why})")
 
 
 def take_threads(n: int, run: str) -> None:
     """Use as many threads as a run was made with, so that it goes on bit for bit; print a line if that is a change."""
     if n != torch.get_num_threads():
-        tell_threads(f"torch now uses {_counted(n)}, as {run} did")
+        _print(f"torch now uses {n} thread{'s' * (n > 1)}, as {run} did")
     set_threads(n)
 
 
-def tell_threads(line: str) -> None:
+def _print(line: str) -> None:
     """Print a line, to stdout in a notebook and to stderr elsewhere."""
     print(f"mas_lab: {line}; lab.set_threads(n) sets another number", file=None if in_notebook() else sys.stderr)
-
-
-def _counted(n: int) -> str:
-    return f"{n} thread{'s' if n > 1 else ''}"
 
 
 def probe_threads(seconds: float = 0.5) -> int:
@@ -91,9 +88,12 @@ def probe_threads(seconds: float = 0.5) -> int:
     It does not change the setting.
     """
     if VARIABLE in os.environ:
-        return _from_environment(os.environ[VARIABLE])
+        text = os.environ[VARIABLE]
+        if not text.isdigit() or int(text) < 1:
+            raise PolicyError(f"{VARIABLE}={text!r} is no number of threads; set it to 1 or more, or unset it")
+        return int(text)
     cores = usable_cores()
-    counts = [2**i for i in range(cores.bit_length()) if 2**i <= cores]
+    counts = [2**i for i in range(cores.bit_length())]
     if len(counts) == 1:
         return 1
     before = torch.get_num_threads()
@@ -110,17 +110,7 @@ def probe_threads(seconds: float = 0.5) -> int:
         torch.set_num_threads(before)
     # The first round warms up; the median of the others ignores short loads of other processes.
     median = {n: sorted(t[1:] or t)[len(t[1:] or t) // 2] for n, t in times.items()}
-    best = 1
-    for n in counts:
-        if median[n] < 0.9 * median[best]:
-            best = n
-    return best
-
-
-def _from_environment(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise PolicyError(f"{VARIABLE}={text!r} is no number of threads; set it to 1 or more, or unset it")
-    return int(text)
+    return reduce(lambda best, n: n if median[n] < 0.9 * median[best] else best, counts)
 
 
 def _work():

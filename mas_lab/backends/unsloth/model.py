@@ -7,7 +7,7 @@ Intel GPUs, vLLM inside Unsloth, and forward-mode derivatives on a GPU.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ from mas_lab.backends.torch.model import Options, TorchModel, quiet
 from mas_lab.backends.torch.source import model_config
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly
 from mas_lab.backends.unsloth.importing import DEVICES, import_unsloth
-from mas_lab.policy import Completion, PolicyError
+from mas_lab.policy import Asked, Completion, PolicyError
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The layers that get an adapter; Unsloth's kernels fuse their products with it."""
@@ -151,12 +151,12 @@ class UnslothModel(TorchModel):
 class UnslothEngine(TreeEngine):
     """An engine with exactly one active adapter, whose rows alone are in the batch."""
 
-    def _chunks(self, pending) -> Iterator[Chunk]:
-        by_adapter: dict[str | None, list] = {}
-        for one in pending:
-            by_adapter.setdefault(one[1].adapter, []).append(one)
+    def _chunks(self, asked: Sequence[Asked], places: Iterable[int]) -> Iterator[Chunk]:
+        by_adapter: dict[str | None, list[int]] = {}
+        for place in places:
+            by_adapter.setdefault(asked[place][0].adapter, []).append(place)
         for own in by_adapter.values():
-            yield from super()._chunks(own)
+            yield from super()._chunks(asked, own)
 
     def _complete(self, chunk: Chunk) -> list[Completion]:
         if self.model.peft is not None:
