@@ -28,6 +28,7 @@ def drawn(policy, asked=None, seed=0, **options):
 
 def own_logprobs(policy, ids, count, temperature=1.0):
     """Return the log-probabilities of the last `count` ids: one row, no cache, no packing."""
+    policy.activate()
     with torch.no_grad():
         logits = policy.model(input_ids=torch.tensor([list(ids)])).logits[0, -count - 1 : -1].double()
     logprobs = torch.log_softmax(logits / temperature, -1)
