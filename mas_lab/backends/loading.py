@@ -53,9 +53,7 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     if backend == "tinker":
         raise PolicyError("backend 'tinker' trains adapters alone; give lora=, their rank")
     model = _model_of(backend)
-    from mas_lab.backends.torch import base as torch_base
-
-    return torch_base.load_full(model, name, lr=lr, template=template, seed=seed, **options)
+    return _torch_base().load_full(model, name, lr=lr, template=template, seed=seed, **options)
 
 
 def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float | None = None, template=None, seed=0,
@@ -83,9 +81,7 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
 
         return tinker_policy.load_base(name, adapters, rank, lr, template, seed, **options)
     model = _model_of(backend)
-    from mas_lab.backends.torch import base as torch_base
-
-    return torch_base.load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
+    return _torch_base().load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
 
 
 def restore_policy(directory: str | Path, base: str | Sequence[str] = ()) -> Policy:
@@ -103,11 +99,9 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
     """
     kinds = {name: _backend_in(directory) for name, directory in directories.items()}
     if "unsloth" in kinds.values():
-        _model_of("unsloth")  # before transformers, which the next line imports
-    from mas_lab.backends.torch import base as torch_base
-
+        _model_of("unsloth")  # before transformers, which `_torch_base` imports
     here = {name: directory for name, directory in directories.items() if kinds[name] != "tinker"}
-    found = torch_base.restore(here, _model_of, (base,) if isinstance(base, str) else base)
+    found = _torch_base().restore(here, _model_of, (base,) if isinstance(base, str) else base)
     if len(here) < len(directories):
         from mas_lab.backends.tinker import policy as tinker_policy
 
@@ -120,9 +114,13 @@ def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> 
     if backend == "tinker":
         raise PolicyError("backend 'tinker' takes no weights from here; load the team with backend='torch' or 'vllm'")
     model = _model_of(backend)
-    from mas_lab.backends.torch import base as torch_base
+    return _torch_base().open_given(model, given, options)
 
-    return torch_base.open_given(model, given, options)
+
+def _torch_base():
+    from mas_lab.backends.torch import base
+
+    return base
 
 
 def _backend_in(directory: str | Path) -> str | None:

@@ -18,12 +18,11 @@ from transformers import AutoTokenizer
 from mas_lab.backends.tinker.engine import TinkerEngine
 from mas_lab.backends.tinker.losses import data, server_loss
 from mas_lab.backends.tinker.service import Service
-from mas_lab.backends.torch.encoding import encode
+from mas_lab.backends.torch.encoding import ChatPolicy
 from mas_lab.backends.torch.source import Source, context_of, model_config, options_of
 from mas_lab.cells.losses import Loss, token_losses
-from mas_lab.env import Message
 from mas_lab.locks import ModelLock
-from mas_lab.policy import Capabilities, Completion, PolicyError, Request, Sample, Tokens
+from mas_lab.policy import Capabilities, PolicyError, Request, Sample, Tokens
 
 RECORD = "policy.json"
 KEYS = ("source", "lora", "options", "url", "adapters", "state", "lr", "template", "name")
@@ -132,40 +131,24 @@ class TinkerBase:
         return float(norms[0]) if norms else float("nan")
 
 
-class TinkerPolicy:
+class TinkerPolicy(ChatPolicy):
     """An adapter on a server, with its optimizer there."""
 
     def __init__(self, base: TinkerBase, name: str, index: int):
-        self.base, self.name, self.index, self.lr, self.version = base, name, index, base.lr, 0
+        self.shared, self.name, self.index, self.lr, self.version = base, name, index, base.lr, 0
         self.client = base.new_client(base.seed + index)
         self.last_request: Request | None = None
         self._sampler, self._published = None, -1
         self._whole, self._pending = True, False
         """True if nothing is lost; True if samples of the next step have been sent."""
 
-    model = property(lambda self: self.base)
-    tokenizer = property(lambda self: self.base.tokenizer)
-    engine = property(lambda self: self.base.engine)
-    lock = property(lambda self: self.base.lock)
-    context = property(lambda self: self.base.context)
+    model = property(lambda self: self.shared)
 
     def __repr__(self) -> str:
-        where = self.base.options.url
-        return f"TinkerPolicy(model={self.base.name!r}, adapter={self.name!r}, lr={self.lr}, url={where!r})"
+        where = self.shared.options.url
+        return f"TinkerPolicy(model={self.shared.name!r}, adapter={self.name!r}, lr={self.lr}, url={where!r})"
 
     # Sampling
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        return self.encode_all([messages])[0]
-
-    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
-        return encode(self.tokenizer, chats, self.base.template, self.name)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        return self.engine.sample(self, requests)
 
     def sampler(self) -> Any:
         """Return the sampling client of the present weights."""
@@ -181,19 +164,19 @@ class TinkerPolicy:
         if self._published == self.version:
             return
         publish = self.client.save_weights_and_get_sampling_client
-        self._sampler, self._published = self.base.service.of("publish weights", publish), self.version
+        self._sampler, self._published = self.shared.service.of("publish weights", publish), self.version
         request = self.last_request
         if request is None or request.temperature != 1:
             return
         said = self.engine.sample(self, [request])[0]
         told = Sample(request.prompt_ids, said.ids, said.logprobs, 1.0, 0.0, 0.0)
         gap = (self.forward([told]).logprobs_N - torch.tensor(said.logprobs)).abs().max().item()
-        if not gap <= self.base.options.tolerance:
+        if not gap <= self.shared.options.tolerance:
             self._published = -1
             raise PolicyError(
                 f"policy {self.name!r}: stale weights: after publishing, a sampled token's log-probability differs "
-                f"from that of the trained weights by {gap:.2g} (tolerance {self.base.options.tolerance:.2g}); publish "
-                "once more, and if it happens again, the server samples from other weights than it trains"
+                f"from that of the trained weights by {gap:.2g} (tolerance {self.shared.options.tolerance:.2g}); "
+                "publish once more, and if it happens again, the server samples from other weights than it trains"
             )
 
     # Learning
@@ -202,17 +185,17 @@ class TinkerPolicy:
     def capabilities(self) -> Capabilities:
         """Return what the server can do."""
         no_clipping = (
-            f"the Tinker server at {self.base.options.url} may not clip (SkyRL 0.3 takes the bound and does nothing "
+            f"the Tinker server at {self.shared.options.url} may not clip (SkyRL 0.3 takes the bound and does nothing "
             "with it); pass max_norm=None, or load_base(..., clips=True) where you know that it does, as the hosted one"
         )
         return Capabilities(
-            gradients=False, entropies=False, clipping=self.base.options.clips, no_clipping=no_clipping,
-            device=self.base.options.url,
+            gradients=False, entropies=False, clipping=self.shared.options.clips, no_clipping=no_clipping,
+            device=self.shared.options.url,
         )  # fmt: skip
 
     def forward(self, samples: Sequence[Sample]) -> Tokens:
         """Return the log-probability of each token by the server's forward; it gives no entropies."""
-        rows, ask = data(samples, "cross_entropy", 0.0), self.base.service.of
+        rows, ask = data(samples, "cross_entropy", 0.0), self.shared.service.of
         found = ask("compute log-probabilities", self.client.forward, rows, "cross_entropy").loss_fn_outputs
         logprobs_N = _logprobs(found, samples)
         return Tokens(logprobs_N, torch.full_like(logprobs_N, float("nan")), torch.zeros_like(logprobs_N))
@@ -232,9 +215,9 @@ class TinkerPolicy:
                 f"policy {self.name!r}: a row was sampled at temperature {tempered[0]:g}, and a Tinker server trains "
                 "the distribution of temperature 1; have the team sample at 1"
             )
-        factor = float(len(samples)) if self.base.averages_sequences() else 1.0
+        factor = float(len(samples)) if self.shared.averages_sequences() else 1.0
         self._pending = True
-        logprobs_N = _logprobs(self.base.send(self.client, samples, name, config, factor), samples)
+        logprobs_N = _logprobs(self.shared.send(self.client, samples, name, config, factor), samples)
         old_N = torch.tensor([float(value) for one in samples for value in one.logprobs])
         advantages_N = torch.tensor(np.concatenate([one.advantages_T for one in samples]), dtype=torch.float32)
         row_N = torch.from_numpy(np.repeat(np.arange(len(samples)), [len(one.completion_ids) for one in samples]))
@@ -246,7 +229,7 @@ class TinkerPolicy:
         """Call optim_step at `lr * lr_scale`; return the server's norm of the gradient before and after clipping."""
         self._require_whole()
         self._pending, self._whole = False, False
-        before = self.base.step(self.client, self.lr * lr_scale, max_norm)
+        before = self.shared.step(self.client, self.lr * lr_scale, max_norm)
         self._whole, self.version = True, self.version + 1
         return before, before if max_norm is None else min(before, max_norm)
 
@@ -279,10 +262,10 @@ class TinkerPolicy:
 
     def describe(self) -> dict[str, Any]:
         """Return a description of this policy; two policies with equal descriptions may swap states."""
-        told = self.base.options.plain()
+        base, told = self.shared, self.shared.options.plain()
         del told["url"]
-        return {"backend": "tinker", "source": asdict(self.base.source), "template": self.base.template, "lr": self.lr,
-                "lora": {"rank": self.base.rank, "seed": self.base.seed, "index": self.index}, "options": told,
+        return {"backend": "tinker", "source": asdict(base.source), "template": base.template, "lr": self.lr,
+                "lora": {"rank": base.rank, "seed": base.seed, "index": self.index}, "options": told,
                 "name": self.name}  # fmt: skip
 
     def save(self, directory: Path) -> None:
@@ -294,15 +277,15 @@ class TinkerPolicy:
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         name = f"{self.name}-{self.version}-{secrets.token_hex(4)}"
-        path = self.base.service.of("save", self.client.save_state, name).path
-        record = self.describe() | {"state": path, "url": self.base.options.url, "adapters": self.base.size}
+        path = self.shared.service.of("save", self.client.save_state, name).path
+        record = self.describe() | {"state": path, "url": self.shared.options.url, "adapters": self.shared.size}
         (directory / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
         self.tokenizer.save_pretrained(directory)
 
     def load(self, directory: Path) -> None:
         """Load the state that `save` named, if the server still has it."""
         path = read_record(Path(directory))["state"]
-        self.base.service.of(f"load the state {path}", self.client.load_state_with_optimizer, path)
+        self.shared.service.of(f"load the state {path}", self.client.load_state_with_optimizer, path)
         self.version, self._whole, self._pending, self._published = self.version + 1, True, False, -1
 
 

@@ -119,9 +119,7 @@ class Source:
         if self.kind == "hub":
             return
         if not (Path(self.location()) / "config.json").is_file():
-            raise PolicyError(
-                f"the base model {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back"
-            )
+            raise PolicyError(f"the base {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back")
         found = Source(self.kind, self.name).pinned().digest
         if self.digest != found:
             raise PolicyError(f"the base model at {self.location()} has changed: sha256 {found}, not {self.digest}")

@@ -43,10 +43,9 @@ class ProcessEngine(VllmEngine):
 
             base, self._heads = widened(self.model, Path(self._folder.name))
             # "uni": the worker is this process.
-            executor = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
-            self.llm = LLM(
-                **self.model.engine_arguments(base), **executor, disable_log_stats=True, use_tqdm_on_load=False
-            )
+            more = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
+            more |= self.model.engine_arguments(base)
+            self.llm = LLM(**more, disable_log_stats=True, use_tqdm_on_load=False)
             gc.unfreeze()  # vLLM freezes all objects as in a server; they would never be freed
 
         core = self.llm.llm_engine.engine_core
@@ -135,16 +134,15 @@ class ProcessEngine(VllmEngine):
                 shutil.rmtree(before)
             return
         with _error_context(f"could not take the weights of policy {policy.name!r}"):
-            self.llm.collective_rpc("reload_weights", kwargs=self._reload(policy))
+            if self.options.transfer == "files" or self.options.tensor_parallel > 1:
+                path = Path(self._folder.name) / "weights"
+                save_for_vllm(policy, path, self._heads)
+                weights = {"weights_path": str(path)}
+            else:
+                weights = {"weights_iterator": tensors_for_vllm(policy, self._heads)}
+            self.llm.collective_rpc("reload_weights", kwargs=weights)
         if not self.llm.reset_prefix_cache():
             raise EngineError(f"policy {policy.name!r}: vLLM kept prefixes computed with the weights before")
-
-    def _reload(self, policy) -> dict:
-        if self.options.transfer == "files" or self.options.tensor_parallel > 1:
-            path = Path(self._folder.name) / "weights"
-            save_for_vllm(policy, path, self._heads)
-            return {"weights_path": str(path)}
-        return {"weights_iterator": tensors_for_vllm(policy, self._heads)}
 
     def _sleep(self) -> None:
         self.llm.sleep(level=1)

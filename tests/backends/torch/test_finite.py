@@ -93,12 +93,3 @@ def test_a_loop_that_is_left_with_such_weights_says_so_and_keeps_the_checkpoint_
     with pytest.raises(NotFiniteError, match="policy 'doer': its weights are not finite and are not kept"):
         loop.close()
     assert lab.load_run(run).checkpoint().step == 2 and lab.load_run(run).team()
-
-
-def test_a_gradient_that_is_skipped_leaves_good_weights(models):
-    team, env = small.make_team("shared", models), small.Relay()
-    turns = small.RECIPE.advantages(lab.rollout(env, team, env.tasks(3, "train", 0), lab.tree(3)))
-    turns.at[0, "logprobs"] = [float("nan")] * len(turns.at[0, "logprobs"])
-    before = weights(team["asker"])
-    assert lab.update(team, turns, nonfinite="skip")["skipped"].all()
-    assert same(before, weights(team["asker"])) and len(team["asker"].sample(asked())) == 3

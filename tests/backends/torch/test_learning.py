@@ -11,7 +11,7 @@ import mas_lab as lab
 import mas_lab.backends.torch.fast.packing as packing_module
 from mas_lab.backends.loading import load_policy
 from mas_lab.cells.losses import token_losses
-from mas_lab.policy import PolicyError, Request, Sample
+from mas_lab.policy import PolicyError, Sample
 
 CLIPPED, BONUS, PENALTY = lab.clipped(0.2), lab.clipped(0.2, entropy=0.1), lab.clipped(0.2, kl=0.1)
 
@@ -209,22 +209,3 @@ def test_samples_that_cannot_be_trained_on_are_refused(qwen3):
     ):
         with pytest.raises(PolicyError, match=why):
             policy.forward_backward([replace(sample, **changes)], CLIPPED)
-
-
-def test_training_raises_the_probability_of_what_was_good(qwen3):
-    policy = load_policy(qwen3, lr=1e-3)
-    with torch.no_grad():
-        wanted = int(policy.model(input_ids=torch.tensor([[5, 6, 7]])).logits[0, -1].topk(2).indices[1])
-    rewards = []
-    for number in range(12):
-        asked = [Request((5, 6, 7), 1, 1.0, 1000 * number + k) for k in range(64)]
-        answers = policy.sample(asked)
-        reward = np.array([float(c.ids[0] == wanted) for c in answers])
-        samples = [
-            Sample(r.prompt_ids, c.ids, c.logprobs, 1.0, advantage, 1 / 64)
-            for r, c, advantage in zip(asked, answers, (reward - reward.mean()).tolist(), strict=True)
-        ]
-        policy.forward_backward(samples, CLIPPED)
-        policy.optim_step(max_norm=1.0)
-        rewards.append(reward.mean())
-    assert rewards[-1] > rewards[0] + 0.2

@@ -183,9 +183,8 @@ class MicroBatch:
             first, last = torch.searchsorted(self.from_N[order_N], torch.tensor([start, start + step]).to(order_N))
             part_N = order_N[first:last]
             arguments = self.temperature_U[rows], self.from_N[part_N] - start, self.id_N[part_N], entropy_grad
-            parts.append(
-                checkpoint(lambda h, *rest: _pick(head(h), *rest), hidden_Uh[rows], *arguments, use_reentrant=False)
-            )
+            pick = lambda h, *rest: _pick(head(h), *rest)  # noqa: E731
+            parts.append(checkpoint(pick, hidden_Uh[rows], *arguments, use_reentrant=False))
         logprobs, entropy = (torch.cat(values)[torch.argsort(order_N)] for values in zip(*parts, strict=True))
         return logprobs, entropy
 
