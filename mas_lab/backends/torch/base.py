@@ -182,7 +182,8 @@ def _refuse_unasked(record: dict[str, Any], directory: Path, asked: Collection[s
 
 
 def _model(make: type[TorchModel], record: dict[str, Any], **given: Any) -> TorchModel:
-    return make(Source(**record["source"]), options_of(make.Options, record["options"]), record["template"], **given)
+    options = {name: value for name, value in record["options"].items() if name not in make.Options.removed}
+    return make(Source(**record["source"]), options_of(make.Options, options), record["template"], **given)
 
 
 def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:

@@ -34,6 +34,8 @@ class Options:
 
     of_the_machine: ClassVar[tuple[str, ...]] = ("device",)
     """Options that a resumed run may change."""
+    removed: ClassVar[tuple[str, ...]] = ()
+    """Options of earlier versions, which a checkpoint may still record."""
 
     device: str | None = None
     """`None`: CUDA if a trial product works there, else the CPU."""

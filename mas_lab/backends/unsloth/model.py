@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from peft import LoraConfig
@@ -34,6 +35,8 @@ class UnslothOptions(Options):
 
     `dtype=None` is bfloat16 if the GPU has it, else float16 (a T4), and float32 on a CPU.
     """
+
+    removed: ClassVar[tuple[str, ...]] = ("fast_inference", "gpu_memory_utilization", "tolerance")
 
     packing: str = "padded"
     """Always "padded", because the kernels take no tree mask."""
