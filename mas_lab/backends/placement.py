@@ -230,7 +230,7 @@ class Placement(dict[str, ModelSpec]):
         spec = self[name]
         device = spec.device or max(self.devices, key=self._left)
         if self.every and spec.sampling_devices(device) != (device,):
-            raise PlacementError(f"{name!r}: with every=True each process samples where it trains: no samples_on")
+            raise PlacementError(f"{name!r}: with every=True each process samples where it trains; drop samples_on")
         for used in (device, *spec.sampling_devices(device)):
             if used not in self.devices:
                 raise PlacementError(f"{name!r} is wanted on {used}; the devices are {', '.join(self.devices)}")
