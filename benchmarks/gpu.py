@@ -64,7 +64,7 @@ class Skipped(Exception):
 
 
 def shapes(tiny: bool) -> dict:
-    from mas_lab.backends.memory import known_shapes
+    from mas_lab.backends.placement import known_shapes
 
     if not tiny:
         return known_shapes()
@@ -206,7 +206,7 @@ def parts(load: Load) -> dict[str, Callable[[Path, Load], Callable[[], dict]]]:
 def gpu_works() -> bool:
     import torch
 
-    from mas_lab.backends.devices import probe
+    from mas_lab.backends.placement import probe
 
     return torch.cuda.is_available() and probe("cuda") == "works"
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import mas_lab as lab
-from mas_lab.backends.memory import known_shapes
+from mas_lab.backends.placement import known_shapes
 
 PAGE = Path(__file__).parent / "cluster.md"
 BLOCK = re.compile(r"<!-- memory -->\n.*?<!-- /memory -->", re.DOTALL)

@@ -3,7 +3,7 @@
 from mas_lab import course as course
 from mas_lab.backends.loading import load_base as load_base
 from mas_lab.backends.loading import load_policy as load_policy
-from mas_lab.backends.model_spec import ModelSpec as ModelSpec
+from mas_lab.backends.placement import ModelSpec as ModelSpec
 from mas_lab.backends.placement import Placement as Placement
 from mas_lab.backends.placement import PlacementError as PlacementError
 from mas_lab.backends.torch.threads import probe_threads as probe_threads

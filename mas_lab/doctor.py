@@ -10,7 +10,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from mas_lab.backends.devices import devices
+from mas_lab.backends.placement import devices
 from mas_lab.backends.workers import usable_cores
 from mas_lab.display.progress import FRONT_ENDS, front_end
 from mas_lab.runs.run import runs_dir

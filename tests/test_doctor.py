@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mas_lab.backends import devices
+from mas_lab.backends import placement
 from mas_lab.tasks import sandbox
 
 # `mas_lab.doctor` is the function; the module is found by its full name.
@@ -28,20 +28,20 @@ def test_versions_are_those_that_are_installed():
 
 
 def test_a_device_that_fails_at_its_first_operation_is_named_as_failing():
-    assert devices.probe("cpu") == "works"
-    assert devices.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
+    assert placement.probe("cpu") == "works"
+    assert placement.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
 
 
 def test_wrong_results_are_not_called_working(monkeypatch):
     import torch
 
     monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self * 2)
-    assert devices.probe("cpu").startswith("WRONG results")
+    assert placement.probe("cpu").startswith("WRONG results")
 
 
 def test_a_torch_that_cannot_be_imported_does_not_end_the_report(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert devices.devices().startswith("torch cannot be imported: ModuleNotFoundError")
+    assert placement.devices().startswith("torch cannot be imported: ModuleNotFoundError")
 
 
 @pytest.mark.parametrize("tier", ["monty", "pyeryx"])

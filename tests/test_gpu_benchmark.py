@@ -35,12 +35,6 @@ def test_every_update_makes_the_gradient_of_the_bare_passes(folder):
         assert all(one["gradient"] > 0 and len(one["all_seconds"]) == gpu.TINY.steps for one in found)
 
 
-def test_a_rollout_counts_its_tokens(folder):
-    found = gpu.measure("rollout, torch", folder, gpu.TINY)
-    assert 0 < found["tokens"] <= gpu.TINY.prompts * gpu.TINY.candidates * gpu.TINY.new_tokens
-    assert found["tokens_per_second"] == found["tokens"] / found["seconds"]
-
-
 @pytest.mark.slow
 def test_the_script_runs_each_part_apart_and_says_why_one_cannot(tmp_path):
     out = tmp_path / "gpu.json"
@@ -53,12 +47,6 @@ def test_the_script_runs_each_part_apart_and_says_why_one_cannot(tmp_path):
     assert found["results"]["tiny"]["update, LoRA, padded"]["seconds"] > 0
     assert "nothing about speed" in done.stdout
     assert torch.cuda.is_available() or found["machine"]["device"] == "cpu, no GPU"
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_nothing_is_measured():
-    done = subprocess.run([sys.executable, SCRIPT, "--check"], capture_output=True, text=True)
-    assert done.returncode == 1 and "No GPU works here, and nothing was measured" in done.stderr
 
 
 def test_ratios_and_aims_by_hand():

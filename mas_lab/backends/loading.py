@@ -35,7 +35,7 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
             its room `fast`: for a debugger, and for a doubt. The numbers are the same up to float noise.
         **options: Options of the back end: `mas_lab.backends.torch.model.Options`, for vLLM
             `mas_lab.backends.vllm.model.VllmOptions`, for Unsloth `mas_lab.backends.unsloth.model.UnslothOptions`, and
-            for weights behind a Tinker server `mas_lab.backends.tinker.base.TinkerOptions`.
+            for weights behind a Tinker server `mas_lab.backends.tinker.policy.TinkerOptions`.
 
     Returns:
         The policy.
@@ -53,9 +53,7 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     if backend == "tinker":
         raise PolicyError("backend 'tinker' trains adapters alone; give lora=, their rank")
     model = _model_of(backend)
-    from mas_lab.backends.torch import base as torch_base
-
-    return torch_base.load_full(model, name, lr=lr, template=template, seed=seed, **options)
+    return _torch_base().load_full(model, name, lr=lr, template=template, seed=seed, **options)
 
 
 def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float | None = None, template=None, seed=0,
@@ -79,13 +77,11 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
         PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
     """
     if backend == "tinker":
-        from mas_lab.backends.tinker import making as tinker_making
+        from mas_lab.backends.tinker import policy as tinker_policy
 
-        return tinker_making.load_base(name, adapters, rank, lr, template, seed, **options)
+        return tinker_policy.load_base(name, adapters, rank, lr, template, seed, **options)
     model = _model_of(backend)
-    from mas_lab.backends.torch import base as torch_base
-
-    return torch_base.load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
+    return _torch_base().load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
 
 
 def restore_policy(directory: str | Path, base: str | Sequence[str] = ()) -> Policy:
@@ -103,15 +99,13 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
     """
     kinds = {name: _backend_in(directory) for name, directory in directories.items()}
     if "unsloth" in kinds.values():
-        _model_of("unsloth")  # before transformers, which the next line imports
-    from mas_lab.backends.torch import base as torch_base
-
+        _model_of("unsloth")  # before transformers, which `_torch_base` imports
     here = {name: directory for name, directory in directories.items() if kinds[name] != "tinker"}
-    found = torch_base.restore(here, _model_of, (base,) if isinstance(base, str) else base)
+    found = _torch_base().restore(here, _model_of, (base,) if isinstance(base, str) else base)
     if len(here) < len(directories):
-        from mas_lab.backends.tinker import making as tinker_making
+        from mas_lab.backends.tinker import policy as tinker_policy
 
-        found |= tinker_making.restore({name: one for name, one in directories.items() if name not in here})
+        found |= tinker_policy.restore({name: one for name, one in directories.items() if name not in here})
     return {name: found[name] for name in directories}
 
 
@@ -120,9 +114,13 @@ def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> 
     if backend == "tinker":
         raise PolicyError("backend 'tinker' takes no weights from here; load the team with backend='torch' or 'vllm'")
     model = _model_of(backend)
-    from mas_lab.backends.torch import base as torch_base
+    return _torch_base().open_given(model, given, options)
 
-    return torch_base.open_given(model, given, options)
+
+def _torch_base():
+    from mas_lab.backends.torch import base
+
+    return base
 
 
 def _backend_in(directory: str | Path) -> str | None:

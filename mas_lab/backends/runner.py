@@ -95,10 +95,6 @@ class RunningPlan:
     started: bool = False
 
 
-Slot = tuple[RunningPlan, int]
-"""A plan, and the index of an answer in its list."""
-
-
 class Runner:
     """Run plans until all have ended.
 
@@ -107,18 +103,9 @@ class Runner:
 
     def __init__(self, env: Env, team: Team, seed: int, step: int, workers: Workers | None = None,
                  finished: Callable[[], Any] = lambda: None):  # fmt: skip
-        self.env, self.team, self.seed, self.step, self.workers, self.finished = (
-            env,
-            team,
-            seed,
-            step,
-            workers,
-            finished,
-        )
-        self.prompts = Prompts(env)
-        self.pending: PendingRequests[tuple[RunningPlan, int, Generate, dict[str, Any]]] = PendingRequests(
-            team, lambda kept: place_of(kept[0].episode.task, kept[2].at, kept[2].agent)
-        )
+        self.env, self.team, self.seed, self.step = env, team, seed, step
+        self.workers, self.finished, self.prompts = workers, finished, Prompts(env)
+        self.pending = PendingRequests(team, lambda kept: place_of(kept[0].episode.task, kept[2].at, kept[2].agent))
         self.stepping: dict[Job, tuple[RunningPlan, int, StepEnv]] = {}
         self.scoring: list[tuple[RunningPlan, int, Score]] = []
         self.ready: deque[RunningPlan] = deque()
@@ -164,10 +151,10 @@ class Runner:
         for requests in wanted.values():
             self.submit(requests)
 
-    def answer(self, slot: Slot, answer: Any) -> None:
-        """Give a plan one of its answers; the plan is ready when it has all."""
-        plan, place = slot
-        plan.answers[place] = answer
+    def answer(self, slot: tuple[RunningPlan, int], answer: Any) -> None:
+        """Give the plan of a slot (plan, index) the answer there; the plan is ready when it has all."""
+        plan, index = slot
+        plan.answers[index] = answer
         plan.missing -= 1
         if plan.missing == 0:
             self.ready.append(plan)

@@ -12,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from mas_lab.backends.devices import called
 from mas_lab.env import Env, spec
 from mas_lab.fingerprint import untold
 from mas_lab.recipes import Recipe, to_data
@@ -58,8 +57,15 @@ def describe(
 def _devices(team: Team) -> str:
     """Return the devices on which the weights learn; for several ranks, those of the first."""
     policies = team.policies.values()
-    places = {called(one.device) if one.capabilities.gradients else "a server's" for one in policies}
+    places = {_device_name(one.device) if one.capabilities.gradients else "a server's" for one in policies}
     return "; ".join(sorted(places))
+
+
+def _device_name(device: Any) -> str:
+    """Return the name of a torch device: "cpu", "mps", or the model of the GPU."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def versions() -> dict[str, str]:

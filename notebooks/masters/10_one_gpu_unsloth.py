@@ -8,7 +8,7 @@
 # | where | what this notebook does |
 # |---|---|
 # | Colab or Kaggle with a T4 | Unsloth, Qwen3-0.6B, float16; it samples with the model that it trains |
-# | a GPU of compute capability 8.0 or more, with vLLM installed | the same in bfloat16; vLLM samples, inside Unsloth |
+# | a GPU of compute capability 8.0 or more | the same in bfloat16 |
 # | no GPU | the pocket model, through Unsloth's CPU form where it is installed, else through plain torch |
 #
 # It was run from top to bottom in the third form, with Unsloth and without. *Not verified on Colab or Kaggle yet, nor on any GPU.*
@@ -28,7 +28,7 @@ import pandas as pd
 import torch
 
 import mas_lab as lab
-from mas_lab.backends.memory import budget
+from mas_lab.backends.placement import budget
 from mas_lab.widgets.live import LiveCurve
 
 UNSLOTH = importlib.util.find_spec("unsloth") is not None and (host.name == "local" or bool(host.usable_gpus))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import mas_lab as lab
-from mas_lab.backends.tinker.base import TinkerOptions
+from mas_lab.backends.tinker.policy import TinkerOptions
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "cluster.md").read_text(encoding="utf-8")

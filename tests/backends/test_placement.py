@@ -1,25 +1,89 @@
-"""Placement by hand: sizes add up, devices fill up, what cannot fit is refused with what would."""
+"""Placement by hand: sizes add up, devices fill up, what cannot fit is refused with what would.
+
+Qwen3-0.6B has 28 layers, 16 query and 8 key heads of 128, widths of 1024 and 3072, and 151,936 tokens.
+"""
 
 import pytest
-from transformers import Qwen3Config
+from transformers import GPT2Config, Qwen3Config
 
 import mas_lab as lab
 from mas_lab import ModelSpec, Placement, PlacementError
-from mas_lab.backends.memory import GIB, known_shapes
-from mas_lab.backends.placement import CONTEXT
+from mas_lab.backends.placement import CONTEXT, GIB, NF4, budget, count_weights, known_shapes
 
 SMALL = {"sample_tokens": 16384, "train_tokens": 2048}
 T4 = 14.56
-LINEAR = 28 * (2 * 2048 * 2048 + 2 * 2048 * 1024 + 3 * 2048 * 6144)  # Qwen3-1.7B: q and o, k and v, the MLP
-REST = 151936 * 2048 + 28 * (2 * 2048 + 2 * 128) + 2048
-PER_RANK = 28 * (2 * (2048 + 2048) + 2 * (2048 + 1024) + 3 * (2048 + 6144))
+QWEN3_06B = known_shapes()["Qwen3-0.6B"]
+
+
+def counts(hidden: int, wide: int) -> tuple[int, int, int]:
+    """Return the numbers of linear and of other weights, and those of an adapter of rank 1."""
+    linear = 28 * (2 * hidden * 2048 + 2 * hidden * 1024 + 3 * hidden * wide)  # q and o, k and v, the MLP
+    rest = 151936 * hidden + 28 * (2 * hidden + 2 * 128) + hidden
+    return linear, rest, 28 * (2 * (hidden + 2048) + 2 * (hidden + 1024) + 3 * (hidden + wide))
+
+
+LINEAR, REST, PER_RANK = counts(2048, 6144)
 
 
 def t4s(n: int) -> dict[str, float]:
     return {f"cuda:{i}": T4 for i in range(n)}
 
 
-def test_the_arithmetic_of_an_adapter_over_a_16_bit_base():
+def test_weights_are_counted():
+    assert count_weights(QWEN3_06B) == counts(1024, 3072) and sum(counts(1024, 3072)[:2]) == 596_049_920
+    assert count_weights(known_shapes()["Qwen3-1.7B"]) == (LINEAR, REST, PER_RANK) and LINEAR + REST == 1_720_574_976
+    untied = Qwen3Config.from_dict(QWEN3_06B.to_dict() | {"tie_word_embeddings": False})
+    assert count_weights(untied)[1] == count_weights(QWEN3_06B)[1] + 151936 * 1024
+
+
+def test_adapters_stand_over_a_frozen_base():
+    linear, rest, per_rank = counts(1024, 3072)
+    for bits, per_linear in ((16, 2), (4, NF4)):
+        found = ModelSpec(QWEN3_06B, bits=bits, adapters=3, lora=16, sample_tokens=10_000).memory()
+        assert found.weights == pytest.approx(per_linear * linear + 2 * rest)
+        trained = 3 * 16 * per_rank
+        assert (found.adapters, found.gradients, found.optimizer) == (4 * trained, 4 * trained, 8 * trained)
+        assert found.kv_cache == 10_000 * 2 * 28 * 8 * 128 * 2
+    assert 0.5 < NF4 < 0.52
+
+
+def test_all_weights_are_trained_in_float32_and_sampling_takes_turns_with_the_update():
+    found = ModelSpec("Qwen3-1.7B").memory()
+    assert (found.weights, found.gradients, found.optimizer) == tuple(n * (LINEAR + REST) for n in (4, 4, 8))
+    assert found.adapters == 0
+    assert found.peak == 16 * (LINEAR + REST) + max(found.kv_cache, found.activations)
+    assert found.gib()["peak"] == found.peak / GIB and found.gib()["optimizer"] == found.optimizer / GIB
+
+
+def test_activations_grow_with_tokens_and_logits_are_bounded():
+    per_token = 28 * 2 * (4 * 1024 + 2 * 128 * 24 + 4 * 3072)
+    few, many = (ModelSpec(QWEN3_06B, train_tokens=tokens).memory().activations for tokens in (100, 4096))
+    assert (few, many) == (100 * (per_token + 8 * 151936), 4096 * per_token + 8 * 2**25)
+
+
+def test_the_budget_has_every_shape_and_way():
+    table = budget(agents=3, rank=8, sample_tokens=20_000)
+    assert len(table) == 6 and list(table.columns)[-1] == "peak"
+    quantized = ModelSpec("Qwen3-1.7B", bits=4, adapters=3, lora=8, sample_tokens=20_000)
+    assert table.loc[("Qwen3-1.7B", "4-bit + LoRA")].to_dict() == quantized.memory().gib()
+    peak = table["peak"].unstack("trained")
+    assert (peak["4-bit + LoRA"] < peak["16-bit + LoRA"]).all() and (peak["16-bit + LoRA"] < peak["all weights"]).all()
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (ModelSpec(QWEN3_06B, bits=4), "4 under adapters"),
+        (ModelSpec(QWEN3_06B, bits=8, lora=1), "bits=8"),
+        (ModelSpec(GPT2Config()), "gpt2"),
+    ],
+)
+def test_a_spec_without_a_known_size_is_refused(spec, why):
+    with pytest.raises(ValueError, match=why):
+        spec.memory()
+
+
+def test_the_tables_show_the_arithmetic():
     plan = Placement({"solver": "Qwen3-1.7B"}, t4s(1), lora=16, **SMALL)
     row = plan.policies_table.loc["solver"]
     trained = 16 * PER_RANK
@@ -27,33 +91,27 @@ def test_the_arithmetic_of_an_adapter_over_a_16_bit_base():
     assert row["weights"] == pytest.approx(3.27, abs=0.01)
     assert row["gradients, optimizer"] == pytest.approx(12 * trained / GIB)
     assert row["keys, values"] == pytest.approx(16384 * 28 * 2 * 8 * 128 * 2 / GIB)
-    larger = max(row["keys, values"], row["activations"])  # they take turns
+    larger = max(row["keys, values"], row["activations"])
     assert row["in all"] == pytest.approx(row["weights"] + row["gradients, optimizer"] + larger)
     device = plan.devices_table.loc["cuda:0"]
     assert device["used"] == pytest.approx(row["in all"])
     assert device["left"] == pytest.approx(T4 - CONTEXT - row["in all"])
+    plan = Placement({"<solver>": "Qwen3-0.6B"}, {"cuda:0": 40.0})
+    assert "all weights" in repr(plan) and "capacity" in repr(plan) and repr(plan).endswith("(GiB)")
+    page = plan._repr_html_()
+    assert page.count("<table") == 2 and "&lt;solver&gt;" in page and "<solver>" not in page
 
 
-def test_all_weights_take_16_bytes_each():
-    row = Placement({"all": "Qwen3-1.7B"}, {"cuda:0": 80.0}, **SMALL).policies_table.loc["all"]
-    assert row["weights"] + row["gradients, optimizer"] == pytest.approx(16 * (LINEAR + REST) / GIB)
-    assert row["weights"] + row["gradients, optimizer"] == pytest.approx(25.64, abs=0.01)
-
-
-def test_two_t4s_are_one_agent_each():
-    """The larger one first, each where most room is left."""
+def test_the_larger_model_is_placed_first_and_each_where_most_room_is_left():
     plan = Placement({"verifier": "Qwen3-0.6B", "solver": "Qwen3-1.7B"}, t4s(2), lora=16, **SMALL)
     assert plan.policies_table["trains on"].to_dict() == {"verifier": "cuda:1", "solver": "cuda:0"}
     assert plan.options("solver") == {"backend": "torch", "device": "cuda:0", "lora": 16, **SMALL}
     assert plan.options("verifier")["device"] == "cuda:1"
 
 
-def test_what_is_asked_for_is_kept():
-    wishes = {
-        "solver": ModelSpec("Qwen3-0.6B", lora=8, device="cuda:1"),
-        "verifier": ModelSpec("Qwen3-0.6B", lora=4, **SMALL),
-    }
-    assert Placement(wishes, t4s(2)).policies_table["trains on"].to_dict() == {"solver": "cuda:1", "verifier": "cuda:0"}
+def test_a_wanted_device_is_kept():
+    specs = {"solver": ModelSpec("Qwen3-0.6B", lora=8, device="cuda:1"), "verifier": ModelSpec("Qwen3-0.6B", lora=4)}
+    assert Placement(specs, t4s(2)).policies_table["trains on"].to_dict() == {"solver": "cuda:1", "verifier": "cuda:0"}
     with pytest.raises(PlacementError, match=r"'solver' is wanted on cuda:7; the devices are cuda:0, cuda:1"):
         Placement({"solver": ModelSpec("Qwen3-0.6B", device="cuda:7")}, t4s(2))
 
@@ -66,7 +124,7 @@ def test_a_base_with_three_adapters_is_one_model():
     assert (told["adapters"], told["rank"]) == (3, 16) and "lora" not in told
 
 
-def test_what_cannot_fit_is_refused_with_what_would():
+def test_a_refusal_names_what_would_fit_and_it_does():
     wish = ModelSpec("Qwen3-1.7B", **SMALL)
     with pytest.raises(PlacementError) as refused:
         Placement({"solver": wish}, t4s(1))
@@ -75,18 +133,15 @@ def test_what_cannot_fit_is_refused_with_what_would():
     assert said in str(refused.value)
     fits = Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, **SMALL)}, t4s(1)).policies_table["in all"].item()
     assert f"lora=16: {fits:.1f} GiB" in str(refused.value) and "bits=4, backend='unsloth'" in str(refused.value)
-
-
-def test_what_it_suggests_does_fit():
     with pytest.raises(PlacementError, match=r"sample_tokens and train_tokens of 2048: \d"):
         Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2**20)}, t4s(1))
     assert Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2048, train_tokens=2048)}, t4s(1))
 
 
 def test_a_refusal_says_who_took_the_room_and_when_nothing_helps():
-    wishes = {name: ModelSpec("Qwen3-1.7B", lora=16) for name in ("solver", "verifier")}
+    specs = {name: ModelSpec("Qwen3-1.7B", lora=16) for name in ("solver", "verifier")}
     with pytest.raises(PlacementError, match=r"'verifier' .* of 14\.6 GiB are left, 12\.\d of them taken by solver"):
-        Placement(wishes, t4s(1))
+        Placement(specs, t4s(1))
     huge = Qwen3Config(**known_shapes()["Qwen3-1.7B"].to_dict() | {"num_hidden_layers": 280, "layer_types": None})
     with pytest.raises(PlacementError, match="No setting makes it fit; take a smaller model"):
         Placement({"solver": huge}, t4s(1))
@@ -137,19 +192,18 @@ def test_vllm_on_other_gpus_is_a_server_there():
 
 
 def test_options_are_those_of_the_back_ends():
+    from mas_lab.backends.torch.source import options_of
     from mas_lab.backends.vllm.model import VllmOptions
 
-    devices = {f"cuda:{i}": 40.0 for i in range(2)}
     quantized = ModelSpec("Qwen3-0.6B", lora=8, bits=4, backend="unsloth")
     served = ModelSpec("Qwen3-0.6B", lora=8, backend="vllm", device="cuda:0", samples_on="cuda:1")
-    plan = Placement({"u": quantized, "v": served}, devices)
+    plan = Placement({"u": quantized, "v": served}, {f"cuda:{i}": 40.0 for i in range(2)})
     told = {key: value for key, value in plan.options("v").items() if key not in ("backend", "lora")}
-    assert VllmOptions.of(told).gpus == "1"
+    assert options_of(VllmOptions, told).gpus == "1"
     assert plan.options("u")["load_in_4bit"] is True
 
 
-def test_a_pocket_model_here_and_now():
-    """On this machine, with what the constructor is told."""
+def test_a_pocket_model_is_placed_on_this_machine():
     env = lab.make_env("plan_path")
     plan = Placement(dict.fromkeys(env.agents, env.pocket), lora=4)
     team = lab.Team({agent: lab.load_policy(env.pocket, **plan.options(agent)) for agent in plan})
@@ -157,10 +211,3 @@ def test_a_pocket_model_here_and_now():
         assert str(policy.shared.device) == plan.options(agent)["device"] in plan.devices
         trained = sum(parameter.numel() for parameter in policy.parameters.values())
         assert plan.policies_table.loc[agent, "gradients, optimizer"] == pytest.approx(12 * trained / GIB)
-
-
-def test_it_shows_itself():
-    plan = Placement({"<solver>": "Qwen3-0.6B"}, {"cuda:0": 40.0})
-    assert "all weights" in repr(plan) and "capacity" in repr(plan) and repr(plan).endswith("(GiB)")
-    page = plan._repr_html_()
-    assert page.count("<table") == 2 and "&lt;solver&gt;" in page and "<solver>" not in page

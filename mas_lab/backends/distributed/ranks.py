@@ -4,12 +4,14 @@ Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and
 for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
 each rank makes the passes of a share of the packed rows (`shares`). Afterwards all ranks hold the same weights.
 Accelerate makes the process group, wraps the models and carries every message. Leaves out: the loop (`mas_lab.train`),
-the shares themselves, the distribution of requests (`engine`), and the messages when a rank ends (`ending`).
+the shares themselves, and the distribution of requests (`engine`).
 """
 
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +19,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.distributed.ending import connected, saying_why
 from mas_lab.backends.distributed.engine import RankedEngine, RankError, RemoteEngine
 from mas_lab.backends.distributed.shares import Sharded, Share
 from mas_lab.backends.torch import state as torch_state
@@ -27,6 +28,9 @@ from mas_lab.team import Team
 
 PATIENCE = timedelta(hours=12)
 """Time that a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
+GOES_ON = "If the run is kept, the same command goes on from its newest checkpoint"
+LOST = ("gloo", "nccl", "connection", "closed by peer", "socket")
+"""Words in the plain RuntimeErrors of Gloo and DDP when the process group failed, and not the work."""
 
 
 class Ranks:
@@ -93,8 +97,45 @@ class Ranks:
         with self._connected():
             return gather_object([mine])
 
-    def _connected(self) -> AbstractContextManager[None]:
-        return connected(f"rank {self.number} of {self.size}")
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Turn an error of the process group into a RankError, because it means that another rank ended."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not isinstance(error, torch.distributed.DistError) and not any(w in str(error).lower() for w in LOST):
+                raise
+            raise RankError(
+                f"rank {self.number} of {self.size}: another rank ended or lost its connection. {GOES_ON}. What was "
+                f"seen here: {str(error).splitlines()[0].rpartition('] ')[2][:100]}"
+            ) from error
+
+    @contextmanager
+    def _explaining_stops(self) -> Iterator[None]:
+        """Print the reason when the launcher stops this rank by SIGTERM, because another rank ended.
+
+        After an error this process ends by itself. It then ignores SIGTERM, which would cut off its last message.
+        """
+
+        def stop(*_):
+            raise SystemExit(
+                f"mas_lab: rank {self.number} was stopped by the launcher: another rank ended, or it was asked to. "
+                f"{GOES_ON}"
+            )
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        after = signal.signal(signal.SIGTERM, stop)
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException:
+            after = signal.SIG_IGN
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, after)
 
     # Rank 0
 
@@ -102,12 +143,10 @@ class Ranks:
     def reporting_errors(self) -> Iterator[None]:
         """End the other ranks too if an error occurs inside, with the same message if they listen (on rank 0)."""
         try:
-            with saying_why(self.number), self._connected():
+            with self._explaining_stops(), self._connected():
                 yield
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            if self.listening and isinstance(error, Exception) and not isinstance(error, RankError):
+        except Exception as error:
+            if self.listening and not isinstance(error, RankError):
                 with suppress(RankError):  # one of them may have ended
                     self.tell("error", f"{type(error).__name__}: {error}")
             raise
@@ -116,12 +155,8 @@ class Ranks:
     def driving(self) -> Iterator[None]:
         """End the other ranks when a whole training ends (on rank 0)."""
         try:
-            with self.reporting_errors():
+            with self.reporting_errors(), suppress(GeneratorExit):
                 yield
-        except GeneratorExit:
-            self.tell("end")
-            raise
-        else:
             self.tell("end")
         finally:
             self._part()
@@ -151,7 +186,7 @@ class Ranks:
         Yields nothing. Raises RankError with the error of rank 0.
         """
         try:
-            with saying_why(self.number), self._connected():
+            with self._explaining_stops(), self._connected():
                 while (heard := self.hear())[0] != "end":
                     self._obey(heard, team, watch, update)
         finally:

@@ -3,77 +3,35 @@
 Leaves out: training (`policy`).
 """
 
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from mas_lab.policy import Completion, PolicyError, Request, check_fit
+from mas_lab.policy import Asked, Completion, PolicyError, Request, WaveEngine
 
 
-class TinkerEngine:
+class TinkerEngine(WaveEngine):
     """An engine that answers in waves.
 
     A draw follows its request's seed only if the server does, which Tinker does not promise.
     """
 
-    streams = False
-
     def __init__(self, service: Any, eos: frozenset[int]):
+        super().__init__()
         self.service, self.eos = service, eos
-        self._asked: dict[int, tuple[int, Any, Request, Any]] = {}
-        self._next = 0
-        self._counting = threading.Lock()
-        self._last: dict[int, Request] = {}
 
-    def submit(self, policy: Any, requests: Sequence[Request]) -> list[int]:
-        for request in requests:
-            check_fit(policy, request)
-        sampler = policy.sampler()
-        tickets = []
-        for request in requests:
-            answer = self.service.begun("sample", partial(self._sampled, sampler, request))
-            with self._counting:
-                self._next += 1
-                self._asked[self._next] = (threading.get_ident(), policy, request, answer)
-                tickets.append(self._next)
-            self._last[id(policy)] = request
-        return tickets
-
-    def ready(self) -> list[tuple[int, Completion]]:
-        own = [ticket for ticket, (thread, *_) in self._asked.items() if thread == threading.get_ident()]
-        answered = []
-        for ticket in own:
-            _, policy, request, future = self._asked.pop(ticket)
-            try:
-                found = self.service.waited("sample", future)
-            except PolicyError as error:
-                error.ticket = ticket
-                raise
-            answered.append((ticket, self._completion(policy, request, found.sequences[0])))
-        return answered
-
-    def cancel(self, tickets: Iterable[int]) -> None:
-        for ticket in tickets:
-            self._asked.pop(ticket, None)
-
-    def sample(self, policy: Any, requests: Sequence[Request]) -> list[Completion]:
-        """Return one completion per request, in order."""
-        tickets = self.submit(policy, requests)
-        answered = dict(self.ready())
-        return [answered[ticket] for ticket in tickets]
+    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Return a completion per (policy, request), in order."""
+        calls = [partial(self._sample, policy.sampler(), request) for policy, request in asked]
+        for policy, request in asked:
+            policy.last_request = request
+        found = self.service.ask("sample", *calls)
+        return [self._completion(*one, answer.sequences[0]) for one, answer in zip(asked, found, strict=True)]
 
     def sync_weights(self, policy: Any) -> None:
         policy.sync_weights()
 
-    def release_memory(self) -> None:
-        """Change nothing: the server manages its own memory."""
-
-    def last(self, policy: Any) -> Request | None:
-        """Return the last request to a policy."""
-        return self._last.get(id(policy))
-
-    def _sampled(self, sampler: Any, request: Request) -> Any:
+    def _sample(self, sampler: Any, request: Request) -> Any:
         from tinker import types
 
         how = types.SamplingParams(

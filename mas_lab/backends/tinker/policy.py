@@ -1,64 +1,154 @@
-"""Policies with weights behind a Tinker-compatible server: one training client and one adapter for each.
+"""Policies with weights behind a Tinker-compatible server: a base model, and one adapter with its optimizer for each.
 
 `sync_weights` is the API's save_weights_and_get_sampling_client. The gradient stays on the server, which only reports
-its norm. Leaves out: the base that adapters share (`base`), and making policies (`making`).
+its norm. Leaves out: the connection (`service`), sampling (`engine`) and the losses of a server (`losses`).
 """
 
 import json
 import secrets
-from collections.abc import Sequence
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from transformers import AutoTokenizer
 
-from mas_lab.backends.tinker.base import TinkerBase
+from mas_lab.backends.tinker.engine import TinkerEngine
 from mas_lab.backends.tinker.losses import data, server_loss
-from mas_lab.backends.torch.encoding import encode
+from mas_lab.backends.tinker.service import Service
+from mas_lab.backends.torch.encoding import ChatPolicy
+from mas_lab.backends.torch.source import Source, context_of, model_config, options_of
 from mas_lab.cells.losses import Loss, token_losses
-from mas_lab.env import Message
-from mas_lab.policy import Capabilities, Completion, PolicyError, Request, Sample, Tokens
+from mas_lab.locks import ModelLock
+from mas_lab.policy import Capabilities, PolicyError, Request, Sample, Tokens
 
 RECORD = "policy.json"
 KEYS = ("source", "lora", "options", "url", "adapters", "state", "lr", "template", "name")
+TOLERANCE = 1e-2
+"""Largest difference between a sampled token's log-probability and that of the weights that learn, in nats."""
 
 
-class TinkerPolicy:
+@dataclass(frozen=True)
+class TinkerOptions:
+    """Options of a server."""
+
+    url: str = "http://127.0.0.1:8000"
+    """Address of the server."""
+    api_key: str | None = None
+    """Key of a hosted server. `None`: the environment variable TINKER_API_KEY. It is never written anywhere."""
+    model: str | None = None
+    """The server's name for the base model. `None`: its directory or hub id."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = 0.0
+    clips: bool = False
+    """True if the server clips by AdamParams.grad_clip_norm. The hosted one does. SkyRL 0.3 does not, and gives no
+    error."""
+    tolerance: float = TOLERANCE
+    """Tolerance of the proof that tokens are sampled from fresh weights."""
+    timeout_s: float = 900.0
+    """Seconds that one answer may take, including compilation."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return the options that a checkpoint records."""
+        return {name: value for name, value in asdict(self).items() if name not in ("api_key", "timeout_s")}
+
+
+class TinkerBase:
+    """A base model on a server, with up to `adapters` adapters of one rank."""
+
+    def __init__(self, source: Source, adapters: int, rank: int, lr: float, seed: int, template: Any, **options: Any):
+        self.source, self.size, self.rank, self.lr, self.seed = source, adapters, rank, lr, seed
+        self.options, self.template, self.lock = options_of(TinkerOptions, options), dict(template or {}), ModelLock()
+        self.service = Service(self.options.url, self.options.api_key, self.options.timeout_s)
+        here, self.name = source.location(), self.options.model or source.location()
+        known = self.service.models()
+        if self.name not in known:
+            raise PolicyError(
+                f"the Tinker server at {self.options.url} has no model {self.name!r}; it has {', '.join(known)}: say "
+                "which it is by model=, or start it with --base-model"
+            )
+        self.tokenizer = AutoTokenizer.from_pretrained(here, trust_remote_code=False)
+        config = model_config(here)
+        self.context, eos = context_of(config), config.get_text_config().eos_token_id
+        listed = [*(eos if isinstance(eos, list) else [eos]), self.tokenizer.eos_token_id]
+        self.eos = frozenset(int(one) for one in listed if one is not None)
+        self.engine = TinkerEngine(self.service, self.eos)
+        self.policies: dict[str, TinkerPolicy] = {}
+        self.averages: bool | None = None
+        """True if the server's gradient is the average over sequences (SkyRL's jax), False if it is the sum (Tinker).
+        `None`: not tried yet."""
+
+    def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> "TinkerPolicy":
+        """Return this agent's policy, always the same one; raise PolicyError if all adapters are taken."""
+        if rank not in (None, self.rank):
+            raise PolicyError(f"agent {agent!r} asks for rank {rank}; a server's adapters have one rank, {self.rank}")
+        if agent not in self.policies:
+            if len(self.policies) == self.size:
+                raise PolicyError(
+                    f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, taken by "
+                    f"{', '.join(self.policies)}"
+                )
+            self.policies[agent] = TinkerPolicy(self, agent, len(self.policies))
+        policy = self.policies[agent]
+        policy.lr = policy.lr if lr is None else lr
+        return policy
+
+    def new_client(self, seed: int) -> Any:
+        """Return a fresh adapter with its optimizer."""
+        make = self.service.client.create_lora_training_client
+        return self.service.of("make an adapter", make, self.name, rank=self.rank, seed=seed)
+
+    def averages_sequences(self) -> bool:
+        """Return True if the server averages over sequences: two copies of a sequence then do not double the norm."""
+        if self.averages is None:
+            client, token = self.new_client(self.seed), min(self.eos)
+            sample = Sample((token, token), (token,), (0.0,), 1.0, 1.0, 1.0)
+            norms = []
+            for copies in (1, 2):
+                self.send(client, [sample] * copies, "cross_entropy", {}, 1.0)
+                norms.append(self.step(client, 0.0, None))
+            # Without a norm, assume the behaviour in Tinker's documentation.
+            self.averages = not np.isnan(norms).any() and norms[0] > 0 and norms[1] < 1.5 * norms[0]
+        return self.averages
+
+    def send(self, client: Any, samples: Sequence[Sample], name: str, config: dict, factor: float) -> list[Any]:
+        """Call forward_backward and return the result of each sample."""
+        rows = data(samples, name, factor)
+        found = self.service.of("train", client.forward_backward, rows, name, loss_fn_config=config or None)
+        return found.loss_fn_outputs
+
+    def step(self, client: Any, lr: float, max_norm: float | None) -> float:
+        """Call optim_step and return the gradient's norm as the server reports it, or NaN if it does not."""
+        from tinker import types
+
+        beta1, beta2 = self.options.betas
+        adam = types.AdamParams(learning_rate=lr, beta1=beta1, beta2=beta2, eps=1e-8,
+                                weight_decay=self.options.weight_decay, grad_clip_norm=max_norm or 0.0)  # fmt: skip
+        told = self.service.of("step", client.optim_step, adam).metrics or {}
+        norms = [value for name, value in told.items() if name.rpartition("/")[2].startswith("grad_norm")]
+        return float(norms[0]) if norms else float("nan")
+
+
+class TinkerPolicy(ChatPolicy):
     """An adapter on a server, with its optimizer there."""
 
     def __init__(self, base: TinkerBase, name: str, index: int):
-        self.base, self.name, self.index, self.lr, self.version = base, name, index, base.lr, 0
+        self.shared, self.name, self.index, self.lr, self.version = base, name, index, base.lr, 0
         self.client = base.new_client(base.seed + index)
+        self.last_request: Request | None = None
         self._sampler, self._published = None, -1
         self._whole, self._pending = True, False
         """True if nothing is lost; True if samples of the next step have been sent."""
 
-    model = property(lambda self: self.base)
-    tokenizer = property(lambda self: self.base.tokenizer)
-    engine = property(lambda self: self.base.engine)
-    lock = property(lambda self: self.base.lock)
-    context = property(lambda self: self.base.context)
+    model = property(lambda self: self.shared)
 
     def __repr__(self) -> str:
-        where = self.base.options.url
-        return f"TinkerPolicy(model={self.base.name!r}, adapter={self.name!r}, lr={self.lr}, url={where!r})"
+        where = self.shared.options.url
+        return f"TinkerPolicy(model={self.shared.name!r}, adapter={self.name!r}, lr={self.lr}, url={where!r})"
 
     # Sampling
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        return self.encode_all([messages])[0]
-
-    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
-        return encode(self.tokenizer, chats, self.base.template, self.name)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        return self.engine.sample(self, requests)
 
     def sampler(self) -> Any:
         """Return the sampling client of the present weights."""
@@ -74,21 +164,19 @@ class TinkerPolicy:
         if self._published == self.version:
             return
         publish = self.client.save_weights_and_get_sampling_client
-        self._sampler, self._published = self.base.service.of("publish weights", publish), self.version
-        request = self.engine.last(self)
-        if request is None:
+        self._sampler, self._published = self.shared.service.of("publish weights", publish), self.version
+        request = self.last_request
+        if request is None or request.temperature != 1:
             return
         said = self.engine.sample(self, [request])[0]
         told = Sample(request.prompt_ids, said.ids, said.logprobs, 1.0, 0.0, 0.0)
-        if request.temperature != 1:
-            return
         gap = (self.forward([told]).logprobs_N - torch.tensor(said.logprobs)).abs().max().item()
-        if not gap <= self.base.options.tolerance:
+        if not gap <= self.shared.options.tolerance:
             self._published = -1
             raise PolicyError(
                 f"policy {self.name!r}: stale weights: after publishing, a sampled token's log-probability differs "
-                f"from that of the trained weights by {gap:.2g} (tolerance {self.base.options.tolerance:.2g}); publish "
-                "once more, and if it happens again, the server samples from other weights than it trains"
+                f"from that of the trained weights by {gap:.2g} (tolerance {self.shared.options.tolerance:.2g}); "
+                "publish once more, and if it happens again, the server samples from other weights than it trains"
             )
 
     # Learning
@@ -97,26 +185,20 @@ class TinkerPolicy:
     def capabilities(self) -> Capabilities:
         """Return what the server can do."""
         no_clipping = (
-            f"the Tinker server at {self.base.options.url} may not clip (SkyRL 0.3 takes the bound and does nothing "
+            f"the Tinker server at {self.shared.options.url} may not clip (SkyRL 0.3 takes the bound and does nothing "
             "with it); pass max_norm=None, or load_base(..., clips=True) where you know that it does, as the hosted one"
         )
         return Capabilities(
-            gradients=False, entropies=False, clipping=self.base.options.clips, no_clipping=no_clipping,
-            device=self.base.options.url,
+            gradients=False, entropies=False, clipping=self.shared.options.clips, no_clipping=no_clipping,
+            device=self.shared.options.url,
         )  # fmt: skip
 
     def forward(self, samples: Sequence[Sample]) -> Tokens:
         """Return the log-probability of each token by the server's forward; it gives no entropies."""
-        forward = partial(self.client.forward, data(samples, "cross_entropy", 0.0), "cross_entropy")
-        found = self.base.service.of("compute log-probabilities", forward)
-        logprobs_N = self._tokens(found.loss_fn_outputs, samples)
+        rows, ask = data(samples, "cross_entropy", 0.0), self.shared.service.of
+        found = ask("compute log-probabilities", self.client.forward, rows, "cross_entropy").loss_fn_outputs
+        logprobs_N = _logprobs(found, samples)
         return Tokens(logprobs_N, torch.full_like(logprobs_N, float("nan")), torch.zeros_like(logprobs_N))
-
-    def _tokens(self, found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
-        parts = [
-            one["logprobs"].data[-len(sample.completion_ids) :] for one, sample in zip(found, samples, strict=True)
-        ]
-        return torch.tensor([float(value) for part in parts for value in part])
 
     def forward_backward(self, samples: Sequence[Sample], loss: Loss) -> Tokens:
         """Add the gradient of sum_i weight_i sum_t loss_it on the server. An empty batch only checks the loss.
@@ -133,9 +215,9 @@ class TinkerPolicy:
                 f"policy {self.name!r}: a row was sampled at temperature {tempered[0]:g}, and a Tinker server trains "
                 "the distribution of temperature 1; have the team sample at 1"
             )
-        factor = float(len(samples)) if self.base.averages_sequences() else 1.0
+        factor = float(len(samples)) if self.shared.averages_sequences() else 1.0
         self._pending = True
-        logprobs_N = self._tokens(self.base.send(self.client, samples, name, config, factor), samples)
+        logprobs_N = _logprobs(self.shared.send(self.client, samples, name, config, factor), samples)
         old_N = torch.tensor([float(value) for one in samples for value in one.logprobs])
         advantages_N = torch.tensor(np.concatenate([one.advantages_T for one in samples]), dtype=torch.float32)
         row_N = torch.from_numpy(np.repeat(np.arange(len(samples)), [len(one.completion_ids) for one in samples]))
@@ -147,7 +229,7 @@ class TinkerPolicy:
         """Call optim_step at `lr * lr_scale`; return the server's norm of the gradient before and after clipping."""
         self._require_whole()
         self._pending, self._whole = False, False
-        before = self.base.step(self.client, self.lr * lr_scale, max_norm)
+        before = self.shared.step(self.client, self.lr * lr_scale, max_norm)
         self._whole, self.version = True, self.version + 1
         return before, before if max_norm is None else min(before, max_norm)
 
@@ -166,7 +248,7 @@ class TinkerPolicy:
                 "state: train(..., run=...) with the same run goes on from its last checkpoint"
             )
 
-    def gradients(self) -> NoReturn:
+    def gradients(self, *_: Any) -> NoReturn:
         """Raise PolicyError: the gradient lies on the server."""
         raise PolicyError(
             f"policy {self.name!r}: the gradient lies on the Tinker server, which returns its norm alone. "
@@ -174,20 +256,16 @@ class TinkerPolicy:
             "a back end whose weights are here"
         )
 
-    gradient_norm = gradients
-
-    def directional_derivatives(self, *_: Any) -> NoReturn:
-        """Raise PolicyError: the gradient lies on the server."""
-        self.gradients()
+    gradient_norm = directional_derivatives = gradients
 
     # Saving
 
     def describe(self) -> dict[str, Any]:
         """Return a description of this policy; two policies with equal descriptions may swap states."""
-        told = self.base.options.plain()
+        base, told = self.shared, self.shared.options.plain()
         del told["url"]
-        return {"backend": "tinker", "source": asdict(self.base.source), "template": self.base.template, "lr": self.lr,
-                "lora": {"rank": self.base.rank, "seed": self.base.seed, "index": self.index}, "options": told,
+        return {"backend": "tinker", "source": asdict(base.source), "template": base.template, "lr": self.lr,
+                "lora": {"rank": base.rank, "seed": base.seed, "index": self.index}, "options": told,
                 "name": self.name}  # fmt: skip
 
     def save(self, directory: Path) -> None:
@@ -198,17 +276,48 @@ class TinkerPolicy:
         self._require_whole()
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        called = f"{self.name}-{self.version}-{secrets.token_hex(4)}"
-        path = self.base.service.of("save", lambda: self.client.save_state(called)).path
-        record = self.describe() | {"state": path, "url": self.base.options.url, "adapters": self.base.size}
+        name = f"{self.name}-{self.version}-{secrets.token_hex(4)}"
+        path = self.shared.service.of("save", self.client.save_state, name).path
+        record = self.describe() | {"state": path, "url": self.shared.options.url, "adapters": self.shared.size}
         (directory / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
         self.tokenizer.save_pretrained(directory)
 
     def load(self, directory: Path) -> None:
         """Load the state that `save` named, if the server still has it."""
         path = read_record(Path(directory))["state"]
-        self.base.service.of(f"load the state {path}", lambda: self.client.load_state_with_optimizer(path))
+        self.shared.service.of(f"load the state {path}", self.client.load_state_with_optimizer, path)
         self.version, self._whole, self._pending, self._published = self.version + 1, True, False, -1
+
+
+def _logprobs(found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
+    """Return the log-probabilities (N,) of the completions' tokens in a server's answer."""
+    parts = [one["logprobs"].data[-len(sample.completion_ids) :] for one, sample in zip(found, samples, strict=True)]
+    return torch.tensor([float(value) for part in parts for value in part])
+
+
+def load_base(name: str | Path, adapters: int, rank: int, lr: float | None, template: Any, seed: int,
+              **options: Any) -> TinkerBase:  # fmt: skip
+    """Load a base, see `mas_lab.backends.loading.load_base`."""
+    source = Source.find(name)
+    lr = source.default_lr(lora=True) if lr is None else lr
+    return TinkerBase(source, adapters, rank, lr, seed, template, **options)
+
+
+def restore(directories: Mapping[str, str | Path]) -> dict[str, TinkerPolicy]:
+    """Return policies that `save` wrote, by name; adapters of one base share it again."""
+    bases: dict[str, TinkerBase] = {}
+    found = {}
+    for name, directory in directories.items():
+        record = read_record(Path(directory))
+        lora, options = record["lora"], record["options"] | {"url": record["url"]}
+        alike = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
+        if alike not in bases:
+            source = Source(**record["source"])
+            bases[alike] = TinkerBase(source, record["adapters"], lora["rank"], record["lr"], lora["seed"],
+                                      record["template"], **options)  # fmt: skip
+        policy = found[name] = bases[alike].adapter(record["name"], lr=record["lr"])
+        policy.load(Path(directory))
+    return found
 
 
 def read_record(directory: Path) -> dict[str, Any]:

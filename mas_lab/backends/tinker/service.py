@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -35,7 +36,7 @@ class Service:
         self.url, self.timeout_s = url, timeout_s
         self.require("connect")
         key = api_key or os.environ.get("TINKER_API_KEY") or LOCAL_KEY
-        self.client = self.of("connect", lambda: tinker.ServiceClient(base_url=url, api_key=key))
+        self.client = self.of("connect", tinker.ServiceClient, base_url=url, api_key=key)
 
     def models(self) -> list[str]:
         """Return the base models of the server."""
@@ -57,23 +58,18 @@ class Service:
                 "when the server is back"
             )
 
-    def of(self, what: str, call: Callable[[], Any]) -> Any:
-        """Return the answer to `call`, or of the future that `call` returns; an error says `what` was asked."""
-        answer = self.begun(what, call)
-        return self.waited(what, answer) if hasattr(answer, "result") else answer
+    def of(self, what: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Return the answer to a call, or to the future that it returns; an error says `what` was asked."""
+        return self.ask(what, partial(call, *arguments, **options))[0]
 
-    def begun(self, what: str, call: Callable[[], Any]) -> Any:
-        """Return the result of `call`, which may be a future to wait for later."""
-        with self._naming(what):
-            return call()
-
-    def waited(self, what: str, future: Any) -> Any:
-        """Return the answer of a future."""
-        with self._naming(what):
-            return self._waited(what, future)
+    def ask(self, what: str, *calls: Callable[[], Any]) -> list[Any]:
+        """Make all calls, and return the answer to each."""
+        with self._error_context(what):
+            answers = [call() for call in calls]
+            return [self._wait(what, one) if hasattr(one, "result") else one for one in answers]
 
     @contextmanager
-    def _naming(self, what: str) -> Iterator[None]:
+    def _error_context(self, what: str) -> Iterator[None]:
         try:
             yield
         except PolicyError:
@@ -86,7 +82,7 @@ class Service:
                 "docs/cluster.md has pairs that do"
             ) from error
 
-    def _waited(self, what: str, future: Any) -> Any:
+    def _wait(self, what: str, future: Any) -> Any:
         start = silent = time.monotonic()
         while True:
             try:

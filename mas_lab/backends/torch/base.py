@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
-from mas_lab.backends.torch.source import Source, model_config
+from mas_lab.backends.torch.source import Source, model_config, options_of
 from mas_lab.backends.torch.state import RECORD, read_record
 from mas_lab.policy import PolicyError
 
@@ -30,14 +30,7 @@ class TorchBase:
         self.policies: dict[str, TorchPolicy] = {}
         shared.net.requires_grad_(False)
         made_with = {"adapters": adapters, "rank": rank, "seed": seed}
-        self._free = [self._make({**made_with, "index": i}, rank, lr) for i in range(adapters)]
-        trained = {id(parameter) for policy in self._free for parameter in policy.parameters.values()}
-        stray = [name for name, p in shared.net.named_parameters() if "lora_" in name and id(p) not in trained]
-        if stray:
-            raise PolicyError(f"the LoRA parameter {stray[0]!r} is in no optimizer")
-
-    lock = property(lambda self: self.shared.lock)
-    name = property(lambda self: self.shared.source.name)
+        self._free = [self._make(made_with | {"index": i}, rank, lr) for i in range(adapters)]
 
     def _make(self, made_with: dict[str, int], rank: int, lr: float) -> TorchPolicy:
         name = f"adapter{made_with['index']}"
@@ -84,7 +77,7 @@ class TorchBase:
                 )
             self._free.remove(policy)
             self.shared.peft.delete_adapter(policy.adapter)
-            policy = self._make({**policy.made_with, "own_rank": rank}, rank, policy.lr)
+            policy = self._make(policy.made_with | {"own_rank": rank}, rank, policy.lr)
             self._free.append(policy)
         self._free.remove(policy)
         policy.name = agent
@@ -96,7 +89,7 @@ def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **op
     """Load a policy, see `mas_lab.backends.loading.load_policy`. Nothing random is drawn, so `seed` has no effect."""
     source = Source.find(name)
     lr = source.default_lr(lora=False) if lr is None else lr
-    return TorchPolicy(make(source, make.Options.of(options), template), lr)
+    return TorchPolicy(make(source, options_of(make.Options, options), template), lr)
 
 
 def load_base(
@@ -105,7 +98,9 @@ def load_base(
     """Load a base, see `mas_lab.backends.loading.load_base`."""
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
-    return TorchBase(make(source, make.Options.of(options), template, lora=(adapters, rank)), adapters, rank, lr, seed)
+    return TorchBase(
+        make(source, options_of(make.Options, options), template, lora=(adapters, rank)), adapters, rank, lr, seed
+    )
 
 
 def restore(
@@ -122,7 +117,8 @@ def restore(
         _refuse_unasked(record, Path(directory), asked)
         make = model_of(record["backend"])
         if record["lora"] is None:
-            policy = _restore_full(make, record, directory)
+            shared = _model(make, record, weights=directory)
+            policy = TorchPolicy(shared, record["lr"])
         else:
             policy = _restore_adapter(make, record, bases)
         policy.name = record["name"]
@@ -185,24 +181,21 @@ def _refuse_unasked(record: dict[str, Any], directory: Path, asked: Collection[s
         )
 
 
-def _restore_full(make: type[TorchModel], record: dict[str, Any], directory: str | Path) -> TorchPolicy:
-    source, options = Source(**record["source"]), make.Options.of(record["options"])
-    return TorchPolicy(make(source, options, record["template"], weights=directory), record["lr"])
+def _model(make: type[TorchModel], record: dict[str, Any], **given: Any) -> TorchModel:
+    options = {name: value for name, value in record["options"].items() if name not in make.Options.removed}
+    return make(Source(**record["source"]), options_of(make.Options, options), record["template"], **given)
 
 
 def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
     """Restore an adapter on the base that it shared, or on a second base if its place there is taken."""
     made_with = dict(record["lora"])
     index, own_rank = made_with.pop("index"), made_with.pop("own_rank", None)
-    alike = json.dumps(
-        [record["backend"], record["source"], record["options"], record["template"], made_with], sort_keys=True
-    )
-    for base in bases.setdefault(alike, []):
+    shared = [record[key] for key in ("backend", "source", "options", "template")]
+    same_base = bases.setdefault(json.dumps([shared, made_with], sort_keys=True), [])
+    for base in same_base:
         if (policy := base.take(index, record["name"], own_rank)) is not None:
             return policy
-    source = Source(**record["source"])
-    source.check()
-    lora = made_with["adapters"], made_with["rank"]
-    shared = make(source, make.Options.of(record["options"]), record["template"], lora)
-    bases[alike].append(TorchBase(shared, lr=record["lr"], **made_with))
-    return bases[alike][-1].take(index, record["name"], own_rank)
+    Source(**record["source"]).check()
+    model = _model(make, record, lora=(made_with["adapters"], made_with["rank"]))
+    same_base.append(TorchBase(model, lr=record["lr"], **made_with))
+    return same_base[-1].take(index, record["name"], own_rank)

@@ -1,19 +1,47 @@
 """From chat messages to the token ids of a prompt, by the tokenizer's own chat template.
 
 A prompt that the model cannot read is refused. Without a chat template the end of a turn is unknown. A word that the
-tokenizer does not know reaches the model as an unknown token only. Leaves out: answers, which are sampled as ids.
+tokenizer does not know reaches the model as an unknown token only. Leaves out: learning (`policy`).
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mas_lab.env import Message
-from mas_lab.policy import PolicyError
+from mas_lab.policy import Completion, PolicyError, Request
 
 UNKNOWN_SHARE, UNKNOWN_LEAST = 0.1, 3
 """A prompt is refused if more than this share of its tokens, and at least this number, are the unknown token."""
 NAMED = 12
 """Number of unknown words that an error message lists."""
+
+
+class ChatPolicy:
+    """The part of a policy that only needs `shared`, the parts that all policies of its model share."""
+
+    name: str
+    shared: Any
+
+    tokenizer = property(lambda self: self.shared.tokenizer)
+    engine = property(lambda self: self.shared.engine)
+    lock = property(lambda self: self.shared.lock)
+    context = property(lambda self: self.shared.context)
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Return the token ids of a chat, up to the place where the policy answers."""
+        return self.encode_all([messages])[0]
+
+    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
+        """Encode many chats in one call of the tokenizer."""
+        return encode(self.tokenizer, chats, self.shared.template, self.name)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids."""
+        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return a completion per request, in order."""
+        return self.engine.sample(self, requests)
 
 
 def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str, Any], policy: str) -> list[list[int]]:

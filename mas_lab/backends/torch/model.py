@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
-from mas_lab.backends.torch.source import Source, model_config
+from mas_lab.backends.torch.source import Source, context_of, model_config
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
@@ -34,6 +34,8 @@ class Options:
 
     of_the_machine: ClassVar[tuple[str, ...]] = ("device",)
     """Options that a resumed run may change."""
+    removed: ClassVar[tuple[str, ...]] = ()
+    """Options of earlier versions, which a checkpoint may still record."""
 
     device: str | None = None
     """`None`: CUDA if a trial product works there, else the CPU."""
@@ -61,15 +63,6 @@ class Options:
         if self.optimizer not in OPTIMIZERS:
             raise PolicyError(f"optimizer {self.optimizer!r}; known: {', '.join(OPTIMIZERS)}")
 
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> "Options":
-        """Return options from a mapping; raise PolicyError if a name is unknown."""
-        known = [f.name for f in fields(cls)]
-        unknown = [name for name in options if name not in known]
-        if unknown:
-            raise PolicyError(f"this back end has no option {unknown[0]!r}; it has: {', '.join(known)}")
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in options.items()})
-
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -89,23 +82,14 @@ def pick_device() -> str:
     An old card may be visible and fail at the first operation. If a launcher started several processes, each gets the
     device of its `LOCAL_RANK`.
     """
-    if torch.cuda.is_available():
-        device = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
-        try:
-            torch.ones(8, 8, device=device).mm(torch.ones(8, 8, device=device)).sum().item()
-            return device
-        except RuntimeError:
-            return "cpu"
-    return "cpu"
-
-
-def own_memory(net) -> None:
-    """Copy the weights out of the mapped file, so that their alignment does not depend on the file.
-
-    Products over other alignments differ in their last bits.
-    """
-    for parameter in net.parameters():
-        parameter.data = parameter.data.clone()
+    if not torch.cuda.is_available():
+        return "cpu"
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
+    try:
+        torch.ones(8, 8, device=device).mm(torch.ones(8, 8, device=device)).sum().item()
+    except RuntimeError:
+        return "cpu"
+    return device
 
 
 def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
@@ -121,9 +105,7 @@ def not_finite(tensors: Mapping[str, torch.Tensor]) -> str | None:
     floating = {name: tensor.detach() for name, tensor in tensors.items() if tensor.is_floating_point()}
     if not floating:
         return None
-    norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)
-    # `item()` of a tensor that is sharded over ranks (DTensor) gives only this rank's part.
-    whole = [whole_tensor(norm) for norm in norms]
+    whole = [whole_tensor(norm) for norm in torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)]
     finite = torch.stack([norm.to(whole[0].device) for norm in whole]).isfinite()
     return None if finite.all().item() else list(floating)[int((~finite).nonzero()[0])]
 
@@ -164,7 +146,7 @@ class TorchModel:
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = AutoTokenizer.from_pretrained(self.weights, trust_remote_code=False)
-        self.context = getattr(self.net.config.get_text_config(), "max_position_embeddings", None) or 2**20
+        self.context = context_of(self.net.config)
         self.engine = self.make_engine()
         self._reference = None
 
@@ -232,7 +214,9 @@ class TorchModel:
         net.get_input_embeddings().padding_idx = None
         net = net.to(self.device).eval()
         if self.device.type == "cpu":
-            own_memory(net)
+            # Copy the weights out of the mapped file: products over other alignments differ in their last bits.
+            for parameter in net.parameters():
+                parameter.data = parameter.data.clone()
         if not self.options.plain:
             from mas_lab.backends.torch.fast.lean_norm import lean_norms
 
@@ -276,6 +260,6 @@ class TorchModel:
                 yield self.net
             return
         if self._reference is None:
-            self.source.check() if self.source.digest else None
+            self.source.check()
             self._reference = self.read(self.source.location(), self.net.dtype).requires_grad_(False)
         yield self._reference

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 
 from mas_lab.backends.torch import state as torch_state
-from mas_lab.backends.torch.encoding import encode
+from mas_lab.backends.torch.encoding import ChatPolicy
 from mas_lab.backends.torch.model import TorchModel, require_finite, whole_tensor
 from mas_lab.cells.losses import Loss, token_losses
-from mas_lab.env import Message
 from mas_lab.locks import locked
-from mas_lab.policy import Capabilities, Completion, PolicyError, Request, Sample, Tokens
+from mas_lab.policy import Capabilities, PolicyError, Sample, Tokens
 
 
 class Passes:
@@ -47,7 +46,7 @@ class Passes:
         """Prepare other processes for `save`; here there are none."""
 
 
-class TorchPolicy:
+class TorchPolicy(ChatPolicy):
     """Weights that generate and learn. `adapter` names a LoRA adapter of the model; `None` trains all weights."""
 
     def __init__(self, shared: TorchModel, lr: float, adapter: str | None = None):
@@ -66,11 +65,7 @@ class TorchPolicy:
         self.optimizer = make(self.parameters.values(), lr=lr, weight_decay=options.weight_decay, fused=True, **own)
 
     model = property(lambda self: self.shared.model)
-    tokenizer = property(lambda self: self.shared.tokenizer)
-    engine = property(lambda self: self.shared.engine)
-    lock = property(lambda self: self.shared.lock)
     device = property(lambda self: self.shared.device)
-    context = property(lambda self: self.shared.context)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -81,24 +76,6 @@ class TorchPolicy:
         learns = {"adapter": self.name} if self.adapter else {}
         said = {"model": self.shared.source.name, **learns, "lr": self.lr, "device": str(self.device)}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said.items())})"
-
-    # Generate
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a chat, up to the place where the policy answers."""
-        return self.encode_all([messages])[0]
-
-    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
-        """Encode many chats in one call of the tokenizer."""
-        return encode(self.tokenizer, chats, self.shared.template, self.name)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of token ids."""
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return a completion per request, in order."""
-        return self.engine.sample(self, requests)
 
     # Learn
 

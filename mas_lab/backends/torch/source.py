@@ -1,13 +1,14 @@
-"""The source of a model's weights, the digest that identifies them, and the default learning rate.
+"""The source of a model's weights, the digest that identifies them, and the settings that follow from it.
 
 Leaves out: reading the weights (`model`).
 """
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transformers import AutoConfig
 
@@ -18,6 +19,16 @@ PROVENANCE = "provenance.json"
 """The file that makes a folder a pocket model: how it was made, and its learning rates."""
 LARGE_LR = {"full": 1e-6, "lora": 2e-5}
 """Learning rates of models without a rate of their own."""
+Options = TypeVar("Options")
+
+
+def options_of(cls: type[Options], given: Mapping[str, Any]) -> Options:
+    """Return the options of a back end from a mapping; raise PolicyError if a name is unknown."""
+    known = [field.name for field in fields(cls)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise PolicyError(f"this back end has no option {unknown[0]!r}; it has: {', '.join(known)}")
+    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 def model_config(where: str | Path) -> Any:
@@ -34,6 +45,11 @@ def model_config(where: str | Path) -> Any:
             f"the model {str(where)!r} wants code of its own to be run, which is not done here; take one of an "
             "architecture that transformers knows"
         ) from error
+
+
+def context_of(config: Any) -> int:
+    """Return the longest prompt plus completion in tokens, by a transformers config."""
+    return getattr(config.get_text_config(), "max_position_embeddings", None) or 2**20
 
 
 @dataclass(frozen=True)
@@ -103,9 +119,7 @@ class Source:
         if self.kind == "hub":
             return
         if not (Path(self.location()) / "config.json").is_file():
-            raise PolicyError(
-                f"the base model {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back"
-            )
+            raise PolicyError(f"the base {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back")
         found = Source(self.kind, self.name).pinned().digest
         if self.digest != found:
             raise PolicyError(f"the base model at {self.location()} has changed: sha256 {found}, not {self.digest}")

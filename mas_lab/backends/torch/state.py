@@ -32,15 +32,8 @@ FORM = {
 def record(policy: Any) -> dict[str, Any]:
     """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
-    return {
-        "backend": shared.backend,
-        "name": policy.name,
-        "source": asdict(shared.source),
-        "lora": policy.made_with,
-        "lr": policy.lr,
-        "template": shared.template,
-        "options": asdict(shared.options),
-    }
+    return {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
+            "lr": policy.lr, "template": shared.template, "options": asdict(shared.options)}  # fmt: skip
 
 
 def describe(policy: Any) -> dict[str, Any]:
@@ -65,12 +58,11 @@ def read_record(directory: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         Source(**found["source"])
-        kinds = {name: type(found[name]) for name in FORM}
+        wrong = [name for name, allowed in FORM.items() if type(found[name]) not in allowed]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PolicyError(f"{path} was not written by `policy.save`, or was changed since ({error})") from None
-    for name, allowed in FORM.items():
-        if kinds[name] not in allowed:
-            raise PolicyError(f"{path}: {name} is {found[name]!r}; it was not written by `policy.save`")
+    if wrong:
+        raise PolicyError(f"{path}: {wrong[0]} is {found[wrong[0]]!r}; it was not written by `policy.save`")
     return found
 
 

@@ -7,6 +7,9 @@ On shared CPUs one thread is often faster than two. The first policy on a CPU de
 import os
 import sys
 import time
+from functools import reduce
+
+import torch
 
 from mas_lab.backends.workers import usable_cores
 from mas_lab.display.progress import in_notebook
@@ -31,8 +34,6 @@ def set_threads(n: int) -> int:
         PolicyError: `n` is below 1.
     """
     global _settled
-    import torch
-
     if n < 1:
         raise PolicyError(f"set_threads: {n} threads; at least 1 is needed")
     torch.set_num_threads(n)
@@ -49,34 +50,26 @@ def settle_threads() -> None:
     """
     if _settled:
         return
-    import torch
-
     cores = usable_cores()
     if VARIABLE not in os.environ:
         usual = torch.get_num_threads() in (cores, cores // 2) and torch.get_num_threads() > 1
         if not usual or any(name in os.environ for name in OTHERS):
             return
-    set_threads(probe_threads())
+    n = set_threads(probe_threads())
     why = VARIABLE if VARIABLE in os.environ else "measured"
-    tell_threads(f"torch uses {_counted(torch.get_num_threads())} of {cores} cores ({why})")
+    _print(f"torch uses {n} thread{'s' * (n > 1)} of {cores} cores ({why})")
 
 
 def take_threads(n: int, run: str) -> None:
     """Use as many threads as a run was made with, so that it goes on bit for bit; print a line if that is a change."""
-    import torch
-
     if n != torch.get_num_threads():
-        tell_threads(f"torch now uses {_counted(n)}, as {run} did")
+        _print(f"torch now uses {n} thread{'s' * (n > 1)}, as {run} did")
     set_threads(n)
 
 
-def tell_threads(line: str) -> None:
+def _print(line: str) -> None:
     """Print a line, to stdout in a notebook and to stderr elsewhere."""
     print(f"mas_lab: {line}; lab.set_threads(n) sets another number", file=None if in_notebook() else sys.stderr)
-
-
-def _counted(n: int) -> str:
-    return f"{n} thread{'s' if n > 1 else ''}"
 
 
 def probe_threads(seconds: float = 0.5) -> int:
@@ -94,12 +87,13 @@ def probe_threads(seconds: float = 0.5) -> int:
     It tries 1, 2, 4, … threads in turns, up to the cores that this process may use. More threads must be 10 % faster.
     It does not change the setting.
     """
-    import torch
-
     if VARIABLE in os.environ:
-        return _from_environment(os.environ[VARIABLE])
+        text = os.environ[VARIABLE]
+        if not text.isdigit() or int(text) < 1:
+            raise PolicyError(f"{VARIABLE}={text!r} is no number of threads; set it to 1 or more, or unset it")
+        return int(text)
     cores = usable_cores()
-    counts = [2**i for i in range(cores.bit_length()) if 2**i <= cores]
+    counts = [2**i for i in range(cores.bit_length())]
     if len(counts) == 1:
         return 1
     before = torch.get_num_threads()
@@ -116,23 +110,11 @@ def probe_threads(seconds: float = 0.5) -> int:
         torch.set_num_threads(before)
     # The first round warms up; the median of the others ignores short loads of other processes.
     median = {n: sorted(t[1:] or t)[len(t[1:] or t) // 2] for n, t in times.items()}
-    best = 1
-    for n in counts:
-        if median[n] < 0.9 * median[best]:
-            best = n
-    return best
-
-
-def _from_environment(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise PolicyError(f"{VARIABLE}={text!r} is no number of threads; set it to 1 or more, or unset it")
-    return int(text)
+    return reduce(lambda best, n: n if median[n] < 0.9 * median[best] else best, counts)
 
 
 def _work():
     """Return a function of about 10 ms: forward and backward through the computations of a transformer block."""
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1024, 128, generator=generator)
     up, down = (torch.randn(*shape, generator=generator, requires_grad=True) for shape in ((128, 384), (384, 128)))

@@ -1,17 +1,16 @@
 """Unsloth as a back end: its weights (4 or 16 bit), kernels and adapters under the same policies and cells.
 
 Unsloth reads and patches the model (`FastLanguageModel`). It has the fused kernels of the forward and backward pass,
-the first adapter, and vLLM over the same weights. The optimizer is ours, and so is the sampler where vLLM is not used.
-The kernels compute one adapter at a time and no trees, so rows are padded, and each adapter samples its own batch.
-Leaves out: Apple silicon (Unsloth trains with MLX there), Intel GPUs, and forward-mode derivatives on a GPU.
+and the first adapter. The optimizer and the sampler are ours. The kernels compute one adapter at a time and no trees,
+so rows are padded, and each adapter samples its own batch. Leaves out: Apple silicon (Unsloth trains with MLX there),
+Intel GPUs, vLLM inside Unsloth, and forward-mode derivatives on a GPU.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import ClassVar
 
 import torch
@@ -24,7 +23,7 @@ from mas_lab.backends.torch.model import Options, TorchModel, quiet
 from mas_lab.backends.torch.source import model_config
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly
 from mas_lab.backends.unsloth.importing import DEVICES, import_unsloth
-from mas_lab.policy import Completion, PolicyError
+from mas_lab.policy import Asked, Completion, PolicyError
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The layers that get an adapter; Unsloth's kernels fuse their products with it."""
@@ -37,24 +36,12 @@ class UnslothOptions(Options):
     `dtype=None` is bfloat16 if the GPU has it, else float16 (a T4), and float32 on a CPU.
     """
 
-    of_the_machine: ClassVar[tuple[str, ...]] = (
-        "device", "fast_inference", "gpu_memory_utilization", "tolerance",
-    )  # fmt: skip
-    sleep: ClassVar[bool] = False
-    shared_dir: ClassVar[None] = None
-    """`VllmEngine` reads this option and `sleep`."""
+    removed: ClassVar[tuple[str, ...]] = ("fast_inference", "gpu_memory_utilization", "tolerance")
 
     packing: str = "padded"
     """Always "padded", because the kernels take no tree mask."""
     load_in_4bit: bool = False
     """True: the frozen base is in NF4 (bitsandbytes), which takes a quarter of the memory. It needs lora=."""
-    fast_inference: bool | None = None
-    """vLLM inside Unsloth, over the same weights that are trained. `None`: use it unless `why_not_fast` has a reason.
-    It has not been run on a GPU yet. `False`: sample as in the other back ends."""
-    gpu_memory_utilization: float = 0.5
-    """Share of the GPU's memory for vLLM, under fast inference."""
-    tolerance: float | None = None
-    """Tolerance of a publish under fast inference, see `VllmOptions`."""
     max_seq_length: int = 2048
     """Longest prompt plus completion in tokens. Unsloth cuts off the rest, so longer requests are refused."""
 
@@ -80,7 +67,6 @@ class UnslothModel(TorchModel):
             )
         if options.load_in_4bit and not lora:
             raise PolicyError("load_in_4bit: 4-bit weights cannot be trained themselves; add lora=, the adapter's rank")
-        self.is_fast = self._decide_fast(options, lora, kind)
         super().__init__(source, options, template, lora, weights)
         self.context = min(self.context, options.max_seq_length)
 
@@ -99,7 +85,6 @@ class UnslothModel(TorchModel):
                 full_finetuning=self.lora is None,
                 use_gradient_checkpointing=False,
                 use_exact_model_name=True,  # not a quantized copy under another name
-                **(self._fast_arguments() if self.is_fast else {}),
                 **({"device_map": {"": str(self.device)}} if self.device.index is not None else {}),
             )
         if options.load_in_4bit and not any(type(module).__name__ == "Linear4bit" for module in net.modules()):
@@ -110,21 +95,6 @@ class UnslothModel(TorchModel):
         net.get_input_embeddings().padding_idx = None  # see TorchModel.read
         lean_norms(net)
         return net.eval()
-
-    def _decide_fast(self, options: UnslothOptions, lora, kind: str) -> bool:
-        why_not = why_not_fast(lora is not None, kind)
-        if options.fast_inference and why_not:
-            raise PolicyError(f"fast_inference: {why_not}; leave it out, and Unsloth's model samples as it trains")
-        return why_not is None and options.fast_inference is not False
-
-    def _fast_arguments(self) -> dict:
-        adapters, rank = self.lora
-        return {
-            "fast_inference": True,
-            "max_loras": adapters,  # the default 1 would swap the agents' adapters in and out
-            "max_lora_rank": rank,
-            "gpu_memory_utilization": self.options.gpu_memory_utilization,
-        }
 
     def add_adapter(self, name: str, rank: int) -> None:
         """Add one more adapter; torch's generator decides its initial weights.
@@ -149,10 +119,6 @@ class UnslothModel(TorchModel):
         self.net.eval()
 
     def make_engine(self):
-        if self.is_fast:
-            from mas_lab.backends.unsloth.with_vllm import FastEngine
-
-            return FastEngine(self)
         return UnslothEngine(self, self.options.sample_tokens)
 
     def computing(self):
@@ -185,27 +151,15 @@ class UnslothModel(TorchModel):
         )
 
 
-def why_not_fast(lora: bool, kind: str) -> str | None:
-    """Return the reason why vLLM cannot sample inside Unsloth here, or `None`; `kind` is "cpu" or "cuda"."""
-    if kind == "cpu":
-        return "it needs a GPU"
-    if not lora:
-        return "it serves adapters over a frozen base, and all weights are trained; add lora="
-    if find_spec("vllm") is None:
-        return "it needs the package vllm"
-    major, minor = torch.cuda.get_device_capability()
-    return None if major >= 8 else f"this GPU's compute capability is {major}.{minor}, and it needs 8.0 (a T4 has 7.5)"
-
-
 class UnslothEngine(TreeEngine):
     """An engine with exactly one active adapter, whose rows alone are in the batch."""
 
-    def _chunks(self, pending) -> Iterator[Chunk]:
-        by_adapter: dict[str | None, list] = {}
-        for one in pending:
-            by_adapter.setdefault(one[1].adapter, []).append(one)
+    def _chunks(self, asked: Sequence[Asked], places: Iterable[int]) -> Iterator[Chunk]:
+        by_adapter: dict[str | None, list[int]] = {}
+        for place in places:
+            by_adapter.setdefault(asked[place][0].adapter, []).append(place)
         for own in by_adapter.values():
-            yield from super()._chunks(own)
+            yield from super()._chunks(asked, own)
 
     def _complete(self, chunk: Chunk) -> list[Completion]:
         if self.model.peft is not None:

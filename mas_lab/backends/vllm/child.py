@@ -4,7 +4,6 @@ The server inherits a socket that is already bound, requires a key made for it, 
 needs. It proves its identity in each answer. Leaves out: requests to it (`server`), and its own side (`serve`).
 """
 
-import json
 import os
 import secrets
 import signal
@@ -18,9 +17,8 @@ from pathlib import Path
 import httpx
 import torch
 
-from mas_lab.backends.vllm import serve, transfer
+from mas_lab.backends.vllm import serve
 from mas_lab.backends.vllm.engine import EngineError
-from mas_lab.backends.vllm.launch import arguments, flags
 from mas_lab.backends.vllm.weights import widened
 
 
@@ -93,9 +91,13 @@ def _command(model, base: str, port: int) -> list[str]:
     # A path avoids the import of the package. -P: a module beside it is also called vllm.
     line = [sys.executable, "-P", serve.__file__, "--host", "127.0.0.1", "--port", str(port)]
     line += ["--disable-uvicorn-access-log", "--disable-fastapi-docs"]
-    if model.options.transfer in ("nccl", "ipc"):
-        line += ["--weight-transfer-config", json.dumps({"backend": model.options.transfer})]
-    return line + flags(arguments(model, base))
+    for name, value in model.engine_arguments(base).items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            line.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            line += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
+    return line
 
 
 def _environment(model) -> dict[str, str]:
@@ -112,19 +114,12 @@ def _environment(model) -> dict[str, str]:
     }
     if model.options.gpus is not None:
         changed["CUDA_VISIBLE_DEVICES"] = model.options.gpus
-    if model.options.transfer == "ipc":
-        changed["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # vLLM sends the handles of GPU memory pickled
     return {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"} | changed
 
 
 def _routes(model) -> list[str]:
     """Return the routes by which weights reach this model's server, and those by which it sleeps."""
-    if model.lora is not None:
-        routes = ["/v1/load_lora_adapter"]
-    elif model.options.transfer in ("nccl", "ipc"):
-        routes = [*transfer.ROUTES, "/reset_prefix_cache"]
-    else:
-        routes = ["/collective_rpc", "/reset_prefix_cache"]
+    routes = ["/collective_rpc", "/reset_prefix_cache"] if model.lora is None else ["/v1/load_lora_adapter"]
     return [*routes, "/sleep", "/wake_up"] if model.options.sleep else routes
 
 

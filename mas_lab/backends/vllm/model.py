@@ -7,12 +7,14 @@ running servers. All adapters of a base answer in one mixed batch. Leaves out: t
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import ClassVar
+from typing import Any, ClassVar, get_args
 
 from mas_lab.backends.torch.model import Options, TorchModel
 from mas_lab.policy import PolicyError
 
-TRANSFERS = ("auto", "memory", "files", "nccl", "ipc")
+TRANSFERS = ("auto", "memory", "files")
+CPU_CACHE = 2**30
+"""Bytes of key-value cache on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class VllmOptions(Options):
     sleep: bool = False
     """True: hand the GPU's memory back while the weights are trained."""
     transfer: str = "auto"
-    """Path of full weights to the engine: "memory", within this process; "files", through `shared_dir`; "nccl", from
-    GPU to GPU; "ipc", within one GPU. "auto": memory, or files. An adapter always goes through `shared_dir`."""
+    """Path of full weights to the engine: "memory", within this process; "files", through `shared_dir`; "auto": memory
+    if the engine is in this process, else files. An adapter always goes through `shared_dir`."""
     shared_dir: str | None = None
     """A folder that servers on another machine see too. `None`: a temporary one."""
     tolerance: float | None = None
@@ -58,10 +60,7 @@ class VllmOptions(Options):
         super().__post_init__()
         if self.transfer not in TRANSFERS:
             raise PolicyError(f"transfer {self.transfer!r}; known: {', '.join(TRANSFERS)}")
-        local = self.where == "process"
-        if local and self.transfer in ("nccl", "ipc"):
-            raise PolicyError(f"transfer {self.transfer!r} wants a server: pass where='server' or its address")
-        if not local and self.transfer == "memory":
+        if self.where != "process" and self.transfer == "memory":
             raise PolicyError("transfer 'memory' wants the engine in this process: leave out `where`")
         if self.gpus is not None and self.where != "server":
             raise PolicyError("gpus= is for a server that is started here: pass where='server'")
@@ -90,3 +89,39 @@ class VllmModel(TorchModel):
         from mas_lab.backends.vllm.server import ServerEngine
 
         return ServerEngine(self)
+
+    def engine_arguments(self, directory: str) -> dict[str, Any]:
+        """Return the arguments of a vLLM engine for this model, whose base is in `directory`."""
+        options = self.options
+        chosen: dict[str, Any] = {
+            "model": directory,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "max_model_len": self.context,
+            "max_num_seqs": options.max_seqs,
+            "tensor_parallel_size": options.tensor_parallel,
+            "enable_prefix_caching": options.prefix_caching,
+            "logprobs_mode": "processed_logprobs",  # of the sampling distribution, temperature included
+            "generation_config": "vllm",  # only the settings of the request
+            "seed": 0,
+        }
+        if self.lora is not None:
+            from vllm.config.lora import MaxLoRARanks
+
+            adapters, rank = self.lora
+            # Only the adapters' layers: if the head is wrapped too, the CPU build cannot score a prompt. Only last
+            # names: PEFT lists few layers by full names, and vLLM would then leave out the layers that it fuses.
+            configs = self.peft.peft_config.values()
+            layers = {layer.rpartition(".")[2] for config in configs for layer in config.target_modules}
+            chosen |= {"enable_lora": True, "max_loras": adapters, "lora_target_modules": sorted(layers),
+                       "max_lora_rank": lora_rank(rank, get_args(MaxLoRARanks))}  # fmt: skip
+        if self.device.type == "cuda":
+            return chosen | {"gpu_memory_utilization": options.memory, "enable_sleep_mode": options.sleep}
+        return chosen | {"kv_cache_memory_bytes": CPU_CACHE, "enforce_eager": True}
+
+
+def lora_rank(rank: int, ranks: tuple[int, ...]) -> int:
+    """Return the smallest rank that vLLM can be started with and that holds adapters of `rank`."""
+    able = [candidate for candidate in ranks if candidate >= rank]
+    if not able:
+        raise PolicyError(f"vLLM serves adapters of rank {max(ranks)} at most; {rank} was asked for")
+    return min(able)

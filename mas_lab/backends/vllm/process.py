@@ -5,16 +5,19 @@ Leaves out: several engines on one GPU at once (give each a share by `memory`), 
 
 import gc
 import os
+import random
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+import torch
+
 from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
-from mas_lab.backends.vllm.launch import arguments, undisturbed
 from mas_lab.backends.vllm.serve import prepare
 from mas_lab.backends.vllm.weights import save_for_vllm, tensors_for_vllm, widened
 from mas_lab.policy import PolicyError, Request
@@ -34,14 +37,15 @@ class ProcessEngine(VllmEngine):
     def _start(self) -> None:
         options = self.options
         self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=options.shared_dir)
-        with undisturbed(), _here(options.tensor_parallel == 1), _naming("could not start"):
+        with _undisturbed(options.tensor_parallel == 1), _error_context("could not start"):
             prepare()
             from vllm import LLM
 
             base, self._heads = widened(self.model, Path(self._folder.name))
             # "uni": the worker is this process.
-            executor = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
-            self.llm = LLM(**arguments(self.model, base), **executor, disable_log_stats=True, use_tqdm_on_load=False)
+            more = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
+            more |= self.model.engine_arguments(base)
+            self.llm = LLM(**more, disable_log_stats=True, use_tqdm_on_load=False)
             gc.unfreeze()  # vLLM freezes all objects as in a server; they would never be freed
 
         core = self.llm.llm_engine.engine_core
@@ -70,7 +74,7 @@ class ProcessEngine(VllmEngine):
 
     def _add(self, name: str, policy, ids: Sequence[int], parameters) -> None:
         prompt = {"prompt_token_ids": list(ids)}
-        with _naming("refused a request"):
+        with _error_context("refused a request"):
             self.llm.llm_engine.add_request(name, prompt, parameters, lora_request=self._lora(policy))
 
     def _lora(self, policy, refresh: bool = False):
@@ -90,7 +94,7 @@ class ProcessEngine(VllmEngine):
 
     def _step(self) -> None:
         """Sample one token for every running request."""
-        with _naming("failed"):
+        with _error_context("failed"):
             outputs = self.llm.llm_engine.step()
         for output in outputs:
             if not output.finished:
@@ -124,22 +128,21 @@ class ProcessEngine(VllmEngine):
             save_for_vllm(policy, path, self._heads)
             before = self._paths.get(policy.adapter)
             self._paths[policy.adapter] = path
-            with _naming(f"could not take the adapter of policy {policy.name!r}"):
+            with _error_context(f"could not take the adapter of policy {policy.name!r}"):
                 self.llm.llm_engine.add_lora(self._lora(policy, refresh=True))
             if before is not None:
                 shutil.rmtree(before)
             return
-        with _naming(f"could not take the weights of policy {policy.name!r}"):
-            self.llm.collective_rpc("reload_weights", kwargs=self._reload(policy))
+        with _error_context(f"could not take the weights of policy {policy.name!r}"):
+            if self.options.transfer == "files" or self.options.tensor_parallel > 1:
+                path = Path(self._folder.name) / "weights"
+                save_for_vllm(policy, path, self._heads)
+                weights = {"weights_path": str(path)}
+            else:
+                weights = {"weights_iterator": tensors_for_vllm(policy, self._heads)}
+            self.llm.collective_rpc("reload_weights", kwargs=weights)
         if not self.llm.reset_prefix_cache():
             raise EngineError(f"policy {policy.name!r}: vLLM kept prefixes computed with the weights before")
-
-    def _reload(self, policy) -> dict:
-        if self.options.transfer == "files" or self.options.tensor_parallel > 1:
-            path = Path(self._folder.name) / "weights"
-            save_for_vllm(policy, path, self._heads)
-            return {"weights_path": str(path)}
-        return {"weights_iterator": tensors_for_vllm(policy, self._heads)}
 
     def _sleep(self) -> None:
         self.llm.sleep(level=1)
@@ -159,22 +162,28 @@ def _close(core) -> None:
 
 
 @contextmanager
-def _here(within: bool):
-    """Set whether vLLM runs its engine in this process, while an engine is made."""
+def _undisturbed(in_process: bool) -> Iterator[None]:
+    """Set whether vLLM runs its engine in this process, and restore the global state that it changes when it starts."""
+    threads, set_threads = torch.get_num_threads(), torch.set_num_threads
+    python, numpy = random.getstate(), np.random.get_state()
     name = "VLLM_ENABLE_V1_MULTIPROCESSING"
     before = os.environ.get(name)
-    os.environ[name] = "0" if within else "1"
+    os.environ[name] = "0" if in_process else "1"
     try:
-        yield
+        with torch.random.fork_rng():
+            yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
+        del os.environ[name]
+        if before is not None:
             os.environ[name] = before
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_num_threads = set_threads  # vLLM puts a warning in its place
+        torch.set_num_threads(threads)
 
 
 @contextmanager
-def _naming(what: str):
+def _error_context(what: str) -> Iterator[None]:
     """Turn vLLM's many errors into one that names the place."""
     try:
         yield

@@ -15,11 +15,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import cycle
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any
 from uuid import uuid4
 
@@ -47,9 +45,8 @@ class ServerEngine(VllmEngine):
         self._child: Child | None = None
         self._folder: tempfile.TemporaryDirectory | None = None
         self._urls = [] if where == "server" else [where] if isinstance(where, str) else list(where)
-        self._answers: Queue[tuple[int, Any]] = Queue()
+        self._futures: dict[int, Future] = {}
         self._paths: dict[str, Path] = {}
-        self._senders: dict[str, Any] = {}
         self._name = uuid4().hex[:8]  # a server may serve adapters of others too
         self._threads: ThreadPoolExecutor | None = None
 
@@ -59,7 +56,6 @@ class ServerEngine(VllmEngine):
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=self.options.shared_dir)
         self._paths.clear()
-        self._senders.clear()
         self._heads = None
         if self.options.where == "server" and not (self._child and self._child.is_alive()):
             self._child = Child(self.model, Path(self._folder.name))
@@ -127,7 +123,7 @@ class ServerEngine(VllmEngine):
             "top_p": request.top_p,
             "top_k": request.top_k or 0,
         }
-        self._threads.submit(self._ask, ticket, next(self._turns), body)
+        self._futures[ticket] = self._threads.submit(self._complete_at, next(self._turns), body)
 
     def _body(self, policy, ids: Sequence[int]) -> dict[str, Any]:
         return {**PLAIN, "model": self._served(policy), "prompt": list(ids)}
@@ -136,47 +132,31 @@ class ServerEngine(VllmEngine):
         """Return the servers' name of an adapter; `None` for a whole model, which each server names by itself."""
         return policy.adapter and f"{policy.adapter}-{self._name}"
 
-    def _ask(self, ticket: int, url: str, body: dict[str, Any]) -> None:
-        """Send one request in a thread, and put its answer or error into the queue."""
-        if ticket not in self._asked:
-            return
-        try:
-            self._answers.put((ticket, self._complete_at(url, body)))
-        except Exception as error:
-            self._answers.put((ticket, error))
-
     def _complete_at(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._post(url, "/v1/completions", body | {"model": body["model"] or self._bases[url]})["choices"][0]
 
     def _receive(self) -> list[Answer]:
-        try:
-            found = [self._answers.get(timeout=MOMENT)]
-        except Empty:
-            return []
-        found += [self._answers.get() for _ in range(self._answers.qsize())]  # this is the only reader
+        done = wait(self._futures.values(), MOMENT, FIRST_COMPLETED).done
         answers = []
-        for ticket, choice in found:
-            if ticket not in self._asked:
-                continue
-            if isinstance(choice, Exception):
+        for ticket in [ticket for ticket, future in self._futures.items() if future in done]:
+            future = self._futures.pop(ticket)
+            if error := future.exception():
                 self._started = False  # the next request connects to the server again
-                name = self._asked[ticket][0].name
-                error = EngineError(f"policy {name!r}: {choice}", ticket)
-                error.__cause__ = choice
-                answers.append((ticket, error, ()))
+                named = EngineError(f"policy {self._asked[ticket][0].name!r}: {error}", ticket)
+                named.__cause__ = error
+                answers.append((ticket, named, ()))
             else:
+                choice = future.result()
                 answers.append((ticket, choice["token_ids"], choice["logprobs"]["token_logprobs"]))
         return answers
 
     def _abort(self, tickets: Sequence[int]) -> None:
-        """Close the connections, so that the server drops the requests; not while a thread still waits on them.
-
-        Answers that come later are ignored.
-        """
-        if self._asked:
-            return
-        self._client.close()
-        self._client = self._new_client()
+        """Drop requests. Close the connections if none is left, so that the server drops the running ones too."""
+        for future in [self._futures.pop(ticket) for ticket in tickets if ticket in self._futures]:
+            future.cancel()
+        if not self._asked:
+            self._client.close()
+            self._client = self._new_client()
 
     # Publishing
 
@@ -191,27 +171,12 @@ class ServerEngine(VllmEngine):
                 shutil.rmtree(self._paths[policy.adapter])
             self._paths[policy.adapter] = path
             return
-        self._push_files(policy) if self.options.transfer in ("auto", "files") else self._push_tensors(policy)
-        for url in self._urls:
-            if not self._post(url, "/reset_prefix_cache")["success"]:
-                raise EngineError(f"policy {policy.name!r}: the server at {url} kept prefixes of the weights before")
-
-    def _push_files(self, policy) -> None:
         path = Path(self._folder.name) / "weights"
         save_for_vllm(policy, path, self._heads)
         for url in self._urls:
             self._post(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
-
-    def _push_tensors(self, policy) -> None:
-        """Send weights by vLLM's own transfer, from GPU to GPU or within one; it has not been run on a GPU yet."""
-        from mas_lab.backends.vllm.transfer import sender
-
-        for url in self._urls:
-            if url not in self._senders:
-                workers = self._get(url, "/get_world_size")["world_size"]
-                post = partial(self._post, url)
-                self._senders[url] = sender(self.options.transfer, url, workers, policy.shared.net, post)
-            self._senders[url].send_weights()
+            if not self._post(url, "/reset_prefix_cache")["success"]:
+                raise EngineError(f"policy {policy.name!r}: the server at {url} kept prefixes of the weights before")
 
     def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
         return [[self._score_at(url, policy, *row) for row in rows] for url in self._urls]

@@ -109,11 +109,3 @@ def tensors_for_vllm(policy, heads: Heads | None) -> Iterator[tuple[str, torch.T
     """Yield all weights of a policy that trains them all, by their names in a checkpoint."""
     for name, parameter in policy.parameters.items():
         yield name, parameter.detach() if heads is None else heads.widen(name, parameter)
-
-
-def lora_rank(rank: int, ranks: tuple[int, ...]) -> int:
-    """Return the smallest rank that vLLM can be started with and that holds adapters of `rank`."""
-    able = [candidate for candidate in ranks if candidate >= rank]
-    if not able:
-        raise PolicyError(f"vLLM serves adapters of rank {max(ranks)} at most; {rank} was asked for")
-    return min(able)

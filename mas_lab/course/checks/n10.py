@@ -10,7 +10,7 @@ T4 = 14.5
 
 
 def _peak(tokens: int) -> float:
-    from mas_lab.backends.memory import budget
+    from mas_lab.backends.placement import budget
 
     table = budget(agents=2, rank=16, train_tokens=2048, sample_tokens=tokens)
     return float(table.loc[("Qwen3-1.7B", "16-bit + LoRA"), "peak"])

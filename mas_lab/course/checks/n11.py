@@ -12,8 +12,7 @@ from mas_lab.course.exercises import NotYet, exercise
     "`lab.ModelSpec(qwen3_8b, lora=16)` freezes the base and trains an adapter.",
 )
 def fits_everywhere(wish, devices):
-    from mas_lab.backends.model_spec import ModelSpec
-    from mas_lab.backends.placement import Placement, PlacementError
+    from mas_lab.backends.placement import ModelSpec, Placement, PlacementError
 
     if not isinstance(wish, ModelSpec):
         raise NotYet("a lab.ModelSpec is asked for")

@@ -71,28 +71,18 @@ def assert_alike(one: Path, two: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_ranks_learn_what_one_process_learns(runs, kind):
-    root, _ = runs
-    assert assert_alike(root / "one" / kind, root / "two" / kind) == (2 if kind == "shared" else 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_their_tables_and_statistics_agree(runs, kind):
-    one, two = (lab.load_run(runs[0] / name / kind) for name in ("one", "two"))
+    """Also a watch, which asks for passes of its own: every rank makes them."""
+    paths = [runs[0] / name / kind for name in NAMES]
+    assert assert_alike(*paths) == (2 if kind == "shared" else 4)
+    one, two = map(lab.load_run, paths)
     assert (one.config["ranks"], two.config["ranks"]) == (1, 2)
     exact = ["completion", "advantage", "group", "credit", "team_reward"]
     pd.testing.assert_frame_equal(one.turns[exact], two.turns[exact], check_exact=True)
     assert one.stats["grad_norm"].min() > 0
     pd.testing.assert_frame_equal(one.stats, two.stats, atol=1e-5, rtol=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_watch_sees_what_it_would_see_alone(runs, kind):
-    """It asks for passes of its own, which every rank makes."""
-    one, two = (lab.load_run(runs[0] / name / kind).checkpoint().state["watch"] for name in ("one", "two"))
-    assert one["total"] == pytest.approx(two["total"], abs=1e-4) and one["total"] > 0
-    assert one["seen"] == two["seen"]
+    alone, together = (run.checkpoint().state["watch"] for run in (one, two))
+    assert alone["total"] == pytest.approx(together["total"], abs=1e-4) and alone["total"] > 0
+    assert alone["seen"] == together["seen"]
 
 
 # Once

@@ -3,6 +3,7 @@
 import pytest
 import small
 import torch
+from backends.drawn import same, weights
 from safetensors.torch import load_file, save_file
 
 import mas_lab as lab
@@ -21,19 +22,10 @@ def asked(temperature=1.0):
     return [Request((5, 6), 4, temperature, seed) for seed in range(3)]
 
 
-def weights(policy):
-    return [parameter.detach().clone() for parameter in policy.parameters.values()]
-
-
-def same(one, other) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-@pytest.mark.parametrize("packing", ["auto", "padded"])
-@pytest.mark.parametrize("temperature", [1.0, 0.0])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_nothing_is_sampled_from_weights_that_are_no_numbers(models, packing, temperature, value):
-    policy = lab.load_policy(models / "a", packing=packing)
+@pytest.mark.parametrize("options", [{}, {"packing": "padded"}, {"plain": True}])
+@pytest.mark.parametrize(("temperature", "value"), [(1.0, float("nan")), (1.0, float("inf")), (0.0, float("nan"))])
+def test_nothing_is_sampled_from_weights_that_are_no_numbers(models, options, temperature, value):
+    policy = lab.load_policy(models / "a", **options)
     assert len(policy.sample(asked(temperature))) == 3
     name = ruin(policy, value)
     with pytest.raises(NotFiniteError, match=f"policy 'a': its weights are not finite where it samples.*{name!r}"):
@@ -77,11 +69,8 @@ def test_training_stops_at_weights_that_are_no_numbers_and_goes_on_from_the_last
 ):
     team, run, good = small.make_team("shared", models), tmp_path / "run", {0: None}
     good[0] = weights(team["asker"])
-    words = {
-        "rate": r"policy 'a': its weights are not finite after a step at learning rate",
-        "hand": "where it samples",
-    }
-    with pytest.raises((NotFiniteError, lab.RolloutError), match=words[how]) as stopped:
+    words = "policy 'a': its weights are not finite after a step at" if how == "rate" else "where it samples"
+    with pytest.raises((NotFiniteError, lab.RolloutError), match=words) as stopped:
         settings = small.SETTINGS | {"save_every": save_every}
         for report in lab.train(small.Relay(), team, small.RECIPE, 5, run=run, **settings):
             good[report.step + 1] = weights(team["asker"])
@@ -104,12 +93,3 @@ def test_a_loop_that_is_left_with_such_weights_says_so_and_keeps_the_checkpoint_
     with pytest.raises(NotFiniteError, match="policy 'doer': its weights are not finite and are not kept"):
         loop.close()
     assert lab.load_run(run).checkpoint().step == 2 and lab.load_run(run).team()
-
-
-def test_a_gradient_that_is_skipped_leaves_good_weights(models):
-    team, env = small.make_team("shared", models), small.Relay()
-    turns = small.RECIPE.advantages(lab.rollout(env, team, env.tasks(3, "train", 0), lab.tree(3)))
-    turns.at[0, "logprobs"] = [float("nan")] * len(turns.at[0, "logprobs"])
-    before = weights(team["asker"])
-    assert lab.update(team, turns, nonfinite="skip")["skipped"].all()
-    assert same(before, weights(team["asker"])) and len(team["asker"].sample(asked())) == 3

@@ -3,44 +3,28 @@
 import numpy as np
 import pytest
 import torch
+from backends.drawn import drawn, requests
 
 import mas_lab as lab
-from mas_lab.policy import Request, Sample
-
-PROMPTS = ((5, 6, 7), (8, 9), (10, 11, 12, 13))
 
 
 def policies(model_dir, **options):
     return [lab.load_policy(model_dir, lr=1e-2, plain=plain, **options) for plain in (True, False)]
 
 
-def requests(temperature=1.0, stop=()):
-    return [Request(prompt, 6 + nth % 3, temperature, 100 * nth + 7, stop) for nth in range(6) for prompt in PROMPTS]
-
-
-def samples_of(policy, temperature=1.0):
-    asked = requests(temperature)
-    return [
-        Sample(request.prompt_ids, said.ids, said.logprobs, temperature, (-1.0) ** nth * (1 + nth), 0.1)
-        for nth, (request, said) in enumerate(zip(asked, policy.sample(asked), strict=True))
-    ]
-
-
 @pytest.mark.parametrize("kind", ["qwen3", "llama", "gpt2"])
-@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-def test_completions_are_those_of_the_fast_sampler(model_dirs, kind, temperature):
-    plain, fast = (policy.sample(requests(temperature)) for policy in policies(model_dirs[kind]))
-    assert [said.ids for said in plain] == [said.ids for said in fast]
-    assert [said.finish for said in plain] == [said.finish for said in fast]
-    assert [said.text for said in plain] == [said.text for said in fast]
+def test_completions_are_those_of_the_fast_sampler(model_dirs, kind):
+    asked = requests(lengths=(3, 2, 4), each=6, temperatures=(0.0, 0.7, 1.0))
+    plain, fast = (policy.sample(asked) for policy in policies(model_dirs[kind]))
     for one, other in zip(plain, fast, strict=True):
+        assert (one.ids, one.finish, one.text) == (other.ids, other.finish, other.text)
         assert np.allclose(one.logprobs, other.logprobs, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "llama", "gpt2"])
 def test_logprobs_and_gradients_are_those_of_the_fast_pass(model_dirs, kind):
     plain, fast = policies(model_dirs[kind])
-    samples = samples_of(fast) + samples_of(fast, 0.5)
+    samples = drawn(fast, temperatures=(0.5, 1.0))
     found = [policy.forward_backward(samples, lab.clipped(0.2, entropy=0.1)) for policy in (plain, fast)]
     torch.testing.assert_close(found[0].logprobs_N, found[1].logprobs_N, atol=1e-5, rtol=0)
     torch.testing.assert_close(found[0].entropy_N, found[1].entropy_N, atol=1e-5, rtol=0)
@@ -51,10 +35,10 @@ def test_logprobs_and_gradients_are_those_of_the_fast_pass(model_dirs, kind):
 
 def test_adapters_sample_each_with_their_own_weights(model_dirs):
     found = []
-    for options in ({"plain": True}, {}):
-        base = lab.load_base(model_dirs["qwen3"], adapters=2, rank=4, lr=1e-1, **options)
+    for plain in (True, False):
+        base = lab.load_base(model_dirs["qwen3"], adapters=2, rank=4, lr=1e-1, plain=plain)
         team = [base.adapter(agent) for agent in ("a", "b")]
-        team[1].forward_backward(samples_of(team[1]), lab.reinforce())
+        team[1].forward_backward(drawn(team[1]), lab.reinforce())
         team[1].optim_step(None)
         tickets = [policy.engine.submit(policy, requests()) for policy in team]
         answers = dict(team[0].engine.ready())
@@ -62,7 +46,7 @@ def test_adapters_sample_each_with_their_own_weights(model_dirs):
     assert found[0] == found[1] and found[0][0] != found[0][1]
 
 
-def test_a_training_step_agrees(model_dirs):
+def test_a_training_step_agrees():
     env = lab.make_env("plan_path", size=3)
     reports = []
     for plain in (True, False):

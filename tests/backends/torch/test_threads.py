@@ -37,12 +37,9 @@ def test_the_probe_takes_the_fastest_count_and_ends(monkeypatch, costs, best):
     assert probe_threads(seconds=10) == best
     assert clock.passes == [1, 2, 4] * (5 if best == 2 else 3)
     assert torch.get_num_threads() == before
-
-
-def test_the_probe_runs_real_passes(monkeypatch):
+    monkeypatch.undo()
     monkeypatch.delenv("MAS_LAB_THREADS", raising=False)
-    n = probe_threads(seconds=0.01)
-    assert n >= 1 and n & (n - 1) == 0
+    assert probe_threads(seconds=0.01) in [2**i for i in range(12)]  # real passes on this machine
 
 
 def test_the_environment_decides(monkeypatch):
@@ -52,17 +49,6 @@ def test_the_environment_decides(monkeypatch):
         monkeypatch.setenv("MAS_LAB_THREADS", text)
         with pytest.raises(PolicyError, match="MAS_LAB_THREADS"):
             probe_threads()
-
-
-def test_set_threads_sets_them():
-    before = torch.get_num_threads()
-    try:
-        assert set_threads(2) == 2
-        assert torch.get_num_threads() == 2
-    finally:
-        set_threads(before)
-    with pytest.raises(PolicyError, match="at least 1"):
-        set_threads(0)
 
 
 @pytest.fixture
@@ -102,7 +88,9 @@ def test_the_variable_is_heard_wherever_threads_are_settled(fresh, capfd):
 def test_who_has_decided_keeps_what_he_has(fresh, how, capfd):
     kept = 6
     if how == "set_threads":
-        set_threads(kept)
+        assert set_threads(kept) == torch.get_num_threads() == kept
+        with pytest.raises(PolicyError, match="at least 1"):
+            set_threads(0)
     elif how == "torch":
         torch.set_num_threads(kept)
     else:

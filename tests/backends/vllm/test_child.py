@@ -25,7 +25,6 @@ pytest.importorskip("vllm")
 from small import AGENTS, Relay, make_model
 
 import mas_lab as lab
-from mas_lab.backends.vllm import transfer
 from mas_lab.backends.vllm.child import _end
 from mas_lab.backends.vllm.engine import EngineError
 from mas_lab.policy import PolicyError
@@ -172,17 +171,6 @@ def test_nothing_outlives_the_process_that_started_it(server):
         assert psutil.Process(fork).is_running()
     finally:
         os.kill(fork, signal.SIGKILL)
-
-
-def test_a_transfer_asks_by_its_own_routes_alone():
-    asked = []
-    client = transfer.asking("http://127.0.0.1:9", lambda path, body: asked.append(path))
-    client.init_weight_transfer_engine({})
-    client.start_weight_update()
-    client.update_weights({"names": []})
-    client.finish_weight_update()
-    client.shutdown_weight_transfer_engine()
-    assert {*asked, "/get_world_size"} == {*transfer.ROUTES}
 
 
 def test_a_fork_of_the_starter_ends_no_server():

@@ -8,7 +8,8 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.vllm.weights import Heads, lora_rank, save_for_vllm, tensors_for_vllm
+from mas_lab.backends.vllm.model import lora_rank
+from mas_lab.backends.vllm.weights import Heads, save_for_vllm, tensors_for_vllm
 from mas_lab.policy import PolicyError
 
 IDS = torch.tensor([[4, 9, 10, 3, 7, 20, 33, 5, 61]])

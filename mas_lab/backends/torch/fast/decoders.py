@@ -26,15 +26,8 @@ FIRST_ROOM = 256
 class TreeDecoder:
     """A decoder that stores the keys and values of a tree once: candidates share those of their common beginning."""
 
-    def __init__(
-        self,
-        net,
-        prompts: Sequence[Sequence[int]],
-        adapters: Sequence[str],
-        slices: Slices | None,
-        room: int,
-        cost: Cost,
-    ):
+    def __init__(self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None,
+                 room: int, cost: Cost):  # fmt: skip
         self.net, self.prompts, self.adapters, self.slices, self.room = net, prompts, adapters, slices, room
         self.cost, self.device = cost, net.get_input_embeddings().weight.device
 
@@ -132,9 +125,8 @@ class TreeDecoder:
 class RowDecoder:
     """A decoder with one padded row per live node and the model's own cache, if attention cannot follow trees."""
 
-    def __init__(
-        self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None, room: int
-    ):
+    def __init__(self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None,
+                 room: int):  # fmt: skip
         self.net, self.prompts, self.adapters_M, self.slices = net, prompts, list(adapters), slices
         self.device = net.get_input_embeddings().weight.device
 

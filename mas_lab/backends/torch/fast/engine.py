@@ -9,10 +9,8 @@ Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V voca
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,34 +18,20 @@ import torch
 from mas_lab.backends.torch.fast.decoders import RowDecoder, TreeDecoder
 from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
 from mas_lab.backends.torch.padded import TopKTopP, Uniforms, sample_from_logits
-from mas_lab.policy import Asked, Completion, Request, WaveEngine
+from mas_lab.policy import Asked, Completion, WaveEngine
 
 
-@dataclass
 class Chunk:
     """Requests that are answered together; `prompt_R` is the index in `prompts` (and `adapters`) of each request."""
 
-    prompts: list[tuple[int, ...]] = field(default_factory=list)
-    adapters: list[str] = field(default_factory=list)
-    prompt_R: list[int] = field(default_factory=list)
-    tickets_R: list[int] = field(default_factory=list)
-    requests_R: list[Request] = field(default_factory=list)
-    policies_R: list[Any] = field(default_factory=list)
-    tokens: int = 0
-    room: int = 0
-    """Maximal number of tokens of all completions of one prompt."""
-
-    def add(
-        self, adapter: str, prompt: tuple[int, ...], members: Sequence[tuple[int, Any, Request]], room: int
-    ) -> None:
-        self.prompt_R += [len(self.prompts)] * len(members)
-        self.prompts.append(prompt)
-        self.adapters.append(adapter)
-        self.tickets_R += [ticket for ticket, _, _ in members]
-        self.policies_R += [policy for _, policy, _ in members]
-        self.requests_R += [request for _, _, request in members]
-        self.tokens += len(prompt) + room
-        self.room = max(self.room, room)
+    def __init__(self, places: dict[tuple[str, tuple[int, ...]], list[int]], asked: Sequence[Asked]):
+        """Take the places in `asked` by adapter and prompt."""
+        self.adapters, self.prompts = ([key[i] for key in places] for i in (0, 1))
+        self.places_R = [place for own in places.values() for place in own]
+        self.policies_R, self.requests_R = ([asked[place][i] for place in self.places_R] for i in (0, 1))
+        self.prompt_R = np.repeat(np.arange(len(places)), [len(own) for own in places.values()])
+        self.room = max(sum(asked[place][1].max_tokens for place in own) for own in places.values())
+        """Maximal number of tokens of all completions of one prompt."""
 
 
 class TreeEngine(WaveEngine):
@@ -65,24 +49,26 @@ class TreeEngine(WaveEngine):
         if self.model.net.training:
             self.model.net.eval()
         answers: dict[int, Completion] = {}
-        for chunk in self._chunks([(place, policy, request) for place, (policy, request) in enumerate(asked)]):
-            answers |= dict(zip(chunk.tickets_R, self._complete(chunk), strict=True))
+        for chunk in self._chunks(asked, range(len(asked))):
+            answers |= dict(zip(chunk.places_R, self._complete(chunk), strict=True))
         return [answers[place] for place in range(len(asked))]
 
-    def _chunks(self, pending) -> Iterator[Chunk]:
-        """Yield chunks of requests, grouped by (adapter, prompt) and sorted by adapter and prompt length."""
-        groups: dict[tuple, list] = {}
-        for ticket, policy, request in pending:
-            groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append((ticket, policy, request))
-        chunk = Chunk()
-        for (adapter, prompt), members in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
-            room = sum(request.max_tokens for _, _, request in members)
-            if chunk.prompts and chunk.tokens + len(prompt) + room > self.budget:
-                yield chunk
-                chunk = Chunk()
-            chunk.add(adapter, prompt, members, room)
-        if chunk.prompts:
-            yield chunk
+    def _chunks(self, asked: Sequence[Asked], places: Iterable[int]) -> Iterator[Chunk]:
+        """Yield chunks of the requests at `places`, by adapter and prompt, sorted by adapter and prompt length."""
+        groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+        for place in places:
+            policy, request = asked[place]
+            groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append(place)
+        chunk, tokens = {}, 0
+        for (adapter, prompt), own in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
+            size = len(prompt) + sum(asked[place][1].max_tokens for place in own)
+            if chunk and tokens + size > self.budget:
+                yield Chunk(chunk, asked)
+                chunk, tokens = {}, 0
+            chunk[adapter, prompt] = own
+            tokens += size
+        if chunk:
+            yield Chunk(chunk, asked)
 
     @torch.inference_mode()
     def _complete(self, chunk: Chunk) -> list[Completion]:
@@ -115,7 +101,7 @@ class TreeEngine(WaveEngine):
         ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
         lengths_R, finish_R = most_R.copy(), ["length"] * len(most_R)
         cut_R = TopKTopP(chunk.requests_R)
-        live, node_R, logits_MV = np.arange(len(most_R)), np.array(chunk.prompt_R), decoder.prefill()
+        live, node_R, logits_MV = np.arange(len(most_R)), chunk.prompt_R, decoder.prefill()
         for step in range(uniform_RT.shape[1]):
             ids, logprobs = sample_from_logits(
                 logits_MV, node_R, temperature_R[live], uniform_RT[live, step], cut_R[live]

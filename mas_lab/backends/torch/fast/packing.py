@@ -164,8 +164,29 @@ class MicroBatch:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def token_logprobs(self, net, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return log-probability and entropy (N,) of each token, see the function of this name."""
-        return token_logprobs(net, self, entropy_grad, call)
+        """Return (logprobs_N, entropy_N) in float32, at the temperature with which each token was sampled.
+
+        `call` takes the place of `net` in a forward-mode derivative.
+        """
+        vocabulary = net.config.get_text_config().vocab_size
+        is_large = len(self.keep_U) * vocabulary > LARGE_LOGITS
+        if (self.by_tree and not is_large) or in_forward_mode() or not bare_head(net):
+            return _pick(self.logits(net, call or net), self.temperature_U, self.from_N, self.id_N, entropy_grad)
+        hidden_Uh, head = self.hidden(net), net.get_output_embeddings()
+        if not is_large:
+            return _pick(head(hidden_Uh), self.temperature_U, self.from_N, self.id_N, entropy_grad)
+        order_N = torch.argsort(self.from_N)
+        step = max(1, LARGE_LOGITS // vocabulary)
+        parts = []
+        for start in range(0, len(hidden_Uh), step):
+            rows = slice(start, start + step)
+            first, last = torch.searchsorted(self.from_N[order_N], torch.tensor([start, start + step]).to(order_N))
+            part_N = order_N[first:last]
+            arguments = self.temperature_U[rows], self.from_N[part_N] - start, self.id_N[part_N], entropy_grad
+            pick = lambda h, *rest: _pick(head(h), *rest)  # noqa: E731
+            parts.append(checkpoint(pick, hidden_Uh[rows], *arguments, use_reentrant=False))
+        logprobs, entropy = (torch.cat(values)[torch.argsort(order_N)] for values in zip(*parts, strict=True))
+        return logprobs, entropy
 
     def logits(self, net, call) -> torch.Tensor:
         """Return the logits (U, V) of the model's own head, with every transformation that it applies to them."""
@@ -191,31 +212,6 @@ def bare_head(net) -> bool:
     config = net.config.get_text_config()
     scaled = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
     return net.get_output_embeddings() is not None and not any(getattr(config, name, None) for name in scaled)
-
-
-def token_logprobs(net, batch: MicroBatch, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (logprobs_N, entropy_N) in float32, at the temperature with which each token was sampled."""
-    vocabulary = net.config.get_text_config().vocab_size
-    large = len(batch.keep_U) * vocabulary > LARGE_LOGITS
-    forward_mode = in_forward_mode()
-    if (batch.by_tree and not large) or forward_mode or not bare_head(net):
-        return _pick(batch.logits(net, call or net), batch.temperature_U, batch.from_N, batch.id_N, entropy_grad)
-    hidden_Uh, head = batch.hidden(net), net.get_output_embeddings()
-    if not large:
-        return _pick(head(hidden_Uh), batch.temperature_U, batch.from_N, batch.id_N, entropy_grad)
-    order_N = torch.argsort(batch.from_N)
-    step = max(1, LARGE_LOGITS // vocabulary)
-    parts = []
-    for start in range(0, len(hidden_Uh), step):
-        rows = slice(start, start + step)
-        first, last = torch.searchsorted(batch.from_N[order_N], torch.tensor([start, start + step]).to(order_N))
-        part_N = order_N[first:last]
-        arguments = batch.temperature_U[rows], batch.from_N[part_N] - start, batch.id_N[part_N], entropy_grad
-        parts.append(
-            checkpoint(lambda h, *rest: _pick(head(h), *rest), hidden_Uh[rows], *arguments, use_reentrant=False)
-        )
-    logprobs, entropy = (torch.cat(values)[torch.argsort(order_N)] for values in zip(*parts, strict=True))
-    return logprobs, entropy
 
 
 def _pick(logits_UV, temperature_U, from_N, id_N, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
