@@ -6,7 +6,7 @@ The tasks decide who moves, and why.
 import random
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,26 +21,30 @@ Cell = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Maze:
+class Floor:
+    """Square of cells with walls; the edge blocks like a wall."""
+
     size: int
     walls: frozenset[Cell]
+
+    def inside(self, cell: Cell) -> bool:
+        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
+
+    def target(self, at: Cell, move: str) -> Cell | None:
+        """Return the cell that `move` leads to, a letter of `MOVES` or the name of a cell; `None` if it is blocked."""
+        cell = beyond(at, move) if move in MOVES else cell_of(move)
+        near = (cell[0] - at[0], cell[1] - at[1]) in MOVES.values()
+        return cell if near and self.inside(cell) and cell not in self.walls else None
+
+
+@dataclass(frozen=True)
+class Maze(Floor):
     start: Cell
     goal: Cell
 
     def after(self, at: Cell, move: str) -> Cell:
-        """Return the cell after `move`, a letter of `MOVES` or the name of a cell; `at` itself if it is blocked."""
-        column, row = (at[0] + MOVES[move][0], at[1] + MOVES[move][1]) if move in MOVES else cell_of(move)
-        beside = abs(column - at[0]) + abs(row - at[1]) == 1
-        free = beside and self.inside((column, row)) and (column, row) not in self.walls
-        return (column, row) if free else at
-
-    def beyond(self, at: Cell, move: str) -> Cell:
-        """Return the cell that `move`, a letter of `MOVES`, points to, even a wall; `at` itself at the edge."""
-        cell = at[0] + MOVES[move][0], at[1] + MOVES[move][1]
-        return cell if self.inside(cell) else at
-
-    def inside(self, cell: Cell) -> bool:
-        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
+        """Return the cell after `move`; `at` itself if it is blocked."""
+        return self.target(at, move) or at
 
 
 @lru_cache(maxsize=8192)
@@ -66,14 +70,19 @@ def mazes(rng: random.Random, size: int, density: float) -> Iterator[Maze]:
             yield Maze(size, walls, start, goal)
 
 
-def walls_in_order(maze: Maze) -> list[str]:
-    """Return the names of the wall cells, row by row, each from the left."""
-    return [word(cell) for cell in sorted(maze.walls, key=lambda cell: cell[::-1])]
+def in_order(cells: Iterable[Cell]) -> list[str]:
+    """Return the names of cells, row by row, each from the left."""
+    return [word(cell) for cell in sorted(cells, key=lambda cell: cell[::-1])]
 
 
 def layout(maze: Maze) -> str:
     """Return the walls as a text; mazes with the same walls belong to the same split."""
-    return f"{maze.size} {' '.join(walls_in_order(maze))}"
+    return f"{maze.size} {' '.join(in_order(maze.walls))}"
+
+
+def beyond(at: Cell, move: str) -> Cell:
+    """Return the cell that `move`, a letter of `MOVES`, points to, even if it is blocked or over the edge."""
+    return at[0] + MOVES[move][0], at[1] + MOVES[move][1]
 
 
 def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
@@ -85,17 +94,6 @@ def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
             break
         path.append(cell)
     return path
-
-
-def wander(maze: Maze, at: Cell, most: int, mistakes: float, rng: random.Random) -> list[tuple[Cell, str]]:
-    """Return up to `most` moves to the goal, each with its start cell; a share `mistakes` is drawn at random."""
-    away, taken = distances(maze), []
-    while len(taken) < most and at != maze.goal:
-        good = [move for move in MOVES if away[maze.after(at, move)] < away[at]]
-        move = rng.choice(list(MOVES) if rng.random() < mistakes else good)
-        taken.append((at, move))
-        at = maze.after(at, move)
-    return taken
 
 
 def read_moves(text: str, most: int, tagged: bool) -> tuple[str, ...] | None:
