@@ -222,9 +222,8 @@ class Sudoku(ProposalTask):
         right, cells = solution(state.clues), [cell_of(name) for name in names(self._side)]
         written = {cell: digit for cell, digit in enumerate(state.grid) if digit != state.clues[cell]}
         wrong = {cell: digit for cell, digit in written.items() if digit != right[cell]}
-        hint = {
-            cell: digit for hint in filter(None, state.hints) for cell, digit in hint.items() if not state.grid[cell]
-        }
+        (hint,) = state.hints or ({},)
+        hint = {cell: digit for cell, digit in (hint or {}).items() if not state.grid[cell]}
         kinds = {
             'font-weight="bold"': {cell: d for cell, d in enumerate(state.clues) if d and cell not in written},
             f'fill="{BLUE}"': {cell: digit for cell, digit in written.items() if cell not in wrong},

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mas_lab.env import Message, Task
-from mas_lab.tasks.shared.rows import check_split, content_id, draw
+from mas_lab.tasks.shared.bases import DrawnTask, chat
+from mas_lab.tasks.shared.rows import draw
 
 CHAIN = 5
 """Digits of a chain by default."""
@@ -87,7 +88,7 @@ def told(values: list[int], working: bool) -> str:
     return " ".join(map(str, values)) + " " if working else ""
 
 
-class ChainTask:
+class ChainTask(DrawnTask):
     """Base class of the teaching tasks in which every agent answers chains of digits, one turn each.
 
     A subclass has `name`, `agents`, `start`, `acting`, `observe` and `step`.
@@ -101,21 +102,15 @@ class ChainTask:
     words = (*WORDS, "solve", "answer")
     """Every word of a prompt or answer."""
 
-    @property
-    def chains_per_task(self) -> int:
-        """Return how many different chains a task holds; its data has `problem` for one chain, else `problems`."""
-        return 1
+    chains_per_task = 1
+    """Number of different chains of a task; its data has `problem` for one chain, else `problems`."""
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` tasks; all their chains differ, and no chain is in two splits."""
-        check_split(split, self.name)
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, Any]]]:
+        """Return the chains of `n` tasks; all of them differ."""
         each = self.chains_per_task
         drawn = [chain for chain, _ in draw_chains(n * each, split, seed, self.name)]
-        return [self._task(drawn[first : first + each]) for first in range(0, len(drawn), each)]
-
-    def _task(self, own: list[str]) -> Task:
-        data = {"problem": own[0]} if len(own) == 1 else {"problems": own}
-        return Task(f"{self.name}-{content_id(', '.join(own))}", data)
+        groups = [drawn[first : first + each] for first in range(0, len(drawn), each)]
+        return [(", ".join(own), {"problems": own} if each > 1 else {"problem": own[0]}) for own in groups]
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         """Return an answer to the agent's prompt that is right about half of the time."""
@@ -149,7 +144,7 @@ class ChainSequence(ChainTask):
         return () if state.done else (self.agents[state.passed],)
 
     def observe(self, state: Progress, agent: str) -> list[Message]:
-        return [{"role": "user", "content": f"solve {state.problems[state.passed]}"}]
+        return chat(f"solve {state.problems[state.passed]}")
 
     def marked(self, state: Progress, actions: Mapping[str, str]) -> tuple[str, bool, bool]:
         """Return the agent that answered, whether its answer is right, and whether it can be read."""
