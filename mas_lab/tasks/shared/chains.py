@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.env import Message, Task
+from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared.bases import DrawnTask, chat
 from mas_lab.tasks.shared.rows import draw
 
@@ -77,21 +77,25 @@ def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0)
     return values[1:], working
 
 
-def half_right(chain: str, rng: random.Random) -> str:
-    """Return an answer that `read_answer` can read and that is right about half of the time."""
-    values, working = attempt(chain, rng, hasty=0.5)
-    return f"{told(values, working)}answer {values[-1]}"
-
-
 def told(values: list[int], working: bool) -> str:
     """Return running values as text, such as `2 0 7 5 `, or an empty text without `working`."""
     return " ".join(map(str, values)) + " " if working else ""
 
 
-class ChainTask(DrawnTask):
-    """Base class of the teaching tasks in which every agent answers chains of digits, one turn each.
+@dataclass(frozen=True)
+class ChainState:
+    problems: tuple[str, ...]
+    place: int = 0
+    """Place in `agents` of the agent that answers now; with a chain for each agent, also the place of its chain."""
+    tried: str | None = None
+    """Wrong answer of an agent before, if it is shown: a digit, or "none" if it could not be read."""
+    done: bool = False
 
-    A subclass has `name`, `agents`, `start`, `acting`, `observe` and `step`.
+
+class ChainTask(DrawnTask):
+    """Base class of the teaching tasks in which every agent answers a chain of digits, one turn each.
+
+    A subclass has `name`, `agents` and `result`; without `result`, it has its own state and `step`.
     """
 
     paper = "a teaching task of this kit"
@@ -101,7 +105,6 @@ class ChainTask(DrawnTask):
     max_tokens = CHAIN + 3
     words = (*WORDS, "solve", "answer")
     """Every word of a prompt or answer."""
-
     chains_per_task = 1
     """Number of different chains of a task; its data has `problem` for one chain, else `problems`."""
 
@@ -112,42 +115,44 @@ class ChainTask(DrawnTask):
         groups = [drawn[first : first + each] for first in range(0, len(drawn), each)]
         return [(", ".join(own), {"problems": own} if each > 1 else {"problem": own[0]}) for own in groups]
 
+    def start(self, task: Task) -> ChainState:
+        return ChainState(tuple(task.data.get("problems") or [task.data["problem"]]))
+
+    def acting(self, state: ChainState) -> tuple[str, ...]:
+        return () if state.done else (self.agents[state.place],)
+
+    def posed(self, state: ChainState) -> str:
+        """Return the chain that is answered now."""
+        return state.problems[0]
+
+    def observe(self, state: ChainState, agent: str) -> list[Message]:
+        tried = f"tried {state.tried} " if state.tried else ""
+        return chat(f"{tried}solve {self.posed(state)}")
+
+    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+        """Return the state after a text with this answer (`None`: unreadable), the team reward and the success."""
+        raise NotImplementedError
+
+    def step(self, state: ChainState, actions: Mapping[str, str]) -> Step:
+        ((agent, said),) = actions.items()
+        answer = read_answer(said)
+        right = answer == str(value(self.posed(state)))
+        after, team, success = self.result(state, right, said, answer)
+        return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
+
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         """Return an answer to the agent's prompt that is right about half of the time."""
         prompt = self.observe(state, agent)[0]["content"]
-        return half_right(prompt.partition("solve ")[2], rng)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """State of a `ChainSequence`: one chain for each agent, and how many agents the episode has passed."""
-
-    problems: tuple[str, ...]
-    passed: int = 0
-    done: bool = False
+        values, working = attempt(prompt.partition("solve ")[2], rng, hasty=0.5)
+        return f"{told(values, working)}answer {values[-1]}"
 
 
 class ChainSequence(ChainTask):
-    """Base class of the tasks whose agents are called one after the other, each with its own chain.
-
-    A subclass has `name`, `agents` and `step`.
-    """
+    """Base class of the tasks whose agents are called one after the other, each with its own chain."""
 
     @property
     def chains_per_task(self) -> int:
         return len(self.agents)
 
-    def start(self, task: Task) -> Progress:
-        return Progress(tuple(task.data["problems"]))
-
-    def acting(self, state: Progress) -> tuple[str, ...]:
-        return () if state.done else (self.agents[state.passed],)
-
-    def observe(self, state: Progress, agent: str) -> list[Message]:
-        return chat(f"solve {state.problems[state.passed]}")
-
-    def marked(self, state: Progress, actions: Mapping[str, str]) -> tuple[str, bool, bool]:
-        """Return the agent that answered, whether its answer is right, and whether it can be read."""
-        (agent,) = self.acting(state)
-        answer = read_answer(actions[agent])
-        return agent, answer == str(value(state.problems[state.passed])), answer is not None
+    def posed(self, state: ChainState) -> str:
+        return state.problems[state.place]
