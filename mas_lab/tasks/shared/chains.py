@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared.bases import DrawnTask, chat
-from mas_lab.tasks.shared.rows import draw
+from mas_lab.tasks.shared.bases import DrawnTask, SizedTask, chat
+from mas_lab.tasks.shared.grading import last_boxed
+from mas_lab.tasks.shared.rows import draw, word_problems
 
 CHAIN = 5
 """Digits of a chain by default."""
@@ -90,6 +91,37 @@ class ChainState:
     tried: str | None = None
     """Wrong answer of an agent before, if it is shown: a digit, or "none" if it could not be read."""
     done: bool = False
+
+
+@dataclass(frozen=True)
+class MathTask(SizedTask):
+    """Base class of the math tasks: chains in pocket size, word problems in full size; a subclass has `data`."""
+
+    numbers = range(2, 10)
+    unit = "digits"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.data and not self.full:
+            raise ValueError(f"{self.name}: data={self.data!r} is for size='full'; pocket problems are generated")
+
+    @property
+    def digits(self) -> int:
+        return self.number(CHAIN)
+
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, str]]]:
+        if self.full:
+            pairs = word_problems(self.data, n, split, seed, self.name)
+        else:
+            pairs = draw_chains(n, split, seed, self.name, self.digits)
+        return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
+
+    def read_answer(self, text: str) -> str | None:
+        """Return the answer, or `None` if it cannot be read.
+
+        A pocket answer has optional running values, then `answer 7`, and nothing else.
+        """
+        return last_boxed(text) if self.full else read_answer(text)
 
 
 class ChainTask(DrawnTask):

@@ -5,9 +5,10 @@ holds it twice. Opening files and data sets is in `sources`.
 """
 
 import hashlib
+import json
 import random
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -166,14 +167,17 @@ def problem_of(row: Row) -> str:
 GENERATOR = "reasoning_gym:"
 
 
-def problems(data: str | None, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
+def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
     """Return `n` different problems of a full-size math task, each with its answer.
 
     `data` is a file, a folder or a data set (`sources.read`), or `reasoning_gym:<task>` for generated problems. `None`
     means `reasoning_gym:gsm_symbolic`.
     """
     if (data or GENERATOR).startswith(GENERATOR):
-        return generated((data or "").removeprefix(GENERATOR) or "gsm_symbolic", n, split, seed, env)
+        task = (data or "").removeprefix(GENERATOR) or "gsm_symbolic"
+        number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
+        entries = generator(task, number, 1000 + 100 * n)
+        return [(question, answer) for _, question, answer in generated(entries, n, split, env)]
     return [problem_and_answer(row) for row in sample_rows(data, n, split, seed, problem_of, env)]
 
 
@@ -216,18 +220,29 @@ def abstract(row: Row) -> str:
     return " ".join(text.split())
 
 
-def generated(task: str, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
-    """Return `n` different problems of a `reasoning_gym` task that belong to `split`, each with its answer."""
+@lru_cache(maxsize=64)
+def generator(dataset: str, seed: int, size: int, config: str = "{}") -> Any:
+    """Return a generator; raise EnvError if the package or the generator is missing, or refuses its configuration."""
     try:
         import reasoning_gym
+        from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise EnvError(f"{env}: generated word problems need reasoning-gym: pip install reasoning-gym") from None
-    number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
-    answers: dict[str, str] = {}
+        raise EnvError("generated problems need reasoning-gym: pip install 'mas-lab[puzzles]'") from None
+    if dataset not in DATASETS:
+        raise EnvError(f"reasoning_gym has no dataset {dataset!r}; known are: {', '.join(sorted(DATASETS))}")
+    try:
+        return reasoning_gym.create_dataset(dataset, seed=seed, size=size, **json.loads(config))
+    except (TypeError, AssertionError, ValueError) as error:
+        raise EnvError(f"reasoning_gym {dataset!r}: config={config}: {error}") from error
+
+
+def generated(entries: Sequence[Row], n: int, split: str, env: str) -> list[tuple[int, str, str]]:
+    """Return `n` different problems of a generator that belong to `split`: number, problem and answer of each."""
+    places: dict[str, int] = {}
 
     def questions() -> Iterator[str]:
-        for entry in reasoning_gym.create_dataset(task, seed=number, size=1000 + 100 * n):
-            answers[entry["question"]] = str(entry["answer"])
-            yield entry["question"]
+        for place in range(len(entries)):
+            places.setdefault(question := entries[place]["question"], place)
+            yield question
 
-    return [(text, answers[text]) for text in draw(questions(), n, split, env)]
+    return [(places[text], text, str(entries[places[text]]["answer"])) for text in draw(questions(), n, split, env)]
