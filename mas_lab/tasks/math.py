@@ -128,9 +128,8 @@ class Math(chains.MathTask):
 
     @property
     def solvers(self) -> tuple[str, ...]:
-        return (
-            self.agents if self.single_agent else numbered("solver", (self.n_agents or self.fewest) - self.fewest + 1)
-        )
+        count = (self.n_agents or self.fewest) - self.fewest + 1
+        return ("solo",) if self.single_agent else numbered("solver", count)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -180,9 +179,7 @@ class Math(chains.MathTask):
             return f"answer {state.answers[-1] or 'none'} check {state.problem}"
         begin = max((i + 1 for i, turn in enumerate(state.said) if turn.approved is not None), default=0)
         listed = {"tried": state.rejected, "others": [turn.answer for turn in state.said[begin:]][-LATEST:]}
-        told = [
-            word for name, said in listed.items() if said for word in (name, *(answer or "none" for answer in said))
-        ]
+        told = [" ".join([name, *(answer or "none" for answer in said)]) for name, said in listed.items() if said]
         return " ".join([*told, "fix" if role == "fixer" else "solve", state.problem])
 
     def read_verdict(self, text: str) -> bool | None:

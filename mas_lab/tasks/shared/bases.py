@@ -95,7 +95,7 @@ class SizedTask(DrawnTask):
     def published(self) -> bool:
         return self.rewards == "published"
 
-    def number(self, default: int) -> int:
+    def number(self, default: int | None) -> int | None:
         """Return the size if it is a number, else `default`."""
         return self.size if type(self.size) is int else default
 

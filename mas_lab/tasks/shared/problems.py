@@ -4,15 +4,13 @@ Data sets and their rows are in `problem_sets`. The tasks decide what a program 
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from mas_lab.env import Task
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared.harness import literal
 from mas_lab.tasks.shared.programs import LIMITS, Case, Graded, grade, printed_alike, read_cases
-from mas_lab.tasks.shared.rows import content_id
 
 MOST_RUNS = 32
 """Most runs of a gold program that reads standard input, one per case."""
@@ -33,9 +31,10 @@ class Problem:
     """Whether the gold program reads standard input and prints. The asked function then is `entry(text) -> text`, which
     does the same."""
 
-    def as_task(self, env: str) -> Task:
-        """Return the problem as a task; its text and the asked function give the task's name."""
-        return Task(f"{env}-{content_id(f'{self.text} {self.entry}')}", asdict(self))
+    @property
+    def key(self) -> str:
+        """Return the text that names the problem."""
+        return f"{self.text} {self.entry}"
 
     @property
     def shown(self) -> tuple[Case, ...]:
