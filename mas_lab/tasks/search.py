@@ -17,7 +17,7 @@ from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.bases import SizedTask, chat
 from mas_lab.tasks.shared.grading import plain_answer
 from mas_lab.tasks.shared.retrieval import Look, Retriever, bm25, index, missing, retrieve, shown
-from mas_lab.tasks.shared.rows import draw, question_and_answers, question_of, sample_rows
+from mas_lab.tasks.shared.rows import draw, question_and_answers, sample
 
 VERDICTS = ("search", "answer")
 ANSWERS = ("verdict", "answer")
@@ -133,8 +133,7 @@ class Search(SizedTask):
             data = self.data or str(data_dir() / "search" / "questions.jsonl")
             if self.retriever is None:
                 index(self._corpus, self.name)  # build the index, or fail, before any episode starts
-            rows = sample_rows(data, n, split, seed, question_of, self.name)
-            found = map(question_and_answers, rows)
+            found = sample(data, n, split, seed, question_and_answers, self.name)
             return [(asked, {"question": asked, "answers": right, "needed": titles}) for asked, right, titles in found]
         drawn = draw(worlds.worlds(random.Random(f"search {self.size} {split} {seed}")), n, split, self.name)
         return map(self._pocket_problem, drawn)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mas_lab.env import Step, Task
 from mas_lab.tasks.shared import stories, wording
 from mas_lab.tasks.shared.bases import SizedTask
-from mas_lab.tasks.shared.rows import draw, sample_rows
+from mas_lab.tasks.shared.rows import draw, sample
 
 MARKER = "|||"
 """Separator of the two texts if one agent writes both."""
@@ -151,7 +151,7 @@ class TwoTextsTask(SizedTask):
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
         column = type(self).column
         if self.full:
-            texts = [column(row) for row in sample_rows(self.data, n, split, seed, key=column, env=self.name)]
+            texts = sample(self.data, n, split, seed, column, self.name)
         else:
             count = self.number(self.default)
             rng = random.Random(f"{self.name} {count} {split} {seed}")

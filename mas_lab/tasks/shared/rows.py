@@ -65,51 +65,50 @@ def draw(
     return list(drawn)
 
 
-def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
-    """Return `n` rows of `data` without replacement; a longer list starts with the shorter one.
+def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], Any], env: str) -> list[Any]:
+    """Return what `read_row` reads in `n` rows of `data`; a longer list starts with the shorter one.
 
-    `key(row)` is the content that decides a row's split. A source's own `test` and `val` are kept, and if it has a
-    `test`, its `train` too. Without a `test`, a tenth of the other rows is the test split. Without a `val`, another
-    tenth is the val split. Raises `EnvError` if the source cannot be read, if a row lacks its columns (the message
-    names it), or if there are too few rows.
+    `read_row(row)` is a text, or a tuple that begins with one; the text decides the row's split. A source's own `test`
+    and `val` are kept, and if it has a `test`, its `train` too. Without a `test`, a tenth of the other rows is the test
+    split. Without a `val`, another tenth is the val split. Raises `EnvError` if the source cannot be read, if a row
+    lacks its columns (the message names it), or if there are too few rows.
     """
-    rows = shuffled_rows(data, split, seed, key, env)
-    if n > len(rows):
-        splits = _by_split(data, key, env)
-        sizes = ", ".join(f"{name} {len(splits[name])}" for name in SPLITS)
+    found = shuffled(data, split, seed, read_row, env)
+    if n > len(found):
+        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in _by_split(data, read_row, env).items())
         raise EnvError(
-            f"{env}: {data} holds {len(rows)} rows of split {split!r}, asked for {n} (different ones: {sizes})"
+            f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n} (different ones: {sizes})"
         )
-    return rows[:n]
+    return found[:n]
 
 
-def shuffled_rows(data: str, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
-    """Return all rows of a split, in the order in which `sample_rows` takes them."""
+def shuffled(data: str, split: str, seed: int, read_row: Callable[[Row], Any], env: str) -> list[Any]:
+    """Return all rows of a split as `sample` reads them, in the order in which it takes them."""
     check_split(split, env)
-    rows = _by_split(data, key, env)[split]
-    return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))
+    found = _by_split(data, read_row, env)[split]
+    return random.Random(f"{env} {split} {seed}").sample(found, len(found))
 
 
 @lru_cache(maxsize=8)
-def _by_split(data: str, key: Callable[[Row], str], env: str) -> Mapping[str, list[Row]]:
+def _by_split(data: str, read_row: Callable[[Row], Any], env: str) -> Mapping[str, list[Any]]:
     """Return one row per content, by split; a content with two splits goes to the later one in SPLITS."""
-    found: dict[str, tuple[str | None, str, Row]] = {}
+    found: dict[str, tuple[str | None, str, Any]] = {}
     named = set()
     for place, own, row in read(data, env):
         try:
-            text = key(row)
+            told = read_row(row)
         except EnvError as error:
             raise EnvError(f"{env}: {data}, {place}: {error}") from None
-        own = _own_split(own)
+        text, own = told if isinstance(told, str) else told[0], _own_split(own)
         named.add(own)
         name = content_id(text)
         if name not in found or (own and SPLITS.index(own) > SPLITS.index(found[name][0] or "train")):
-            found[name] = (own, text, row)
-    splits: dict[str, list[Row]] = {split: [] for split in SPLITS}
-    for own, text, row in found.values():
+            found[name] = (own, text, told)
+    splits: dict[str, list[Any]] = {split: [] for split in SPLITS}
+    for own, text, told in found.values():
         kept = own in ("val", "test") or (own == "train" and "test" in named)
         drawn = split_of(text)
-        splits[own if kept else "train" if drawn in named else drawn].append(row)
+        splits[own if kept else "train" if drawn in named else drawn].append(told)
     return splits
 
 
@@ -160,10 +159,6 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     return framed.group(1) if framed else problem.strip(), gold
 
 
-def problem_of(row: Row) -> str:
-    return problem_and_answer(row)[0]
-
-
 GENERATOR = "reasoning_gym:"
 
 
@@ -178,7 +173,7 @@ def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> 
         number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
         entries = generator(task, number, 1000 + 100 * n)
         return [(question, answer) for _, question, answer in generated(entries, n, split, env)]
-    return [problem_and_answer(row) for row in sample_rows(data, n, split, seed, problem_of, env)]
+    return sample(data, n, split, seed, problem_and_answer, env)
 
 
 def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
@@ -195,10 +190,6 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     if not question or not accepted or not all(isinstance(text, str) for text in (*accepted, *titles)):
         raise EnvError(f"a row needs question and golden_answers|answers|answer as text, this one has {sorted(row)}")
     return question.strip(), list(accepted), list(dict.fromkeys(titles))
-
-
-def question_of(row: Row) -> str:
-    return question_and_answers(row)[0]
 
 
 def post(row: Row) -> str:
