@@ -23,7 +23,7 @@ RUNS, PRINTS, FORMAT, MATCH = 0.1, 0.1, 0.2, 0.8
 """Local rewards: for a program that ends without an error, for a program that prints, for a reasoner's answer that can
 be read, and for a right answer of either agent."""
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-UNREAD = Printed("no program")
+UNREAD = Printed(sandbox.Outcome("no program"))
 SLIPS = {"digit": 0.15, "operation": 0.1, "modulo": 0.15, "bracket": 0.1}
 """Probability that a program of `demonstrate` has another digit, has another operation, forgets `% 10`, or lacks its
 last bracket, at `mistakes` = 1."""

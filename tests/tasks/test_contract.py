@@ -159,9 +159,7 @@ def test_demonstrations_without_mistakes_reach_the_best_return(name):
         steps = [step for _, _, step in demonstrated(env, task, rng)]
         earned.append(sum(step.team_reward for step in steps))
         assert (earned[-1] == pytest.approx(env.max_return)) == steps[-1].success
-    assert (
-        sum(earned) / 20 > 0.95 * env.max_return
-    )
+    assert sum(earned) / 20 > 0.95 * env.max_return
 
 
 @pytest.mark.parametrize("name", [name for name in POCKET if name in SIZED])
