@@ -3,8 +3,8 @@
 The helper writes `aux`; main writes the asked function, which should call `aux`. Both write at once and do not see each
 other's code. With several turns, each sees its own draft and feedback on both drafts, and writes again. The feedback
 comes from a parser and the problem's own examples. Pocket size has one-line Python for a chain of operations on digits,
-full size has programming problems. The reward of two functions is in `pair_code` and `pair_code_published`, the
-feedback in `pair_feedback`, the problems in `problems`.
+full size has programming problems. The reward of two functions and the feedback are in
+`pair_code`, the problems in `programs`.
 """
 
 import ast
@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import lists, pair_code, pair_code_published, pair_feedback, problem_sets
+from mas_lab.tasks.shared import lists, pair_code, problem_sets
 from mas_lab.tasks.shared.bases import SizedTask, chat
-from mas_lab.tasks.shared.pair_flow import AUX, returns
 from mas_lab.tasks.shared.pair_reward import MARKER
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.programs import as_text, function, parsed, read_code, unjudged
+from mas_lab.tasks.shared.pair_use import AUX, returns
+from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
 from mas_lab.tasks.shared.rows import draw
 
 OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
@@ -77,7 +76,7 @@ class CodePair(SizedTask):
     Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Data flow and a run without `aux` decide
     whether main uses it. A run of `aux` alone, and its recorded return values, decide whether main is a thin wrapper.
 
-    Rewards "published" (CoMLRL's rule, `pair_code_published`) look for words, and open the bonuses after a single
+    Rewards "published" (CoMLRL's rule, `pair_code.judge_published`) look for words, and open the bonuses after a single
     passed test. They pay each turn's drafts again, so `max_return` is 4 per turn. The tests score their known defects.
     Main needs only a useless `aux` under an unused name, a call in a comment or a text, or an `aux` that it defines
     again. An ignored result of a call with two arguments also passes. A program that passes one of three tests with a
@@ -150,7 +149,7 @@ class CodePair(SizedTask):
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
-        return (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_feedback.SENTENCES, *TASK)
+        return (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_code.SENTENCES, *TASK)
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
         """Return `n` problems; in pocket size their first operation makes a difference."""
@@ -182,12 +181,12 @@ class CodePair(SizedTask):
         judged = self._judge(state, *state.drafts, shown=True) if own else None
         if not self.full:
             told = [state.problem.text, *(["sees", state.aux] if form == "after" else [])]
-            told += [f"draft {draft}" for draft in own] + ([pair_feedback.word(judged, self.feedback)] if own else [])
+            told += [f"draft {draft}" for draft in own] + ([pair_code.word(judged, self.feedback)] if own else [])
             return chat(" ".join([*told, form]))
         told = [state.problem.text, *([TEXT_IN.format(entry=state.problem.entry)] if state.problem.stdin else [])]
         told += [f"The function `aux`:\n\n{state.aux}"] if form == "after" else []
         if own:
-            said = pair_feedback.sentences(judged, self.feedback, state.problem, *state.drafts)
+            said = pair_code.sentences(judged, self.feedback, state.problem, *state.drafts)
             told += [*(f"Your draft:\n\n{draft}" for draft in own), said, ANEW]
         duty = TASK[form].format(entry=state.problem.entry)
         return chat("\n\n".join(told), duty)
@@ -200,7 +199,7 @@ class CodePair(SizedTask):
         cases = state.problem.shown if shown else state.problem.hidden
         if self.published and not shown:
             laid_out = (text if self.full or not parsed(text) else ast.unparse(parsed(text)) for text in (helper, main))
-            return pair_code_published.judge(*laid_out, state.problem, cases)
+            return pair_code.judge_published(*laid_out, state.problem, cases)
         return pair_code.judge(helper, main, state.problem, cases)
 
     def _defines(self, text: str, place: int, problem: Problem) -> bool:

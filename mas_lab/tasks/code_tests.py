@@ -3,7 +3,7 @@
 The coder writes a function, and the tester writes cases for it. The sandbox runs the function on these cases. Until
 they agree, each agent sees both drafts and the results, and writes again. Pocket size has one-line Python for a chain
 of operations on digits, full size has programming problems. Running programs is in `sandbox`, grading and reading them
-in `programs`, the problems in `problems`. Whether a case would catch a mistake is not measured.
+and the problems in `programs`. Whether a case would catch a mistake is not measured.
 """
 
 import random
@@ -14,8 +14,17 @@ from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import lists, problem_sets
 from mas_lab.tasks.shared.bases import SizedTask, chat
 from mas_lab.tasks.shared.harness import literal
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.programs import Case, Graded, as_text, function, read_cases, read_code, readable, unjudged
+from mas_lab.tasks.shared.programs import (
+    Case,
+    Graded,
+    Problem,
+    as_text,
+    function,
+    read_cases,
+    read_code,
+    readable,
+    unjudged,
+)
 from mas_lab.tasks.shared.rows import draw
 
 BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8

@@ -12,8 +12,22 @@ from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat, numbered, role_of
-from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, beyond, cell_of, distances, in_order, layout, mazes, walk, word
-from mas_lab.tasks.shared.moving import CELLS, LARGEST_POCKET, MovesTask
+from mas_lab.tasks.shared.maze import (
+    CELLS,
+    LARGEST_POCKET,
+    MOVES,
+    Cell,
+    Maze,
+    MovesTask,
+    beyond,
+    cell_of,
+    distances,
+    in_order,
+    layout,
+    mazes,
+    walk,
+    word,
+)
 from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 

@@ -14,8 +14,7 @@ from itertools import pairwise
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.boxes import Place, Room, distances, layout, rooms
-from mas_lab.tasks.shared.maze import MOVES, beyond, cell_of, in_order, word
-from mas_lab.tasks.shared.moving import CELLS, LARGEST_POCKET, MovesTask
+from mas_lab.tasks.shared.maze import CELLS, LARGEST_POCKET, MOVES, MovesTask, beyond, cell_of, in_order, word
 from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 

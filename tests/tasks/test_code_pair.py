@@ -12,8 +12,8 @@ from mas_lab.check.env import check_env
 from mas_lab.env import Task
 from mas_lab.tasks import make_env
 from mas_lab.tasks.code_pair import CodePair
-from mas_lab.tasks.shared import lists, pair_code, pair_code_published
-from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared import lists, pair_code
+from mas_lab.tasks.shared.programs import Problem
 
 ASKED = [[3, 1, 2], [9, 0, 4], [5, 5, 1], [2, 7, 6]]
 PROBLEM = Problem(
@@ -37,7 +37,7 @@ def ours(helper, main, problem=PROBLEM):
 
 
 def published(helper, main, problem=PROBLEM):
-    return pair_code_published.judge(helper, main, problem, problem.hidden)
+    return pair_code.judge_published(helper, main, problem, problem.hidden)
 
 
 # Levels, by hand

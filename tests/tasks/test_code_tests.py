@@ -9,7 +9,7 @@ from mas_lab.env import transcript
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.code_tests import CodeTests, chain
 from mas_lab.tasks.shared import lists
-from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared.programs import Problem
 
 TOTAL = Problem(
     text="The sum of two numbers.",

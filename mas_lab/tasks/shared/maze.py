@@ -1,14 +1,16 @@
 """Model a grid with walls: moves, ways to the goal, names of cells, and moves in an answer.
 
-The tasks decide who moves, and why.
+`MovesTask` is the base class of the tasks in which a planner proposes moves and an executor commits them.
 """
 
 import random
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from mas_lab.tasks.shared.bases import ProposalTask
 
 MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
 
@@ -117,3 +119,33 @@ def word(cell: Cell) -> str:
 
 def cell_of(name: str) -> Cell:
     return ord(name[0]) - ord("a"), int(name[1:]) - 1
+
+
+LARGEST_POCKET = 6
+CELLS = in_order((column, row) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET))
+"""Words of the cells, in pocket size."""
+
+
+@dataclass(frozen=True)
+class MovesTask(ProposalTask):
+    """Base class of these tasks; a subclass has `sides` and `pocket_limit`."""
+
+    @property
+    def side(self) -> int:
+        return self.sides.get(self.size, self.size)
+
+    @property
+    def limit(self) -> int:
+        """Return the largest number of moves in one answer."""
+        return 20 if self.full else self.pocket_limit
+
+    @property
+    def max_tokens(self) -> int:
+        return 512 if self.full else self.limit + 2
+
+    def read(self, text: str) -> tuple[str, ...] | None:
+        """Return the moves of an answer, or `None` if it cannot be read."""
+        return read_moves(text, self.limit, tagged=self.full)
+
+    def written(self, said: Sequence[str]) -> str:
+        return f"<moves>{' '.join(said)}</moves>" if self.full else " ".join(said)

@@ -1,7 +1,7 @@
 """Read data sets of programming problems: APPS, CodeContests and HumanEval, recognised by their columns.
 
 A problem is left out if it has no solution in Python, or no case that can be written down. The number of these is
-reported. The problems themselves are in `problems`, opening files and data sets in `sources`, splits in `rows`.
+reported. A problem is described in `programs`, opening files and data sets in `sources`, splits in `rows`.
 """
 
 import ast
@@ -17,8 +17,7 @@ from typing import Any
 
 from mas_lab.env import EnvError
 from mas_lab.tasks import sandbox
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.programs import LIMITS, Case, as_text, function, parsed, read_cases
+from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, function, parsed, read_cases
 from mas_lab.tasks.shared.rows import check_split, shuffled, split_of
 from mas_lab.tasks.shared.sources import Row
 

@@ -1,7 +1,7 @@
-"""Find programs in answers, run them on cases, and read cases that are written as asserts.
+"""Find programs in answers, run them on cases, and read cases that are written as asserts; describe a problem.
 
 A case is `[arguments, expected]`, plain data. The expected value never enters the sandbox: it is compared outside.
-Running programs is in `sandbox`. The tasks decide what passing is worth.
+Running programs is in `sandbox`, data sets of problems in `problem_sets`. The tasks decide what passing is worth.
 """
 
 import ast
@@ -58,7 +58,7 @@ def readable(text: str, longest: int = LONGEST_ERROR) -> str:
     return text[:longest].encode(errors="replace").decode()
 
 
-class Judged:
+class Result:
     """Base class of the results of a program; it has the `outcome`, and further entries of `Step.info` in `told`."""
 
     outcome: sandbox.Outcome
@@ -81,7 +81,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Graded(Judged):
+class Graded(Result):
     """Results of a program on cases."""
 
     passed: tuple[bool, ...]
@@ -99,7 +99,7 @@ class Graded(Judged):
 
 
 @dataclass(frozen=True)
-class Printed(Judged):
+class Printed(Result):
     """Results of a program that prints its answer: the last line that is not blank is its `line`."""
 
     outcome: sandbox.Outcome
@@ -122,7 +122,7 @@ _warned: set[str] = set()
 """Envs that have warned of a program which could not be judged; each warns once."""
 
 
-def unjudged(judged: Judged, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
+def unjudged(judged: Result, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
     """Return `unknown` of `Step.info`, `[{"agent", "turn", "error"}]`, or [] if the tier could run the program.
 
     The first such program of an env in a process gives a warning that says what to install.
@@ -220,3 +220,75 @@ def as_text(cases: Sequence[Case], entry: str) -> str:
     """Return cases as the asserts that `read_cases` reads, one per line."""
     lines = (f"assert {entry}({', '.join(map(repr, arguments))}) == {expected!r}" for arguments, expected in cases)
     return "\n".join(lines)
+
+
+MOST_RUNS = 32
+"""Most runs of a gold program that reads standard input, one per case."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    text: str
+    entry: str
+    """Name of the asked function."""
+    examples: str = ""
+    """Cases that the text shows, as asserts: Task.data is plain data, and arguments may be tuples or sets."""
+    cases: str = ""
+    """Hidden cases, as asserts."""
+    gold: str = ""
+    """Right program, hidden."""
+    stdin: bool = False
+    """Whether the gold program reads standard input and prints. The asked function then is `entry(text) -> text`, which
+    does the same."""
+
+    @property
+    def key(self) -> str:
+        """Return the text that names the problem."""
+        return f"{self.text} {self.entry}"
+
+    @property
+    def shown(self) -> tuple[Case, ...]:
+        return _read(self.examples, self.entry)
+
+    @property
+    def hidden(self) -> tuple[Case, ...]:
+        """Return the hidden cases without those whose arguments the text shows.
+
+        A program that knows the examples by heart then earns nothing.
+        """
+        seen = {literal(list(arguments), "case") for arguments, _ in self.shown}
+        cases = _read(self.cases, self.entry)
+        return tuple(case for case in cases if literal(list(case[0]), "case") not in seen)
+
+    def grade(self, source: str, cases: Sequence[Case]) -> Graded:
+        """Grade a program on cases."""
+        return grade(source, self.entry, cases, printed_alike if self.stdin else None)
+
+    def confirm(self, cases: Sequence[Case]) -> Graded:
+        """Grade the gold program on cases."""
+        if not self.stdin:
+            return grade(self.gold, self.entry, cases)
+        runs = [_printed(self.gold, *arguments) for arguments, _ in cases[:MOST_RUNS]]
+        passed = [
+            run.status == "ok" and printed_alike(run.stdout, expected)
+            for run, (_, expected) in zip(runs, cases, strict=False)
+        ]
+        worst = next((run for run in runs if run.status != "ok"), sandbox.Outcome("ok"))
+        return Graded((*passed, *[False] * (len(cases) - len(passed))), worst)
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str, entry: str) -> tuple[Case, ...]:
+    return tuple(read_cases(text, entry))
+
+
+@lru_cache(maxsize=1024)
+def _run(source: str) -> sandbox.Outcome:
+    return sandbox.run(source, **LIMITS)
+
+
+def _printed(gold: str, *arguments: Any) -> sandbox.Outcome:
+    """Run the gold program with its standard input, if the arguments are one text."""
+    if len(arguments) != 1 or not isinstance(arguments[0], str):
+        return sandbox.Outcome("error", stderr="TypeError: standard input is one text")
+    return _run(f"import io, sys\nsys.stdin = io.StringIO({arguments[0]!r})\n{gold}")
