@@ -12,22 +12,7 @@ from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat, numbered, role_of
-from mas_lab.tasks.shared.maze import (
-    CELLS,
-    LARGEST_POCKET,
-    MOVES,
-    Cell,
-    Maze,
-    MovesTask,
-    beyond,
-    cell_of,
-    distances,
-    in_order,
-    layout,
-    mazes,
-    walk,
-    word,
-)
+from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, MovesTask, cell_of, distances, in_order, mazes, walk, word
 from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 
@@ -104,7 +89,7 @@ class PlanPath(MovesTask):
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "planner → executor, up to 4 turns"
     pocket = "plan_path"
-    numbers = range(3, LARGEST_POCKET + 1)
+    numbers = range(3, 7)
     sides = {"pocket": 5, "full": 10}
     pocket_limit = 4
 
@@ -122,14 +107,14 @@ class PlanPath(MovesTask):
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
-        return ("walls", "goal", "at", "hint", "none", *DUTY, *CELLS)
+        return ("walls", "goal", "at", "hint", "none", *DUTY, *self.cells)
 
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"plan_path {self.side} {split} {seed}")
-        for maze in draw(mazes(rng, self.side, DENSITY), n, split, self.name, home=layout, fits=self._fits):
+        for maze in draw(mazes(rng, self.side, DENSITY), n, split, self.name, home=Maze.layout, fits=self._fits):
             places = {"start": word(maze.start), "goal": word(maze.goal)}
             data = {"size": self.side, "walls": in_order(maze.walls), **places}
-            yield f"{layout(maze)} {maze.start} {maze.goal}", data
+            yield f"{maze.layout()} {maze.start} {maze.goal}", data
 
     def _fits(self, maze: Maze) -> bool:
         """Return whether the goal can be reached in time, and in no fewer moves than `SHORTEST`."""
@@ -188,8 +173,7 @@ class PlanPath(MovesTask):
         while len(moves) < self.limit and at != maze.goal:
             good = [move for move in MOVES if away[maze.after(at, move)] < away[at]]
             move = rng.choice(list(MOVES) if rng.random() < self.mistakes else good)
-            cell = beyond(at, move)
-            moves.append(move if self.full else word(cell if maze.inside(cell) else at))
+            moves.append(move if self.full else word(maze.pointed(at, move)))
             at = maze.after(at, move)
         return moves
 

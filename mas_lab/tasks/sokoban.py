@@ -14,7 +14,7 @@ from itertools import pairwise
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.boxes import Place, Room, distances, layout, rooms
-from mas_lab.tasks.shared.maze import CELLS, LARGEST_POCKET, MOVES, MovesTask, beyond, cell_of, in_order, word
+from mas_lab.tasks.shared.maze import MOVES, MovesTask, beyond, cell_of, in_order, word
 from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 
@@ -92,7 +92,7 @@ class Sokoban(MovesTask):
     order = "planner → executor, in turns"
     pocket = "sokoban"
     roles = ("planner", "executor")
-    numbers = range(4, LARGEST_POCKET + 1)
+    numbers = range(4, 7)
     sides = {"pocket": 4, "full": 6}
 
     def __post_init__(self):
@@ -114,7 +114,7 @@ class Sokoban(MovesTask):
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
-        return ("walls", "target", "box", "at", "hint", "none", *DUTY, *CELLS)
+        return ("walls", "target", "box", "at", "hint", "none", *DUTY, *self.cells)
 
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")

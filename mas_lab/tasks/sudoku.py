@@ -12,18 +12,7 @@ from math import isqrt
 
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import ProposalTask, chat
-from mas_lab.tasks.shared.grids import (
-    Grid,
-    beside,
-    filled,
-    kind,
-    names,
-    orderly,
-    puzzles,
-    right_cells,
-    satisfied,
-    solution,
-)
+from mas_lab.tasks.shared.grids import Grid, beside, filled, kind, names, orderly, puzzles, satisfied, solution
 from mas_lab.tasks.shared.maze import cell_of
 from mas_lab.tasks.shared.pictures import BLUE, FAINT, RED, board, letters
 from mas_lab.tasks.shared.rows import draw
@@ -194,7 +183,8 @@ class Sudoku(ProposalTask):
 
     def _ours(self, state: State, said: Said) -> tuple[Grid, float, float, bool]:
         grid = tuple(clue or said.get(cell, state.grid[cell]) for cell, clue in enumerate(state.clues))
-        before, after = right_cells(state.clues, state.grid), right_cells(state.clues, grid)
+        right = solution(state.clues)
+        before, after = (sum(map(int.__eq__, cells, right)) for cells in (state.grid, grid))
         solved = after == len(grid)
         return grid, float(solved), (after - before) / state.clues.count(0), solved
 

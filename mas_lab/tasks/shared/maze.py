@@ -48,6 +48,15 @@ class Maze(Floor):
         """Return the cell after `move`; `at` itself if it is blocked."""
         return self.target(at, move) or at
 
+    def pointed(self, at: Cell, move: str) -> Cell:
+        """Return the cell that `move`, a letter of `MOVES`, points to, even a wall; `at` itself at the edge."""
+        cell = beyond(at, move)
+        return cell if self.inside(cell) else at
+
+    def layout(self) -> str:
+        """Return the walls as a text; mazes with the same walls belong to the same split."""
+        return f"{self.size} {' '.join(in_order(self.walls))}"
+
 
 @lru_cache(maxsize=8192)
 def distances(maze: Maze) -> Mapping[Cell, int]:
@@ -75,11 +84,6 @@ def mazes(rng: random.Random, size: int, density: float) -> Iterator[Maze]:
 def in_order(cells: Iterable[Cell]) -> list[str]:
     """Return the names of cells, row by row, each from the left."""
     return [word(cell) for cell in sorted(cells, key=lambda cell: cell[::-1])]
-
-
-def layout(maze: Maze) -> str:
-    """Return the walls as a text; mazes with the same walls belong to the same split."""
-    return f"{maze.size} {' '.join(in_order(maze.walls))}"
 
 
 def beyond(at: Cell, move: str) -> Cell:
@@ -121,14 +125,12 @@ def cell_of(name: str) -> Cell:
     return ord(name[0]) - ord("a"), int(name[1:]) - 1
 
 
-LARGEST_POCKET = 6
-CELLS = in_order((column, row) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET))
-"""Words of the cells, in pocket size."""
-
-
 @dataclass(frozen=True)
 class MovesTask(ProposalTask):
-    """Base class of these tasks; a subclass has `sides` and `pocket_limit`."""
+    """Base class of the tasks with a planner and an executor of moves; a subclass has `sides` and `pocket_limit`."""
+
+    cells = in_order((column, row) for row in range(6) for column in range(6))
+    """Words of the cells of the largest pocket grid."""
 
     @property
     def side(self) -> int:
