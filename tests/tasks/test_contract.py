@@ -66,10 +66,9 @@ BAD = [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0
 SIZED = [name for name in REFUSED if name not in ("ladder", "paid_help", "finisher")]
 POCKET = [name for name in ENVS if ENVS[name].pocket]
 EASE = {
-    "ladder": (0.0, 0.2), "paid_help": (0.4, 0.8), "finisher": (0.1, 0.45), "cascade": (0.8, 1.0),
+    "ladder": (0.0, 0.2), "paid_help": (0.4, 0.8), "finisher": (0.35, 0.65), "cascade": (0.65, 0.95),
     "stakes": (0.3, 0.7), "math": (0.3, 0.8), "math_tool": (0.2, 0.6), "search": (0.5, 0.7), "tldr": (0.2, 0.7),
-    "arxiv_intro": (0.2, 0.6), "code_tests": (0.2, 0.7), "code_pair": (0.3, 0.7), "plan_path": (0.3, 0.9),
-    "sokoban": (0.3, 0.9), "sudoku": (0.3, 0.98),
+    "arxiv_intro": (0.2, 0.6), "code_tests": (0.4, 0.9), "code_pair": (0.3, 0.7),
 }  # fmt: skip
 """Mean return of demonstrations, as a share of the best: between these two."""
 
@@ -85,7 +84,7 @@ def test_the_contract_holds(name, options):
     if name == "search" and options.get("size") == "full":
         pytest.importorskip("bm25s")
     env = make_env(name, **options)
-    assert make_env(**spec(env)) == env and env.agents[0] in env.order + "solo"
+    assert make_env(**spec(env)) == env and env.agents[0].split("_")[0] in env.order + "solo"
     assert check_env(env, tasks=2)["times"].min() > 0
 
 
