@@ -4,7 +4,7 @@ Roles, prompts and rewards belong to each task.
 """
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,11 +31,11 @@ def role_of(agent: str) -> str:
 
 
 class DrawnTask:
-    """Base class of the tasks that draw their problems; a subclass has `name`, `agents` and `problems`."""
+    """Base class of the tasks that draw their problems.
 
-    def problems(self, n: int, split: str, seed: int) -> Iterable[tuple[str, dict[str, Any]]]:
-        """Return the text that names each problem, and its data."""
-        raise NotImplementedError
+    A subclass has `name`, `agents` and `problems(n, split, seed)`, which gives the text that names each problem, and
+    its data.
+    """
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """Return `n` different tasks; a longer list starts with the shorter one, and no problem is in two splits."""
@@ -103,8 +103,12 @@ class SizedTask(DrawnTask):
 class ProposalTask(SizedTask):
     """Base class of the tasks whose agents propose in turn, until the last one acts.
 
-    A state has `hints`, the proposals of this round (`None`: unreadable), and `done`. A subclass has `read`,
-    `carry_out`, `imperfect` and `written`.
+    A state has `hints`, the proposals of this round (`None`: unreadable), and `done`. A subclass has these methods:
+
+    - `read(text)` returns the content of an answer, or `None` if it cannot be read, and `written(said)` the answer with
+      this content.
+    - `carry_out(state, said)` returns the state after it, the team reward, the local reward and the success.
+    - `imperfect(state, rng)` returns the content of an imperfect answer to learn from.
     """
 
     hints_are_copied = 0.3
@@ -112,22 +116,6 @@ class ProposalTask(SizedTask):
 
     def acting(self, state: Any) -> tuple[str, ...]:
         return () if state.done else (self.agents[len(state.hints)],)
-
-    def read(self, text: str) -> Any:
-        """Return the content of an answer, or `None` if it cannot be read."""
-        raise NotImplementedError
-
-    def carry_out(self, state: Any, said: Any) -> tuple[Any, float, float, bool]:
-        """Return the state after the content of an answer, the team reward, the local reward and the success."""
-        raise NotImplementedError
-
-    def imperfect(self, state: Any, rng: random.Random) -> Any:
-        """Return the content of an imperfect answer to learn from."""
-        raise NotImplementedError
-
-    def written(self, said: Any) -> str:
-        """Return the answer with this content."""
-        raise NotImplementedError
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from, or a copy of the last proposal."""

@@ -127,7 +127,8 @@ class MathTask(SizedTask):
 class ChainTask(DrawnTask):
     """Base class of the teaching tasks in which every agent answers a chain of digits, one turn each.
 
-    A subclass has `name`, `agents` and `result`; without `result`, it has its own state and `step`.
+    A subclass has `name`, `agents` and `result(state, right, said, answer)`, which returns the state after a text with
+    this answer (`None`: unreadable), the team reward and the success. Or it has its own state and `step`.
     """
 
     paper = "a teaching task of this kit"
@@ -160,10 +161,6 @@ class ChainTask(DrawnTask):
     def observe(self, state: ChainState, agent: str) -> list[Message]:
         tried = f"tried {state.tried} " if state.tried else ""
         return chat(f"{tried}solve {self.posed(state)}")
-
-    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
-        """Return the state after a text with this answer (`None`: unreadable), the team reward and the success."""
-        raise NotImplementedError
 
     def step(self, state: ChainState, actions: Mapping[str, str]) -> Step:
         ((agent, said),) = actions.items()

@@ -130,7 +130,8 @@ class TwoTextsTask(SizedTask):
     """Base class of the tasks in which two agents write about one source at once.
 
     A subclass has `targets` and `spare` (pocket tokens beyond the longest text), `default` (sentences of a pocket
-    text), `column` (the text of a row), `data`, `max_turns` and `observe`.
+    text), `column` (the text of a row), `data`, `max_turns`, `observe`, and `imperfect(source, second, rng)`, which
+    returns an imperfect first or second text.
     """
 
     unit = "sentences"
@@ -174,7 +175,3 @@ class TwoTextsTask(SizedTask):
         if agent == "solo":
             return f" {MARKER} ".join(self.demonstrate(state, role, rng) for role in self.roles)
         return self.imperfect(state.source, agent == self.roles[1], rng)
-
-    def imperfect(self, source: str, second: bool, rng: random.Random) -> str:
-        """Return an imperfect first or second text."""
-        raise NotImplementedError
