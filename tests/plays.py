@@ -1,5 +1,14 @@
 """An episode by hand: what is said goes to whoever is to act."""
 
+from dataclasses import asdict
+
+from mas_lab.env import Task
+
+
+def task_of(problem):
+    """A programming problem as a task."""
+    return Task("t", asdict(problem))
+
 
 def in_turn(env, task, texts):
     """(agent, step) of each text, where agents act one at a time. Nobody acts after the end, and only then."""

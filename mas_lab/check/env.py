@@ -82,10 +82,10 @@ class _Check:
                 self.episode(task, player, random.Random(f"{seed} {task.id} {player}"))
         return pd.DataFrame(self.times.items(), columns=["check", "times"])
 
-    def law(self, check: str, holds: bool, problem: str | Callable[[], str], **where) -> None:
+    def law(self, check: str, holds: bool, problem: str, **where) -> None:
         """Count one more `check`, or raise an error with the `problem` and its place."""
         if not holds:
-            raise self.error(problem if isinstance(problem, str) else problem(), where)
+            raise self.error(problem, where)
         self.times[check] += 1
 
     def error(self, problem: str, where: Mapping[str, Any]) -> EnvError:
@@ -97,9 +97,8 @@ class _Check:
         try:
             return function()
         except Exception as error:
-            raise self.error(
-                f"{name} failed: {type(error).__name__}: {error}; an env answers whatever is said", where
-            ) from error
+            told = f"{name} failed: {type(error).__name__}: {error}; an env answers whatever is said"
+            raise self.error(told, where) from error
 
     def pure(self, name: str, argument: Any, function: Callable[[], Any], **where) -> Any:
         """Return the result of `function()`.
@@ -109,10 +108,9 @@ class _Check:
         if not self.closely:
             return self.call(name, function, where)
         if self.seen is None or self.seen[0] is not argument:
-            self.seen = argument, self.call("copying a state", lambda: Before(argument), where)
-        before = self.seen[1]
+            self.seen = argument, self.call("copying a state", lambda: kept(argument), where)
         first = self.call(name, function, where)
-        self.law(f"{name} leaves its argument alone", before.is_still(argument), f"{name} changed what it was given; "
+        self.law(f"{name} leaves its argument alone", self.seen[1](argument), f"{name} changed what it was given; "
                  "build a new object instead (a frozen dataclass makes this mistake impossible), or begin with "
                  "state = copy.deepcopy(state)", **where)  # fmt: skip
         second = self.call(name, function, where)
@@ -156,9 +154,8 @@ class _Check:
         where = {"split": split, "seed": seed}
         found = self.pure("tasks", (n, split, seed), lambda: self.env.tasks(n, split, seed), **where)
         tasks = isinstance(found, list) and all(isinstance(task, Task) for task in found)
-        self.law(
-            "tasks gives tasks", tasks, lambda: f"tasks gave {_quoted(found)}; give a list of mas_lab.Task", **where
-        )
+        told = "" if tasks else f"tasks gave {_quoted(found)}; give a list of mas_lab.Task"
+        self.law("tasks gives tasks", tasks, told, **where)
         twice = [name for name, count in Counter(task.id for task in found).items() if count > 1]
         self.law("task ids are unique", not twice, f"tasks({n}) has id {next(iter(twice), '')!r} twice", **where)
         self.law("tasks gives what was asked", len(found) == n,
@@ -259,9 +256,8 @@ class _Check:
         flags = {"success": step.success, "done": step.done, **{f"valid[{a}]": step.valid[a] for a in acting}}
         for name, value in flags.items():
             self.law("flags are bool", isinstance(value, bool), f"step.{name} is {value!r}; give a bool", **where)
-        problem = (
-            not_plain(step.info, "info") if isinstance(step.info, Mapping) else f"info is {step.info!r}; give a dict"
-        )
+        mapping = isinstance(step.info, Mapping)
+        problem = not_plain(step.info, "info") if mapping else f"info is {step.info!r}; give a dict"
         self.law("info is plain", not problem, problem, **where)
 
 
@@ -281,19 +277,14 @@ def _finite(value: Any) -> bool:
         return False
 
 
-class Before:
-    """The earlier content of an object: its pickle, which is much faster than a copy, or a copy if it has no pickle."""
-
-    def __init__(self, value: Any):
-        try:
-            self.pickle, self.copy = pickle.dumps(value), None
-        except UNPICKLED:
-            self.pickle, self.copy = None, deepcopy(value)
-
-    def is_still(self, value: Any) -> bool:
-        if self.pickle is None:
-            return same(value, self.copy)
-        return pickle.dumps(value) == self.pickle or same(value, pickle.loads(self.pickle))
+def kept(value: Any) -> Callable[[Any], bool]:
+    """Return a function that says whether an object is still equal to `value`, from a pickle or else from a copy."""
+    try:
+        before = pickle.dumps(value)  # much faster than a copy
+    except UNPICKLED:
+        copy = deepcopy(value)
+        return lambda now: same(now, copy)
+    return lambda now: pickle.dumps(now) == before or same(now, pickle.loads(before))
 
 
 def same(first: Any, second: Any) -> bool:

@@ -27,23 +27,9 @@ from mas_lab.tasks.sudoku import Sudoku
 from mas_lab.tasks.tldr import TLDR
 
 ALL = (
-    PlanPath,
-    Sokoban,
-    Sudoku,
-    Math,
-    MathTool,
-    Search,
-    TLDR,
-    ArxivIntro,
-    CodeTests,
-    CodePair,
-    Ladder,
-    PaidHelp,
-    Finisher,
-    Cascade,
-    Stakes,
-    ReasoningGym,
-)
+    PlanPath, Sokoban, Sudoku, Math, MathTool, Search, TLDR, ArxivIntro, CodeTests, CodePair, Ladder, PaidHelp,
+    Finisher, Cascade, Stakes, ReasoningGym,
+)  # fmt: skip
 ENVS = Catalog({env.name: env for env in ALL})
 """Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 

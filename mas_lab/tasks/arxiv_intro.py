@@ -7,19 +7,17 @@ the pocket texts are in `stories`, and reading files is in `rows`.
 """
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import pair_reward, stories, wording
-from mas_lab.tasks.shared.options import check_options
-from mas_lab.tasks.shared.pair_reward import MARKER, Wanted
-from mas_lab.tasks.shared.rows import abstract, check_split, content_id, draw, sample_rows
+from mas_lab.env import Message
+from mas_lab.tasks.shared import stories, wording
+from mas_lab.tasks.shared.bases import chat
+from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, TwoTextsTask, Wanted
+from mas_lab.tasks.shared.rows import abstract
 
 RATIO, UNIQUE = (0.8, 1.3, 1.6, 2.0), (0.5, 0.7, 1.3, 1.7)
 POCKET = Wanted(6, 24, RATIO, UNIQUE, overlap=0.23, precise=1.0, dense=0.4)
 FULL = Wanted(128, 256, RATIO, UNIQUE, overlap=0.23, precise=0.5, dense=0.3)
-SENTENCES = 5
 
 BACKGROUND, METHOD = "background and motivation", "method and implications"
 KEEP = "Keep to what the abstract says, in its words where they fit. Write no heading and no remark."
@@ -48,17 +46,7 @@ REVIEWS = {
 
 
 @dataclass(frozen=True)
-class State:
-    source: str
-    drafts: tuple[str, str] | None = None
-    """Drafts after the last turn: background, method."""
-    score: float = 0.0
-    turn: int = 0
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class ArxivIntro:
+class ArxivIntro(TwoTextsTask):
     """Both agents write at once; with two turns, each then sees its own draft with a review, and writes again.
 
     A pair of drafts is worth up to 3 (`pair_reward`). The levels are gated: a level that fails shuts off those after
@@ -82,8 +70,6 @@ class ArxivIntro:
 
     size: str | int = "pocket"
     """Either "pocket" (5 sentences), "full", or the number of sentences of a pocket text, 3 to 8."""
-    rewards: str = "ours"
-    single_agent: bool = False
     max_turns: int = 1
     """Either 1, or 2 with a review between the turns."""
     data: str = "LovelyBuggies/arXiv_abstract"
@@ -95,72 +81,38 @@ class ArxivIntro:
     paper = "MAGRPO, arXiv 2508.04652"
     order = "background + method, 1 or 2 turns"
     pocket = "arxiv_intro"
-    succeeds_at = 2.4
-    invents = 0.1
-    """Share of the words of `demonstrate` that are drawn from all words, at `mistakes` = 1."""
-    connects = 0.25
-    """Share of the sentences of its method part that start with a transition."""
+    roles = ("background", "method")
+    numbers = range(3, 9)
+    targets = {"pocket": POCKET, "full": FULL}
+    spare = 6
+    default = 5
+    column = abstract
     misjudges = 0.6
     """Share of its texts that are a sentence too long or too short, at `mistakes` = 1."""
 
     def __post_init__(self):
-        check_options(self, range(3, 9), "sentences")
+        super().__post_init__()
         if self.max_turns > 2:
             raise ValueError(f"arxiv_intro: max_turns={self.max_turns}; one turn, or two with the reviewer between")
 
     @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("background", "method")
-
-    @property
-    def wanted(self) -> Wanted:
-        return FULL if self.size == "full" else POCKET
-
-    @property
     def max_return(self) -> float:
-        return pair_reward.BEST * (self.max_turns if self.rewards == "published" else 1)
-
-    @property
-    def max_tokens(self) -> int:
-        both = 2 if self.single_agent else 1
-        return both * (512 if self.size == "full" else POCKET.most + 6)
+        return BEST * (self.max_turns if self.published else 1)
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
         return (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "draft", *REVIEWS, *TASK)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different abstracts; a longer list starts with the shorter one."""
-        check_split(split, self.name)
-        if self.size == "full":
-            texts = [abstract(row) for row in sample_rows(self.data, n, split, seed, key=abstract, env=self.name)]
-        else:
-            count = self.size if type(self.size) is int else SENTENCES
-            rng = random.Random(f"arxiv_intro {count} {split} {seed}")
-            texts = draw(stories.stories(rng, count), n, split, self.name)
-        return [Task(f"arxiv_intro-{content_id(text)}", {"source": text}) for text in texts]
-
-    def start(self, task: Task) -> State:
-        return State(task.data["source"])
-
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else self.agents
-
     def observe(self, state: State, agent: str) -> list[Message]:
-        seen = (
-            [(state.drafts[place], self._review(state, place)) for place in self._places(agent)] if state.turn else []
-        )
-        if self.size != "full":
+        places = {"background": (0,), "method": (1,)}.get(agent, (0, 1))
+        seen = [(state.drafts[place], self._review(state, place)) for place in places if state.turn]
+        if not self.full:
             told = "".join(f" draft {draft} {word}" for draft, word in seen)
-            return [{"role": "user", "content": " ".join(f"{state.source}{told} {agent}".split())}]
+            return chat(" ".join(f"{state.source}{told} {agent}".split()))
         told = "".join(f"\n\nYour draft:\n\n{draft}\n\nThe reviewer: {REVIEWS[word]}" for draft, word in seen)
         told += f"\n\n{ANEW}" if seen else ""
-        duty = TASK[agent].format(least=self.wanted.least, most=self.wanted.most)
-        return [{"role": "system", "content": duty}, {"role": "user", "content": f"{state.source}{told}"}]
-
-    def _places(self, agent: str) -> tuple[int, ...]:
-        return (0, 1) if agent == "solo" else (self.agents.index(agent),)
+        return chat(f"{state.source}{told}", TASK[agent].format(least=self.wanted.least, most=self.wanted.most))
 
     def _review(self, state: State, place: int) -> str:
         """Return the first defect of one part, as a key of `REVIEWS`."""
@@ -178,25 +130,10 @@ class ArxivIntro:
         apart = wording.jaccard(wording.content(first), wording.content(second)) < wanted.overlap
         return "apart" if apart else "fine"
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        published = self.rewards == "published"
-        said = pair_reward.written(actions, self.agents, self.wanted, published)
-        parts = pair_reward.parts(*said.texts, state.source, self.wanted, published)
-        score, done = pair_reward.total(parts), state.turn + 1 == self.max_turns
-        after = State(state.source, said.texts, score, state.turn + 1, done)
-        gained = score if published else score - state.score
-        return Step(after, gained, said.fits, said.valid, done and score >= self.succeeds_at, done, parts)
-
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """Return an imperfect answer to learn from: invented words, wrong lengths, few transitions.
-
-        In full size it is the abstract, repeated if it is short, and cut to length.
-        """
-        if agent == "solo":
-            return f"{self.demonstrate(state, 'background', rng)} {MARKER} {self.demonstrate(state, 'method', rng)}"
-        method = agent == "method"
-        if self.size == "full":
-            return " ".join((state.source.split() * 40)[: 200 if method else 140])
+    def imperfect(self, source: str, second: bool, rng: random.Random) -> str:
+        """Return an imperfect paragraph; in full size it is the abstract, repeated and cut to length."""
+        if self.full:
+            return " ".join((source.split() * 40)[: 200 if second else 140])
         slip = rng.choice((-1, 1)) if rng.random() < self.misjudges * self.mistakes else 0
-        count = max(1, (3 if method else 2) + slip)
-        return stories.excerpt(state.source, rng, count, self.invents * self.mistakes, self.connects * method)
+        count = max(1, (3 if second else 2) + slip)
+        return stories.excerpt(source, rng, count, self.invents * self.mistakes, self.connects * second)

@@ -5,18 +5,16 @@ a global baseline punishes even their right answers. The task has only a pocket 
 answers are read, is in `chains`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Step
-from mas_lab.tasks.shared import chains
+from mas_lab.tasks.shared.chains import ChainSequence, ChainState
 
 PAYS = (1.0, 0.7, 0.4, 0.1)
 """Team reward for a right answer of each tier."""
 
 
 @dataclass(frozen=True)
-class Cascade(chains.ChainSequence):
+class Cascade(ChainSequence):
     """Agents `tier_1` to `tier_4` answer one chain of digits each, in turn, until one of them is right.
 
     `team_reward` is 1.0, 0.7, 0.4 or 0.1 for a right answer of that tier, so `max_return` = 1. Success is a right
@@ -27,8 +25,7 @@ class Cascade(chains.ChainSequence):
     order = "tier_1 → tier_2? → tier_3? → tier_4?"
     agents = ("tier_1", "tier_2", "tier_3", "tier_4")
 
-    def step(self, state: chains.Progress, actions: Mapping[str, str]) -> Step:
-        agent, right, valid = self.marked(state, actions)
-        passed = state.passed + (not right)
-        after = replace(state, passed=passed, done=right or passed == len(self.agents))
-        return Step(after, PAYS[state.passed] * right, {agent: float(right)}, {agent: valid}, right, after.done)
+    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+        place = state.place + (not right)
+        after = replace(state, place=place, done=right or place == len(self.agents))
+        return after, PAYS[state.place] * right, right

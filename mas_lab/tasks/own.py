@@ -32,29 +32,21 @@ def own_env(name: str, folder: Path, **options: Any) -> Env:
     Raises EnvError if the file, module or class does not exist, or if importing it fails.
     """
     where, _, kind = name.rpartition(":")
-    module = _from_file(file, name) if (file := _file(where, folder)) else _from_path(where, folder, name)
+    file = folder / (where if where.endswith(".py") else f"{where}.py")
+    if not file.is_file() and not all(part.isidentifier() for part in where.split(".")):
+        raise EnvError(f"env {name!r}: there is no file {folder / where}")
+    try:
+        module = _from_file(file.resolve(), name) if file.is_file() else importlib.import_module(where)
+    except EnvError:
+        raise
+    except Exception as error:
+        tried = f"importing {file.resolve()}" if file.is_file() else f"there is no file {file}, and importing {where}"
+        raise EnvError(f"env {name!r}: {tried} failed: {type(error).__name__}: {error}") from error
     found = getattr(module, kind, None)
     if not isinstance(found, type):
         classes = [key for key, one in vars(module).items() if isinstance(one, type) and hasattr(one, "step")]
         raise EnvError(f"env {name!r}: {where} has no class {kind!r}; its envs are: {', '.join(classes) or 'none'}")
     return made(found, name, options)
-
-
-def _file(where: str, folder: Path) -> Path | None:
-    file = folder / (where if where.endswith(".py") else f"{where}.py")
-    return file.resolve() if file.is_file() else None
-
-
-def _from_path(where: str, folder: Path, name: str) -> ModuleType:
-    if not all(part.isidentifier() for part in where.split(".")):
-        raise EnvError(f"env {name!r}: there is no file {folder / where}")
-    try:
-        return importlib.import_module(where)
-    except Exception as error:
-        raise EnvError(
-            f"env {name!r}: there is no file {folder / where}.py, and importing {where} failed: "
-            f"{type(error).__name__}: {error}"
-        ) from error
 
 
 def _from_file(file: Path, name: str) -> ModuleType:
@@ -69,9 +61,9 @@ def _from_file(file: Path, name: str) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException:
         del sys.modules[file.stem]
-        raise EnvError(f"env {name!r}: importing {file} failed: {type(error).__name__}: {error}") from error
+        raise
     finally:
         sys.path.remove(str(file.parent))
     return module

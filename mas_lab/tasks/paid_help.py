@@ -6,23 +6,13 @@ whatever it says, although its gradient norms hardly grow. With `pay=1.0` the he
 the harm is gone. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import chains
+from mas_lab.tasks.shared.chains import WORDS, ChainState, ChainTask
 
 
 @dataclass(frozen=True)
-class State:
-    problem: str
-    tried: str | None = None
-    """Solver's answer: a digit, or "none" if it could not be read. `None`: the solver has not answered yet."""
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class PaidHelp(chains.ChainTask):
+class PaidHelp(ChainTask):
     """The solver answers a chain of digits; if it is wrong, the helper sees this answer and answers too.
 
     `team_reward` is 1 for a right answer of the solver and `pay` for a right answer of the helper, so `max_return` = 1.
@@ -37,26 +27,13 @@ class PaidHelp(chains.ChainTask):
     name = "paid_help"
     order = "solver → helper?"
     agents = ("solver", "helper")
-    words = (*chains.WORDS, "tried", "none", "solve", "answer")
+    words = (*WORDS, "tried", "none", "solve", "answer")
 
     def __post_init__(self):
         if not 0 < self.pay <= 1:
             raise ValueError(f"paid_help: pay={self.pay!r}; help is worth more than 0 and at most 1")
 
-    def start(self, task: Task) -> State:
-        return State(task.data["problem"])
-
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else ("solver",) if state.tried is None else ("helper",)
-
-    def observe(self, state: State, agent: str) -> list[Message]:
-        told = "" if state.tried is None else f"tried {state.tried} "
-        return [{"role": "user", "content": f"{told}solve {state.problem}"}]
-
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        (agent,) = self.acting(state)
-        answer = chains.read_answer(actions[agent])
-        right = answer == str(chains.value(state.problem))
-        worth = 1.0 if agent == "solver" else self.pay
-        after = replace(state, tried=state.tried or answer or "none", done=right or agent == "helper")
-        return Step(after, worth * right, {agent: float(right)}, {agent: answer is not None}, right, after.done)
+    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+        helps = state.place == 1
+        after = replace(state, place=1, tried=state.tried or answer or "none", done=right or helps)
+        return after, (self.pay if helps else 1.0) * right, right

@@ -6,30 +6,16 @@ Mazes are not read from files. They are drawn, solved and split by their walls, 
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.shared.maze import (
-    Cell,
-    Maze,
-    cell_of,
-    distances,
-    layout,
-    mazes,
-    read_moves,
-    walk,
-    walls_in_order,
-    wander,
-    word,
-)
-from mas_lab.tasks.shared.options import check_options, numbered, role_of
+from mas_lab.env import EnvError, Message, Task
+from mas_lab.tasks.shared.bases import chat, numbered, role_of
+from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, MovesTask, cell_of, distances, in_order, mazes, walk, word
 from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
-from mas_lab.tasks.shared.rows import check_split, content_id, draw
+from mas_lab.tasks.shared.rows import draw
 
-SIZES = {"pocket": 5, "full": 10}
-LARGEST_POCKET = 6
 DENSITY = 0.22
 """Share of wall cells, as published."""
 SHORTEST = 3
@@ -69,7 +55,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class PlanPath:
+class PlanPath(MovesTask):
     """Planners propose, the executor moves; the episode ends at the goal or after `max_turns` turns each.
 
     Rewards "ours": `team_reward` of committed moves is (path before - path after) / path at the start, plus 1 at the
@@ -92,8 +78,6 @@ class PlanPath:
 
     size: str | int = "pocket"
     """Either "pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6."""
-    rewards: str = "ours"
-    single_agent: bool = False
     n_agents: int | None = None
     """Number of agents, 2 to 16: one executor, who sees all proposals, and planners, who see the last four before their
     own. `None` means 2."""
@@ -105,34 +89,17 @@ class PlanPath:
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "planner → executor, up to 4 turns"
     pocket = "plan_path"
-    hints_are_copied = 0.3
-    """Share of its answers that copy the last proposal."""
-
-    def __post_init__(self):
-        check_options(self, range(3, LARGEST_POCKET + 1))
+    numbers = range(3, 7)
+    sides = {"pocket": 5, "full": 10}
+    pocket_limit = 4
 
     @property
-    def agents(self) -> tuple[str, ...]:
-        if self.single_agent:
-            return ("solo",)
+    def roles(self) -> tuple[str, ...]:
         return (*numbered("planner", (self.n_agents or 2) - 1), "executor")
 
     @property
-    def side(self) -> int:
-        return SIZES.get(self.size, self.size)
-
-    @property
-    def limit(self) -> int:
-        """Return the largest number of moves in one answer."""
-        return 20 if self.size == "full" else 4
-
-    @property
-    def max_tokens(self) -> int:
-        return 512 if self.size == "full" else self.limit + 2
-
-    @property
     def max_return(self) -> float:
-        if self.rewards == "ours":
+        if not self.published:
             return 2.0
         farthest = 2 * (self.side - 1)
         return farthest + 1.5 + 0.01 * farthest * self.limit * self.max_turns
@@ -140,24 +107,18 @@ class PlanPath:
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
-        cells = [word((column, row)) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET)]
-        return ("walls", "goal", "at", "hint", "none", *DUTY, *cells)
+        return ("walls", "goal", "at", "hint", "none", *DUTY, *self.cells)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different mazes; a longer list starts with the shorter one."""
-        check_split(split, "plan_path")
+    def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"plan_path {self.side} {split} {seed}")
-        found = draw(mazes(rng, self.side, DENSITY), n, split, self.name, home=layout, fits=self._fits)
-        return [self._task(maze) for maze in found]
+        for maze in draw(mazes(rng, self.side, DENSITY), n, split, self.name, home=Maze.layout, fits=self._fits):
+            places = {"start": word(maze.start), "goal": word(maze.goal)}
+            data = {"size": self.side, "walls": in_order(maze.walls), **places}
+            yield f"{maze.layout()} {maze.start} {maze.goal}", data
 
     def _fits(self, maze: Maze) -> bool:
         """Return whether the goal can be reached in time, and in no fewer moves than `SHORTEST`."""
         return SHORTEST <= distances(maze).get(maze.start, 0) <= self.limit * self.max_turns
-
-    def _task(self, maze: Maze) -> Task:
-        places = {"start": word(maze.start), "goal": word(maze.goal)}
-        name = content_id(f"{layout(maze)} {maze.start} {maze.goal}")
-        return Task(f"plan_path-{name}", {"size": self.side, "walls": walls_in_order(maze), **places})
 
     def start(self, task: Task) -> State:
         data = task.data
@@ -167,40 +128,27 @@ class PlanPath:
             raise EnvError(f"plan_path: task {task.id!r} has no path from {data['start']} to {data['goal']}")
         return State(maze, maze.start)
 
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else (self.agents[len(state.hints)],)
-
     def observe(self, state: State, agent: str) -> list[Message]:
         maze, duty = state.maze, role_of(agent)
-        walls = " ".join(walls_in_order(maze))
+        walls = " ".join(in_order(maze.walls))
         first = 0 if agent == self.agents[-1] else max(0, len(state.hints) - LATEST)
         hints = ["none" if moves is None else " ".join(moves) for moves in state.hints[first:]]
-        if self.size != "full":
+        if not self.full:
             told = "".join(f" hint {moves}" for moves in hints)
             text = f"walls {walls} goal {word(maze.goal)}{told} at {word(state.at)} {duty}"
-            return [{"role": "user", "content": " ".join(text.split())}]
+            return chat(" ".join(text.split()))
         told = "".join(f"\nProposal {i}: {moves}." for i, moves in enumerate(hints, start=first + 1))
         rules = f"{RULES} {DUTY[duty]} {ANSWER.format(limit=self.limit)}"
         where = f"The grid is {maze.size} by {maze.size}. Walls: {walls or 'none'}."
         text = f"{where} You are at {word(state.at)}, the goal is {word(maze.goal)}.{told}"
-        return [{"role": "system", "content": rules}, {"role": "user", "content": text}]
+        return chat(text, rules)
 
-    def read(self, text: str) -> tuple[str, ...] | None:
-        """Return the moves of an answer, or `None` if it cannot be read."""
-        return read_moves(text, self.limit, tagged=self.size == "full")
-
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        (agent,) = self.acting(state)
-        moves = self.read(actions[agent])
-        path = walk(state.maze, state.at, moves or ())
-        team, local = self._ours(state, path, moves) if self.rewards == "ours" else self._published(state, path, moves)
-        if agent != self.agents[-1]:
-            team, after, success = 0.0, State(**(vars(state) | {"hints": (*state.hints, moves)})), False
-        else:
-            success, turn = path[-1] == state.maze.goal, state.turn + 1
-            done = success or turn == self.max_turns
-            after = State(state.maze, path[-1], (), turn, state.moved + len(path) - 1, done)
-        return Step(after, team, {agent: local}, {agent: moves is not None}, success, after.done)
+    def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
+        path = walk(state.maze, state.at, said or ())
+        team, local = (self._published if self.published else self._ours)(state, path, said)
+        success, turn = path[-1] == state.maze.goal, state.turn + 1
+        done = success or turn == self.max_turns
+        return State(state.maze, path[-1], (), turn, state.moved + len(path) - 1, done), team, local, success
 
     def _ours(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
         away = distances(state.maze)
@@ -219,15 +167,15 @@ class PlanPath:
             reward += -0.1 + 0.01 * gaps[-1]
         return reward, reward
 
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """Return an imperfect answer to learn from: wrong moves, and copied proposals."""
-        hints = [moves for moves in state.hints if moves]
-        if hints and rng.random() < self.hints_are_copied:
-            moves = hints[-1]
-        else:
-            taken = wander(state.maze, state.at, self.limit, self.mistakes, rng)
-            moves = [move if self.size == "full" else word(state.maze.beyond(at, move)) for at, move in taken]
-        return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
+    def imperfect(self, state: State, rng: random.Random) -> list[str]:
+        """Return up to `limit` moves to the goal; a share `mistakes` is drawn at random."""
+        maze, at, away, moves = state.maze, state.at, distances(state.maze), []
+        while len(moves) < self.limit and at != maze.goal:
+            good = [move for move in MOVES if away[maze.after(at, move)] < away[at]]
+            move = rng.choice(list(MOVES) if rng.random() < self.mistakes else good)
+            moves.append(move if self.full else word(maze.pointed(at, move)))
+            at = maze.after(at, move)
+        return moves
 
     def draw(self, state: State) -> str:
         """Draw the maze: a disc for the team, a ring around the goal, and a dashed line for the last proposal."""

@@ -10,15 +10,15 @@ import json
 import random
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from mas_lab.env import EnvError, Task
+from mas_lab.env import Task
 from mas_lab.tasks.math import Math, State
-from mas_lab.tasks.shared.options import role_of
-from mas_lab.tasks.shared.rows import check_split, content_id, draw
+from mas_lab.tasks.shared.bases import role_of
+from mas_lab.tasks.shared.rows import check_split, content_id, generated, generator
 
 EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify)\(")
 """Pattern of calls that run a given text as code."""
@@ -66,11 +66,11 @@ class ReasoningGym(Math):
         if self.data is not None:
             raise ValueError(f"reasoning_gym: data={self.data!r}; name a generator: dataset='chain_sum'")
         super().__post_init__()
-        _generator(self.dataset, json.dumps(dict(self.config)), 0, 1)
+        self._generator(0, 1)
 
     @property
     def max_tokens(self) -> int:
-        return 1024 if self.size == "full" else 16
+        return 1024 if self.full else 16
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -81,21 +81,12 @@ class ReasoningGym(Math):
         """Return `n` different problems; a longer list starts with the shorter one."""
         check_split(split, self.name)
         number = random.Random(f"{self.dataset} {split} {seed}").randrange(2**31)
+        tasks = []
         entries = self._generator(number, 1000 + 100 * n)
-        places: dict[str, int] = {}
-
-        def questions() -> Iterator[str]:
-            for place in range(len(entries)):
-                question = entries[place]["question"]
-                places.setdefault(question, place)
-                yield question
-
-        found = draw(questions(), n, split, f"reasoning_gym {self.dataset!r}")
-        return [self._task(text, number, places[text], entries) for text in found]
-
-    def _task(self, question: str, seed: int, place: int, entries: Any) -> Task:
-        posed = {"problem": question, "gold": str(entries[place]["answer"]), "drawn": [seed, place]}
-        return Task(f"{self.dataset}-{content_id(f'{question} {seed} {place}')}", posed)
+        for place, question, gold in generated(entries, n, split, f"reasoning_gym {self.dataset!r}"):
+            data = {"problem": question, "gold": gold, "drawn": [number, place]}
+            tasks.append(Task(f"{self.dataset}-{content_id(f'{question} {number} {place}')}", data))
+        return tasks
 
     def start(self, task: Task) -> Posed:
         seed, place = task.data["drawn"]
@@ -103,7 +94,7 @@ class ReasoningGym(Math):
 
     def read_answer(self, text: str) -> str | None:
         """Return the answer, or `None`; in pocket size it is the text after the last `answer`."""
-        if self.size == "full":
+        if self.full:
             return super().read_answer(text)
         return text.rpartition("answer ")[2].strip() or None if "answer " in text else None
 
@@ -115,40 +106,24 @@ class ReasoningGym(Math):
         if role_of(agent) == "verifier":
             approve = self.is_right(state.answers[-1], state) != (rng.random() < self.misjudged * self.mistakes)
             verdict = "approve" if approve else "reject"
-            return verdict if self.size == "pocket" else f"<verdict>{verdict}</verdict>"
+            return verdict if not self.full else f"<verdict>{verdict}</verdict>"
         seed, place = state.drawn
         slips = rng.random() < self.wrong * self.mistakes
         answer = self._generator(seed, place + 2)[place + 1]["answer"] if slips else state.gold
-        return f"answer {answer}" if self.size == "pocket" else f"\\boxed{{{answer}}}"
+        return f"answer {answer}" if not self.full else f"\\boxed{{{answer}}}"
 
     def _generator(self, seed: int, size: int) -> Any:
-        return _generator(self.dataset, json.dumps(dict(self.config)), seed, size)
-
-
-@lru_cache(maxsize=64)
-def _generator(dataset: str, config: str, seed: int, size: int) -> Any:
-    """Return the generator; raise EnvError if the package or the generator is missing, or refuses its configuration."""
-    try:
-        import reasoning_gym
-        from reasoning_gym.factory import DATASETS
-    except ImportError:
-        raise EnvError("generated puzzles need reasoning-gym: pip install 'mas-lab[puzzles]'") from None
-    if dataset not in DATASETS:
-        raise EnvError(f"reasoning_gym has no dataset {dataset!r}; known are: {', '.join(sorted(DATASETS))}")
-    try:
-        return reasoning_gym.create_dataset(dataset, seed=seed, size=size, **json.loads(config))
-    except (TypeError, AssertionError, ValueError) as error:
-        raise EnvError(f"reasoning_gym {dataset!r}: config={config}: {error}") from error
+        return generator(self.dataset, seed, size, json.dumps(dict(self.config)))
 
 
 @lru_cache(maxsize=8192)
 def _is_right(dataset: str, config: str, seed: int, place: int, answer: str) -> bool:
-    generator = _generator(dataset, config, seed, place + 1)
-    entry = generator[place]
-    if _runs_answers(type(generator)) and not (len(answer) <= LONGEST and HARMLESS.fullmatch(answer)):
+    puzzles = generator(dataset, seed, place + 1, config)
+    entry = puzzles[place]
+    if _runs_answers(type(puzzles)) and not (len(answer) <= LONGEST and HARMLESS.fullmatch(answer)):
         return answer == str(entry["answer"])
     try:
-        return generator.score_answer(answer, entry) >= 1.0
+        return puzzles.score_answer(answer, entry) >= 1.0
     except Exception:  # a generator that cannot read an answer may say so by any error
         return False
 

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any
 
 from mas_lab.backends.workers import usable_cores
@@ -120,7 +121,7 @@ def run(
 def _check(source: Any, entry: Any, inputs: Sequence, limits: dict[str, Any]) -> None:
     if not isinstance(source, str):
         raise ValueError(f"sandbox.run: source is {source!r}; give a program as text")
-    if entry is not None and not harness.is_name(entry):
+    if entry is not None and not (isinstance(entry, str) and entry.isidentifier() and not iskeyword(entry)):
         raise ValueError(f"sandbox.run: entry={entry!r}; give the name of a function of the program, or None")
     if not isinstance(inputs, list | tuple):
         raise ValueError(f"sandbox.run: inputs is {inputs!r:.80}; give a list with a list of arguments for each call")

@@ -7,17 +7,17 @@ at a time. Full size has questions for an instruction model over a corpus. World
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks.shared import worlds
+from mas_lab.tasks.shared.bases import SizedTask, chat
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.options import check_options
 from mas_lab.tasks.shared.retrieval import Look, Retriever, bm25, index, missing, retrieve, shown
-from mas_lab.tasks.shared.rows import check_split, content_id, draw, question_and_answers, question_of, sample_rows
+from mas_lab.tasks.shared.rows import draw, question_and_answers, sample
 
 VERDICTS = ("search", "answer")
 ANSWERS = ("verdict", "answer")
@@ -55,7 +55,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(SizedTask):
     """A verifier calls the search agent or the answer agent, in each of up to `max_turns` turns.
 
     An answer ends the episode. The last turn ends it too, and fails without an answer. `team_reward` is 1 for an answer
@@ -77,8 +77,6 @@ class Search:
     size: str | int = "pocket"
     """Either "pocket" (30 % of the questions need one fact, the others two), "full", or the number of needed facts, 1
     to 3."""
-    rewards: str = "ours"
-    single_agent: bool = False
     max_turns: int = 4
     data: str | None = None
     """Full size: a file, a folder or a data set of the hub (`sources.read`; `rows.question_and_answers` lists its
@@ -96,6 +94,9 @@ class Search:
     paper = "Dr. MAS, arXiv 2602.08847"
     order = "verifier → searcher? or answerer?, up to 4 turns"
     pocket = "search"
+    roles = ("verifier", "searcher", "answerer")
+    numbers = range(1, 4)
+    unit = "facts"
     max_return = 1.0
     invalid_penalty = 0.01
     """Penalty of Dr. MAS: it is subtracted from the return of an invalid output."""
@@ -104,9 +105,9 @@ class Search:
     roles."""
 
     def __post_init__(self):
-        check_options(self, range(1, 4), "facts")
+        super().__post_init__()
         given = [name for name in ("data", "corpus", "retriever") if getattr(self, name) is not None]
-        if given and self.size != "full":
+        if given and not self.full:
             raise ValueError(f"search: {given[0]} is for size='full'; pocket facts are looked up in the task's world")
         if given == ["data"]:
             raise ValueError(f"search: data={self.data!r} wants a corpus, or a retriever, that its questions are about")
@@ -119,36 +120,30 @@ class Search:
             raise ValueError(f"search: passages={self.passages}; use a count from 1")
 
     @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("verifier", "searcher", "answerer")
-
-    @property
     def max_tokens(self) -> int:
-        return 512 if self.size == "full" else 4
+        return 512 if self.full else 4
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
         return (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *DUTY)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different questions; a longer list starts with the shorter one."""
-        check_split(split, self.name)
-        if self.size == "full":
+    def problems(self, n: int, split: str, seed: int) -> Iterable[tuple[str, dict]]:
+        if self.full:
             data = self.data or str(data_dir() / "search" / "questions.jsonl")
             if self.retriever is None:
                 index(self._corpus, self.name)  # build the index, or fail, before any episode starts
-            rows = sample_rows(data, n, split, seed, question_of, self.name)
-            return [_full_task(*question_and_answers(row)) for row in rows]
+            found = sample(data, n, split, seed, question_and_answers, self.name)
+            return [(asked, {"question": asked, "answers": right, "needed": titles}) for asked, right, titles in found]
         drawn = draw(worlds.worlds(random.Random(f"search {self.size} {split} {seed}")), n, split, self.name)
-        return [self._pocket_task(world) for world in drawn]
+        return map(self._pocket_problem, drawn)
 
-    def _pocket_task(self, world: int) -> Task:
-        question = worlds.question(world, self.size if type(self.size) is int else None)
+    def _pocket_problem(self, world: int) -> tuple[str, dict]:
+        question = worlds.question(world, self.number(None))
         facts = worlds.chain(world, question)
         needed = [f"{person} {relation}" for person, relation, _ in facts]
         data = {"question": question, "answers": [facts[-1][-1]], "needed": needed, "world": world}
-        return Task(f"search-{content_id(f'{world} {question}')}", data)
+        return f"{world} {question}", data
 
     def start(self, task: Task) -> State:
         data = task.data
@@ -160,22 +155,22 @@ class Search:
 
     def observe(self, state: State, agent: str) -> list[Message]:
         left = self.max_turns - len(state.looks)
-        if self.size != "full":
+        if not self.full:
             facts = [text for look in state.looks for _, text in look.found]
             told = [*facts, "left", str(min(left, 9)), "question", state.question, agent]
-            return [{"role": "user", "content": " ".join(told)}]
+            return chat(" ".join(told))
         told = [f"Question: {state.question}", *map(shown, state.looks), f"Turns left, this one included: {left}"]
-        return [{"role": "system", "content": DUTY[agent]}, {"role": "user", "content": "\n\n".join(told)}]
+        return chat("\n\n".join(told), DUTY[agent])
 
     def read(self, text: str, agent: str) -> tuple[str, str] | None:
         """Return the kind and the text of an output: ("verdict", "search"), ("search", query) or ("answer", answer).
 
         `None` means that nothing can be read, or (with rewards "ours") more than one thing.
         """
-        found = (_tagged if self.size == "full" else _worded)(text, KINDS[agent])
-        if self.rewards == "published":
+        found = (_tagged if self.full else _worded)(text, KINDS[agent])
+        if self.published:
             return ANSWERS if ANSWERS in found else found[0] if found else None
-        alone = self.size == "full" or agent != "verifier" or len(text.split()) == 1
+        alone = self.full or agent != "verifier" or len(text.split()) == 1
         return found[0] if len(found) == 1 and alone else None
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
@@ -188,8 +183,7 @@ class Search:
         return self._look(state, agent, said)
 
     def _route(self, state: State, said: tuple[str, str] | None) -> Step:
-        unread = "answer" if self.rewards == "published" else "search"
-        answers = (said[1] if said else unread) == "answer"
+        answers = said[1] == "answer" if said else self.published
         after = replace(state, calls="answerer" if answers else "searcher")
         local = float(said is not None and answers == self._enough(state))
         return Step(after, 0.0, {"verifier": local}, {"verifier": said is not None}, False, False)
@@ -212,7 +206,7 @@ class Search:
         return self.corpus or str(data_dir() / "search" / "corpus.jsonl")
 
     def _find(self, state: State, query: str) -> list[tuple[str, str]]:
-        if self.size != "full":
+        if not self.full:
             return worlds.look_up(state.world, query)
         retriever = self.retriever or partial(bm25, self._corpus, most=self.passages, env=self.name)
         return retrieve(retriever, query, f"search, task {state.task!r}")
@@ -233,16 +227,12 @@ class Search:
             return self.demonstrate(state, "answerer" if self._enough(state) != errs else "searcher", rng)
         if agent == "verifier":
             verdict = VERDICTS[self._enough(state) != errs]
-            return f"<verdict>{verdict}</verdict>" if self.size == "full" else verdict
-        if self.size == "full":
+            return f"<verdict>{verdict}</verdict>" if self.full else verdict
+        if self.full:
             answer = state.answers[0] if rng.random() < 0.5 else "unknown"
             return f"<search>{state.question}</search>" if agent == "searcher" else f"<answer>{answer}</answer>"
         known = [text for look in state.looks for _, text in look.found]
         return (worlds.ask if agent == "searcher" else worlds.answer)(state.world, state.question, known, errs, rng)
-
-
-def _full_task(question: str, answers: list[str], titles: list[str]) -> Task:
-    return Task(f"search-{content_id(question)}", {"question": question, "answers": answers, "needed": titles})
 
 
 def _tagged(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:

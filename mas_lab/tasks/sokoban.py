@@ -7,19 +7,17 @@ turned or mirrored.
 """
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
-from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.shared.boxes import Place, Room, beyond, distances, in_order, layout, rooms
-from mas_lab.tasks.shared.maze import MOVES, cell_of, read_moves, word
-from mas_lab.tasks.shared.options import check_options
+from mas_lab.env import EnvError, Message, Task
+from mas_lab.tasks.shared.bases import chat
+from mas_lab.tasks.shared.boxes import Place, Room, distances, layout, rooms
+from mas_lab.tasks.shared.maze import MOVES, MovesTask, beyond, cell_of, in_order, word
 from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
-from mas_lab.tasks.shared.rows import check_split, content_id, draw
+from mas_lab.tasks.shared.rows import draw
 
-SIZES = {"pocket": 4, "full": 6}
-LARGEST_POCKET = 6
 DENSITY = 0.15
 """Share of wall cells."""
 SHORTEST = 3
@@ -45,18 +43,18 @@ weight of the potential."""
 
 @dataclass(frozen=True)
 class State:
-    """State of one episode: `hint` is this round's proposal, `()` if unreadable, `None` before there is one."""
+    """State of one episode: `hints` holds this round's proposal (`None`: unreadable), once there is one."""
 
     room: Room
     start: Place
     place: Place
-    hint: tuple[str, ...] | None = None
+    hints: tuple[tuple[str, ...] | None, ...] = ()
     turn: int = 0
     done: bool = False
 
 
 @dataclass(frozen=True)
-class Sokoban:
+class Sokoban(MovesTask):
     """The planner proposes, the executor moves; the episode ends solved, lost, or after `max_turns` turns each.
 
     A room is lost if it can no longer be solved.
@@ -83,8 +81,6 @@ class Sokoban:
     size: str | int = "pocket"
     """Either "pocket" (a floor of 4x4: the published 6x6 without its rim of walls), "full" (6x6), or the side of a
     pocket floor, 4 to 6."""
-    rewards: str = "ours"
-    single_agent: bool = False
     boxes: int = 1
     """Number of boxes, 1 or 2."""
     max_turns: int = 4
@@ -95,34 +91,22 @@ class Sokoban:
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "planner → executor, in turns"
     pocket = "sokoban"
-    hints_are_copied = 0.3
-    """Share of its answers that copy the proposal."""
+    roles = ("planner", "executor")
+    numbers = range(4, 7)
+    sides = {"pocket": 4, "full": 6}
 
     def __post_init__(self):
-        check_options(self, range(4, LARGEST_POCKET + 1))
+        super().__post_init__()
         if self.boxes not in (1, 2):
             raise ValueError(f"sokoban: boxes={self.boxes!r}; use 1 or 2")
 
     @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("planner", "executor")
-
-    @property
-    def side(self) -> int:
-        return SIZES.get(self.size, self.size)
-
-    @property
-    def limit(self) -> int:
-        """Return the largest number of moves in one answer."""
-        return 20 if self.size == "full" else 4 * self.boxes
-
-    @property
-    def max_tokens(self) -> int:
-        return 512 if self.size == "full" else self.limit + 2
+    def pocket_limit(self) -> int:
+        return 4 * self.boxes
 
     @property
     def max_return(self) -> float:
-        if self.rewards == "ours":
+        if not self.published:
             return 2.0
         farthest = 2 * (self.side - 1) * self.boxes
         return WIN + self.limit * self.max_turns * (STEP + ON + SHAPING * (1 + (1 - GAMMA) * farthest))
@@ -130,24 +114,20 @@ class Sokoban:
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
-        cells = [word((column, row)) for row in range(LARGEST_POCKET) for column in range(LARGEST_POCKET)]
-        return ("walls", "target", "box", "at", "hint", "none", *DUTY, *cells)
+        return ("walls", "target", "box", "at", "hint", "none", *DUTY, *self.cells)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different rooms, each with a start; a longer list starts with the shorter one."""
-        check_split(split, self.name)
+    def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")
         drawn = rooms(rng, self.side, self.boxes, DENSITY)
-        return [self._task(*one) for one in draw(drawn, n, split, self.name, lambda one: layout(one[0]), self._fits)]
+        for room, (at, boxes) in draw(drawn, n, split, self.name, lambda one: layout(one[0]), self._fits):
+            parts = {"walls": room.walls, "targets": room.targets, "boxes": boxes}
+            parts = {name: in_order(cells) for name, cells in parts.items()}
+            data = {"size": self.side, **parts, "start": word(at)}
+            yield repr(data), data
 
     def _fits(self, one: tuple[Room, Place]) -> bool:
         """Return whether the room can be solved in time, and in no fewer moves than `SHORTEST`."""
         return SHORTEST <= distances(one[0]).get(one[1], 0) <= self.limit * self.max_turns
-
-    def _task(self, room: Room, place: Place) -> Task:
-        parts = {"walls": room.walls, "targets": room.targets, "boxes": place[1]}
-        data = {"size": self.side, **{name: in_order(cells) for name, cells in parts.items()}, "start": word(place[0])}
-        return Task(f"{self.name}-{content_id(repr(data))}", data)
 
     def start(self, task: Task) -> State:
         data = task.data
@@ -157,39 +137,26 @@ class Sokoban:
             raise EnvError(f"{self.name}: task {task.id!r} is solved at its start, or cannot be solved")
         return State(room, place, place)
 
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else self.agents[-1:] if state.hint is not None else self.agents[:1]
-
     def observe(self, state: State, agent: str) -> list[Message]:
         (at, boxes), room = state.place, state.room
         walls, targets, standing = (" ".join(in_order(cells)) for cells in (room.walls, room.targets, boxes))
-        hint = " ".join(state.hint or ()) or "none"
-        if self.size != "full":
-            told = "" if state.hint is None else f"hint {hint} "
+        hints = ["none" if moves is None else " ".join(moves) for moves in state.hints]
+        if not self.full:
+            told = "".join(f"hint {moves} " for moves in hints)
             text = f"walls {walls} target {targets} box {standing} {told}at {word(at)} {agent}"
-            return [{"role": "user", "content": " ".join(text.split())}]
+            return chat(" ".join(text.split()))
         where = f"The floor is {room.size} by {room.size}. Walls: {walls or 'none'}. Targets: {targets}."
-        told = "" if state.hint is None else f"\nProposal: {hint}."
+        told = "".join(f"\nProposal: {moves}." for moves in hints)
         text = f"{where} Boxes: {standing}. You are at {word(at)}.{told}"
         rules = f"{RULES} {DUTY[agent]} {ANSWER.format(limit=self.limit)}"
-        return [{"role": "system", "content": rules}, {"role": "user", "content": text}]
+        return chat(text, rules)
 
-    def read(self, text: str) -> tuple[str, ...] | None:
-        """Return the moves of an answer, or `None` if it cannot be read."""
-        return read_moves(text, self.limit, tagged=self.size == "full")
-
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        (agent,) = self.acting(state)
-        moves = self.read(actions[agent])
-        path = state.room.walk(state.place, moves or ())
-        team, local = self._ours(state, path) if self.rewards == "ours" else self._published(state, path, moves or ())
-        if agent != self.agents[-1]:
-            after = replace(state, hint=moves or ())
-            return Step(after, 0.0, {agent: local}, {agent: moves is not None}, False, False)
+    def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
+        path = state.room.walk(state.place, said or ())
+        team, local = self._published(state, path, said or ()) if self.published else self._ours(state, path)
         solved, turn = state.room.solved(path[-1]), state.turn + 1
         done = solved or path[-1] not in distances(state.room) or turn == self.max_turns
-        after = State(state.room, state.start, path[-1], None, turn, done)
-        return Step(after, team, {agent: local}, {agent: moves is not None}, solved, done)
+        return State(state.room, state.start, path[-1], (), turn, done), team, local, solved
 
     def _ours(self, state: State, path: list[Place]) -> tuple[float, float]:
         room, away = state.room, distances(state.room)
@@ -210,29 +177,22 @@ class Sokoban:
             reward += BLOCKED + SHAPING * (GAMMA - 1) * near[-1]
         return reward, reward
 
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """Return an imperfect answer to learn from: wrong moves, and copied proposals."""
-        if state.hint and rng.random() < self.hints_are_copied:
-            moves = list(state.hint)
-        else:
-            moves = self._wander(state, rng)
-        return f"<moves>{' '.join(moves)}</moves>" if self.size == "full" else " ".join(moves)
-
-    def _wander(self, state: State, rng: random.Random) -> list[str]:
-        room, place, away, said = state.room, state.place, distances(state.room), []
-        while len(said) < self.limit and away.get(place, 0) > 0:
+    def imperfect(self, state: State, rng: random.Random) -> list[str]:
+        """Return up to `limit` moves to the solution; a share `mistakes` is drawn at random."""
+        room, place, away, moves = state.room, state.place, distances(state.room), []
+        while len(moves) < self.limit and away.get(place, 0) > 0:
             good = [move for move in MOVES if away.get(room.after(place, move), away[place]) < away[place]]
-            any_ = [move for move in MOVES if room.inside(beyond(place[0], move))]
-            move = rng.choice(any_ if rng.random() < self.mistakes else good)
-            said.append(move if self.size == "full" else word(beyond(place[0], move)))
+            inside = [move for move in MOVES if room.inside(beyond(place[0], move))]
+            move = rng.choice(inside if rng.random() < self.mistakes else good)
+            moves.append(move if self.full else word(beyond(place[0], move)))
             place = room.after(place, move)
-        return said
+        return moves
 
     def draw(self, state: State) -> str:
         """Draw the room: disc for the player, squares for boxes, rings for targets, dashed line for the proposal."""
         room, (at, boxes) = state.room, state.place
         marks = [walls(room.walls), crates(boxes), rings(room.targets), disc(at)]
-        if state.hint:
-            marks.append(way([place[0] for place in room.walk(state.place, state.hint)]))
+        for hint in filter(None, state.hints):
+            marks.append(way([place[0] for place in room.walk(state.place, hint)]))
         standing, targets = (" ".join(in_order(cells)) for cells in (boxes, room.targets))
         return board(room.size, marks, f"A room. Player at {word(at)}, boxes at {standing}, targets {targets}.")

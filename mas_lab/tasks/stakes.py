@@ -6,11 +6,9 @@ the helper learns to answer without working. One deviation per agent over the wh
 small. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import chains
+from mas_lab.tasks.shared.chains import WORDS, ChainState, ChainTask, value
 
 HIGH = ("0", "1", "2")
 """A task is high if its second chain has one of these values."""
@@ -20,17 +18,7 @@ word."""
 
 
 @dataclass(frozen=True)
-class State:
-    problems: tuple[str, ...]
-    """First chain for solver and helper, second chain for the clerk."""
-    speaker: str | None = "solver"
-    """Agent that answers now; `None`: the episode is over."""
-    tried: str | None = None
-    """Solver's wrong answer: a digit, or "none" if it could not be read. `None`: it was not wrong so far."""
-
-
-@dataclass(frozen=True)
-class Stakes(chains.ChainTask):
+class Stakes(ChainTask):
     """The solver answers a chain; if it is wrong, the helper answers it too, and the episode ends.
 
     A task is high if its second chain has the value 0, 1 or 2. If the solver is right in a high task, `team_reward` is
@@ -44,34 +32,19 @@ class Stakes(chains.ChainTask):
     name = "stakes"
     order = "solver → clerk? or helper?"
     agents = ("solver", "clerk", "helper")
-    words = (*chains.WORDS, "tried", "none", "solve", "answer")
+    words = (*WORDS, "tried", "none", "solve", "answer")
     chains_per_task = 2
 
-    def start(self, task: Task) -> State:
-        return State(tuple(task.data["problems"]))
+    def posed(self, state: ChainState) -> str:
+        return state.problems[self.agents[state.place] == "clerk"]
 
-    def acting(self, state: State) -> tuple[str, ...]:
-        return (state.speaker,) if state.speaker else ()
-
-    def observe(self, state: State, agent: str) -> list[Message]:
-        tried = f"tried {state.tried} " if state.tried else ""
-        return [{"role": "user", "content": f"{tried}solve {self._problem(state)}"}]
-
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        (agent,) = self.acting(state)
-        answer = chains.read_answer(actions[agent])
-        right = answer == str(chains.value(self._problem(state)))
-        high = str(chains.value(state.problems[1])) in HIGH
-        team, after = float(right), replace(state, speaker=None)
+    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+        agent, high = self.agents[state.place], str(value(state.problems[1])) in HIGH
         if agent == "helper":
-            team = (RIGHT_HELP * right if high else LOW_HELP) - WORD_COST * len(actions[agent].split())
-        elif agent == "solver" and not right:
-            after = replace(state, speaker="helper", tried=answer or "none")
-        elif agent == "solver" and not high:
-            team, after = 0.0, replace(state, speaker="clerk")
-        done = after.speaker is None
-        return Step(after, team, {agent: float(right)}, {agent: answer is not None}, right and done, done)
-
-    def _problem(self, state: State) -> str:
-        """Return the chain that the present speaker answers."""
-        return state.problems[state.speaker == "clerk"]
+            team = (RIGHT_HELP * right if high else LOW_HELP) - WORD_COST * len(said.split())
+            return replace(state, done=True), team, right
+        if agent == "solver" and not right:
+            return replace(state, place=2, tried=answer or "none"), 0.0, False
+        if agent == "solver" and not high:
+            return replace(state, place=1), 0.0, False
+        return replace(state, done=True), float(right), right

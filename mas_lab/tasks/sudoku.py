@@ -7,27 +7,15 @@ in another form (`grids.kind`). But both splits use the 288 ways to fill a 4x4 g
 
 import random
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isqrt
 
-from mas_lab.env import EnvError, Message, Step, Task
-from mas_lab.tasks.shared.grids import (
-    Grid,
-    beside,
-    filled,
-    kind,
-    names,
-    orderly,
-    puzzles,
-    right_cells,
-    satisfied,
-    solution,
-)
+from mas_lab.env import EnvError, Message, Task
+from mas_lab.tasks.shared.bases import ProposalTask, chat
+from mas_lab.tasks.shared.grids import Grid, beside, filled, kind, names, orderly, puzzles, satisfied, solution
 from mas_lab.tasks.shared.maze import cell_of
-from mas_lab.tasks.shared.options import check_options
 from mas_lab.tasks.shared.pictures import BLUE, FAINT, RED, board, letters
-from mas_lab.tasks.shared.rows import check_split, content_id, draw
+from mas_lab.tasks.shared.rows import draw
 
 POCKET_BLANKS = 6
 BLANKS = {4: 10, 9: 45}
@@ -56,20 +44,20 @@ Said = dict[int, int]
 class State:
     """State of one episode.
 
-    `hint` is this round's proposal, empty if it could not be read, and `None` before there is one. `steps` counts
-    digits and turns so far, as the published reward does.
+    `hints` holds this round's proposal (`None`: unreadable), once there is one. `steps` counts digits and turns so far,
+    as the published reward does.
     """
 
     clues: Grid
     grid: Grid
-    hint: Said | None = None
+    hints: tuple[Said | None, ...] = ()
     turn: int = 0
     steps: int = 0
     done: bool = False
 
 
 @dataclass(frozen=True)
-class Sudoku:
+class Sudoku(ProposalTask):
     """The proposer suggests digits, the filler writes them; it ends solved, or after `max_turns` turns each.
 
     Rewards "ours": a clue stays, whatever an answer says. `team_reward` is 1 when the grid is solved, so `max_return` =
@@ -99,8 +87,6 @@ class Sudoku:
 
     size: str | int = "pocket"
     """Either "pocket" (4x4, 6 open cells), "full", or the number of open cells of a pocket puzzle, 2 to 10."""
-    rewards: str = "ours"
-    single_agent: bool = False
     side: int | None = None
     """Full size: side of the grid, 9 or 4 (as published). `None` means 9."""
     max_turns: int = 4
@@ -111,34 +97,31 @@ class Sudoku:
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "proposer → filler, in turns"
     pocket = "sudoku"
-    hints_are_copied = 0.3
-    """Share of its answers that copy the proposal."""
+    roles = ("proposer", "filler")
+    numbers = range(2, 11)
+    unit = "open cells"
 
     def __post_init__(self):
-        check_options(self, range(2, 11), "open cells")
-        if self.side not in ((None, 4, 9) if self.size == "full" else (None, 4)):
+        super().__post_init__()
+        if self.side not in ((None, 4, 9) if self.full else (None, 4)):
             raise ValueError(f"sudoku: side={self.side!r}; use 9 or 4 at size='full', 4 else")
 
     @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("proposer", "filler")
-
-    @property
     def _side(self) -> int:
-        return self.side or (9 if self.size == "full" else 4)
+        return self.side or (9 if self.full else 4)
 
     @property
     def blanks(self) -> int:
         """Return the number of open cells of a puzzle."""
-        return self.size if type(self.size) is int else BLANKS[self._side] if self.size == "full" else POCKET_BLANKS
+        return BLANKS[self._side] if self.full else self.number(POCKET_BLANKS)
 
     @property
     def max_tokens(self) -> int:
-        return 2048 if self.size == "full" else self._side**2 + 2
+        return 2048 if self.full else self._side**2 + 2
 
     @property
     def max_return(self) -> float:
-        if self.rewards == "ours":
+        if not self.published:
             return 1.0
         lengthened = 0.02 * 3 * self._side * (self._side - 1)
         return 2.5 + 0.5 + lengthened + self._side**2 * (0.1 + 0.2 + 0.05 - 0.01)
@@ -149,13 +132,11 @@ class Sudoku:
         written = (f"{cell}={digit}" for cell in names(4) for digit in range(1, 5))
         return ("clues", "put", "open", "hint", "none", *DUTY, *names(4), *written)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different puzzles; a longer list starts with the shorter one."""
-        check_split(split, self.name)
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self._side} {self.blanks} {split} {seed}")
         drawn = draw(puzzles(rng, self._side, self.blanks), n, split, self.name, home=kind)
         texts = ["".join(map(str, clues)).replace("0", ".") for clues in drawn]
-        return [Task(f"{self.name}-{content_id(text)}", {"clues": text}) for text in texts]
+        return [(text, {"clues": text}) for text in texts]
 
     def start(self, task: Task) -> State:
         known, text = ".123456789"[: self._side + 1], task.data["clues"]
@@ -166,28 +147,25 @@ class Sudoku:
             raise EnvError(f"{self.name}: task {task.id!r} has no open cell, or not exactly one solution")
         return State(clues, clues)
 
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else self.agents[-1:] if state.hint is not None else self.agents[:1]
-
     def observe(self, state: State, agent: str) -> list[Message]:
         written = {cell: digit for cell, digit in enumerate(state.grid) if digit != state.clues[cell]}
-        put, hint = self._told(written), self._told(state.hint or {}) or "none"
+        put, hints = self._told(written), [self._told(hint or {}) or "none" for hint in state.hints]
         clues = self._told({cell: digit for cell, digit in enumerate(state.clues) if digit})
         left = " ".join(name for name, digit in zip(names(self._side), state.grid, strict=True) if not digit)
-        if self.size != "full":
-            heard = "" if state.hint is None else f"hint {hint} "
+        if not self.full:
+            heard = "".join(f"hint {hint} " for hint in hints)
             text = f"clues {clues} put {put} open {left} {heard}{agent}"
-            return [{"role": "user", "content": " ".join(text.split())}]
+            return chat(" ".join(text.split()))
         digits = " ".join(map(str, state.clues)).replace("0", ".").split()
         rows = "\n".join(" ".join(digits[start : start + self._side]) for start in range(0, len(digits), self._side))
-        heard = "" if state.hint is None else f"\nProposal: {hint}."
+        heard = "".join(f"\nProposal: {hint}." for hint in hints)
         text = f"The clues, row by row:\n{rows}\nWritten so far: {put or 'nothing'}. Open: {left or 'none'}.{heard}"
         rules = RULES.format(side=self._side, box=isqrt(self._side))
-        return [{"role": "system", "content": f"{rules} {DUTY[agent]} {ANSWER}"}, {"role": "user", "content": text}]
+        return chat(text, f"{rules} {DUTY[agent]} {ANSWER}")
 
     def read(self, text: str) -> Said | None:
         """Return the digits of an answer by cell, or `None` if unreadable; full size reads its last `<fill>` tag."""
-        if self.size == "full":
+        if self.full:
             tags = re.findall(r"<fill>(.*?)</fill>", text, flags=re.DOTALL | re.IGNORECASE)
             text = re.sub(r"[,;]", " ", tags[-1]).lower() if tags else ""
         pairs = [word.partition("=") for word in text.split()]
@@ -197,21 +175,16 @@ class Sudoku:
         once = len({name for name, _, _ in pairs}) == len(pairs) > 0
         return {cells[name]: digits[digit] for name, _, digit in pairs} if known and once else None
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        (agent,) = self.acting(state)
-        said = self.read(actions[agent])
-        judge = self._ours if self.rewards == "ours" else self._published
+    def carry_out(self, state: State, said: Said | None) -> tuple[State, float, float, bool]:
+        judge = self._published if self.published else self._ours
         grid, team, local, solved = judge(state, said or {})
-        if agent != self.agents[-1]:
-            after = replace(state, hint=said or {})
-            return Step(after, 0.0, {agent: local}, {agent: said is not None}, False, False)
         steps, turn = state.steps + len(said or {}) + 1, state.turn + 1
-        after = State(state.clues, grid, None, turn, steps, solved or turn == self.max_turns)
-        return Step(after, team, {agent: local}, {agent: said is not None}, solved, after.done)
+        return State(state.clues, grid, (), turn, steps, solved or turn == self.max_turns), team, local, solved
 
     def _ours(self, state: State, said: Said) -> tuple[Grid, float, float, bool]:
         grid = tuple(clue or said.get(cell, state.grid[cell]) for cell, clue in enumerate(state.clues))
-        before, after = right_cells(state.clues, state.grid), right_cells(state.clues, grid)
+        right = solution(state.clues)
+        before, after = (sum(map(int.__eq__, cells, right)) for cells in (state.grid, grid))
         solved = after == len(grid)
         return grid, float(solved), (after - before) / state.clues.count(0), solved
 
@@ -224,24 +197,23 @@ class Sudoku:
             reward += 2.5 if steps <= state.clues.count(0) else 2.0
         return grid, reward, reward, solved
 
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """Return an imperfect answer to learn from: wrong digits, and copied proposals."""
-        if state.hint and rng.random() < self.hints_are_copied:
-            said = state.hint
-        else:
-            right = solution(state.clues)
-            missing = [cell for cell, digit in enumerate(state.grid) if digit != right[cell]]
-            wrong = {cell: rng.randint(1, self._side) for cell in missing if rng.random() < self.mistakes}
-            said = {cell: wrong.get(cell, right[cell]) for cell in missing}
-        text = self._told(said)
-        return f"<fill>{text}</fill>" if self.size == "full" else text
+    def imperfect(self, state: State, rng: random.Random) -> Said:
+        """Return all missing digits; a share `mistakes` is drawn at random."""
+        right = solution(state.clues)
+        missing = [cell for cell, digit in enumerate(state.grid) if digit != right[cell]]
+        wrong = {cell: rng.randint(1, self._side) for cell in missing if rng.random() < self.mistakes}
+        return {cell: wrong.get(cell, right[cell]) for cell in missing}
+
+    def written(self, said: Said) -> str:
+        return f"<fill>{self._told(said)}</fill>" if self.full else self._told(said)
 
     def draw(self, state: State) -> str:
         """Draw the grid: clues bold, written digits thin, wrong ones struck through, proposed ones in italics."""
         right, cells = solution(state.clues), [cell_of(name) for name in names(self._side)]
         written = {cell: digit for cell, digit in enumerate(state.grid) if digit != state.clues[cell]}
         wrong = {cell: digit for cell, digit in written.items() if digit != right[cell]}
-        hint = {cell: digit for cell, digit in (state.hint or {}).items() if not state.grid[cell]}
+        (hint,) = state.hints or ({},)
+        hint = {cell: digit for cell, digit in (hint or {}).items() if not state.grid[cell]}
         kinds = {
             'font-weight="bold"': {cell: d for cell, d in enumerate(state.clues) if d and cell not in written},
             f'fill="{BLUE}"': {cell: digit for cell, digit in written.items() if cell not in wrong},

@@ -6,14 +6,13 @@ and reading files is in `rows`.
 """
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import pair_reward, stories
-from mas_lab.tasks.shared.options import check_options
-from mas_lab.tasks.shared.pair_reward import MARKER, Wanted
-from mas_lab.tasks.shared.rows import check_split, content_id, draw, post, sample_rows
+from mas_lab.env import Message
+from mas_lab.tasks.shared import stories
+from mas_lab.tasks.shared.bases import chat
+from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, TwoTextsTask, Wanted
+from mas_lab.tasks.shared.rows import post
 
 KEEP = "Keep to what the text says, in its words where they fit. Write {alone}, without a heading or a remark."
 DUTY = {
@@ -38,13 +37,7 @@ FULL = Wanted(8, 256, RATIO, UNIQUE, overlap=0.03, precise=0.5, dense=0.3)
 
 
 @dataclass(frozen=True)
-class State:
-    source: str
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class TLDR:
+class TLDR(TwoTextsTask):
     """Both agents write at once, then the episode ends with one joint reward of at most 3.
 
     The levels are gated: a level that fails shuts off those after it.
@@ -71,8 +64,6 @@ class TLDR:
 
     size: str | int = "pocket"
     """Either "pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8."""
-    rewards: str = "ours"
-    single_agent: bool = False
     data: str = "trl-lib/tldr"
     """Full size: a file, a folder or a data set of the hub (`sources.read`). `rows.post` lists its columns."""
     mistakes: float = 1.0
@@ -83,75 +74,30 @@ class TLDR:
     order = "short + detailed"
     pocket = "tldr"
     max_turns = 1
-    max_return = pair_reward.BEST
-    succeeds_at = 2.4
-    invents = 0.1
-    """Share of the words of `demonstrate` that are drawn from all words, at `mistakes` = 1."""
-    connects = 0.25
-    """Share of the sentences of its detailed summary that start with a transition."""
+    max_return = BEST
+    roles = ("short", "detailed")
+    numbers = range(2, 9)
+    targets = {"pocket": POCKET, "full": FULL}
+    spare = 2
+    default = stories.SENTENCES
+    column = post
     overlong = 0.3
     """Share of its short summaries that are as long as a detailed one, and the other way round, at `mistakes` = 1."""
-
-    def __post_init__(self):
-        check_options(self, range(2, 9), "sentences")
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("short", "detailed")
-
-    @property
-    def wanted(self) -> Wanted:
-        return FULL if self.size == "full" else POCKET
-
-    @property
-    def max_tokens(self) -> int:
-        both = 2 if self.single_agent else 1
-        return both * (512 if self.size == "full" else POCKET.most + 2)
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return every word of a pocket prompt or answer."""
         return (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, *DUTY)
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` different texts; a longer list starts with the shorter one."""
-        check_split(split, "tldr")
-        if self.size == "full":
-            texts = [post(row) for row in sample_rows(self.data, n, split, seed, key=post, env="tldr")]
-        else:
-            count = self.size if type(self.size) is int else stories.SENTENCES
-            rng = random.Random(f"tldr {count} {split} {seed}")
-            texts = draw(stories.stories(rng, count), n, split, "tldr")
-        return [Task(f"tldr-{content_id(text)}", {"source": text}) for text in texts]
-
-    def start(self, task: Task) -> State:
-        return State(task.data["source"])
-
-    def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else self.agents
-
     def observe(self, state: State, agent: str) -> list[Message]:
-        if self.size != "full":
-            return [{"role": "user", "content": f"{state.source} {agent}"}]
-        duty = DUTY[agent].format(least=self.wanted.least, most=self.wanted.most)
-        return [{"role": "system", "content": duty}, {"role": "user", "content": state.source}]
+        if not self.full:
+            return chat(f"{state.source} {agent}")
+        return chat(state.source, DUTY[agent].format(least=self.wanted.least, most=self.wanted.most))
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        published = self.rewards == "published"
-        said = pair_reward.written(actions, self.agents, self.wanted, published)
-        parts = pair_reward.parts(*said.texts, state.source, self.wanted, published)
-        reward = pair_reward.total(parts)
-        after = State(state.source, True)
-        return Step(after, reward, said.fits, said.valid, reward >= self.succeeds_at, True, parts)
-
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """Return an imperfect answer to learn from: invented words, wrong lengths, few transitions.
-
-        In full size it is the first words of the text, cut to length.
-        """
-        if agent == "solo":
-            return f"{self.demonstrate(state, 'short', rng)} {MARKER} {self.demonstrate(state, 'detailed', rng)}"
-        long = (agent == "detailed") != (rng.random() < self.overlong * self.mistakes)
-        if self.size == "full":
-            return " ".join(state.source.split()[: 40 if long else 16])
-        return stories.retold(state.source, rng, long, self.invents * self.mistakes, self.connects)
+    def imperfect(self, source: str, second: bool, rng: random.Random) -> str:
+        """Return an imperfect summary; in full size it is the first words of the text, cut to length."""
+        long = second != (rng.random() < self.overlong * self.mistakes)
+        if self.full:
+            return " ".join(source.split()[: 40 if long else 16])
+        sentences = rng.choice((2, 3)) if long else 1
+        return stories.excerpt(source, rng, sentences, self.invents * self.mistakes, self.connects if long else 0.0)

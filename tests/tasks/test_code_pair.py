@@ -1,22 +1,19 @@
 """Two functions whose worth is worked out by hand; the published rule beside ours on the programs that it falls for."""
 
 import json
-import random
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plays import task_of
 
-import mas_lab as lab
 from mas_lab.check.env import check_env
-from mas_lab.env import Task, spec
-from mas_lab.paths import data_dir
+from mas_lab.env import Task
 from mas_lab.tasks import make_env
 from mas_lab.tasks.code_pair import CodePair
-from mas_lab.tasks.shared import lists, pair_code, pair_code_published, pair_feedback
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.rows import SPLITS
+from mas_lab.tasks.shared import lists, pair_code
+from mas_lab.tasks.shared.programs import Problem
 
 ASKED = [[3, 1, 2], [9, 0, 4], [5, 5, 1], [2, 7, 6]]
 PROBLEM = Problem(
@@ -40,7 +37,7 @@ def ours(helper, main, problem=PROBLEM):
 
 
 def published(helper, main, problem=PROBLEM):
-    return pair_code_published.judge(helper, main, problem, problem.hidden)
+    return pair_code.judge_published(helper, main, problem, problem.hidden)
 
 
 # Levels, by hand
@@ -171,7 +168,7 @@ def test_what_a_value_of_aux_is_need_not_be_plain():
 
 def played(*turns, problem=PROBLEM, **options):
     env = CodePair(max_turns=len(turns), **options)
-    state, steps = env.start(problem.as_task("code_pair")), []
+    state, steps = env.start(task_of(problem)), []
     for texts in turns:
         steps.append(env.step(state, dict(zip(env.agents, texts, strict=True))))
         state = steps[-1].state
@@ -197,15 +194,6 @@ def test_turns_pay_what_was_gained_or_each_anew():
     paid = [step.team_reward for step in played(GOOD, GOOD, size="full", rewards="published")]
     assert paid == [3.0, 3.0] and CodePair(max_turns=2, rewards="published").max_return == 8.0  # of one line: a wrapper
     assert CodePair(max_turns=2).max_return == 4.0
-
-
-def test_a_program_that_met_the_clock_is_marked(monkeypatch):
-    from mas_lab.tasks.shared import programs
-
-    monkeypatch.setitem(programs.LIMITS, "timeout_s", 0.5)
-    (step,) = played((SORTS, f("    while True:\n        pass\n    return aux(x)")), size="full")
-    assert step.info["tests"]["status"] == "timeout" and step.info["tests"]["passed"] == 0
-    assert step.info["tests"]["backstop"] is True
 
 
 def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypatch):
@@ -234,12 +222,12 @@ def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypat
 def test_together_nobody_sees_what_the_other_writes_and_in_turn_main_does():
     for teamwork in ("together", "concatenated"):
         env = CodePair(size="full", teamwork=teamwork, max_turns=2)
-        state = env.start(PROBLEM.as_task("x"))
+        state = env.start(task_of(PROBLEM))
         assert env.acting(state) == ("helper", "main")
         state = env.step(state, {"helper": SORTS, "main": f(ALONE)}).state
         assert SORTS not in str(env.observe(state, "main")) and "z[::-1]" not in str(env.observe(state, "helper"))
     env = CodePair(size="full", teamwork="in_turn")
-    state = env.start(PROBLEM.as_task("x"))
+    state = env.start(task_of(PROBLEM))
     assert env.acting(state) == ("helper",)
     step = env.step(state, {"helper": SORTS})
     assert (step.team_reward, step.done, env.acting(step.state)) == (0.0, False, ("main",))
@@ -249,7 +237,7 @@ def test_together_nobody_sees_what_the_other_writes_and_in_turn_main_does():
 
 
 def test_concatenated_main_is_told_of_no_auxiliary():
-    state = CodePair(size="full").start(PROBLEM.as_task("x"))
+    state = CodePair(size="full").start(task_of(PROBLEM))
     told = {way: CodePair(size="full", teamwork=way).observe(state, "main") for way in ("together", "concatenated")}
     assert "aux" in str(told["together"]) and "aux" not in str(told["concatenated"])
     pocket = CodePair(teamwork="concatenated").observe(state, "main")[0]["content"]
@@ -284,7 +272,7 @@ FAULTS = [
 def test_plain_feedback_names_the_first_level_that_failed(drafts, word, sentence):
     for size, said in (("pocket", word), ("full", sentence)):
         env = CodePair(size=size, max_turns=2, feedback="plain")
-        state = env.step(env.start(PROBLEM.as_task("x")), dict(zip(env.agents, drafts, strict=True))).state
+        state = env.step(env.start(task_of(PROBLEM)), dict(zip(env.agents, drafts, strict=True))).state
         assert all(said in env.observe(state, agent)[-1]["content"].split("draft", 1)[1] for agent in env.agents)
 
 
@@ -292,7 +280,7 @@ def test_level_feedback_says_something_of_each():
     env = CodePair(size="full", max_turns=2)
 
     def told(helper, main):
-        state = env.step(env.start(PROBLEM.as_task("x")), {"helper": helper, "main": main}).state
+        state = env.step(env.start(task_of(PROBLEM)), {"helper": helper, "main": main}).state
         return env.observe(state, "main")[1]["content"]
 
     text = told(SORTS, f("    return x if len(x) > 2 else aux(x)[::-1]"))
@@ -304,7 +292,7 @@ def test_level_feedback_says_something_of_each():
     assert "- use of `aux`: `f` does not call `aux`." in told(SORTS, f(ALONE))
     assert "- use of `aux`: fine" in told(*GOOD)
     pocket = CodePair(max_turns=2)
-    state = pocket.step(pocket.start(PROBLEM.as_task("x")), {"helper": SORTS, "main": f("    return x")}).state
+    state = pocket.step(pocket.start(task_of(PROBLEM)), {"helper": SORTS, "main": f("    return x")}).state
     assert (
         pocket.observe(state, "helper")[0]["content"]
         == f"Sort downwards. draft {' '.join(SORTS.split())} tests 0 helper"
@@ -315,7 +303,7 @@ def test_without_examples_feedback_is_of_parser_and_calls_alone():
     env, bare = CodePair(size="full", max_turns=2), replace(PROBLEM, examples="")
     for (helper, main), said in ((GOOD, "- use of `aux`: fine"), ((SORTS, f(ALONE)), "does not call"),
                                  ((SORTS, f("    return 1")), "does not call")):  # fmt: skip
-        state = env.step(env.start(bare.as_task("x")), {"helper": helper, "main": main}).state
+        state = env.step(env.start(task_of(bare)), {"helper": helper, "main": main}).state
         assert (
             said in env.observe(state, "main")[1]["content"] and "pass" not in env.observe(state, "main")[1]["content"]
         )
@@ -331,7 +319,7 @@ def test_hidden_tests_stand_in_no_prompt(options):
     secret = replace(PROBLEM, cases=f"{PROBLEM.cases}\nassert f([{sentinel}]) == [{sentinel}]", gold=f"# {sentinel}")
     drafts = [GOOD, (SORTS, f("    return aux(x)")), (SORTS, f("    raise ValueError(x)")), ("", "")]
     env = CodePair(max_turns=5, **options)
-    state, seen = env.start(secret.as_task("x")), []
+    state, seen = env.start(task_of(secret)), []
     for helper, main in drafts:
         texts = {"helper": helper, "main": main, "solo": f"{helper} ||| {main}"}
         while True:
@@ -344,27 +332,7 @@ def test_hidden_tests_stand_in_no_prompt(options):
     assert len(seen) >= 5 and not any(str(sentinel) in prompt for prompt in seen)
 
 
-def test_feedback_depends_on_no_hidden_test():
-    env, other = CodePair(size="full", max_turns=2), replace(PROBLEM, cases="assert f([0]) == [1]")
-    for drafts, _, _ in FAULTS:
-        actions = dict(zip(env.agents, drafts, strict=True))
-        after = [env.step(env.start(problem.as_task("x")), actions).state for problem in (PROBLEM, other)]
-        assert env.observe(after[0], "main") == env.observe(after[1], "main")
-
-
 # Forms, tasks, demonstrations
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"max_turns": 2}, {"max_turns": 3, "feedback": "plain"}, {"max_turns": 2, "rewards": "published"},
-     {"single_agent": True, "max_turns": 2}, {"teamwork": "in_turn", "max_turns": 2}, {"teamwork": "concatenated"},
-     {"size": 2}, {"size": 4}], ids=str,
-)  # fmt: skip
-def test_the_contract_holds(options):
-    env = make_env("code_pair", **options)
-    assert make_env(**spec(env)) == env
-    check_env(env, tasks=2)
 
 
 def human_eval(n):
@@ -407,21 +375,12 @@ def test_the_contract_holds_at_full_size(rows, options):
 
 
 def test_standard_input_is_told_of():
-    state = CodePair().start(replace(PROBLEM, stdin=True).as_task("x"))
+    state = CodePair().start(task_of(replace(PROBLEM, stdin=True)))
     assert "standard input as one text" in CodePair(size="full").observe(state, "main")[1]["content"]
     echo = Problem("Say it twice.", "solve", cases="assert solve('a') == 'a a\\n'\nassert solve('b c') == 'b c b c'",
                    stdin=True)  # fmt: skip
     judged = ours("def aux(s):\n    return s + ' '", "def solve(s):\n    return aux(s) + s", echo)
     assert (judged.score, judged.fault) == (4.0, "fine")
-
-
-@pytest.mark.parametrize("options", [
-    {"size": "huge"}, {"size": 5}, {"max_turns": 0}, {"rewards": "mine"}, {"mistakes": 2}, {"teamwork": "apart"},
-    {"feedback": "group"}, {"single_agent": True, "teamwork": "in_turn"},
-])  # fmt: skip
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(ValueError, match="code_pair: "):
-        CodePair(**options)
 
 
 @pytest.mark.parametrize("size", ["pocket", 2, 4])
@@ -447,22 +406,6 @@ def test_a_pocket_program_is_laid_out_for_the_published_rule():
     assert env.step(env.start(task), wrapper).info["fault"] in ("thin", "tests")
 
 
-def test_demonstrations_leave_room():
-    env, rng, earned = CodePair(), random.Random(0), []
-    for task in env.tasks(100, "train", 0):
-        state = env.start(task)
-        earned.append(env.step(state, {agent: env.demonstrate(state, agent, rng) for agent in env.agents}).team_reward)
-    assert 0.3 < sum(earned) / 100 / 4 < 0.7
-
-
-def test_splits_share_no_problem_and_tasks_are_plain():
-    found = {split: {t.data["text"] for s in range(5) for t in CodePair().tasks(20, split, s)} for split in SPLITS}
-    assert all(len(texts) > 80 for texts in found.values())
-    assert len(set.union(*found.values())) == sum(map(len, found.values()))
-    (task,) = CodePair().tasks(1, "val", 3)
-    assert json.loads(json.dumps(task.data)) == task.data and CodePair().tasks(2, "val", 3)[0] == task
-
-
 spoken = st.lists(st.sampled_from(CodePair().words), max_size=20).map(" ".join) | st.text(max_size=60)
 programs_st = st.sampled_from(["def aux ( x ) : return x", "def aux ( x ) : x = sorted ( x ) ; return x"])
 mains_st = st.sampled_from(["def f ( x ) : x = aux ( x ) ; return x", "def f ( x ) : aux ( x ) ; return x"])
@@ -471,22 +414,6 @@ mains_st = st.sampled_from(["def f ( x ) : x = aux ( x ) ; return x", "def f ( x
 @given(st.tuples(spoken | programs_st, spoken | mains_st), st.sampled_from(["ours", "published"]))
 def test_any_text_is_worth_between_0_and_4_and_always_the_same(texts, rewards):
     env = CodePair(rewards=rewards)
-    state = env.start(Task("t", env._posed("sort then add 3 then reverse").as_task("x").data))
+    state = env.start(Task("t", task_of(env._posed("sort then add 3 then reverse")).data))
     first, second = (env.step(state, dict(zip(env.agents, texts, strict=True))) for _ in range(2))
     assert 0 <= first.team_reward <= 4 and first == second
-
-
-def test_the_pocket_model_knows_every_word_and_plays_every_form():
-    from transformers import AutoTokenizer
-
-    forms = [CodePair(max_turns=2), CodePair(teamwork="in_turn"), CodePair(teamwork="concatenated"),
-             CodePair(single_agent=True)]  # fmt: skip
-    known = AutoTokenizer.from_pretrained(data_dir() / "pocket" / "code_pair").get_vocab()
-    policy = lab.load_policy("code_pair")
-    for env in forms:
-        assert set(env.words) <= set(known) and set(pair_feedback.SENTENCES) <= set(env.words)
-        plan = lab.joint(2) if env.max_turns == 2 else lab.episodes(2)
-        turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(8, "test", 0), plan, seed=0)
-        assert turns["valid"].mean() > 0.6, env
-        said = {word for prompt in turns["prompt"] for word in prompt.removeprefix("user: ").split()}
-        assert said <= set(known), said - set(known)

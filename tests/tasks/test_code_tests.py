@@ -1,21 +1,15 @@
 """Coder and tester: rewards by hand, every ending, what neither is shown, the published rule's holes, both sizes."""
 
-import random
-import warnings
 from dataclasses import replace
 
-import pandas as pd
 import pytest
-from scripted import team_of
+from plays import task_of
 
-import mas_lab as lab
-from mas_lab.check.env import check_env
-from mas_lab.env import EnvError, Task, spec, transcript
+from mas_lab.env import transcript
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.code_tests import CodeTests, chain
 from mas_lab.tasks.shared import lists
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.rows import SPLITS
+from mas_lab.tasks.shared.programs import Problem
 
 TOTAL = Problem(
     text="The sum of two numbers.",
@@ -33,16 +27,11 @@ PUBLISHED = replace(FULL, rewards="published")
 
 def played(*turns, env=FULL, problem=TOTAL):
     """A step for each (code, tests)."""
-    state, steps = env.start(problem.as_task("t")), []
+    state, steps = env.start(task_of(problem)), []
     for said in turns:
         steps.append(env.step(state, dict(zip(env.agents, said, strict=True))))
         state = steps[-1].state
     return steps
-
-
-def test_a_task_is_a_problem_and_back():
-    task = TOTAL.as_task("code_tests")
-    assert FULL.start(Task(task.id, dict(task.data))).problem == TOTAL
 
 
 def test_rewards_by_hand():
@@ -57,9 +46,7 @@ def test_rewards_by_hand():
 
 
 @pytest.mark.parametrize(("code", "earned", "valid"), [
-    ("def total(a, b: return", 0.0, False),
-    ("total = 3", 0.0, False),
-    ("def total(a): return a", 0.1, True),
+    ("def total(a, b: return", 0.0, False), ("total = 3", 0.0, False), ("def total(a): return a", 0.1, True),
     ("def total(a, b): return None", 0.2, True),
 ])  # fmt: skip
 def test_what_a_coder_earns_below_a_passing_case(code, earned, valid):
@@ -69,8 +56,7 @@ def test_what_a_coder_earns_below_a_passing_case(code, earned, valid):
 
 
 @pytest.mark.parametrize(("tests", "earned", "valid"), [
-    ("", 0.0, False),
-    ("assert total(1, 2)", 0.0, False),
+    ("", 0.0, False), ("assert total(1, 2)", 0.0, False),
     ("\n".join(f"assert total({n}, 1) == {n + 1}" for n in range(9)), 0.0, False),
     ("assert total(4, 5) == 9", 0.2 + 0.8 / 3, True),
     ("assert total(4, 5) == 9\nassert total(4, 5) == 8\nassert total(4, 6) == 10", 0.2 + 0.8 / 3, True),
@@ -123,7 +109,7 @@ def test_nothing_hidden_is_ever_shown(size, agent):
     other = replace(problem, cases=f"assert {entry}([9]) == 4711", gold=f"def {entry}(*x): return 4711")
     turns = [("def f ( x ) : return x [ ::-1 ]", "assert f ( [ 1 , 2 , 3 ] ) == [ 9 ]")] if size == "pocket" else []
     turns = turns or [(HALF, "assert total(4, 5) == 8\nassert total(-3, 3) == 6")]
-    states = [env.start(one.as_task("t")) for one in (problem, other)]
+    states = [env.start(task_of(one)) for one in (problem, other)]
     for code, tests in turns * 2:
         told = [transcript(env.observe(state, agent)) for state in states]
         assert told[0] == told[1] and "4711" not in told[1]
@@ -134,47 +120,32 @@ def test_nothing_hidden_is_ever_shown(size, agent):
 # --- holes of the published rule
 
 
-def test_hole_one_easy_case_written_again_and_again():
-    (published,) = played((RIGHT, "assert total(1, 1) == 2\n" * 4), env=PUBLISHED)
-    (ours,) = played((RIGHT, "assert total(1, 1) == 2\n" * 4))
-    assert published.local_rewards["tester"] == 1 and published.done
-    assert ours.local_rewards["tester"] == pytest.approx(0.2 + 0.8 / 3) and not ours.done
+SORTS = Problem("Sort a list.", "f", cases="assert f([2, 1]) == [1, 2]", gold="def f(x): return sorted(x)")
 
 
-def test_hole_the_example_of_the_problem_copied():
-    (published,) = played((RIGHT, TOTAL.examples), env=PUBLISHED)
-    (ours,) = played((RIGHT, TOTAL.examples))
-    assert published.local_rewards["tester"] == 1 and published.done
-    assert ours.local_rewards["tester"] == pytest.approx(0.2) and not ours.done
-
-
-def test_hole_a_case_that_doing_nothing_passes():
-    kept = Problem("Sort a list.", "f", cases="assert f([2, 1]) == [1, 2]", gold="def f(x): return sorted(x)")
-    trivial = "assert f([]) == []\nassert f([1]) == [1]\nassert f([1, 2]) == [1, 2]"
-    (published,) = played(("def f(x): return x", trivial), env=PUBLISHED, problem=kept)
-    (ours,) = played(("def f(x): return x", trivial), problem=kept)
-    assert published.local_rewards["tester"] == 1 and published.done
-    assert ours.local_rewards["tester"] == pytest.approx(0.2) and not ours.done
+@pytest.mark.parametrize(("problem", "code", "tests", "agent", "published", "ours"), [
+    # one easy case, written again and again; the example of the problem, copied; cases that doing nothing passes
+    (TOTAL, RIGHT, "assert total(1, 1) == 2\n" * 4, "tester", 1.0, 0.2 + 0.8 / 3),
+    (TOTAL, RIGHT, TOTAL.examples, "tester", 1.0, 0.2),
+    (SORTS, "def f(x): return x", "assert f([]) == []\nassert f([1]) == [1]", "tester", 1.0, 0.2),
+    (TOTAL, "x = 1", CASES, "coder", 0.1, 0.0),  # a text without the function builds
+])  # fmt: skip
+def test_holes_of_the_published_local_rewards(problem, code, tests, agent, published, ours):
+    steps = [played((code, tests), env=env, problem=problem)[0] for env in (PUBLISHED, FULL)]
+    assert [step.local_rewards[agent] for step in steps] == pytest.approx([published, ours])
+    assert [step.done for step in steps] == [agent == "tester", False]
 
 
 def test_hole_no_case_is_agreement():
-    (published,) = played((HALF, "nothing"), env=PUBLISHED)
-    (ours,) = played((HALF, "nothing"))
-    assert published.done and not ours.done
+    assert [played((HALF, "nothing"), env=env)[0].done for env in (PUBLISHED, FULL)] == [True, False]
 
 
 def test_hole_a_program_that_knows_the_examples_by_heart():
     by_heart = "def total(a, b): return {(1, 2): 3}.get((a, b))"
-    (published,) = played((by_heart, CASES), env=PUBLISHED)
-    (ours,) = played((by_heart, CASES))
-    assert published.team_reward == pytest.approx(1 / 5) and ours.team_reward == 0
+    paid = [played((by_heart, CASES), env=env)[0].team_reward for env in (PUBLISHED, FULL)]
+    assert paid == pytest.approx([1 / 5, 0])
     also_hidden = replace(TOTAL, cases=f"{TOTAL.examples}\n{TOTAL.cases}")
     assert played((by_heart, CASES), problem=also_hidden)[0].team_reward == 0
-
-
-def test_hole_a_text_without_the_function_builds():
-    assert played(("x = 1", CASES), env=PUBLISHED)[0].local_rewards["coder"] == 0.1
-    assert played(("x = 1", CASES))[0].local_rewards["coder"] == 0
 
 
 def test_hole_never_agreeing_is_paid_every_turn():
@@ -205,7 +176,7 @@ def lacking(monkeypatch, marked):
 def test_a_program_that_cannot_be_judged_is_paid_as_the_last_one_that_could(monkeypatch):
     lacking(monkeypatch, "heapq")
     unknown = f"import heapq\n{HALF}"
-    with pytest.warns(UserWarning, match=r"code_tests: task t-\w+, agent 'coder', turn 0"):
+    with pytest.warns(UserWarning, match=r"code_tests: task t, agent 'coder', turn 0"):
         (first,) = played((unknown, CASES))
     assert (first.team_reward, first.done) == (0, False)
     assert first.local_rewards == {"coder": pytest.approx(0.2), "tester": pytest.approx(1.0)}
@@ -246,7 +217,7 @@ def test_what_is_printed_is_compared_word_by_word():
     code = "def solve(text): return str(2 * int(text)) + '\\n'"
     env = replace(FULL, single_agent=True)
     (step,) = played((code,), env=env, problem=READS)
-    assert step.success and "standard input" in env.observe(env.start(READS.as_task("t")), "solo")[-1]["content"]
+    assert step.success and "standard input" in env.observe(env.start(task_of(READS)), "solo")[-1]["content"]
 
 
 @pytest.mark.skipif(sandbox.tier() != "pyeryx", reason="monty gives a program no standard input")
@@ -268,47 +239,6 @@ def test_a_single_agent_writes_the_function_once(size):
     assert step.done and step.success and step.team_reward == 1 and step.local_rewards == {"solo": pytest.approx(1.0)}
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"rewards": "published"}, {"single_agent": True}, {"single_agent": True, "rewards": "published"},
-    {"size": 3, "max_turns": 1}, {"size": 4, "max_turns": 5},
-], ids=str)  # fmt: skip
-def test_the_contract_holds(options):
-    env = make_env("code_tests", **options)
-    assert make_env(**spec(env)) == env
-    check_env(env, tasks=3)
-
-
-@pytest.mark.parametrize(("options", "told"), [
-    ({"size": 1}, "2 to 4 operations"), ({"size": 5}, "2 to 4 operations"), ({"rewards": "none"}, "published"),
-    ({"max_turns": 0}, "at least one turn"), ({"mistakes": 2}, "0 to 1"),
-])  # fmt: skip
-def test_nonsense_is_refused(options, told):
-    with pytest.raises(ValueError, match=told):
-        make_env("code_tests", **options)
-
-
-def test_the_same_tasks_for_the_same_seed_and_no_chain_in_two_splits():
-    env = make_env("code_tests")
-    assert env.tasks(20, "train", 3)[:5] == env.tasks(5, "train", 3) != env.tasks(5, "train", 4)
-    chains = [{chain(task.data["text"]) for task in env.tasks(150, split, 0)} for split in SPLITS]
-    assert not (chains[0] & chains[1] | chains[0] & chains[2] | chains[1] & chains[2])
-    with pytest.raises(EnvError, match="split='dev'"):
-        env.tasks(1, "dev", 0)
-
-
-def test_every_word_that_is_said_is_known():
-    for env in (make_env("code_tests", size=3), make_env("code_tests", size=3, single_agent=True)):
-        known, rng = set(env.words), random.Random(0)
-        for task in env.tasks(30, "train", 1):
-            state = env.start(task)
-            while agents := env.acting(state):
-                said = {agent: env.demonstrate(state, agent, rng) for agent in agents}
-                told = " ".join([*said.values(), *(env.observe(state, agent)[0]["content"] for agent in agents)])
-                assert not set(told.split()) - known
-                assert all(len(text.split()) < env.max_tokens for text in said.values())
-                state = env.step(state, said).state
-
-
 @pytest.mark.parametrize("code", ["def f ( x ) : return 5", "def f ( x ) : return [ 10 , 2 ]",
                                   "def f ( x ) : return y", "def f ( x ) : return x + x + x + x + x"])  # fmt: skip
 def test_what_came_out_is_told_in_known_words(code):
@@ -325,41 +255,3 @@ def test_a_pocket_case_is_about_three_digits(tests):
     (task,) = env.tasks(1, "train", 0)
     step = env.step(env.start(task), {"coder": "", "tester": tests})
     assert step.valid["tester"] is False and step.local_rewards["tester"] == 0
-
-
-def test_demonstrations_without_mistakes_are_right_and_with_them_some_are():
-    def share(env):
-        rng, right = random.Random(0), []
-        for task in env.tasks(60, "train", 0):
-            state = env.start(task)
-            step = env.step(state, {agent: env.demonstrate(state, agent, rng) for agent in env.agents})
-            right.append(step.info["agreed"] and step.success)
-        return sum(right) / len(right)
-
-    assert share(make_env("code_tests", mistakes=0.0)) > 0.9  # a case that doing nothing passes counts for nothing
-    assert 0.05 < share(make_env("code_tests")) < 0.5
-
-
-def test_two_threads_make_the_same_table_as_none():
-    env = make_env("code_tests")
-    tasks = env.tasks(6, "train", 0)
-    first = tasks[0].data["text"]
-
-    def reply(prompt, nth, seed):
-        rng = random.Random(f"{prompt} {nth}")
-        x = lists.numbers(rng, 3)
-        if prompt.split()[-1] == "tester":
-            return lists.case("f", x, lists.done(chain(first), x))
-        return lists.program("f", rng.choice([lists.parts(chain(first)), rng.choices(lists.OPERATIONS, k=2)]))
-
-    tables = [lab.rollout(env, team_of(env, reply), tasks, lab.tree(4), seed=5, workers=n) for n in (None, 2)]
-    told = [table.drop(columns=[name for name in table if "second" in name]) for table in tables]
-    pd.testing.assert_frame_equal(*told)
-    assert set(told[0]["agent"]) == {"coder", "tester"} and told[0]["local_reward"].nunique() > 2
-
-
-def test_a_program_that_ends_its_worker_is_an_answer_like_any():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        (step,) = played(("def total(a, b):\n    return total(a, b)", CASES))
-    assert step.team_reward == 0 and step.local_rewards["coder"] == pytest.approx(0.1) and not step.done

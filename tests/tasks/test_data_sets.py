@@ -16,7 +16,7 @@ import pytest
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared import sources
-from mas_lab.tasks.shared.rows import SPLITS, sample_rows, split_of
+from mas_lab.tasks.shared.rows import SPLITS, sample, split_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "data_sets.md"
 DAPO = (
@@ -145,14 +145,9 @@ def test_a_single_table(tmp_path, name):
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-@pytest.mark.parametrize(
-    ("task", "wanted"),
-    [
-        ("math", "problem|question|prompt and answer"),
-        ("tldr", "post, prompt or text"),
-        ("arxiv_intro", "abstract_text"),
-    ],
-)
+@pytest.mark.parametrize(("task", "wanted"), [
+    ("math", "problem|question|prompt and answer"), ("tldr", "post, prompt or text"), ("arxiv_intro", "abstract_text"),
+])  # fmt: skip
 def test_a_row_without_the_columns_is_named_with_those_that_it_has(tmp_path, form, task, wanted):
     good = {"problem": "1 + 1", "answer": "2", "prompt": "a", "text": "a"}
     bad = dict.fromkeys(good) | {"answer": "4"}
@@ -257,5 +252,5 @@ def test_the_page_has_a_line_for_each_known_set():
 
 def test_the_first_rows_of_a_longer_list_are_those_of_a_shorter_one(tmp_path):
     data = folder_of(tmp_path / "set", "parquet", test=[aime25(n) for n in range(30)])
-    few, many = (sample_rows(data, n, "test", 1, lambda row: row["problem"], "math") for n in (4, 30))
-    assert many[:4] == few and len({row["problem"] for row in many}) == 30
+    few, many = (sample(data, n, "test", 1, lambda row: row["problem"], "math") for n in (4, 30))
+    assert many[:4] == few and len(set(many)) == 30

@@ -23,6 +23,8 @@ GOLDEN = {
     "tldr": "92b187b75f6cb4ab",
     "tldr size=8": "de9c5b0787af292f",
     "ladder n_agents=3": "9e6aaad27bb56b8f",
+    "finisher": "605540888ce48764",
+    "arxiv_intro max_turns=2": "46c4575328b80d3f",
     "paid_help": "b7063d594f484712",
     "cascade": "be067d3446313edf",
     "stakes": "2847ec2de617e471",

@@ -18,14 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plays import in_turn
 
-from mas_lab.check.env import check_env
-from mas_lab.env import EnvError, Task, spec
+from mas_lab.env import Task
 from mas_lab.paths import data_dir
-from mas_lab.tasks import make_env
 from mas_lab.tasks.math import Math
 from mas_lab.tasks.shared import grading, sources
 from mas_lab.tasks.shared.chains import value
-from mas_lab.tasks.shared.rows import SPLITS, problem_and_answer
+from mas_lab.tasks.shared.rows import problem_and_answer
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
 needs_reasoning_gym = pytest.mark.skipif(
@@ -85,22 +83,11 @@ def test_published_an_unreadable_verdict_approves():
     assert not play(Math(), "answer 5", "reject approve")[-1][1].done
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("answer 5", "5"),
-        ("2 0 7 5 answer 5", "5"),
-        ("1 answer 5", "5"),
-        ("answer 5 answer 6", None),
-        ("answer 5 5", None),
-        ("answer 15", None),
-        ("5", None),
-        ("approve answer 5", None),
-        ("answer", None),
-        ("", None),
-        ("answer ٣", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "answer"), [
+    ("answer 5", "5"), ("2 0 7 5 answer 5", "5"), ("1 answer 5", "5"), ("answer 5 answer 6", None),
+    ("answer 5 5", None), ("answer 15", None), ("5", None), ("approve answer 5", None), ("answer", None), ("", None),
+    ("answer ٣", None),
+])  # fmt: skip
 def test_pocket_answers(text, answer):
     assert Math().read_answer(text) == answer
     step = play(Math(), text)[-1][1]
@@ -108,32 +95,19 @@ def test_pocket_answers(text, answer):
     assert step.local_rewards["solver"] == (1.0 if answer == "5" else 0.2 if answer else 0.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [
-        ("approve", True),
-        ("2 0 7 5 reject", False),
-        ("approve 5", None),
-        ("approve approve", None),
-        ("approve reject", None),
-        ("answer 5 approve", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "verdict"), [
+    ("approve", True), ("2 0 7 5 reject", False), ("approve 5", None), ("approve approve", None),
+    ("approve reject", None), ("answer 5 approve", None), ("", None),
+])  # fmt: skip
 def test_pocket_verdicts(text, verdict):
     assert Math().read_verdict(text) is verdict
 
 
-@pytest.mark.parametrize(
-    ("text", "ours", "published"),
-    [
-        ("<verdict>approve</verdict>", True, True),
-        ("so <verdict> reject </verdict>", False, False),
-        ("<verdict>reject</verdict> no, <verdict>approve</verdict>", None, True),
-        ("<verdict>Approve</verdict>", True, True),
-        ("I approve", None, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "ours", "published"), [
+    ("<verdict>approve</verdict>", True, True), ("so <verdict> reject </verdict>", False, False),
+    ("<verdict>reject</verdict> no, <verdict>approve</verdict>", None, True),
+    ("<verdict>Approve</verdict>", True, True), ("I approve", None, None),
+])  # fmt: skip
 def test_full_verdicts(text, ours, published):
     assert Math(size="full").read_verdict(text) is ours
     assert Math(size="full", rewards="published").read_verdict(text) is published
@@ -199,48 +173,6 @@ def test_a_single_agent_answers_once():
     assert earned(steps) == [("solo", 1.0, 1.0, True)] and steps[0][1].success
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"size": "huge"},
-        {"size": 1},
-        {"size": True},
-        {"rewards": "mine"},
-        {"n_agents": 1},
-        {"n_agents": 17},
-        {"n_agents": 2, "fixer": True},
-        {"single_agent": True, "n_agents": 2},
-        {"single_agent": True, "fixer": True},
-        {"max_turns": 0},
-        {"data": "x.jsonl"},
-        {"mistakes": 2.0},
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(ValueError, match="math: "):
-        Math(**options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"fixer": True},
-        {"n_agents": 4},
-        {"single_agent": True},
-        {"rewards": "published"},
-        {"size": 3},
-        {"size": "full", "data": WORDS},
-        pytest.param({"size": "full", "data": "reasoning_gym:chain_sum", "fixer": True}, marks=needs_reasoning_gym),
-    ],
-    ids=str,
-)
-def test_the_contract_holds(options):
-    env = make_env("math", **options)
-    assert make_env(**spec(env)) == env
-    check_env(env, tasks=2 if env.size == "full" else 4)
-
-
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(Math().words), max_size=8), st.booleans())
 def test_whatever_is_said_the_return_is_the_truth_of_the_last_answer(seed, babble, fixer):
     env, rng = Math(fixer=fixer), random.Random(seed)
@@ -256,28 +188,6 @@ def test_whatever_is_said_the_return_is_the_truth_of_the_last_answer(seed, babbl
     assert state.rounds <= env.max_turns
 
 
-def test_splits_share_no_problem():
-    found = {split: {t.data["problem"] for s in range(20) for t in Math().tasks(50, split, s)} for split in SPLITS}
-    assert all(len(problems) > 900 for problems in found.values())
-    assert not found["train"] & found["test"] and not found["train"] & found["val"] and not found["val"] & found["test"]
-
-
-def test_a_longer_list_begins_with_the_shorter_one():
-    assert Math().tasks(30, "train", 1)[:10] == Math().tasks(10, "train", 1)
-    env = Math(size="full", data=WORDS)
-    assert env.tasks(12, "train", 1)[:5] == env.tasks(5, "train", 1)
-    assert env.tasks(12, "train", 1) != env.tasks(12, "train", 2)
-
-
-def test_too_few_problems_is_an_error_that_counts_them():
-    with pytest.raises(EnvError, match="16 rows of split 'train', asked for 17"):
-        Math(size="full", data=WORDS).tasks(17, "train", 0)
-    with pytest.raises(EnvError, match="found only 39 of 500 different problems"):
-        Math(size=2).tasks(500, "test", 0)
-    with pytest.raises(EnvError, match="'dev'"):
-        Math().tasks(1, "dev", 0)
-
-
 def test_each_shipped_problem_is_graded_right_with_its_own_answer():
     rows = [json.loads(line) for line in Path(WORDS).read_text(encoding="utf-8").splitlines()]
     read = dict(map(problem_and_answer, rows))
@@ -290,34 +200,10 @@ def test_each_shipped_problem_is_graded_right_with_its_own_answer():
         assert play(solo, r"\boxed{-77}", problem=problem, gold=gold)[-1][1].team_reward == 0.0
 
 
-def test_a_row_without_an_answer_is_an_error():
-    with pytest.raises(EnvError, match=r"has \['question'\]"):
-        problem_and_answer({"question": "why?"})
-
-
-def test_a_broken_file_names_its_line(tmp_path):
-    path = tmp_path / "broken.jsonl"
-    path.write_text('{"problem": "1 + 1", "answer": 2}\n{"problem": \n')
-    with pytest.raises(EnvError, match="line 2"):
-        Math(size="full", data=str(path)).tasks(1, "train", 0)
-    with pytest.raises(EnvError, match="no file or folder here, nor a data set"):
-        Math(size="full", data=str(tmp_path / "missing")).tasks(1, "train", 0)
-
-
-def test_a_line_of_a_file_ends_at_its_newline_alone(tmp_path):
-    """JSON may hold the separators at which `str.splitlines` cuts too."""
-    problems = [{"problem": f"{n}\u2028+\x85{n}", "answer": 2 * n} for n in range(40)]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\r\n".join(json.dumps(one, ensure_ascii=False) for one in problems), encoding="utf-8", newline="")
-    golds = {task.data["gold"] for split in SPLITS for task in Math(size="full", data=str(path)).tasks(1, split, 0)}
-    assert golds <= {str(one["answer"]) for one in problems} and len(golds) == 3
-
-
-@pytest.mark.parametrize(
-    ("data", "asked"),
-    [(r"C:\sets\math", (r"C:\sets\math", None)), (r"C:\sets\math:main", (r"C:\sets\math", "main")),
-     ("org/math:main", ("org/math", "main"))],
-)  # fmt: skip
+@pytest.mark.parametrize(("data", "asked"), [
+    (r"C:\sets\math", (r"C:\sets\math", None)), (r"C:\sets\math:main", (r"C:\sets\math", "main")),
+    ("org/math:main", ("org/math", "main")),
+])  # fmt: skip
 def test_a_drive_is_no_configuration(monkeypatch, data, asked):
     import datasets
 
@@ -329,47 +215,19 @@ def test_a_drive_is_no_configuration(monkeypatch, data, asked):
     assert found == [asked]
 
 
-def test_a_data_set_keeps_its_splits_and_a_problem_in_two_of_them_is_a_test_problem(tmp_path):
-    for split, numbers in {"train": range(10), "test": range(8, 14)}.items():
-        lines = [json.dumps({"question": f"{n} + 1", "answer": f"#### {n + 1}"}) for n in numbers]
-        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines))
-    env = Math(size="full", data=str(tmp_path))
-    assert sorted(task.data["gold"] for task in env.tasks(8, "train", 0)) == sorted(map(str, range(1, 9)))
-    assert sorted(task.data["gold"] for task in env.tasks(6, "test", 0)) == sorted(map(str, range(9, 15)))
-
-
-@pytest.mark.parametrize(
-    ("text", "boxed"),
-    [
-        (r"so \boxed{3}", "3"),
-        (r"\boxed{3} or \boxed{4}", "4"),
-        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
-        (r"\boxed{3", None),
-        (r"\boxed{ }", None),
-        ("3", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "boxed"), [
+    (r"so \boxed{3}", "3"), (r"\boxed{3} or \boxed{4}", "4"), (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+    (r"\boxed{3", None), (r"\boxed{ }", None), ("3", None),
+])  # fmt: skip
 def test_the_last_box_counts(text, boxed):
     assert grading.last_boxed(text) == boxed
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "same"),
-    [
-        ("1,000", "1000", True),
-        ("4.0", "4", True),
-        ("-3", "3", False),
-        ("1/2", r"\frac{1}{2}", True),
-        ("2/0", "2", False),
-        ("1/3", "0.3333", False),
-        (r"1 + x", "x + 1", True),
-        ("3, 4", "4", False),
-        (r"3 \text{ or } 4", "4", False),
-        (r"4 \text{ apples}", "4", True),
-        ("}{", "4", False),
-        ("4" * 1000, "4", False),
-    ],
-)
+@pytest.mark.parametrize(("answer", "gold", "same"), [
+    ("1,000", "1000", True), ("4.0", "4", True), ("-3", "3", False), ("1/2", r"\frac{1}{2}", True),
+    ("2/0", "2", False), ("1/3", "0.3333", False), (r"1 + x", "x + 1", True), ("3, 4", "4", False),
+    (r"3 \text{ or } 4", "4", False), (r"4 \text{ apples}", "4", True), ("}{", "4", False), ("4" * 1000, "4", False),
+])  # fmt: skip
 def test_same_answer(answer, gold, same):
     assert grading.same_answer(answer, gold) is same
 

@@ -1,21 +1,17 @@
 """Reasoner and tool user: rewards by hand, every ending, programs that fail, and the holes of the released rule."""
 
 import importlib.util
-import json
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mas_lab as lab
-from mas_lab.check.env import check_env
-from mas_lab.env import EnvError, Task, spec
+from mas_lab.env import Task
 from mas_lab.paths import data_dir
-from mas_lab.tasks import make_env, sandbox
+from mas_lab.tasks import sandbox
 from mas_lab.tasks.math_tool import MathTool, written
 from mas_lab.tasks.shared import chains, programs
-from mas_lab.tasks.shared.rows import SPLITS
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
 RIGHT = "x = 9 ; x -= 7 ; x *= 5 ; x += 7 ; x -= 2 ; print ( x % 10 )"
@@ -85,37 +81,18 @@ def test_turns_run_out():
     assert len(played(*[("", "")] * 4)) == 4 and played(*[("", "")] * 4)[-1].done
 
 
-@pytest.mark.parametrize(
-    ("text", "local", "status", "answer"),
-    [
-        (RIGHT, 1.0, "ok", "5"),
-        ("print ( 5 ) ; print ( 4 )", 0.2, "ok", "4"),
-        ("print ( 4 ) ; print ( 5 )", 1.0, "ok", "5"),
-        ("print ( 15 )", 0.2, "ok", None),
-        ("x = 5", 0.1, "ok", None),
-        ("print ( )", 0.1, "ok", None),
-        ("print ( 5 ) ; x = 5 % 0", 0.0, "error", None),
-        ("print ( x )", 0.0, "error", None),
-        ("print ( 5", 0.0, "no program", None),
-        ("answer 5", 0.0, "no program", None),
-        ("", 0.0, "no program", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "local", "status", "answer"), [
+    (RIGHT, 1.0, "ok", "5"), ("print ( 5 ) ; print ( 4 )", 0.2, "ok", "4"),
+    ("print ( 4 ) ; print ( 5 )", 1.0, "ok", "5"), ("print ( 15 )", 0.2, "ok", None), ("x = 5", 0.1, "ok", None),
+    ("print ( )", 0.1, "ok", None), ("print ( 5 ) ; x = 5 % 0", 0.0, "error", None),
+    ("print ( x )", 0.0, "error", None), ("print ( 5", 0.0, "no program", None), ("answer 5", 0.0, "no program", None),
+    ("", 0.0, "no program", None),
+])  # fmt: skip
 def test_what_a_program_earns(text, local, status, answer):
     (step,) = played((text, "answer 4"))
     assert step.local_rewards["tool"] == pytest.approx(local)
     assert step.info["status"] == status and step.valid["tool"] == (status != "no program")
     assert step.state.printed == answer and step.info["right"] == (answer == "5")
-
-
-@pytest.mark.parametrize(
-    ("text", "local", "valid"),
-    [("answer 5", 1.0, True), ("2 0 7 5 answer 5", 1.0, True), ("answer 4", 0.2, True), ("5", 0.0, False),
-     ("answer 5 5", 0.0, False), ("", 0.0, False), (RIGHT, 0.0, False)],
-)  # fmt: skip
-def test_what_an_answer_earns(text, local, valid):
-    (step,) = played(("x = 5", text))
-    assert step.local_rewards["reasoner"] == pytest.approx(local) and step.valid["reasoner"] is valid
 
 
 def test_two_that_cannot_be_read_do_not_agree():
@@ -144,16 +121,6 @@ def test_what_the_wall_clock_ended_is_told(monkeypatch):
     assert (step.info["task"], step.info["turn"], step.info["agent"]) == ("t", 0, "tool")
 
 
-def test_a_program_without_end_is_ended(monkeypatch):
-    monkeypatch.setitem(programs.LIMITS, "timeout_s", 1)
-    (step,) = played((fenced("while True:\n    pass"), r"\boxed{5}"), size="full")
-    assert step.info["status"] == "timeout" and (
-        sandbox.tier() != "monty" or step.info["backstop"]
-    )  # else its fuel may
-    assert step.local_rewards["tool"] == 0.0 and not step.done
-    assert "It failed (timeout): " in MathTool(size="full").observe(step.state, "tool")[1]["content"]
-
-
 def test_a_sandbox_is_asked_the_same_thing_once(monkeypatch):
     asked = []
     outcome(monkeypatch, status="ok", stdout="5\n")
@@ -176,13 +143,7 @@ def test_hole_a_reasoner_alone_earns_the_teams_reward():
     published, ours = played(*turns, rewards="published"), played(*turns)
     assert paid(published) == [(1.0, False, False)] * 3 + [(1.0, True, True)]
     assert paid(ours) == [(0.0, False, False)] * 3 + [(0.0, True, False)]
-
-
-def test_hole_the_longer_they_disagree_the_more_it_pays():
-    agreed = sum(step.team_reward for step in played((RIGHT, "answer 5"), rewards="published"))
-    apart = sum(step.team_reward for step in played(*[("print ( 4 )", "answer 5")] * 4, rewards="published"))
-    assert (agreed, apart) == (1.0, 4.0) and MathTool(rewards="published").max_return == 4.0
-    assert MathTool().max_return == 1.0
+    assert (MathTool(rewards="published").max_return, MathTool().max_return) == (4.0, 1.0)
 
 
 def test_hole_the_answer_in_an_error():
@@ -200,11 +161,6 @@ def test_published_pocket_prompts_say_known_words_alone(monkeypatch):
     assert (
         MathTool(rewards="published").observe(step.state, "tool")[0]["content"].startswith("printed error answered 4 ")
     )
-
-
-def test_several_candidates_are_no_answer():
-    (step,) = played((fenced("print(*range(10))"), r"\boxed{5}"), size="full", gold="5")
-    assert not step.info["right"] and not step.done
 
 
 def test_pocket_prompts_tell_both_answers_of_the_turn_before():
@@ -247,14 +203,9 @@ def test_full_prompts():
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "boxed", "gold"),
-    [
-        ("print(36.0)", "36", "36"),
-        ("print('1/3')", r"\frac{1}{3}", "1/3"),
-        ("print(6 * 6)", r"36 \text{ stamps}", "36"),
-    ],
-)
+@pytest.mark.parametrize(("code", "boxed", "gold"), [
+    ("print(36.0)", "36", "36"), ("print('1/3')", r"\frac{1}{3}", "1/3"), ("print(6 * 6)", r"36 \text{ stamps}", "36"),
+])  # fmt: skip
 def test_full_size_answers_are_compared_by_what_they_mean(code, boxed, gold):
     (step,) = played((fenced(code), rf"so \boxed{{{boxed}}}"), size="full", gold=gold)
     assert paid([step]) == [(1.0, True, True)]
@@ -268,37 +219,6 @@ def test_a_single_agent_writes_until_an_answer_can_be_read():
     assert told == [f"printed error solo {PROBLEM}", f"printed nothing solo {PROBLEM}"]
     assert paid(played("print ( 4 )", single_agent=True)) == [(0.0, True, False)]
     assert paid(played("", "", single_agent=True, max_turns=2)) == [(0.0, False, False), (0.0, True, False)]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"single_agent": True},
-        {"rewards": "published"},
-        {"rewards": "published", "single_agent": True},
-        {"size": 3, "max_turns": 1},
-        {"size": 9},
-        {"size": "full", "data": WORDS},
-        {"size": "full", "data": WORDS, "single_agent": True},
-        {"size": "full", "data": WORDS, "rewards": "published"},
-        pytest.param({"size": "full", "data": "reasoning_gym:chain_sum"}, marks=needs_reasoning_gym),
-    ],
-    ids=str,
-)
-def test_the_contract_holds(options):
-    env = make_env("math_tool", **options)
-    assert make_env(**spec(env)) == env
-    check_env(env, tasks=2)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"size": "huge"}, {"size": 1}, {"rewards": "mine"}, {"max_turns": 0}, {"data": "x.jsonl"}, {"mistakes": 2.0}],
-)
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(ValueError, match="math_tool: "):
-        MathTool(**options)
 
 
 @given(st.integers(2, 9), st.integers(0, 10**6))
@@ -328,67 +248,3 @@ def test_whatever_is_said_the_team_earns_one_for_a_right_answer_agreed_on(turns)
     assert step.done and earned == float(step.success)
     assert step.success == (state.printed == state.answer == "5")
     assert (state.turn == 4) or state.printed == state.answer is not None
-
-
-def test_demonstrations_leave_room():
-    rng, env, solved = random.Random(0), MathTool(), []
-    for task in env.tasks(200, "train", 0):
-        state, done = env.start(task), False
-        while not done:
-            step = env.step(state, {agent: env.demonstrate(state, agent, rng) for agent in env.agents})
-            state, done = step.state, step.done
-        solved.append(step.success)
-    assert 0.2 < sum(solved) / 200 < 0.6
-
-
-def test_prompts_and_demonstrations_say_known_words_alone():
-    for options in ({}, {"single_agent": True}, {"size": 9}):
-        env, rng = MathTool(**options), random.Random(0)
-        for task in env.tasks(30, "train", 0):
-            state, done = env.start(task), False
-            while not done:
-                prompts = [env.observe(state, agent)[0]["content"] for agent in env.agents]
-                said = {agent: env.demonstrate(state, agent, rng) for agent in env.agents}
-                assert set(" ".join([*prompts, *said.values()]).split()) <= set(env.words)
-                step = env.step(state, said)
-                state, done = step.state, step.done
-
-
-def test_splits_share_no_problem_and_a_longer_list_begins_with_the_shorter_one():
-    found = {s: {t.data["problem"] for n in range(10) for t in MathTool().tasks(50, s, n)} for s in SPLITS}
-    assert all(len(one) > 450 for one in found.values())
-    assert len(set.union(*found.values())) == sum(map(len, found.values()))
-    assert MathTool().tasks(30, "train", 1)[:10] == MathTool().tasks(10, "train", 1)
-
-
-def test_full_size_reads_what_math_reads(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    rows = [{"question": f"What is {n} + 1?", "answer": f"One more.\n#### {n + 1}"} for n in range(40)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    tasks = MathTool(size="full", data=str(path)).tasks(20, "train", 0)
-    found = {(task.data["problem"], task.data["gold"]) for task in tasks}
-    assert len(found) == 20 and found <= {(f"What is {n} + 1?", str(n + 1)) for n in range(40)}
-    (tmp_path / "broken.jsonl").write_text('{"question": "why?"}\n')
-    with pytest.raises(EnvError, match=r"math_tool: .*broken\.jsonl, line 1: "):
-        MathTool(size="full", data=str(tmp_path / "broken.jsonl")).tasks(1, "train", 0)
-    with pytest.raises(EnvError, match="Known data sets: POLARIS"):
-        MathTool(size="full", data=str(tmp_path / "missing")).tasks(1, "train", 0)
-
-
-def test_each_shipped_problem_can_be_solved_by_both():
-    env = MathTool(size="full", data=WORDS)
-    for task in env.tasks(16, "train", 0):
-        gold = task.data["gold"]
-        said = {"tool": fenced(f"print({gold!r})"), "reasoner": rf"\boxed{{{gold}}}"}
-        assert env.step(env.start(task), said).team_reward == 1.0
-
-
-def test_the_pocket_model_knows_every_word_and_plays_both_forms():
-    from transformers import AutoTokenizer
-
-    known = AutoTokenizer.from_pretrained(data_dir() / "pocket" / "math_tool").get_vocab()
-    assert set(MathTool().words) <= set(known)
-    for env in (MathTool(), MathTool(single_agent=True)):
-        team = lab.Team.shared(lab.load_policy("math_tool"), env.agents)
-        turns = lab.rollout(env, team, env.tasks(32, "test", 0), lab.episodes(2), seed=0)
-        assert turns["valid"].mean() > 0.8 and 0.1 < turns.groupby("episode")["success"].any().mean() < 0.8

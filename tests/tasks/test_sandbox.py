@@ -148,27 +148,21 @@ def test_a_call_that_fails_is_none_and_told(tier):
     assert not outcome.backstop
 
 
-@pytest.mark.parametrize(
-    ("source", "line"),
-    [
-        ("def f(x): return y", "NameError: name 'y' is not defined"),
-        ("def g(x): return x", "NameError: name 'f' is not defined"),
-        ("def f(x: return x", "SyntaxError: "),
-        ("def f(x): raise ValueError('no')", "ValueError: no"),
-        ("raise ValueError('no')\ndef f(x): return x", "ValueError: no"),
-        ("def f(): return 1", "TypeError: "),
-        ("def f(x): return x.nothing", "AttributeError: 'int' object has no attribute 'nothing'"),
-        ("import math\ndef f(x): return math.nothing", "AttributeError: module 'math' has no attribute 'nothing'"),
-        ("from math import nothing\ndef f(x): return x", "ImportError: cannot import name 'nothing' from 'math'"),
-        ("import nothing\ndef f(x): return x", "ModuleNotFoundError: No module named 'nothing'"),
-        ("def f(x): return print", "TypeError: returned a "),
-        ("class A: pass\ndef f(x): return A()", "TypeError: returned a A, which is no plain data"),
-        ("class A: pass\ndef f(x): return A().x", "AttributeError: 'A' object has no attribute 'x'"),
-        ("def f(x): return [][1]", "IndexError: "),
-        ("def f(x): return f(x)", "RecursionError: "),
-        ("f = 7", "TypeError: "),
-    ],
-)
+@pytest.mark.parametrize(("source", "line"), [
+    ("def f(x): return y", "NameError: name 'y' is not defined"),
+    ("def g(x): return x", "NameError: name 'f' is not defined"), ("def f(x: return x", "SyntaxError: "),
+    ("def f(x): raise ValueError('no')", "ValueError: no"),
+    ("raise ValueError('no')\ndef f(x): return x", "ValueError: no"), ("def f(): return 1", "TypeError: "),
+    ("def f(x): return x.nothing", "AttributeError: 'int' object has no attribute 'nothing'"),
+    ("import math\ndef f(x): return math.nothing", "AttributeError: module 'math' has no attribute 'nothing'"),
+    ("from math import nothing\ndef f(x): return x", "ImportError: cannot import name 'nothing' from 'math'"),
+    ("import nothing\ndef f(x): return x", "ModuleNotFoundError: No module named 'nothing'"),
+    ("def f(x): return print", "TypeError: returned a "),
+    ("class A: pass\ndef f(x): return A()", "TypeError: returned a A, which is no plain data"),
+    ("class A: pass\ndef f(x): return A().x", "AttributeError: 'A' object has no attribute 'x'"),
+    ("def f(x): return [][1]", "IndexError: "), ("def f(x): return f(x)", "RecursionError: "),
+    ("f = 7", "TypeError: "),
+])  # fmt: skip
 def test_a_wrong_program_is_an_error_on_each_tier(tier, source, line):
     outcome = sandbox.run(source, "f", [[1]])
     assert (outcome.status, outcome.values, outcome.failed) == ("error", (None,), (True,))
@@ -230,31 +224,19 @@ LOOP = [1]
 LOOP.append(LOOP)
 
 
-@pytest.mark.parametrize(
-    ("changes", "place"),
-    [
-        ({"source": b"x"}, "source is b'x'"),
-        ({"entry": "f()"}, r"entry='f\(\)'"),
-        ({"entry": "class"}, "entry='class'"),
-        ({"entry": None}, "inputs need an entry"),
-        ({"inputs": 3}, "inputs is 3"),
-        ({"inputs": [[1], 2]}, r"inputs\[1\] is 2"),
-        ({"inputs": ["ab"]}, r"inputs\[0\] is 'ab'"),
-        ({"inputs": [[1, {"a": [object]}]]}, r"inputs\[0\]\[1\]\['a'\]\[0\] is <class 'object'>"),
-        ({"inputs": [[{1: 2, (object,): 3}]]}, r"inputs\[0\]\[0\], a key\[0\] is <class 'object'>"),
-        ({"inputs": [[type("I", (int,), {})(3)]]}, r"inputs\[0\]\[0\] is 3 \(I\)"),
-        ({"inputs": [[LOOP]]}, r"inputs\[0\] is nested too deeply"),
-        ({"inputs": [[10**5000]]}, r"inputs\[0\]\[0\] has 16610 bits"),
-        ({"timeout_s": 0}, "timeout_s=0"),
-        ({"timeout_s": math.inf}, "timeout_s=inf"),
-        ({"timeout_s": math.nan}, "timeout_s=nan"),
-        ({"memory_mb": -1}, "memory_mb=-1"),
-        ({"memory_mb": 0.5}, "memory_mb=0.5; give at least 1"),
-        ({"memory_mb": True}, "memory_mb=True"),
-        ({"fuel": 0}, "fuel=0"),
-        ({"fuel": "9"}, "fuel='9'"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "place"), [
+    ({"source": b"x"}, "source is b'x'"), ({"entry": "f()"}, r"entry='f\(\)'"), ({"entry": "class"}, "entry='class'"),
+    ({"entry": None}, "inputs need an entry"), ({"inputs": 3}, "inputs is 3"),
+    ({"inputs": [[1], 2]}, r"inputs\[1\] is 2"), ({"inputs": ["ab"]}, r"inputs\[0\] is 'ab'"),
+    ({"inputs": [[1, {"a": [object]}]]}, r"inputs\[0\]\[1\]\['a'\]\[0\] is <class 'object'>"),
+    ({"inputs": [[{1: 2, (object,): 3}]]}, r"inputs\[0\]\[0\], a key\[0\] is <class 'object'>"),
+    ({"inputs": [[type("I", (int,), {})(3)]]}, r"inputs\[0\]\[0\] is 3 \(I\)"),
+    ({"inputs": [[LOOP]]}, r"inputs\[0\] is nested too deeply"),
+    ({"inputs": [[10**5000]]}, r"inputs\[0\]\[0\] has 16610 bits"), ({"timeout_s": 0}, "timeout_s=0"),
+    ({"timeout_s": math.inf}, "timeout_s=inf"), ({"timeout_s": math.nan}, "timeout_s=nan"),
+    ({"memory_mb": -1}, "memory_mb=-1"), ({"memory_mb": 0.5}, "memory_mb=0.5; give at least 1"),
+    ({"memory_mb": True}, "memory_mb=True"), ({"fuel": 0}, "fuel=0"), ({"fuel": "9"}, "fuel='9'"),
+])  # fmt: skip
 def test_a_bad_argument_is_named_with_its_place(changes, place):
     with pytest.raises(ValueError, match=f"sandbox.run: {place}"):
         sandbox.run(**(GOOD | changes))
@@ -307,34 +289,27 @@ def test_threads_and_processes_are_not_there(pyeryx):
     assert sandbox.run("import subprocess\ndef f(): return subprocess.run('ls')", "f", [[]]).status == "refused"
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        ("MemoryError", "memory"),
-        ("PermissionError: no", "refused"),
-        ("ValueError", "error"),
-        ("NameError: name 'heapq' is not defined", "error"),
-        ("NameError: name 'input' is not defined", "unsupported"),
-        ("ModuleNotFoundError: No module named 'numpy'", "error"),
-        ("ModuleNotFoundError: No module named 'heapq'", "unsupported"),
-        ("AttributeError: module 'sys' has no attribute 'exit'", "unsupported"),
-        ("AttributeError: module 'sys' has no attribute 'exits'", "error"),
-        ("AttributeError: module 'antigravity' has no attribute 'fly'", "error"),
-        ("AttributeError: type object 'int' has no attribute 'from_bytes'", "unsupported"),
-        ("AttributeError: 'str' object has no attribute 'isprintable'", "unsupported"),
-        ("AttributeError: 'str' object has no attribute 'push'", "error"),
-    ],
-)
+@pytest.mark.parametrize(("error", "status"), [
+    ("MemoryError", "memory"), ("PermissionError: no", "refused"), ("ValueError", "error"),
+    ("NameError: name 'heapq' is not defined", "error"), ("NameError: name 'input' is not defined", "unsupported"),
+    ("ModuleNotFoundError: No module named 'numpy'", "error"),
+    ("ModuleNotFoundError: No module named 'heapq'", "unsupported"),
+    ("AttributeError: module 'sys' has no attribute 'exit'", "unsupported"),
+    ("AttributeError: module 'sys' has no attribute 'exits'", "error"),
+    ("AttributeError: module 'antigravity' has no attribute 'fly'", "error"),
+    ("AttributeError: type object 'int' has no attribute 'from_bytes'", "unsupported"),
+    ("AttributeError: 'str' object has no attribute 'isprintable'", "unsupported"),
+    ("AttributeError: 'str' object has no attribute 'push'", "error"),
+])  # fmt: skip
 def test_the_status_of_an_error(error, status):
     assert harness.status_of(error) == status
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "7", "null", "[1]", '[["a", 1]]', "[[1, null], [2, null]]", "[[1, 2, 3]]", '[[["eval", ["1"]], null]]',
-     '[[["set", [["list", []]]], null]]', '[[{"a": 1}, null]]', "[" * 200_000, "[[" + "9" * 9999 + ", null]]",
-     '[[["dict", [1]], null]]'],
-)  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "", "7", "null", "[1]", '[["a", 1]]', "[[1, null], [2, null]]", "[[1, 2, 3]]", '[[["eval", ["1"]], null]]',
+    '[[["set", [["list", []]]], null]]', '[[{"a": 1}, null]]', "[" * 200_000, "[[" + "9" * 9999 + ", null]]",
+    '[[["dict", [1]], null]]',
+])  # fmt: skip
 def test_what_is_no_answer_of_the_harness_is_taken_for_none(text):
     outcome = sandbox.outcome(sandbox.Told(f"mark{text}"), 1, "mark")
     assert (outcome.status, outcome.values, outcome.failed) == ("killed", (None,), (True,))

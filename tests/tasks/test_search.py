@@ -5,22 +5,19 @@ import random
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plays import in_turn
 
 import mas_lab as lab
-from mas_lab.cells.credits import episode_return
 from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
-from mas_lab.tasks import make_env
 from mas_lab.tasks.search import Search
 from mas_lab.tasks.shared import retrieval, worlds
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.rows import SPLITS, question_and_answers
+from mas_lab.tasks.shared.rows import question_and_answers
 from mas_lab.tasks.shared.sources import read_jsonl
 
 WORLD = 7
@@ -98,14 +95,6 @@ def test_what_cannot_be_read_is_invalid_and_finds_nothing():
     assert [look.found for look in steps[-1][1].state.looks] == [(), ()]
 
 
-def test_an_invalid_output_costs_its_author_what_dr_mas_takes():
-    steps = play(Search(), "hmm", f"{FRIEND} city", "search", "anna friend", "answer", CITY)
-    rows = [{"task": "t", "episode": "e", "agent": agent, "turn": number // 2, "team_reward": step.team_reward,
-             "valid": step.valid[agent]} for number, (agent, step) in enumerate(steps)]  # fmt: skip
-    credits = episode_return(invalid=Search.invalid_penalty)(pd.DataFrame(rows))
-    assert credits.tolist() == pytest.approx([0.99, 1, 1, 1, 1, 1])
-
-
 def test_agents_are_shown_what_was_found_how_many_turns_are_left_and_the_question():
     env, steps = Search(), play(Search(), "search", "anna friend", "search", "nonsense")
     told = f"anna friend {FRIEND} left 2 question city of friend of anna verifier"
@@ -141,91 +130,29 @@ def test_published_the_first_of_several_queries_counts():
     assert earned(play(Search(), "search", CITY))[-1] == ("searcher", 0.0, 0.0, False, False), "it may not answer"
 
 
-@pytest.mark.parametrize(
-    ("agent", "text", "said"),
-    [
-        ("verifier", "so <verdict> answer </verdict>", ("verdict", "answer")),
-        ("verifier", "<verdict>maybe</verdict>", None),
-        ("verifier", "<verdict>answer</verdict><verdict>answer</verdict>", None),
-        ("verifier", "<answer>answer</answer>", None),
-        ("searcher", "<search>who\n built it</search>", ("search", "who built it")),
-        ("searcher", "<search> </search>", None),
-        ("searcher", "<search>a</search> <search>b</search>", None),
-        ("searcher", "<search>a", None),
-        ("answerer", "<answer>A. B.</answer>", ("answer", "A. B.")),
-        ("answerer", "<answer>a</answer> or <answer>b</answer>", None),
-        ("answerer", "<search>a</answer>", None),
-        ("solo", "<search>a</search>", ("search", "a")),
-        ("solo", "<answer>a</answer>", ("answer", "a")),
-        ("solo", "<search>a</search> <answer>b</answer>", None),
-    ],
-)
+@pytest.mark.parametrize(("agent", "text", "said"), [
+    ("verifier", "so <verdict> answer </verdict>", ("verdict", "answer")),
+    ("verifier", "<verdict>maybe</verdict>", None),
+    ("verifier", "<verdict>answer</verdict><verdict>answer</verdict>", None),
+    ("verifier", "<answer>answer</answer>", None),
+    ("searcher", "<search>who\n built it</search>", ("search", "who built it")),
+    ("searcher", "<search> </search>", None), ("searcher", "<search>a</search> <search>b</search>", None),
+    ("searcher", "<search>a", None), ("answerer", "<answer>A. B.</answer>", ("answer", "A. B.")),
+    ("answerer", "<answer>a</answer> or <answer>b</answer>", None), ("answerer", "<search>a</answer>", None),
+    ("solo", "<search>a</search>", ("search", "a")), ("solo", "<answer>a</answer>", ("answer", "a")),
+    ("solo", "<search>a</search> <answer>b</answer>", None),
+])  # fmt: skip
 def test_full_size_texts(agent, text, said):
     assert Search(size="full", single_agent=agent == "solo").read(text, agent) == said
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "same"),
-    [
-        ("The  Lantern Bridge.", "lantern bridge", True),
-        ("an apple a day", "apple day", True),
-        ("U.S.", "us", True),
-        ("theatre", "atre", False),
-        ("1,884", "1884", True),
-        ("bridge", "lantern bridge", False),
-        ("The The", "a", False),
-        ("A", "the", False),
-        ("a", "A", True),
-        ("...", "?", False),
-        ("\u00dcber", "\u00fcber", True),
-    ],
-)
+@pytest.mark.parametrize(("answer", "gold", "same"), [
+    ("The  Lantern Bridge.", "lantern bridge", True), ("an apple a day", "apple day", True), ("U.S.", "us", True),
+    ("theatre", "atre", False), ("1,884", "1884", True), ("bridge", "lantern bridge", False), ("The The", "a", False),
+    ("A", "the", False), ("a", "A", True), ("...", "?", False), ("\u00dcber", "\u00fcber", True),
+])  # fmt: skip
 def test_answers_are_compared_as_usual(answer, gold, same):
     assert (plain_answer(answer) == plain_answer(gold)) is same
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"size": "huge"},
-        {"size": 0},
-        {"size": 4},
-        {"rewards": "mine"},
-        {"max_turns": 0},
-        {"mistakes": 2.0},
-        {"data": QUESTIONS},
-        {"corpus": CORPUS},
-        {"retriever": find},
-        {"size": "full", "data": QUESTIONS},
-        {"size": "full", "corpus": CORPUS, "retriever": find},
-        {"size": "full", "retriever": lambda query: []},
-        {"size": "full", "retriever": "test_search:find"},
-        {"size": "full", "passages": 0},
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(ValueError, match="search: "):
-        Search(**options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"single_agent": True},
-        {"size": 3},
-        {"rewards": "published"},
-        {"max_turns": 12},
-        pytest.param({"size": "full"}, marks=needs_bm25s),
-        pytest.param({"size": "full", "data": QUESTIONS, "corpus": CORPUS, "passages": 1}, marks=needs_bm25s),
-        pytest.param({"size": "full", "single_agent": True}, marks=needs_bm25s),
-    ],
-    ids=str,
-)
-def test_the_contract_holds(options):
-    env = make_env("search", **options)
-    assert make_env(**spec(env)) == env
-    check_env(env, tasks=2)
 
 
 def test_a_retriever_is_recorded_by_its_name():
@@ -263,15 +190,11 @@ def test_a_run_goes_on_with_its_own_retriever_alone(tmp_path):
         trained(3, other)
 
 
-@pytest.mark.parametrize(
-    ("found", "why"),
-    [
-        (ConnectionError("refused"), "retrieval failed: ConnectionError: refused"),
-        ([{"title": "x"}], r"gave \"\[\{'title': 'x'\}\]\"; give a list of"),
-        ("no hits", "gave 'no hits'; give"),
-        (None, "gave 'None'; give"),
-    ],
-)
+@pytest.mark.parametrize(("found", "why"), [
+    (ConnectionError("refused"), "retrieval failed: ConnectionError: refused"),
+    ([{"title": "x"}], r"gave \"\[\{'title': 'x'\}\]\"; give a list of"), ("no hits", "gave 'no hits'; give"),
+    (None, "gave 'None'; give"),
+])  # fmt: skip
 def test_a_failed_retrieval_is_an_error_and_no_information(found, why):
     def fails(query):
         if isinstance(found, Exception):
@@ -320,16 +243,13 @@ def test_bm25_finds_what_shares_words_and_nothing_else():
 
 
 @needs_bm25s
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
-        (['{"id": "1", "title": "a", "text": "b"}', "{"], "line 2: "),
-        (["", '{"id": 1, "title": "a", "text": "b"}'], "line 2: a passage needs id as text"),
-        (['{"id": "1", "text": "b"}'], "line 1: a passage needs title as text"),
-        (['{"id": "1", "title": "a", "text": "b"}'] * 2, "line 2: the id '1' is another passage's too"),
-        ([], "holds no passage"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "why"), [
+    (['{"id": "1", "title": "a", "text": "b"}', "{"], "line 2: "),
+    (["", '{"id": 1, "title": "a", "text": "b"}'], "line 2: a passage needs id as text"),
+    (['{"id": "1", "text": "b"}'], "line 1: a passage needs title as text"),
+    (['{"id": "1", "title": "a", "text": "b"}'] * 2, "line 2: the id '1' is another passage's too"),
+    ([], "holds no passage"),
+])  # fmt: skip
 def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(lines))
@@ -415,15 +335,6 @@ def test_nobody_can_answer_without_looking():
     assert all(abs(found.count(city) / 4000 - 1 / 8) < 0.03 for city in worlds.TRAITS["city"])
 
 
-def test_splits_share_no_world_and_most_questions_take_two_facts():
-    env = Search()
-    found = {split: [t for seed in range(3) for t in env.tasks(400, split, seed)] for split in SPLITS}
-    numbers = {split: {task.data["world"] for task in tasks} for split, tasks in found.items()}
-    assert all(len(own) == 1200 for own in numbers.values()) and len(set().union(*numbers.values())) == 3600
-    assert 0.66 < sum(len(task.data["needed"]) == 2 for tasks in found.values() for task in tasks) / 3600 < 0.74
-    assert env.tasks(30, "train", 1)[:10] == env.tasks(10, "train", 1)
-
-
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(Search().words), max_size=3), st.booleans(), st.booleans())
 def test_whatever_is_said_the_return_is_the_truth_of_the_answer(seed, babble, solo, published):
@@ -440,14 +351,6 @@ def test_whatever_is_said_the_return_is_the_truth_of_the_answer(seed, babble, so
     assert len(state.looks) <= env.max_turns and paid <= len(task.data["needed"])
 
 
-def test_demonstrations_leave_room():
-    env, rng, won = Search(), random.Random(0), 0
-    for task in env.tasks(400, "train", 0):
-        state, done = env.start(task), False
-        while not done:
-            (agent,) = env.acting(state)
-            step = env.step(state, {agent: env.demonstrate(state, agent, rng)})
-            assert step.valid[agent]
-            state, done = step.state, step.done
-        won += step.success
-    assert 0.5 < won / 400 < 0.7
+def test_most_questions_take_two_facts():
+    needed = [len(task.data["needed"]) for task in Search().tasks(1000, "train", 0)]
+    assert set(needed) == {1, 2} and 0.66 < needed.count(2) / 1000 < 0.74

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plays import in_turn
 
-from mas_lab.check.env import check_env
 from mas_lab.display.svg_rules import validate_svg
-from mas_lab.env import EnvError, Task, spec
+from mas_lab.env import EnvError, Task
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.boxes import Room, distances, layout, rooms
 from mas_lab.tasks.shared.maze import MOVES, word
@@ -84,11 +83,10 @@ def test_a_box_on_the_other_ones_target_pays_nothing_where_the_game_is_lost_by_i
     assert earned(step)[0] == 0.0 and earned(step)[1] < 0
 
 
-@pytest.mark.parametrize(
-    "task, answer, at",
-    [(ROOM, "a1 b1 c1 d1", "d1"), (ROOM, "a3 a4 b4 c4", "b4"), (ROOM, "b1", "a2"), (ROOM, "a2", "a2"),
-     (TWO, "a4 a5 b5 b4 b3", "b5"), (TWO, "b3 c3 d3 e3", "d3")],
-)  # fmt: skip
+@pytest.mark.parametrize("task, answer, at", [
+    (ROOM, "a1 b1 c1 d1", "d1"), (ROOM, "a3 a4 b4 c4", "b4"), (ROOM, "b1", "a2"), (ROOM, "a2", "a2"),
+    (TWO, "a4 a5 b5 b4 b3", "b5"), (TWO, "b3 c3 d3 e3", "d3"),
+])  # fmt: skip
 def test_what_blocks_stops_the_moves_and_is_valid(task, answer, at):
     """The edge, a wall, a cell that is not beside, standing still; two boxes in a row, a box at the edge."""
     (step,) = play(make_env("sokoban", size=5, boxes=2, single_agent=True), answer, task=task)
@@ -120,13 +118,6 @@ def test_full_size_speaks_prose_and_reads_the_last_tag():
     system, user = env.observe(plan.state, "executor")
     assert "executor" in system["content"] and "up to 20 moves" in system["content"]
     assert user["content"] == ("The floor is 4 by 4. Walls: c4. Targets: d2. Boxes: b2. You are at a2.\nProposal: R R.")
-
-
-def test_max_turns_ends_the_episode_without_success():
-    env = make_env("sokoban", max_turns=2)
-    steps = play(env, *["a1"] * 4)
-    assert [step.done for step in steps] == [False, False, False, True] and not steps[-1].success
-    assert env.acting(steps[-1].state) == ()
 
 
 def test_published_pays_for_a_box_that_is_pushed_off_and_on_and_ours_does_not():
@@ -242,39 +233,6 @@ def _said(env, state, moves):
         place = state.room.after(place, move) if move in MOVES else place
         cells.append(word(place[0]))
     return " ".join(cells)
-
-
-@settings(max_examples=40)
-@given(seed=st.integers(0, 200), full=st.booleans())
-def test_demonstrations_without_mistakes_are_perfect(seed, full):
-    env = make_env("sokoban", size="full" if full else "pocket", mistakes=0.0)
-    state, done, total = env.start(env.tasks(1, "train", seed)[0]), False, 0.0
-    away = distances(state.room)
-    while not done:
-        (agent,) = env.acting(state)
-        step = env.step(state, {agent: env.demonstrate(state, agent, random.Random(seed))})
-        assert step.local_rewards[agent] == min(env.limit, away[state.place]) / away[state.start]
-        state, done, total = step.state, step.done, total + step.team_reward
-    assert total == pytest.approx(env.max_return)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"boxes": 2}, {"size": "full"}, {"rewards": "published"}, {"single_agent": True}],
-)
-def test_conforms(options):
-    env = make_env("sokoban", **options)
-    assert check_env(env, tasks=3)["times"].min() > 0
-    assert make_env(**spec(env)) == env
-
-
-@pytest.mark.parametrize(
-    "options", [{"size": 7}, {"size": "huge"}, {"rewards": "no"}, {"max_turns": 0}, {"boxes": 0}, {"boxes": 3},
-                {"mistakes": 1.5}]
-)  # fmt: skip
-def test_bad_options_are_refused(options):
-    with pytest.raises(ValueError, match=r"sokoban: .*; "):
-        make_env("sokoban", **options)
 
 
 def test_the_picture_has_boxes_targets_and_the_player():

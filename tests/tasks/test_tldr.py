@@ -1,6 +1,5 @@
 """The TLDR task: the reward by hand, part by part, and the published formula's holes, each of them scored."""
 
-import json
 import random
 import re
 
@@ -8,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mas_lab.check.env import check_env
-from mas_lab.env import EnvError, Task, spec
+from mas_lab.env import EnvError, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared import wording
-from mas_lab.tasks.shared.rows import SPLITS, post
+from mas_lab.tasks.shared.rows import post
 from mas_lab.tasks.shared.stories import WORDS
 from mas_lab.tasks.tldr import TLDR
 
-POSTS = str(data_dir() / "tldr" / "posts.jsonl")
+POSTS, ABSTRACTS = (str(data_dir() / place) for place in ("tldr/posts.jsonl", "arxiv/abstracts.jsonl"))
 SOURCE = (
     "the old farmer sold the boat near the river . the young sailor broke the clock near the market . "
     "the tall teacher found the lamp near the forest . the quiet doctor hid the map near the tower ."
@@ -49,10 +47,9 @@ def test_a_gate_that_shuts_stops_the_rest():
     assert half.team_reward == pytest.approx(0.5 + 0.6 + 0.5 / 7 + 0.6)
 
 
-@pytest.mark.parametrize(
-    ("value", "reward"),
-    [(1.0, None), (1.1, 0.0), (1.35, 0.5), (1.6, 1.0), (3.2, 1.0), (4.1, 0.5), (5.0, 0.0), (5.1, None)],
-)
+@pytest.mark.parametrize(("value", "reward"), [
+    (1.0, None), (1.1, 0.0), (1.35, 0.5), (1.6, 1.0), (3.2, 1.0), (4.1, 0.5), (5.0, 0.0), (5.1, None),
+])  # fmt: skip
 def test_the_length_ratio(value, reward):
     found = wording.ramp(value, 1.1, 1.6, 3.2, 5.0)
     assert found is None if reward is None else found == pytest.approx(reward)
@@ -148,36 +145,9 @@ def test_both_write_at_once_and_unseen():
     assert env.acting(done) == ()
 
 
-def test_a_single_agent_writes_both():
-    env = TLDR(single_agent=True)
-    state = env.start(Task("t", {"source": SOURCE}))
-    good = env.step(state, {"solo": f"{SHORT} ||| {DETAILED}"})
-    assert good.team_reward == score(SHORT, DETAILED).team_reward and good.valid == {"solo": True}
-    for text in (SHORT, f"{SHORT} ||| ", f"{SHORT} ||| {DETAILED} ||| {SHORT}", ""):
-        bad = env.step(state, {"solo": text})
-        assert (bad.team_reward, bad.valid, bad.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
-
-
 def test_nothing_said_is_invalid():
     step = score("", " . ")
     assert step.valid == {"short": False, "detailed": False} and step.team_reward == 0.0
-
-
-@pytest.mark.parametrize("options", [{"size": "huge"}, {"size": 1}, {"rewards": "mine"}, {"mistakes": -0.1}])
-def test_options_that_make_no_sense_are_refused(options):
-    with pytest.raises(ValueError, match="tldr: "):
-        TLDR(**options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"single_agent": True}, {"rewards": "published"}, {"size": 2}, {"size": "full", "data": POSTS}],
-    ids=str,
-)
-def test_the_contract_holds(options):
-    env = make_env("tldr", **options)
-    assert make_env(**spec(env)) == env
-    check_env(env, tasks=4)
 
 
 spoken = st.lists(st.sampled_from(TLDR().words), max_size=40).map(" ".join) | st.text(max_size=60)
@@ -203,23 +173,6 @@ def test_words_that_the_text_lacks_never_pay(seed):
     assert after < before or before == 0.0
 
 
-def test_splits_share_no_text():
-    found = {split: {t.data["source"] for s in range(10) for t in TLDR().tasks(20, split, s)} for split in SPLITS}
-    assert [len(texts) for texts in found.values()] == [200, 200, 200]
-    assert len(set.union(*found.values())) == 600
-
-
-def test_posts_are_read_from_a_file_in_disjoint_splits():
-    env = TLDR(size="full", data=POSTS)
-    train, test = env.tasks(8, "train", 0), env.tasks(4, "test", 0)
-    assert not {t.id for t in train} & {t.id for t in test}
-    assert all(t.data["source"].startswith("SUBREDDIT") and "TL;DR" not in t.data["source"] for t in train)
-    system, user = env.observe(env.start(train[0]), "detailed")
-    assert "8 to 256 are accepted" in system["content"] and user["content"] == train[0].data["source"]
-    with pytest.raises(EnvError, match="4 rows of split 'test', asked for 5"):
-        env.tasks(5, "test", 0)
-
-
 def test_a_faithful_summary_of_a_post_scores():
     env = TLDR(size="full", data=POSTS)
     (bread,) = [t for t in env.tasks(8, "train", 0) + env.tasks(4, "test", 0) if "sourdough" in t.data["source"]]
@@ -240,24 +193,26 @@ def test_columns():
         post({"summary": "x"})
 
 
-def test_a_data_set_is_opened(tmp_path):
-    (tmp_path / "train.jsonl").write_text(json.dumps({"prompt": "one text\nTL;DR:"}))
-    (tmp_path / "test.jsonl").write_text(json.dumps({"prompt": "another text\nTL;DR:"}))
-    env = TLDR(size="full", data=str(tmp_path))
-    assert env.tasks(1, "test", 0)[0].data == {"source": "another text"}
-
-
-def test_the_lengths_that_the_full_prompts_ask_for_pay_in_full():
-    data = POSTS
-    wanted, asked = make_env("tldr", size="full").wanted, []
-    for single_agent in (False, True):
-        env = make_env("tldr", size="full", data=data, single_agent=single_agent)
-        state = env.start(*env.tasks(1, "train", 0))
+@pytest.mark.parametrize(("name", "data"), [("tldr", POSTS), ("arxiv_intro", ABSTRACTS)])
+def test_the_lengths_that_the_full_prompts_ask_for_pay_in_full(name, data):
+    for count, single_agent in ((2, False), (1, True)):
+        env = make_env(name, size="full", data=data, single_agent=single_agent)
+        state, wanted = env.start(*env.tasks(1, "train", 0)), env.wanted
         told = [env.observe(state, agent)[0]["content"] for agent in env.agents]
-        assert all(f"{wanted.least} to {wanted.most} " in text for text in told)
-        asked.append([sorted(map(int, re.findall(r"about (\d+) words", text))) for text in told])
-    team, solo = asked
-    assert len(team) == 2 and len(solo) == 1
-    for lengths in [*team, *solo]:
-        first, second = lengths
-        assert wanted.least <= first < second <= wanted.most and wanted.ratio[1] <= second / first <= wanted.ratio[2]
+        assert len(told) == count and all(f"{wanted.least} to {wanted.most} " in text for text in told)
+        for text in told:
+            first, second = sorted(map(int, re.findall(r"about (\d+) words", text)))
+            assert wanted.least <= first < second <= wanted.most
+            assert wanted.ratio[1] <= second / first <= wanted.ratio[2]
+
+
+@pytest.mark.parametrize("name", ["tldr", "arxiv_intro"])
+def test_a_single_agent_writes_both_texts(name):
+    env, team = make_env(name, single_agent=True), make_env(name)
+    (task,) = env.tasks(1, "train", 0)
+    said = {agent: team.demonstrate(team.start(task), agent, random.Random(0)) for agent in team.agents}
+    good = env.step(env.start(task), {"solo": " ||| ".join(said.values())})
+    assert good.team_reward == team.step(team.start(task), said).team_reward and good.valid == {"solo": True}
+    for text in (SHORT, f"{SHORT} ||| ", f"{SHORT} ||| {DETAILED} ||| {SHORT}", ""):
+        bad = env.step(env.start(task), {"solo": text})
+        assert (bad.team_reward, bad.valid, bad.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})

@@ -5,27 +5,22 @@ Cells and their names are those of `maze`. The task decides who moves, and why.
 
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from mas_lab.tasks.shared.maze import MOVES, Cell, cell_of, word
+from mas_lab.tasks.shared.maze import MOVES, Cell, Floor, word
 
 Place = tuple[Cell, frozenset[Cell]]
 """Cell of the player, and cells of the boxes."""
 
 
 @dataclass(frozen=True)
-class Room:
-    """Parts of a room that never move; the edge blocks like a wall."""
+class Room(Floor):
+    """Parts of a room that never move."""
 
-    size: int
-    walls: frozenset[Cell]
     targets: frozenset[Cell]
-
-    def inside(self, cell: Cell) -> bool:
-        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
 
     def free(self, cell: Cell) -> bool:
         return self.inside(cell) and cell not in self.walls
@@ -35,14 +30,11 @@ class Room:
 
         A wall, the edge, or a box that cannot be pushed blocks a move. So does a cell that is not next to the player.
         """
-        (column, row), boxes = place
-        cell = beyond((column, row), move) if move in MOVES else cell_of(move)
-        step = cell[0] - column, cell[1] - row
-        if step not in MOVES.values() or not self.free(cell):
-            return place
-        if cell not in boxes:
-            return cell, boxes
-        behind = cell[0] + step[0], cell[1] + step[1]
+        at, boxes = place
+        cell = self.target(at, move)
+        if cell is None or cell not in boxes:
+            return cell or at, boxes
+        behind = 2 * cell[0] - at[0], 2 * cell[1] - at[1]
         pushed = self.free(behind) and behind not in boxes
         return (cell, boxes - {cell} | {behind}) if pushed else place
 
@@ -58,11 +50,6 @@ class Room:
                 break
             path.append(after)
         return path
-
-
-def beyond(at: Cell, move: str) -> Cell:
-    """Return the cell that `move`, a letter of `MOVES`, points to, even if it is blocked or over the edge."""
-    return at[0] + MOVES[move][0], at[1] + MOVES[move][1]
 
 
 @lru_cache(maxsize=128)
@@ -98,11 +85,6 @@ def rooms(rng: random.Random, size: int, boxes: int, density: float) -> Iterator
         if len(free) > 2 * boxes:
             at, *others = rng.sample(free, 2 * boxes + 1)
             yield Room(size, walls, frozenset(others[:boxes])), (at, frozenset(others[boxes:]))
-
-
-def in_order(cells: Iterable[Cell]) -> list[str]:
-    """Return the names of cells, row by row, each from the left."""
-    return [word(cell) for cell in sorted(cells, key=lambda cell: cell[::-1])]
 
 
 def layout(room: Room) -> str:

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.env import Message, Task
-from mas_lab.tasks.shared.rows import check_split, content_id, draw
+from mas_lab.env import Message, Step, Task
+from mas_lab.tasks.shared.bases import DrawnTask, SizedTask, chat
+from mas_lab.tasks.shared.grading import last_boxed
+from mas_lab.tasks.shared.rows import draw, word_problems
 
 CHAIN = 5
 """Digits of a chain by default."""
@@ -76,21 +78,57 @@ def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0)
     return values[1:], working
 
 
-def half_right(chain: str, rng: random.Random) -> str:
-    """Return an answer that `read_answer` can read and that is right about half of the time."""
-    values, working = attempt(chain, rng, hasty=0.5)
-    return f"{told(values, working)}answer {values[-1]}"
-
-
 def told(values: list[int], working: bool) -> str:
     """Return running values as text, such as `2 0 7 5 `, or an empty text without `working`."""
     return " ".join(map(str, values)) + " " if working else ""
 
 
-class ChainTask:
-    """Base class of the teaching tasks in which every agent answers chains of digits, one turn each.
+@dataclass(frozen=True)
+class ChainState:
+    problems: tuple[str, ...]
+    place: int = 0
+    """Place in `agents` of the agent that answers now; with a chain for each agent, also the place of its chain."""
+    tried: str | None = None
+    """Wrong answer of an agent before, if it is shown: a digit, or "none" if it could not be read."""
+    done: bool = False
 
-    A subclass has `name`, `agents`, `start`, `acting`, `observe` and `step`.
+
+@dataclass(frozen=True)
+class MathTask(SizedTask):
+    """Base class of the math tasks: chains in pocket size, word problems in full size; a subclass has `data`."""
+
+    numbers = range(2, 10)
+    unit = "digits"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.data and not self.full:
+            raise ValueError(f"{self.name}: data={self.data!r} is for size='full'; pocket problems are generated")
+
+    @property
+    def digits(self) -> int:
+        return self.number(CHAIN)
+
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, str]]]:
+        if self.full:
+            pairs = word_problems(self.data, n, split, seed, self.name)
+        else:
+            pairs = draw_chains(n, split, seed, self.name, self.digits)
+        return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
+
+    def read_answer(self, text: str) -> str | None:
+        """Return the answer, or `None` if it cannot be read.
+
+        A pocket answer has optional running values, then `answer 7`, and nothing else.
+        """
+        return last_boxed(text) if self.full else read_answer(text)
+
+
+class ChainTask(DrawnTask):
+    """Base class of the teaching tasks in which every agent answers a chain of digits, one turn each.
+
+    A subclass has `name`, `agents` and `result(state, right, said, answer)`, which returns the state after a text with
+    this answer (`None`: unreadable), the team reward and the success. Or it has its own state and `step`.
     """
 
     paper = "a teaching task of this kit"
@@ -100,59 +138,50 @@ class ChainTask:
     max_tokens = CHAIN + 3
     words = (*WORDS, "solve", "answer")
     """Every word of a prompt or answer."""
+    chains_per_task = 1
+    """Number of different chains of a task; its data has `problem` for one chain, else `problems`."""
 
-    @property
-    def chains_per_task(self) -> int:
-        """Return how many different chains a task holds; its data has `problem` for one chain, else `problems`."""
-        return 1
-
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` tasks; all their chains differ, and no chain is in two splits."""
-        check_split(split, self.name)
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, Any]]]:
+        """Return the chains of `n` tasks; all of them differ."""
         each = self.chains_per_task
         drawn = [chain for chain, _ in draw_chains(n * each, split, seed, self.name)]
-        return [self._task(drawn[first : first + each]) for first in range(0, len(drawn), each)]
+        groups = [drawn[first : first + each] for first in range(0, len(drawn), each)]
+        return [(", ".join(own), {"problems": own} if each > 1 else {"problem": own[0]}) for own in groups]
 
-    def _task(self, own: list[str]) -> Task:
-        data = {"problem": own[0]} if len(own) == 1 else {"problems": own}
-        return Task(f"{self.name}-{content_id(', '.join(own))}", data)
+    def start(self, task: Task) -> ChainState:
+        return ChainState(tuple(task.data.get("problems") or [task.data["problem"]]))
+
+    def acting(self, state: ChainState) -> tuple[str, ...]:
+        return () if state.done else (self.agents[state.place],)
+
+    def posed(self, state: ChainState) -> str:
+        """Return the chain that is answered now."""
+        return state.problems[0]
+
+    def observe(self, state: ChainState, agent: str) -> list[Message]:
+        tried = f"tried {state.tried} " if state.tried else ""
+        return chat(f"{tried}solve {self.posed(state)}")
+
+    def step(self, state: ChainState, actions: Mapping[str, str]) -> Step:
+        ((agent, said),) = actions.items()
+        answer = read_answer(said)
+        right = answer == str(value(self.posed(state)))
+        after, team, success = self.result(state, right, said, answer)
+        return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         """Return an answer to the agent's prompt that is right about half of the time."""
         prompt = self.observe(state, agent)[0]["content"]
-        return half_right(prompt.partition("solve ")[2], rng)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """State of a `ChainSequence`: one chain for each agent, and how many agents the episode has passed."""
-
-    problems: tuple[str, ...]
-    passed: int = 0
-    done: bool = False
+        values, working = attempt(prompt.partition("solve ")[2], rng, hasty=0.5)
+        return f"{told(values, working)}answer {values[-1]}"
 
 
 class ChainSequence(ChainTask):
-    """Base class of the tasks whose agents are called one after the other, each with its own chain.
-
-    A subclass has `name`, `agents` and `step`.
-    """
+    """Base class of the tasks whose agents are called one after the other, each with its own chain."""
 
     @property
     def chains_per_task(self) -> int:
         return len(self.agents)
 
-    def start(self, task: Task) -> Progress:
-        return Progress(tuple(task.data["problems"]))
-
-    def acting(self, state: Progress) -> tuple[str, ...]:
-        return () if state.done else (self.agents[state.passed],)
-
-    def observe(self, state: Progress, agent: str) -> list[Message]:
-        return [{"role": "user", "content": f"solve {state.problems[state.passed]}"}]
-
-    def marked(self, state: Progress, actions: Mapping[str, str]) -> tuple[str, bool, bool]:
-        """Return the agent that answered, whether its answer is right, and whether it can be read."""
-        (agent,) = self.acting(state)
-        answer = read_answer(actions[agent])
-        return agent, answer == str(value(state.problems[state.passed])), answer is not None
+    def posed(self, state: ChainState) -> str:
+        return state.problems[state.place]

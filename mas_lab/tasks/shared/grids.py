@@ -101,11 +101,6 @@ def solution(clues: Grid) -> Grid | None:
     return found[0] if len(found) == 1 else None
 
 
-def right_cells(clues: Grid, grid: Grid) -> int:
-    """Return how many cells of `grid` hold the digit of the only solution of `clues`."""
-    return sum(digit == right for digit, right in zip(grid, solution(clues), strict=True))
-
-
 def puzzles(rng: random.Random, side: int, blanks: int) -> Iterator[Grid]:
     """Yield random grids with one solution and `blanks` open cells, without end."""
     while True:

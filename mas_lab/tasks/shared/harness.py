@@ -9,7 +9,6 @@ import builtins
 import hashlib
 import importlib
 import json
-import keyword
 import math
 import re
 import sys
@@ -88,11 +87,6 @@ def unreadable(source: str) -> str:
     return problem and f"SyntaxError: {problem}"
 
 
-def is_name(text: Any) -> bool:
-    """Return whether a function may be called `text`."""
-    return isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text)
-
-
 def _literals(arguments: Any, name: str) -> str:
     if not isinstance(arguments, list | tuple):
         raise ValueError(f"sandbox.run: {name} is {arguments!r:.80}; give a list of the arguments of one call")
@@ -115,10 +109,8 @@ def literal(value: Any, name: str) -> str:
         pairs = (f"{literal(k, f'{name}, a key')}: {literal(v, f'{name}[{k!r}]')}" for k, v in value.items())
         return f"{{{', '.join(pairs)}}}"
     if kind not in (list, tuple, set):
-        raise ValueError(
-            f"sandbox.run: {name} is {value!r:.80} ({kind.__name__}); give None, numbers, text, and lists, tuples, "
-            "sets, dicts of them"
-        )
+        plain = "None, numbers, text, and lists, tuples, sets, dicts of them"
+        raise ValueError(f"sandbox.run: {name} is {value!r:.80} ({kind.__name__}); give {plain}")
     parts = [literal(part, f"{name}[{i}]") for i, part in enumerate(value)]
     if kind is list:
         return f"[{', '.join(parts)}]"

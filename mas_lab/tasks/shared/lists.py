@@ -8,8 +8,6 @@ tasks decide who writes which part, and what that earns.
 import random
 from collections.abc import Callable, Iterator
 
-from mas_lab.tasks.shared.rows import draw
-
 Numbers = list[int]
 PLAIN: dict[str, tuple[str, Callable[[Numbers], Numbers]]] = {
     "reverse": ("x [ ::-1 ]", lambda x: x[::-1]),
@@ -89,8 +87,3 @@ def problems(rng: random.Random, length: int) -> Iterator[str]:
             if not chain or operation.split()[0] != chain[-1].split()[0]:
                 chain.append(operation)
         yield " then ".join(chain)
-
-
-def draw_problems(n: int, split: str, seed: int, env: str, length: int) -> list[str]:
-    """Return `n` different problems of `split`; a longer list starts with the shorter one."""
-    return draw(problems(random.Random(f"{env} {length} {split} {seed}"), length), n, split, env)

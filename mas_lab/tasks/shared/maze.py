@@ -1,14 +1,16 @@
 """Model a grid with walls: moves, ways to the goal, names of cells, and moves in an answer.
 
-The tasks decide who moves, and why.
+`MovesTask` is the base class of the tasks in which a planner proposes moves and an executor commits them.
 """
 
 import random
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from mas_lab.tasks.shared.bases import ProposalTask
 
 MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
 
@@ -21,26 +23,39 @@ Cell = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Maze:
+class Floor:
+    """Square of cells with walls; the edge blocks like a wall."""
+
     size: int
     walls: frozenset[Cell]
+
+    def inside(self, cell: Cell) -> bool:
+        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
+
+    def target(self, at: Cell, move: str) -> Cell | None:
+        """Return the cell that `move` leads to, a letter of `MOVES` or the name of a cell; `None` if it is blocked."""
+        cell = beyond(at, move) if move in MOVES else cell_of(move)
+        near = (cell[0] - at[0], cell[1] - at[1]) in MOVES.values()
+        return cell if near and self.inside(cell) and cell not in self.walls else None
+
+
+@dataclass(frozen=True)
+class Maze(Floor):
     start: Cell
     goal: Cell
 
     def after(self, at: Cell, move: str) -> Cell:
-        """Return the cell after `move`, a letter of `MOVES` or the name of a cell; `at` itself if it is blocked."""
-        column, row = (at[0] + MOVES[move][0], at[1] + MOVES[move][1]) if move in MOVES else cell_of(move)
-        beside = abs(column - at[0]) + abs(row - at[1]) == 1
-        free = beside and self.inside((column, row)) and (column, row) not in self.walls
-        return (column, row) if free else at
+        """Return the cell after `move`; `at` itself if it is blocked."""
+        return self.target(at, move) or at
 
-    def beyond(self, at: Cell, move: str) -> Cell:
+    def pointed(self, at: Cell, move: str) -> Cell:
         """Return the cell that `move`, a letter of `MOVES`, points to, even a wall; `at` itself at the edge."""
-        cell = at[0] + MOVES[move][0], at[1] + MOVES[move][1]
+        cell = beyond(at, move)
         return cell if self.inside(cell) else at
 
-    def inside(self, cell: Cell) -> bool:
-        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
+    def layout(self) -> str:
+        """Return the walls as a text; mazes with the same walls belong to the same split."""
+        return f"{self.size} {' '.join(in_order(self.walls))}"
 
 
 @lru_cache(maxsize=8192)
@@ -66,14 +81,14 @@ def mazes(rng: random.Random, size: int, density: float) -> Iterator[Maze]:
             yield Maze(size, walls, start, goal)
 
 
-def walls_in_order(maze: Maze) -> list[str]:
-    """Return the names of the wall cells, row by row, each from the left."""
-    return [word(cell) for cell in sorted(maze.walls, key=lambda cell: cell[::-1])]
+def in_order(cells: Iterable[Cell]) -> list[str]:
+    """Return the names of cells, row by row, each from the left."""
+    return [word(cell) for cell in sorted(cells, key=lambda cell: cell[::-1])]
 
 
-def layout(maze: Maze) -> str:
-    """Return the walls as a text; mazes with the same walls belong to the same split."""
-    return f"{maze.size} {' '.join(walls_in_order(maze))}"
+def beyond(at: Cell, move: str) -> Cell:
+    """Return the cell that `move`, a letter of `MOVES`, points to, even if it is blocked or over the edge."""
+    return at[0] + MOVES[move][0], at[1] + MOVES[move][1]
 
 
 def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
@@ -85,17 +100,6 @@ def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
             break
         path.append(cell)
     return path
-
-
-def wander(maze: Maze, at: Cell, most: int, mistakes: float, rng: random.Random) -> list[tuple[Cell, str]]:
-    """Return up to `most` moves to the goal, each with its start cell; a share `mistakes` is drawn at random."""
-    away, taken = distances(maze), []
-    while len(taken) < most and at != maze.goal:
-        good = [move for move in MOVES if away[maze.after(at, move)] < away[at]]
-        move = rng.choice(list(MOVES) if rng.random() < mistakes else good)
-        taken.append((at, move))
-        at = maze.after(at, move)
-    return taken
 
 
 def read_moves(text: str, most: int, tagged: bool) -> tuple[str, ...] | None:
@@ -119,3 +123,31 @@ def word(cell: Cell) -> str:
 
 def cell_of(name: str) -> Cell:
     return ord(name[0]) - ord("a"), int(name[1:]) - 1
+
+
+@dataclass(frozen=True)
+class MovesTask(ProposalTask):
+    """Base class of the tasks with a planner and an executor of moves; a subclass has `sides` and `pocket_limit`."""
+
+    cells = in_order((column, row) for row in range(6) for column in range(6))
+    """Words of the cells of the largest pocket grid."""
+
+    @property
+    def side(self) -> int:
+        return self.sides.get(self.size, self.size)
+
+    @property
+    def limit(self) -> int:
+        """Return the largest number of moves in one answer."""
+        return 20 if self.full else self.pocket_limit
+
+    @property
+    def max_tokens(self) -> int:
+        return 512 if self.full else self.limit + 2
+
+    def read(self, text: str) -> tuple[str, ...] | None:
+        """Return the moves of an answer, or `None` if it cannot be read."""
+        return read_moves(text, self.limit, tagged=self.full)
+
+    def written(self, said: Sequence[str]) -> str:
+        return f"<moves>{' '.join(said)}</moves>" if self.full else " ".join(said)

@@ -1,20 +1,19 @@
 """Score two functions that are written for each other, without seeing each other (MAGRPO, arXiv 2508.04652).
 
-They are an auxiliary function `aux` and the asked function, which should call it. The syntax tree (`pair_flow`) and
-runs without `aux` (`pair_knockout`) show whether `aux` is used. The published rule, which looks for words, is in
-`pair_code_published`. Grading is in `programs`. The task decides who writes, and what the writers see. Two cases look
-the same as work that was divided: an `aux` that solves all but one step, and a main that solves everything and answers
-only where `aux` agrees.
+They are an auxiliary function `aux` and the asked function, which should call it. The syntax tree and runs without
+`aux` show whether `aux` is used (`pair_use`). The published rule looks for words instead. Feedback comes from a parser
+and the problem's examples. Two cases look the same as work that was divided: an `aux` that solves all but one step, and
+a main that solves everything and answers only where `aux` agrees. Grading is in `programs`. The task decides who
+writes, and what the writers see.
 """
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mas_lab.tasks.shared.pair_flow import AUX, calls, hands_on, reaches, rebinds, returns
-from mas_lab.tasks.shared.pair_knockout import is_needed, is_thin
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.programs import Case, Graded, function, parsed, read_code
+from mas_lab.tasks.shared.pair_use import AUX, calls, hands_on, is_needed, is_thin, reaches, rebinds, returns
+from mas_lab.tasks.shared.programs import FENCED, Case, Graded, Problem, function, parsed, read_code, readable
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
@@ -77,3 +76,109 @@ def imports(text: str) -> str:
     """Return the import lines of a problem's text that parse, for the top of a program."""
     lines = [line.strip() for line in text.splitlines() if IMPORT.fullmatch(line.strip())]
     return "".join(f"{line}\n" for line in lines if parsed(line))
+
+
+FENCE = re.compile(r"^```\w*\s*$", flags=re.MULTILINE)
+IGNORES = re.compile(r"aux\s\([^)]\)")
+
+
+def judge_published(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Judged:
+    """Judge both texts on these cases by lines and words, as CoMLRL does.
+
+    `aux` counts as called if `aux(` stands in the asked function, even in a comment, a text or a definition. The
+    function is a thin wrapper if its body is one `return` that names `aux`, or `name = aux(` and `return name`. The
+    result of `aux` counts as ignored if a line is `aux (x)`, with one space and one character. A single passed test
+    opens the bonuses. Three things of the original are left out: running code outside a sandbox, time limits per test,
+    and the clean-up of prose around functions, except that the fences of blocks are removed.
+    """
+    aux, asked = extracted(helper, AUX), extracted(main, problem.entry)
+    parts = {
+        level: LEVELS[level] * bool(re.search(r"return\s+", text)) for level, text in (("aux", aux), ("main", asked))
+    }
+    if not parts["main"]:
+        return Judged(parts, "main")
+    together = f"{imports(problem.text)}{aux}\n\n{asked}"
+    if not parsed(together):
+        return Judged(parts, "syntax")
+    graded = problem.grade(f"import math\n{together}", cases)
+    parts |= {"parses": LEVELS["parses"], "tests": LEVELS["tests"] * graded.share}
+    called = bool(aux and any(graded.passed) and re.search(r"\baux\s*\(", asked))
+    thin, ignored = is_wrapper(asked), any(IGNORES.fullmatch(line.strip()) for line in asked.splitlines())
+    if called:
+        parts |= {"used": LEVELS["used"], "apart": LEVELS["apart"] * (not thin), "ignored": IGNORED * ignored}
+    amiss = {"aux": not parts["aux"], "tests": not all(graded.passed), "call": not called, "use": ignored, "thin": thin}
+    return Judged(parts, next((name for name, wrong in amiss.items() if wrong), "fine"), graded)
+
+
+def extracted(text: str, name: str) -> str:
+    """Return the lines of the first function `name`, up to one that is not indented below it, or an empty text."""
+    lines = FENCE.sub("", text).splitlines()
+    first = next((i for i, line in enumerate(lines) if re.match(rf"\s*def\s+{re.escape(name)}\s*\(", line)), None)
+    if first is None:
+        return ""
+    indent = " " * (len(lines[first]) - len(lines[first].lstrip()) + 1)
+    rest = lines[first + 1 :]
+    end = next((i for i, line in enumerate(rest) if line.strip() and not line.startswith((indent, "\t"))), len(rest))
+    return "\n".join([lines[first], *rest[:end]]).strip()
+
+
+def is_wrapper(asked: str) -> bool:
+    """Return whether the body is a thin wrapper, by its lines without comments and one-line docstrings."""
+    lines = [line.strip() for line in asked.splitlines()]
+    body = [line for line in lines if line and not line.startswith(("#", "def ", '"""', "'''"))]
+    if len(body) == 2:
+        kept = re.search(r"(\w+)\s*=\s*aux\s*\(", body[0])
+        return bool(kept) and body[1] == f"return {kept[1]}"
+    return not body or (len(body) == 1 and body[0].startswith("return ") and AUX in body[0])
+
+
+SENTENCES = {
+    "none": "There is no function `aux` that returns something.",
+    "missing": "There is no function `{entry}` that returns something.",
+    "syntax": "What was written does not parse.",
+    "tests": "The examples do not all pass.",
+    "call": "`{entry}` does not call `aux`.",
+    "use": "`{entry}` calls `aux`, but its result makes no difference.",
+    "thin": "`{entry}` merely hands on what `aux` returns, or `aux` is the whole solution.",
+    "fine": "It parses, and every example passes.",
+}
+"""Plain feedback, by its pocket word."""
+WORDS = {"aux": "none", "main": "missing"}
+
+
+def word(judged: Judged, feedback: str) -> str:
+    """Return the pocket word of the first level that failed; `level` adds how many examples passed, if they ran."""
+    told = WORDS.get(judged.fault, judged.fault)
+    counted = feedback == "level" and judged.graded is not None
+    return f"{told} {sum(judged.graded.passed)}" if counted else told
+
+
+def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main: str) -> str:
+    """Return the full-size feedback: a sentence on the first level that failed, or a line on each level."""
+    first = SENTENCES[WORDS.get(judged.fault, judged.fault)].format(entry=problem.entry)
+    if feedback == "plain":
+        return first
+    parts, graded = judged.parts, judged.graded
+    lines = [f"- `{name}`: {'defined, with a return' if parts[level] else 'missing, or without a return'}"
+             for name, level in ((AUX, "aux"), (problem.entry, "main"))]  # fmt: skip
+    wrong = [f"{name}: {error}" for name, text in ((AUX, helper), (problem.entry, main)) if (error := syntax(text))]
+    lines.append(f"- syntax: {'; '.join(wrong) or 'fine'}")
+    if graded is not None:
+        lines.append(f"- examples of the problem: {sum(graded.passed)} of {len(graded.passed)} pass")
+        if graded.outcome.stderr:
+            lines[-1] += f"; one raised {readable(graded.outcome.stderr)}"
+    if judged.fault in ("call", "use", "thin", "fine"):
+        lines.append(f"- use of `aux`: {'fine' if judged.fault == 'fine' else first}")
+    return "\n".join(lines)
+
+
+def syntax(text: str) -> str:
+    """Return the syntax error in the program of an answer, such as `line 3: invalid syntax`; empty if it parses."""
+    blocks = FENCED.findall(text)
+    try:
+        ast.parse(blocks[-1] if blocks else text)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error)
+    return ""

@@ -5,10 +5,14 @@ source, which the published formula does not read. The tasks decide who writes, 
 `wording`.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mas_lab.tasks.shared import wording
+from mas_lab.env import Step, Task
+from mas_lab.tasks.shared import stories, wording
+from mas_lab.tasks.shared.bases import SizedTask
+from mas_lab.tasks.shared.rows import draw, sample
 
 MARKER = "|||"
 """Separator of the two texts if one agent writes both."""
@@ -109,3 +113,65 @@ def _style(first: str, second: str, source: str, enough: float, published: bool)
 def total(found: Mapping[str, float]) -> float:
     """Return the reward, 0 to `BEST`."""
     return sum(found[name] for name in PARTS) * found["faithful"]
+
+
+@dataclass(frozen=True)
+class State:
+    source: str
+    drafts: tuple[str, str] | None = None
+    """Drafts after the last turn."""
+    score: float = 0.0
+    turn: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class TwoTextsTask(SizedTask):
+    """Base class of the tasks in which two agents write about one source at once.
+
+    A subclass has `targets` and `spare` (pocket tokens beyond the longest text), `default` (sentences of a pocket
+    text), `column` (the text of a row), `data`, `max_turns`, `observe`, and `imperfect(source, second, rng)`, which
+    returns an imperfect first or second text.
+    """
+
+    unit = "sentences"
+    succeeds_at = 2.4
+    invents = 0.1
+    """Share of the words of `demonstrate` that are drawn from all words, at `mistakes` = 1."""
+    connects = 0.25
+    """Share of the sentences of its second text that start with a transition."""
+
+    @property
+    def wanted(self) -> Wanted:
+        return self.targets["full" if self.full else "pocket"]
+
+    @property
+    def max_tokens(self) -> int:
+        return (2 if self.single_agent else 1) * (512 if self.full else self.wanted.most + self.spare)
+
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
+        column = type(self).column
+        if self.full:
+            texts = sample(self.data, n, split, seed, column, self.name)
+        else:
+            count = self.number(self.default)
+            rng = random.Random(f"{self.name} {count} {split} {seed}")
+            texts = draw(stories.stories(rng, count), n, split, self.name)
+        return [(text, {"source": text}) for text in texts]
+
+    def start(self, task: Task) -> State:
+        return State(task.data["source"])
+
+    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+        said = written(actions, self.agents, self.wanted, self.published)
+        found = parts(*said.texts, state.source, self.wanted, self.published)
+        score, done = total(found), state.turn + 1 == self.max_turns
+        after = State(state.source, said.texts, score, state.turn + 1, done)
+        gained = score if self.published else score - state.score
+        return Step(after, gained, said.fits, said.valid, done and score >= self.succeeds_at, done, found)
+
+    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+        """Return an imperfect answer to learn from: invented words, wrong lengths, few transitions."""
+        if agent == "solo":
+            return f" {MARKER} ".join(self.demonstrate(state, role, rng) for role in self.roles)
+        return self.imperfect(state.source, agent == self.roles[1], rng)

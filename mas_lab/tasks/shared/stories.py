@@ -27,11 +27,6 @@ def stories(rng: random.Random, sentences: int = SENTENCES) -> Iterator[str]:
         yield " ".join(f"{how} {who} {did} {what} near {where} ." for how, who, did, what, where in drawn)
 
 
-def retold(story: str, rng: random.Random, long: bool, invents: float, connects: float) -> str:
-    """Return an excerpt of one sentence without transitions or, if `long`, of two or three sentences."""
-    return excerpt(story, rng, rng.choice((2, 3)) if long else 1, invents, connects if long else 0.0)
-
-
 def excerpt(story: str, rng: random.Random, sentences: int, invents: float, connects: float) -> str:
     """Return an excerpt with `sentences` sentences of a story, in their order.
 

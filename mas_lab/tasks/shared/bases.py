@@ -1,0 +1,132 @@
+"""Hold the base classes of the tasks: options, drawn problems, agents, and chat messages.
+
+Roles, prompts and rewards belong to each task.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mas_lab.env import Message, Step, Task
+from mas_lab.tasks.shared.rows import check_split, content_id
+
+MOST_AGENTS = 16
+
+
+def chat(text: str, system: str = "") -> list[Message]:
+    """Return a prompt of a user's text, after a system's text if one is given."""
+    user = {"role": "user", "content": text}
+    return [{"role": "system", "content": system}, user] if system else [user]
+
+
+def numbered(role: str, count: int) -> tuple[str, ...]:
+    """Return `("solver",)`, or `("solver_1", "solver_2", ...)` if several agents play the role."""
+    return (role,) if count == 1 else tuple(f"{role}_{number + 1}" for number in range(count))
+
+
+def role_of(agent: str) -> str:
+    """Return the role of an agent: `solver` for `solver_2`."""
+    return agent.split("_")[0]
+
+
+class DrawnTask:
+    """Base class of the tasks that draw their problems.
+
+    A subclass has `name`, `agents` and `problems(n, split, seed)`, which gives the text that names each problem, and
+    its data.
+    """
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """Return `n` different tasks; a longer list starts with the shorter one, and no problem is in two splits."""
+        check_split(split, self.name)
+        return [Task(f"{self.name}-{content_id(text)}", data) for text, data in self.problems(n, split, seed)]
+
+    def acting(self, state: Any) -> tuple[str, ...]:
+        """Return the agents that act now: all of them until the episode is over."""
+        return () if state.done else self.agents
+
+
+@dataclass(frozen=True)
+class SizedTask(DrawnTask):
+    """Base class of the tasks with a pocket and a full size, two kinds of rewards, and a single agent as an option.
+
+    A subclass has `max_turns`, `mistakes` and `roles`, and it may have `n_agents`.
+    """
+
+    size: str | int = "pocket"
+    """Either "pocket", "full" for an instruction model, or one of `numbers`, counted in `unit`."""
+    rewards: str = "ours"
+    """Either "ours", or "published" for the rewards of the paper with their known defects."""
+    single_agent: bool = False
+    """Whether one agent, `solo`, does all the work."""
+
+    roles = ()
+    """Agents of a team, in their order."""
+    numbers = range(0)
+    unit = ""
+    fewest = 2
+    """Least number of agents of a team."""
+
+    def __post_init__(self):
+        """Raise ValueError for a bad option."""
+        name, counted = self.name, f"{self.numbers[0]} to {self.numbers[-1]} {self.unit}".strip()
+        if self.size not in ("pocket", "full") and not (type(self.size) is int and self.size in self.numbers):
+            raise ValueError(f"{name}: size={self.size!r}; use 'pocket', 'full', or {counted}")
+        if self.rewards not in ("ours", "published"):
+            raise ValueError(f"{name}: rewards={self.rewards!r}; use 'ours' or 'published'")
+        count, fewest = getattr(self, "n_agents", None), self.fewest
+        if count is not None and (self.single_agent or not fewest <= count <= MOST_AGENTS):
+            raise ValueError(f"{name}: n_agents={count}; use {fewest} to {MOST_AGENTS}, or single_agent=True alone")
+        if self.max_turns < 1:
+            raise ValueError(f"{name}: max_turns={self.max_turns}; an agent needs at least one turn")
+        if not 0 <= self.mistakes <= 1:
+            raise ValueError(f"{name}: mistakes={self.mistakes}; use a share from 0 to 1")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return ("solo",) if self.single_agent else self.roles
+
+    @property
+    def full(self) -> bool:
+        return self.size == "full"
+
+    @property
+    def published(self) -> bool:
+        return self.rewards == "published"
+
+    def number(self, default: int | None) -> int | None:
+        """Return the size if it is a number, else `default`."""
+        return self.size if type(self.size) is int else default
+
+
+class ProposalTask(SizedTask):
+    """Base class of the tasks whose agents propose in turn, until the last one acts.
+
+    A state has `hints`, the proposals of this round (`None`: unreadable), and `done`. A subclass has these methods:
+
+    - `read(text)` returns the content of an answer, or `None` if it cannot be read, and `written(said)` the answer with
+      this content.
+    - `carry_out(state, said)` returns the state after it, the team reward, the local reward and the success.
+    - `imperfect(state, rng)` returns the content of an imperfect answer to learn from.
+    """
+
+    hints_are_copied = 0.3
+    """Share of the answers of `demonstrate` that copy the last proposal."""
+
+    def acting(self, state: Any) -> tuple[str, ...]:
+        return () if state.done else (self.agents[len(state.hints)],)
+
+    def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
+        """Return an imperfect answer to learn from, or a copy of the last proposal."""
+        readable = [hint for hint in state.hints if hint]
+        copies = readable and rng.random() < self.hints_are_copied
+        return self.written(readable[-1] if copies else self.imperfect(state, rng))
+
+    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+        (agent,) = self.acting(state)
+        said = self.read(actions[agent])
+        after, team, local, success = self.carry_out(state, said)
+        if agent != self.agents[-1]:
+            after, team, success = replace(state, hints=(*state.hints, said)), 0.0, False
+        return Step(after, team, {agent: local}, {agent: said is not None}, success, after.done)

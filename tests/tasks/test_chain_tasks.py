@@ -1,0 +1,163 @@
+"""The five teaching tasks of chains: protocol and rewards by hand."""
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plays import in_turn
+
+from mas_lab.display.svg_rules import validate_svg
+from mas_lab.env import Task
+from mas_lab.recipes import RECIPES
+from mas_lab.tasks.cascade import Cascade
+from mas_lab.tasks.finisher import Finisher
+from mas_lab.tasks.ladder import Ladder
+from mas_lab.tasks.paid_help import PaidHelp
+from mas_lab.tasks.stakes import Stakes
+
+PROBLEMS = ["9 - 7 * 5 + 7 - 2", "1 + 1 + 1 + 1 + 1", "2 * 3 * 1 * 1 * 1", "8 - 1 + 0 + 0 + 0"]  # 5, 5, 6, 7
+RIGHT = ["2 0 7 5 answer 5", "answer 5", "answer 6", "answer 7"]
+HIGH, LOW = "1 + 1 + 0 + 0 + 0", "1 + 1 + 1 + 1 + 1"  # 2, 5
+LADDER = Ladder(n_agents=4)
+
+
+def play(env, *texts, problems=PROBLEMS):
+    data = {"problems": problems} if env.chains_per_task > 1 else {"problem": problems[0]}
+    return in_turn(env, Task("t", data), texts)
+
+
+def earned(steps):
+    return [(agent, step.team_reward, step.local_rewards[agent], step.success, step.done) for agent, step in steps]
+
+
+def prompt(env, step):
+    return env.observe(step.state, env.acting(step.state)[0])[0]["content"]
+
+
+@pytest.mark.parametrize("tier", range(4))
+def test_the_first_right_answer_of_a_cascade_ends_it_and_earns_the_pay_of_its_tier(tier):
+    steps = earned(play(Cascade(), *["answer 0"] * tier, RIGHT[tier]))
+    assert steps[-1] == (f"tier_{tier + 1}", (1.0, 0.7, 0.4, 0.1)[tier], 1.0, True, True)
+    assert steps[:-1] == [(f"tier_{number + 1}", 0.0, 0.0, False, False) for number in range(tier)]
+
+
+def test_a_cascade_without_a_right_answer_ends_with_nothing():
+    steps = play(Cascade(), "answer 0", "what?", "", "answer 0")
+    assert earned(steps)[-1] == ("tier_4", 0.0, 0.0, False, True)
+    assert [step.valid for _, step in steps[:2]] == [{"tier_1": True}, {"tier_2": False}]
+    assert [prompt(Cascade(), step) for _, step in steps[:3]] == [f"solve {problem}" for problem in PROBLEMS[1:]]
+
+
+def test_the_top_of_a_ladder_pays_everything():
+    steps = play(LADDER, *RIGHT)
+    assert earned(steps) == [
+        ("stage_1", 0.0, 1.0, False, False),
+        ("stage_2", 0.0, 1.0, False, False),
+        ("stage_3", 0.0, 1.0, False, False),
+        ("stage_4", 1.0, 1.0, True, True),
+    ]
+    assert LADDER.acting(steps[-1][1].state) == () and prompt(LADDER, steps[0][1]) == f"solve {PROBLEMS[1]}"
+
+
+@pytest.mark.parametrize("passed", range(4))
+def test_the_first_wrong_answer_on_a_ladder_ends_it_and_pays_the_share_passed(passed):
+    steps = play(LADDER, *RIGHT[:passed], "answer 1")
+    assert earned(steps)[-1] == (f"stage_{passed + 1}", passed / 4, 0.0, False, True)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 8), st.randoms(use_true_random=False))
+def test_whatever_is_said_a_ladder_returns_the_share_of_right_answers(seed, n_agents, rng):
+    env = Ladder(n_agents=n_agents)
+    (task,) = env.tasks(1, "train", seed)
+    state, done, total, right = env.start(task), False, 0.0, 0.0
+    assert len(set(task.data["problems"])) == n_agents
+    while not done:
+        (agent,) = env.acting(state)
+        step = env.step(state, {agent: env.demonstrate(state, agent, rng)})
+        state, done, total, right = step.state, step.done, total + step.team_reward, right + step.local_rewards[agent]
+    assert total == right / n_agents
+    assert step.success == (right == n_agents)
+
+
+def test_the_picture_of_a_ladder_has_a_rung_for_each_stage_and_says_who_fell():
+    """Four rungs, 26 pixels apart; the first one is the lowest, at 18 + 4 * 26 - 13 = 109."""
+    [(_, first), (_, second)] = play(LADDER, RIGHT[0], "answer 1")
+    states = LADDER.start(Task("t", {"problems": PROBLEMS})), first.state, second.state
+    start, passed, fell = map(LADDER.draw, states)
+    assert '<text x="72" y="113">9 - 7 * 5 + 7 - 2 = 5</text>' in start and "0 of 4 stages" in start
+    assert "M21 109H59" in start and 'cy="116"' in start  # on the ground
+    assert 'd="M21 109H59" stroke="#00795a"' in passed and 'cy="100"' in passed
+    assert "1 of 4 stages are passed. The next answer was wrong." in fell and 'cy="116"' in fell
+    assert "M21 83H59" in passed and "M21 83H59" not in fell and validate_svg(fell) == ""
+
+
+@pytest.mark.parametrize("draft", ["answer 4", "2 0 7 5 answer 4", "", "5", "answer answer 5"])
+def test_a_wrong_draft_ends_with_nothing(draft):
+    assert earned(play(Finisher(), draft)) == [("solver", 0.0, 0.0, False, True)]
+
+
+@pytest.mark.parametrize("low", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("ending", ["answer 4", "what?"])
+def test_a_wrong_ending_still_pays_low_and_a_right_one_in_full(ending, low):
+    steps = play(Finisher(low=low), "answer 5", ending)
+    assert earned(steps) == [("solver", 0.0, 1.0, False, False), ("finisher", low, 0.0, False, True)]
+    assert steps[1][1].valid == {"finisher": ending == "answer 4"}
+    assert prompt(Finisher(), steps[0][1]) == f"solve {PROBLEMS[0]}"  # the draft is not shown
+    assert earned(play(Finisher(low=low), "answer 5", RIGHT[0]))[-1] == ("finisher", 1.0, 1.0, True, True)
+
+
+@pytest.mark.parametrize("pay", [0.2, 0.5, 1.0])
+def test_help_is_worth_what_it_pays(pay):
+    assert earned(play(PaidHelp(pay=pay), "answer 4", "answer 5")) == [
+        ("solver", 0.0, 0.0, False, False),
+        ("helper", pay, 1.0, True, True),
+    ]
+    assert earned(play(PaidHelp(pay=pay), RIGHT[0])) == [("solver", 1.0, 1.0, True, True)]
+    for wrong in ("answer 3", ""):
+        steps = play(PaidHelp(pay=pay), "answer 4", wrong)
+        assert earned(steps)[-1] == ("helper", 0.0, 0.0, False, True)
+        assert steps[-1][1].valid == {"helper": bool(wrong)}
+
+
+@pytest.mark.parametrize(("env", "problems"), [(PaidHelp(), PROBLEMS), (Stakes(), [PROBLEMS[0], HIGH])])
+@pytest.mark.parametrize(("said", "tried"), [("answer 4", "4"), ("what?", "none")])
+def test_the_helper_is_shown_the_wrong_answer(env, problems, said, tried):
+    [(_, step)] = play(env, said, problems=problems)
+    assert step.valid == {"solver": said == "answer 4"} and env.acting(step.state) == ("helper",)
+    assert prompt(env, step) == f"tried {tried} solve {PROBLEMS[0]}"
+
+
+def test_a_right_solver_ends_a_high_task():
+    assert earned(play(Stakes(), "answer 5", problems=[PROBLEMS[0], HIGH])) == [("solver", 1.0, 1.0, True, True)]
+
+
+@pytest.mark.parametrize(("answer", "right"), [("answer 5", True), ("answer 4", False), ("", False)])
+def test_in_a_low_task_a_right_solver_hands_on_to_the_clerk(answer, right):
+    steps = play(Stakes(), "answer 5", answer, problems=[PROBLEMS[0], LOW])
+    assert earned(steps) == [("solver", 0.0, 1.0, False, False), ("clerk", float(right), float(right), right, True)]
+    assert prompt(Stakes(), steps[0][1]) == f"solve {LOW}"
+
+
+@pytest.mark.parametrize(("second", "answer", "reward", "right"), [
+    (HIGH, "answer 5", 0.3 - 0.008, True), (HIGH, "2 0 7 5 answer 5", 0.3 - 0.024, True),
+    (HIGH, "answer 4", -0.008, False), (LOW, "2 0 7 5 answer 5", 0.5 - 0.024, True), (LOW, "", 0.5, False),
+])  # fmt: skip
+def test_the_helper_earns_for_being_right_in_high_tasks_alone_and_pays_for_words(second, answer, reward, right):
+    [_, (agent, step)] = play(Stakes(), "answer 3", answer, problems=[PROBLEMS[0], second])
+    assert (agent, step.team_reward, step.success, step.done) == ("helper", pytest.approx(reward), right, True)
+    assert step.local_rewards == {"helper": float(right)}
+
+
+def test_a_scale_per_task_makes_words_as_important_as_being_right_and_one_per_agent_does_not():
+    """The same four answers in a high and a low task: two right with six words, two wrong with two."""
+    rows = []
+    for name, second in (("high", HIGH), ("low", LOW)):
+        for number, answer in enumerate([RIGHT[0], "answer 4"] * 2):
+            [_, (_, step)] = play(Stakes(), "answer 3", answer, problems=[PROBLEMS[0], second])
+            rows.append({"task": name, "episode": f"{name}{number}", "agent": "helper", "turn": 0, "depth": 0,
+                         "team_reward": step.team_reward})  # fmt: skip
+    turns = pd.DataFrame(rows)
+    own = RECIPES["dr_mas"].advantages(turns)["advantage"]
+    assert own.round(2).tolist() == [1, -1, 1, -1, -1, 1, -1, 1]  # in the low task the longer answer is punished
+    pooled = RECIPES["own_pooled"].advantages(turns)["advantage"]
+    assert (pooled[:4].abs() > 15 * pooled[4:].abs().to_numpy()).all() and (pooled * own > 0).all()

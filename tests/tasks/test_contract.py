@@ -1,0 +1,189 @@
+"""What every task keeps: the contract, refused options, splits, known words, demonstrations and pocket models."""
+
+import json
+import random
+
+import pytest
+from transformers import AutoTokenizer
+
+import mas_lab as lab
+from mas_lab.check.env import check_env
+from mas_lab.env import EnvError, spec
+from mas_lab.paths import data_dir
+from mas_lab.tasks import ENVS, make_env
+from mas_lab.tasks.shared.rows import SPLITS
+
+MATH, POSTS, ABSTRACTS, QUESTIONS, CORPUS = (
+    str(data_dir() / place)
+    for place in ("math/word_problems.jsonl", "tldr/posts.jsonl", "arxiv/abstracts.jsonl", "search/questions.jsonl",
+                  "search/corpus.jsonl")
+)  # fmt: skip
+SOLO, PUBLISHED, FULL = {"single_agent": True}, {"rewards": "published"}, {"size": "full"}
+KEPT = {
+    "plan_path": [{"size": 6}, FULL, PUBLISHED, SOLO, {"n_agents": 16}],
+    "sokoban": [{"boxes": 2}, FULL, PUBLISHED, SOLO],
+    "sudoku": [{"size": 10}, FULL | {"side": 4}, PUBLISHED, SOLO],
+    "math": [{"fixer": True}, {"n_agents": 4}, SOLO, PUBLISHED, {"size": 3}, FULL | {"data": MATH},
+             FULL | {"data": "reasoning_gym:chain_sum", "fixer": True}],
+    "math_tool": [SOLO, PUBLISHED, SOLO | PUBLISHED, {"size": 3, "max_turns": 1}, {"size": 9}, FULL | {"data": MATH},
+                  FULL | {"data": MATH} | SOLO],
+    "search": [SOLO, {"size": 3}, PUBLISHED, {"max_turns": 12}, FULL, FULL | SOLO,
+               FULL | {"data": QUESTIONS, "corpus": CORPUS, "passages": 1}],
+    "tldr": [SOLO, PUBLISHED, {"size": 2}, FULL | {"data": POSTS}],
+    "arxiv_intro": [{"max_turns": 2}, {"max_turns": 2} | PUBLISHED, {"max_turns": 2} | SOLO, {"size": 3},
+                    FULL | {"data": ABSTRACTS, "max_turns": 2}],
+    "code_tests": [PUBLISHED, SOLO, {"size": 3, "max_turns": 1}, {"size": 4, "max_turns": 5}],
+    "code_pair": [{"max_turns": 3, "feedback": "plain"}, {"max_turns": 2} | PUBLISHED, {"max_turns": 2} | SOLO,
+                  {"teamwork": "in_turn", "max_turns": 2}, {"teamwork": "concatenated"}, {"size": 4}],
+    "ladder": [{"n_agents": 2}],
+    "paid_help": [{"pay": 1.0}],
+    "finisher": [{"low": 0.0}],
+    "cascade": [],
+    "stakes": [],
+    "reasoning_gym": [{"config": {"min_digits": 1, "max_digits": 1}}, {"fixer": True}, FULL, {"n_agents": 4},
+                      FULL | {"dataset": "mini_sudoku"}, SOLO | {"dataset": "spiral_matrix"}],
+}  # fmt: skip
+"""Options of each task that keep the contract, besides none."""
+REFUSED = {
+    "plan_path": [{"size": 7}, {"n_agents": 1}, {"n_agents": 17}, SOLO | {"n_agents": 3}],
+    "sokoban": [{"size": 7}, {"boxes": 0}, {"boxes": 3}],
+    "sudoku": [{"size": 1}, {"size": 11}, {"side": 9}, FULL | {"side": 6}],
+    "math": [{"size": 1}, {"size": True}, {"n_agents": 2, "fixer": True}, SOLO | {"fixer": True}, {"data": "x.jsonl"}],
+    "math_tool": [{"size": 1}, {"data": "x.jsonl"}],
+    "search": [{"size": 0}, {"size": 4}, {"data": QUESTIONS}, {"corpus": CORPUS}, {"retriever": len},
+               FULL | {"data": QUESTIONS}, FULL | {"corpus": CORPUS, "retriever": len}, FULL | {"passages": 0},
+               FULL | {"retriever": lambda query: []}, FULL | {"retriever": "test_search:find"}],
+    "tldr": [{"size": 1}],
+    "arxiv_intro": [{"size": 2}, {"max_turns": 3}],
+    "code_tests": [{"size": 1}, {"size": 5}],
+    "code_pair": [{"size": 5}, {"teamwork": "apart"}, {"feedback": "group"}, SOLO | {"teamwork": "in_turn"}],
+    "ladder": [{"n_agents": 1}, {"n_agents": 9}, {"n_agents": 2.5}, {"n_agents": True}],
+    "paid_help": [{"pay": 0}, {"pay": -0.2}, {"pay": 1.1}, {"pay": float("nan")}],
+    "finisher": [{"low": -0.1}, {"low": 1}, {"low": float("nan")}],
+    "reasoning_gym": [{"size": 5}, {"data": "x"}],
+}  # fmt: skip
+BAD = [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}]
+SIZED = [name for name in REFUSED if name not in ("ladder", "paid_help", "finisher")]
+POCKET = [name for name in ENVS if ENVS[name].pocket]
+EASE = {
+    "ladder": (0.0, 0.2), "paid_help": (0.4, 0.8), "finisher": (0.35, 0.65), "cascade": (0.65, 0.95),
+    "stakes": (0.3, 0.7), "math": (0.3, 0.8), "math_tool": (0.2, 0.6), "search": (0.5, 0.7), "tldr": (0.2, 0.7),
+    "arxiv_intro": (0.2, 0.6), "code_tests": (0.4, 0.9), "code_pair": (0.3, 0.7),
+}  # fmt: skip
+"""Mean return of demonstrations, as a share of the best: between these two."""
+
+
+def listed(table):
+    return [pytest.param(name, options, id=f"{name} {options}") for name, own in table.items() for options in own]
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in ENVS), *listed(KEPT)], ids=str)
+def test_the_contract_holds(name, options):
+    if name == "reasoning_gym" or "reasoning_gym" in str(options):
+        pytest.importorskip("reasoning_gym", reason="it is built by a C compiler: pip install it")
+    if name == "search" and options.get("size") == "full":
+        pytest.importorskip("bm25s")
+    env = make_env(name, **options)
+    assert make_env(**spec(env)) == env and env.agents[0].split("_")[0] in env.order + "solo"
+    assert check_env(env, tasks=2)["times"].min() > 0
+
+
+@pytest.mark.parametrize(("name", "options"), listed(REFUSED))
+def test_an_option_that_makes_no_sense_is_refused(name, options):
+    with pytest.raises(ValueError, match=rf"{name}: .*{next(reversed(options))}|{name}: "):
+        make_env(name, **options)
+
+
+@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize(
+    "options", [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}], ids=str
+)
+def test_a_shared_option_that_makes_no_sense_is_named(name, options):
+    ((option, value),) = options.items()
+    told = f"{name}: {option}={value!r}; " if name != "tldr" or option != "max_turns" else "no option max_turns"
+    with pytest.raises(ValueError, match=told):
+        make_env(name, **options)
+
+
+@pytest.mark.parametrize("name", POCKET)
+def test_splits_share_no_problem_and_a_longer_list_begins_with_the_shorter_one(name):
+    env = make_env(name)
+    tasks = {split: env.tasks(40, split, 0) + env.tasks(40, split, 1) for split in SPLITS}
+    found = {split: {json.dumps(task.data) for task in drawn} for split, drawn in tasks.items()}
+    assert all(len({task.id for task in drawn}) > 60 for drawn in tasks.values())
+    assert len(set.union(*found.values())) == sum(map(len, found.values()))
+    assert env.tasks(40, "train", 1)[:10] == env.tasks(10, "train", 1) != env.tasks(10, "train", 2)
+    with pytest.raises(EnvError, match=f"{name}: split='dev'"):
+        env.tasks(1, "dev", 0)
+
+
+def demonstrated(env, task, rng):
+    """Yield each prompt, answer and step of an episode of demonstrations."""
+    state, done = env.start(task), False
+    while not done:
+        prompts = {agent: env.observe(state, agent)[0]["content"] for agent in env.acting(state)}
+        said = {agent: env.demonstrate(state, agent, rng) for agent in prompts}
+        step = env.step(state, said)
+        yield prompts, said, step
+        state, done = step.state, step.done
+
+
+@pytest.mark.parametrize("options", [{}, SOLO], ids=str)
+@pytest.mark.parametrize("name", POCKET)
+def test_prompts_and_demonstrations_say_words_that_the_pocket_model_knows(name, options):
+    if "single_agent" in options and name not in SIZED:
+        return
+    env, rng = make_env(name, **options), random.Random(0)
+    assert set(env.words) <= set(AutoTokenizer.from_pretrained(data_dir() / "pocket" / env.pocket).get_vocab())
+    for task in env.tasks(20, "train", 0):
+        for prompts, said, _ in demonstrated(env, task, rng):
+            assert set(" ".join([*prompts.values(), *said.values()]).split()) <= set(env.words)
+            most = env.max_tokens if isinstance(env.max_tokens, dict) else dict.fromkeys(said, env.max_tokens)
+            assert all(len(text.split()) < most[agent] for agent, text in said.items())
+
+
+@pytest.mark.parametrize("name", EASE)
+def test_demonstrations_leave_room(name):
+    env, rng, earned, count = make_env(name), random.Random(0), 0.0, 30 if "code" in name else 100
+    for task in env.tasks(count, "train", 0):
+        earned += sum(step.team_reward for _, _, step in demonstrated(env, task, rng))
+    least, most = EASE[name]
+    assert least < earned / count / env.max_return < most
+
+
+@pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku", "code_tests", "code_pair", "math_tool"])
+def test_demonstrations_without_mistakes_reach_the_best_return(name):
+    env, rng, earned = make_env(name, mistakes=0.0), random.Random(0), []
+    for task in env.tasks(20, "train", 0):
+        steps = [step for _, _, step in demonstrated(env, task, rng)]
+        earned.append(sum(step.team_reward for step in steps))
+        assert (earned[-1] == pytest.approx(env.max_return)) == steps[-1].success
+    assert sum(earned) / 20 > 0.95 * env.max_return
+
+
+@pytest.mark.parametrize("name", [name for name in POCKET if name in SIZED])
+def test_an_episode_without_a_word_ends_after_max_turns_without_success(name):
+    env = make_env(name)
+    (task,) = env.tasks(1, "train", 0)
+    state, turns, done = env.start(task), dict.fromkeys(env.agents, 0), False
+    while not done:
+        for agent in (agents := env.acting(state)):
+            turns[agent] += 1
+        step = env.step(state, dict.fromkeys(agents, ""))
+        state, done = step.state, step.done
+        assert not any(step.valid.values()) and not step.success and not any(step.local_rewards.values())
+    assert max(turns.values()) == env.max_turns and env.acting(state) == ()
+
+
+@pytest.mark.parametrize(("name", "options", "valid"), [
+    ("math_tool", {}, 0.8), ("math_tool", SOLO, 0.8), ("arxiv_intro", {"max_turns": 2}, 0.9),
+    ("code_pair", {"max_turns": 2}, 0.6), ("code_pair", {"teamwork": "in_turn"}, 0.6), ("code_pair", SOLO, 0.6),
+    ("code_pair", {"teamwork": "concatenated"}, 0.6),
+], ids=str)  # fmt: skip
+def test_the_pocket_model_plays_every_form(name, options, valid):
+    env = make_env(name, **options)
+    team = lab.Team.shared(lab.load_policy(name), env.agents)
+    turns = lab.rollout(env, team, env.tasks(8, "test", 0), lab.episodes(2), seed=0)
+    assert turns["valid"].mean() > valid
+    said = {word for prompt in turns["prompt"] for word in prompt.removeprefix("user: ").split()}
+    assert said <= set(env.words)
