@@ -18,7 +18,7 @@ from pyarrow import parquet
 from mas_lab.runs.manifest import MANIFEST, digest, manifest_of
 
 Members = dict[str, bytes]
-TURNS, STATS, SCORES = "turns/000001.parquet", "stats/000001.parquet", "scores/000005.parquet"
+TURNS, STATS, SCORES = "turns/000001.parquet", "stats/000001.parquet", "scores/000005"
 
 
 def members(path: Path) -> Members:
@@ -70,8 +70,9 @@ def table(name: str, change: Callable[[pa.Table], pa.Table], **options) -> Calla
 
     def make(there: Members, path: Path) -> Path:
         out = io.BytesIO()
-        parquet.write_table(change(parquet.read_table(io.BytesIO(there[name]))), out, **options)
-        return pack(there | {name: out.getvalue()}, path)
+        [whole] = [one for one in there if one.startswith(name)]
+        parquet.write_table(change(parquet.read_table(io.BytesIO(there[whole]))), out, **options)
+        return pack(there | {whole: out.getvalue()}, path)
 
     return make
 
@@ -88,23 +89,21 @@ def column(name: str, of: str, values: Callable[[int], object]) -> Callable:
     return table(name, change)
 
 
-def rows(n: int) -> pa.Table:
-    """Many rows in a few thousand bytes: a dictionary of one number, and runs of its index."""
-    return pa.table({"step": pa.array(np.zeros(n, np.int8))})
+def rows(held: pa.Table, n: int) -> pa.Table:
+    """The first row n times, in a few thousand bytes."""
+    return held.take(np.zeros(n, int))
 
 
-def repeated(n: int, length: int) -> pa.Table:
+def repeated(held: pa.Table, n: int, length: int) -> pa.Table:
     """One long text in n rows."""
-    return pa.table({"task": pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), ["x" * length])})
+    texts = pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), ["x" * length])
+    return rows(held, n).drop_columns("prompt").append_column("prompt", texts)
 
 
-def listed(n: int) -> pa.Table:
-    return pa.table({"prompt_ids": pa.ListArray.from_arrays(pa.array([0, n]), pa.array(np.zeros(n, np.int64)))})
-
-
-def grown(n: int, length: int) -> pa.Table:
-    """Texts that each repeat the one before."""
-    return pa.table({"task": [f"{'x' * length}{place}" for place in range(n)]})
+def listed(held: pa.Table, n: int) -> pa.Table:
+    """One list of n numbers."""
+    ids = pa.ListArray.from_arrays(pa.array([0, n]), pa.array(np.zeros(n, np.int64)))
+    return rows(held, 1).drop_columns("prompt_ids").append_column("prompt_ids", ids)
 
 
 def broken(n: int) -> pa.Array:
@@ -129,11 +128,6 @@ def listing_of(data: bytes, name: str) -> int:
     while data[at + 46 : at + 46 + len(name)] != name.encode():
         at = data.index(b"PK\1\2", at + 4)
     return at
-
-
-def long_manifest(there: Members, path: Path) -> Path:
-    held = {name: data for name, data in there.items() if name != MANIFEST}
-    return pack(held, path, more=[(MANIFEST, bytes(2**22))])
 
 
 def lie(name: str, size: int) -> Callable:
@@ -184,23 +178,16 @@ ZEROS = bytes(200 * 2**20)
 NOTED = {b"pandas": b'{"index_columns": [{"kind": "range"}], "columns": 5}'}
 BOMBS = {
     "a member that unpacks to much": (extra("notes.txt", ZEROS), "unpacks to 0.20 GiB"),
-    "many that do": (lambda t, p: pack(t, p, more=[(f"{i}.txt", ZEROS[: 2**24]) for i in range(6)]), "unpacks to"),
-    "JSON that does": (text("run.json", b"[" + b"[]," * 2**20 + b"[]]"), "run.json unpacks to"),
-    "a manifest that does": (long_manifest, "manifest.txt unpacks to"),
-    "a million rows in a few bytes": (table(TURNS, lambda _: rows(5_000_000)), f"{TURNS}.*5,000,0.. rows"),
-    "one long text in many rows": (table(TURNS, lambda _: repeated(20_000, 2**20)), f"{TURNS}.*GiB in memory"),
-    "a list of many numbers": (table(TURNS, lambda _: listed(3_000_000)), f"{TURNS}.*GiB in memory"),
-    "a page that unpacks to much": (
-        table(TURNS, lambda _: pa.table({"task": ["x" * 70 * 2**20]}), use_dictionary=False, compression="zstd"),
-        f"{TURNS}.*GiB in memory",
+    "many that do": (lambda t, p: pack(t, p, more=[(f"{i}.txt", ZEROS[: 2**24]) for i in range(9)]), "unpacks to"),
+    "JSON that takes much": (text("run.json", b"[" + b"[]," * 2**22 + b"[]]"), "mallory.zip takes more than 0.125 GiB"),
+    "a million rows in a few bytes": (table(TURNS, lambda t: rows(t, 500_000)), f"{TURNS} takes more than 0.125 GiB"),
+    "one long text in many rows": (
+        table(TURNS, lambda t: repeated(t, 20_000, 2**20), store_schema=False), f"{TURNS} takes more than 0.125 GiB"
     ),
-    "texts that grow from one another": (
-        table(TURNS, lambda _: grown(2_000, 2**16), use_dictionary=False, column_encoding="DELTA_BYTE_ARRAY"),
-        f"{TURNS}.*a page that train",
-    ),
-    "a list of members that is too long": (bytes_changed(long_listing), "list of members|neither"),
-}
-"""What takes gigabytes if it is read, by the words of its refusal; under a limit of 64 MiB."""
+    "a list of many numbers": (table(TURNS, lambda t: listed(t, 30_000_000)), f"{TURNS} takes more than 0.125 GiB"),
+    "a list of members that is too long": (bytes_changed(long_listing), "neither"),
+}  # fmt: skip
+"""What takes gigabytes if it is read, by the words of its refusal; under a limit of 128 MiB."""
 
 HOSTILE = {
     "a name that leaves the folder": (extra("../run.json"), r"'\.\./run\.json' is not named"),
@@ -213,9 +200,9 @@ HOSTILE = {
     "another way to pack": (lambda t, p: pack(t, p, zipfile.ZIP_BZIP2), "'run.json' is packed in a way"),
     "and another": (lambda t, p: pack(t, p, zipfile.ZIP_LZMA), "'run.json' is packed in a way"),
     "encrypted": (bytes_changed(encrypted), "'run.json' is encrypted"),
-    "a list that makes a member shorter": (lie(TURNS, 10), f"{TURNS} was damaged"),
-    "a list that makes a member longer": (lie(TURNS, 2**20), f"{TURNS} (was damaged|is .* bytes)"),
-    "a flipped bit": (bytes_changed(damaged), f"{TURNS} was damaged"),
+    "a list that makes a member shorter": (lie(TURNS, 10), f"{TURNS} cannot be read"),
+    "a list that makes a member longer": (lie(TURNS, 2**20), f"{TURNS} cannot be read"),
+    "a flipped bit": (bytes_changed(damaged), f"{TURNS} cannot be read"),
     "cut short": (bytes_changed(lambda data: data.__delitem__(slice(-300, None))), "neither"),
     "empty": (lambda there, path: pack({}, path), "holds no run.json"),
     "no zip": (bytes_changed(lambda data: data.__setitem__(slice(None), b"homework")), "neither"),
@@ -231,7 +218,7 @@ HOSTILE = {
     "a recipe without a name": (field("recipe", {"is": "Recipe"}), "run.json: recipe.name is missing"),
     "a recipe of no kind": (field("recipe", {"is": [], "name": "x"}), "run.json: recipe is not one"),
     "a recipe of unknown arguments": (field("recipe", {"is": "Recipe", "name": "x", "y": 1}), "recipe is not one"),
-    "the format is text": (field("format", "x"), "run.json: format is 'x', not a whole number"),
+    "the format is text": (field("format", "x"), "is of format 'x', and this version"),
     "versions are a list": (field("versions", [1]), r"run.json: versions is \[1\], not an object"),
     "a version is a number": (field("versions", {"mas-lab": 1}), "run.json: versions.mas-lab is 1, not text"),
     "the env is a list": (field("env", []), "run.json: env is .*, not an object"),
@@ -254,8 +241,8 @@ HOSTILE = {
     "no table": (text(TURNS, b""), f"{TURNS} is not a whole table"),
     "a table without a column": (table(TURNS, lambda t: t.drop_columns(["agent"])), f"{TURNS}.*'agent' is missing"),
     "a text that is a number": (column(TURNS, "agent", lambda n: [[1]] * n), f"{TURNS}"),
-    "a column of another kind": (column(TURNS, "agent", lambda n: [1] * n), "turns/.*([Ff]ield|column) '?agent'? h"),
-    "a text that is missing": (column(TURNS, "group", lambda n: ["g"] * (n - 1) + [None]), "'group' holds .* in row"),
+    "a column of another kind": (column(TURNS, "agent", lambda n: [1] * n), "column 'agent' does not hold text"),
+    "a text that is missing": (column(TURNS, "group", lambda n: ["g"] * (n - 1) + [None]), "'group' does not hold text in every row"),
     "a text of broken bytes": (column(TURNS, "completion", broken), f"{TURNS} is not a whole table"),
     "an end of no kind": (column(TURNS, "finish", lambda n: ["eos"] * (n - 1) + ["x"]), "'finish' is none of .*'x'"),
     "ends of many kinds": (column(TURNS, "finish", lambda n: list(map(str, range(n)))), "'finish' is none of .*'0'"),
@@ -263,32 +250,28 @@ HOSTILE = {
     "a reward of no end": (column(TURNS, "local_reward", lambda n: [float("inf")] * n), "'local_reward' is not a fin"),
     "a flag of numbers": (column(TURNS, "valid", lambda n: [2] * n), "'valid' is neither True nor False"),
     "a reward of text": (column(TURNS, "team_reward", lambda n: ["1"] * n), f"{TURNS}.*'team_reward' is not a finite"),
-    "steps below 0": (column(TURNS, "step", lambda n: [-1] * n), f"{TURNS}: column 'step' does not hold counts"),
+    "steps below 0": (column(TURNS, "step", lambda n: [-1] * n), f"{TURNS}: column 'step' holds .*, not 1 to 1"),
     "ids that are text": (column(TURNS, "completion_ids", lambda n: [["a"]] * n), f"{TURNS}: column 'completion_ids'"),
     "ids that are missing": (
         column(TURNS, "prompt_ids", lambda n: [[1, 2]] * (n - 1) + [None]),
-        "'prompt_ids' holds None in row [0-9]+, not a list",
+        "'prompt_ids' does not hold a list of numbers",
     ),
     "an id that is missing": (
         column(TURNS, "prompt_ids", lambda n: [[1, 2]] * (n - 1) + [[1, None]]),
-        r"'prompt_ids' holds \[1.0, 2.0\] in row 0, not a list",  # beside it, all are fractions
+        "'prompt_ids' does not hold a list of numbers",
     ),
-    "ids that are flags": (column(TURNS, "prompt_ids", lambda n: [[True]] * n), r"'prompt_ids' holds \[True\] in"),
+    "ids that are flags": (column(TURNS, "prompt_ids", lambda n: [[True]] * n), "'prompt_ids' does not hold a list"),
     "an id beyond counting": (
         column(TURNS, "prompt_ids", lambda n: [[1]] * (n - 1) + [[-(2**63)]]),
-        r"'prompt_ids' holds \[-9223372036854775808\] in row",
+        "'prompt_ids' does not hold a list of numbers",
     ),
-    "log-probabilities in lists of lists": (column(TURNS, "logprobs", lambda n: [[[0.0]]] * n), "'logprobs' holds"),
-    "a log-probability short": (column(TURNS, "logprobs", lambda n: [[0.0]] * n), f"{TURNS}: row .* logprobs"),
+    "log-probabilities in lists of lists": (column(TURNS, "logprobs", lambda n: [[[0.0]]] * n), "'logprobs' does not hold"),
+    "a log-probability short": (column(TURNS, "logprobs", lambda n: [[0.0]] * n), f"{TURNS}: a row has not one of logprobs"),
     "advantages of another length": (column(TURNS, "advantage", lambda n: [[1.0] * 9] * n), f"{TURNS}: the advantage"),
     "info that is no JSON": (column(TURNS, "info", lambda n: ["{"] * n), f"{TURNS} is not a whole table"),
     "info that nests without end": (column(TURNS, "info", lambda n: [nested(99_999)] * n), f"{TURNS} is not"),
     "norms of text": (column(STATS, "grad_norm", lambda n: ["1"] * n), f"{STATS}: column 'grad_norm' does not hold"),
     "notes for pandas": (table(TURNS, lambda t: t.replace_schema_metadata(NOTED)), f"{TURNS} is not a whole table"),
-    "a score of another form": (
-        table(TURNS, lambda t: t.replace_schema_metadata({b"mas_lab.runs.scores.1": b"[1]"})),
-        f"{TURNS}: it is .*, not an object",
-    ),
-    "scores of a step that was not made": (column(SCORES, "step", lambda n: [10**6] * n), "scores of step 1000000"),
+    "scores of a step that was not made": (column(SCORES, "step", lambda n: [10**6] * n), r"column 'step' holds \[1000000\], not 5 to 5"),
 }  # fmt: skip
 """What is refused by its own fault, by the words of the refusal."""

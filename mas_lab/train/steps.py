@@ -21,8 +21,7 @@ from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError
-from mas_lab.runs.scores import KEPT
-from mas_lab.table import TableError, refuse_lone_groups, selected
+from mas_lab.table import refuse_lone_groups, selected
 from mas_lab.team import Team
 from mas_lab.train.budget import Budget, Spent
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
@@ -123,7 +122,7 @@ class Training:
 
     def _keep(self, report: Report) -> None:
         if self.recorder:
-            self.recorder.tables(report.step, report.turns, report.stats, _notes(report))
+            self.recorder.tables(report.step, report.turns, report.stats)
         self.unkept, self.whole = None, True
 
     def _begin(self) -> None:
@@ -243,17 +242,6 @@ class Training:
 def _with_scores(report: Report, scores: list[pd.DataFrame | None]) -> Report:
     made = [table for table in scores if table is not None]
     return replace(report, held_out=pd.concat(made, ignore_index=True)) if made else report
-
-
-def _notes(report: Report) -> dict[str, Any]:
-    """Return the scores of a step, which are kept with its turns, or nothing if the rows have no return.
-
-    A user's plan may branch in ways that have no return. The curve of such a run raises an error that says why.
-    """
-    try:
-        return {KEPT: report.scored}
-    except TableError:
-        return {}
 
 
 @contextmanager

@@ -122,7 +122,4 @@ def _require_traces(to: Any, traces: int) -> None:
         raise TrackingError(f"track: traces={traces!r}; say how many episodes of each step, 0 or more")
     name = str(getattr(to, "name", to))
     if traces and name != "trackio":
-        raise TrackingError(
-            f"track: {name!r} takes numbers; traces go to trackio alone (to='trackio'). A kept run opens in Inspect's "
-            "viewer: lab.export(run, 'run.eval')"
-        )
+        raise TrackingError(f"track: {name!r} takes numbers; traces go to trackio alone (to='trackio')")

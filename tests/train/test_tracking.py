@@ -88,7 +88,7 @@ def test_traces_are_refused_in_words(models, tmp_path):
         with pytest.raises(TrackingError, match=r"traces=.*; say how many episodes of each step, 0 or more"):
             lab.track([], to="trackio", traces=traces)
     for to, name in (("tensorboard", "tensorboard"), (Lines(tmp_path / "log.jsonl"), "lines")):
-        with pytest.raises(TrackingError, match=rf"'{name}' takes numbers; traces go to trackio alone .*run\.eval"):
+        with pytest.raises(TrackingError, match=rf"'{name}' takes numbers; traces go to trackio alone"):
             lab.track([], to=to, traces=3)
 
 
