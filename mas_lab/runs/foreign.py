@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISLNK
 
@@ -44,20 +45,19 @@ def _mark(folder: Path) -> bytes:
 
 def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     """Raise RunError unless a child process could `check` the run; without limits or processes, check it here."""
-    try:
-        import resource  # noqa: F401 - Windows has no limits
-
-        limit = size_limit()
-        command, environment = [sys.executable, "-c", CHILD, str(path)], os.environ | ENVIRONMENT
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            timeout=SECONDS * max(1, limit / GIB),
-        )  # fmt: skip
-        told, failed = done.stdout, done.returncode != 0
-    except subprocess.TimeoutExpired as error:
-        told, failed = error.stdout or b"", True
-    except (ImportError, OSError):  # OSError: Pyodide has no processes
+    limit = size_limit()
+    command, environment = [sys.executable, "-c", CHILD, str(path)], os.environ | ENVIRONMENT
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    failed, told = None, b""
+    if os.name == "posix":  # Windows has no limits
+        with suppress(OSError):  # Pyodide has no processes
+            try:
+                done = subprocess.run(command, env=environment, timeout=SECONDS * max(1, limit / GIB), **options)
+                failed, told = done.returncode != 0, done.stdout
+            except subprocess.TimeoutExpired as error:
+                failed, told = True, error.stdout or b""
+    if failed is None:
         return check(path)
     read, _, refusal = told.decode("utf-8", "surrogateescape").partition("\0")
     if refusal:
@@ -128,7 +128,7 @@ def _why_not(member: zipfile.ZipInfo, seen: set[str]) -> str:
     name = member.filename
     if name in seen:
         return "is there twice"
-    if {"..", ".", "", *"\\:"} & {*name.rstrip("/").split("/"), *name} or not name.isprintable():
+    if {"..", ".", ""} & {*name.removesuffix("/").split("/")} or set(name) & {"\\", ":"} or not name.isprintable():
         return "is not named by its place in a run's folder"
     if S_ISLNK(member.external_attr >> 16):
         return "is a link"
