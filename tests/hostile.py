@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from mas_lab.runs.manifest import MANIFEST, digest, manifest_of
+from mas_lab.runs.run import FORMAT
 
 Members = dict[str, bytes]
 TURNS, STATS, SCORES = "turns/000001.parquet", "stats/000001.parquet", "scores/000005"
@@ -210,7 +211,7 @@ HOSTILE = {
     "run.json is cut": (text("run.json", '{"format": 2,'), "run.json is not JSON"),
     "run.json is not text": (text("run.json", b"\xff\xfe{}"), "run.json is not JSON"),
     "run.json nests without end": (text("run.json", nested(200_000)), "run.json is not JSON"),
-    "a recipe nests": (text("run.json", '{"recipe": ' + nested(300) + "}"), "run.json: it nests deeper"),
+    "a recipe nests": (text("run.json", f'{{"format": {FORMAT}, "recipe": {nested(300)}}}'), "it nests deeper"),
     "run.json is a list": (text("run.json", "[1]"), "run.json holds list"),
     "a number of many digits": (text("run.json", '{"seed": ' + "9" * 9_999 + "}"), "run.json is not JSON"),
     "settings are text": (field("settings", "none"), "run.json: settings is 'none', not an object"),
@@ -242,7 +243,7 @@ HOSTILE = {
     "a table without a column": (table(TURNS, lambda t: t.drop_columns(["agent"])), f"{TURNS}.*'agent' is missing"),
     "a text that is a number": (column(TURNS, "agent", lambda n: [[1]] * n), f"{TURNS}"),
     "a column of another kind": (column(TURNS, "agent", lambda n: [1] * n), "column 'agent' does not hold text"),
-    "a text that is missing": (column(TURNS, "group", lambda n: ["g"] * (n - 1) + [None]), "'group' does not hold text"),
+    "a missing text": (column(TURNS, "group", lambda n: ["g"] * (n - 1) + [None]), "'group' does not hold text"),
     "a text of broken bytes": (column(TURNS, "completion", broken), f"{TURNS} is not a whole table"),
     "an end of no kind": (column(TURNS, "finish", lambda n: ["eos"] * (n - 1) + ["x"]), "'finish' is none of .*'x'"),
     "ends of many kinds": (column(TURNS, "finish", lambda n: list(map(str, range(n)))), "'finish' is none of .*'0'"),

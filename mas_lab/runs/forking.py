@@ -15,7 +15,7 @@ from mas_lab.recipes import typed
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, write_bytes
 from mas_lab.runs.manifest import SCORES, TABLES, Part
-from mas_lab.runs.recorder import Memory, Recorder
+from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.resuming import decisive, refuse_gaps
 from mas_lab.runs.run import KEEPING, Run, load_run, run_folder
 from mas_lab.team import Team, describe_team, differences
@@ -33,7 +33,7 @@ class Fork(Recorder):
         super().__init__(folder)
         self.of = of
 
-    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
+    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Any = None) -> int:
         """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
         if (self.folder / "run.json").is_file():
             self._refuse_another_origin()
@@ -59,7 +59,7 @@ class Fork(Recorder):
         return Recorder(found.folder)
 
     def _take_over(
-        self, config: Mapping[str, Any], team: Team, memory: Memory | None
+        self, config: Mapping[str, Any], team: Team, memory: Any
     ) -> tuple[int, Mapping[str, Any], dict[str, str]]:
         """Set team, watch and memory to the newest checkpoint of the other run, and copy its tables until then."""
         source = self._source()
@@ -101,7 +101,7 @@ class Fork(Recorder):
                 "agents: leave fork= out to train in another one from the start"
             )
 
-    def _remember(self, memory: Memory | None, kept: Mapping[str, Any], *configs: Mapping[str, Any]) -> list[str]:
+    def _remember(self, memory: Any, kept: Mapping[str, Any], *configs: Mapping[str, Any]) -> list[str]:
         """Restore the memory of parts that did not change, and return sentences about the others."""
         there, here = ({**one["recipe"], "curriculum": one.get("curriculum")} for one in map(decisive, configs))
         parts = memory.parts if memory else {}

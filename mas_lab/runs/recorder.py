@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -39,16 +39,6 @@ OURS = re.compile(r"\d+(-\d+)?\.parquet|.*\.tmp")
 """Names of table files. Other files were put there by hand and stay."""
 
 
-class Memory(Protocol):
-    """The state of the parts of a training, by the place of each in `parts`."""
-
-    parts: Mapping[str, Any]
-
-    def state(self) -> dict[str, Any]: ...
-
-    def load_state(self, state: Mapping[str, Any]) -> None: ...
-
-
 class Recorder(Run):
     """The run folder of a training in progress."""
 
@@ -58,10 +48,10 @@ class Recorder(Run):
     _goes_on_with: Mapping[str, Any] | None = None
     """The config with which an existing run continues, until its next step is kept."""
 
-    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
+    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Any = None) -> int:
         """Create the folder or continue in it, and return the number of steps that are done.
 
-        The team, `watch` and `memory` (the parts of the training) are set to their state after those steps. Until
+        The team, `watch` and `memory` (`train.memory.Memory`) are set to their state after those steps. Until
         `end()`, no other process may train here. A later training in this process takes the folder over. Raises
         `RunError`, which names the difference if the folder belongs to another run, or the file that cannot be written.
         """
@@ -108,7 +98,7 @@ class Recorder(Run):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 
-    def _create(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Memory | None) -> int:
+    def _create(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Any) -> int:
         """Make the folder with a checkpoint of its first step; the run exists once run.json is written."""
         existed = self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +126,7 @@ class Recorder(Run):
             raise
 
     def _take_over(
-        self, config: Mapping[str, Any], team: Team, memory: Memory | None
+        self, config: Mapping[str, Any], team: Team, memory: Any
     ) -> tuple[int, Mapping[str, Any], dict[str, str]]:
         """Return the first step, the content of run.json, and the files that another run gave; a `Fork` has some."""
         return 0, config, {}
@@ -148,7 +138,7 @@ class Recorder(Run):
         for name in ("run.json", MANIFEST, OWN, STARTING):
             (self.folder / name).unlink(missing_ok=True)
 
-    def _resume(self, team: Team, watch: Any, memory: Memory | None) -> int:
+    def _resume(self, team: Team, watch: Any, memory: Any) -> int:
         self._claim()
         (self.folder / STARTING).unlink(missing_ok=True)
         checkpoint = self.checkpoint()
@@ -210,12 +200,12 @@ class Recorder(Run):
         other = {name: value for name, value in runs_on(self._goes_on_with).items() if value != before.get(name)}
         return [*earlier, {"step": step, **other}] if other else earlier
 
-    def save(self, step: int, team: Team, watch: Any = None, memory: Memory | None = None) -> None:
+    def save(self, step: int, team: Team, watch: Any = None, memory: Any = None) -> None:
         """Write a checkpoint after `step` steps, keep the two newest, and merge the tables that both include."""
         with self._saying_what_is_safe():
             self._save(step, team, watch, memory)
 
-    def _save(self, step: int, team: Team, watch: Any, memory: Memory | None) -> None:
+    def _save(self, step: int, team: Team, watch: Any, memory: Any) -> None:
         folder = self.folder / "checkpoints" / f"{step:06d}"
         if folder.exists():
             return
@@ -255,20 +245,19 @@ def _locked(folder: Path) -> Any:
     """Return a lock on the folder; raise RunError if another process has it."""
     from filelock import FileLock, SoftFileLock, Timeout
 
-    for kind in (FileLock, SoftFileLock):
-        lock = kind(folder / LOCK, timeout=0, thread_local=False)
+    for kind in (FileLock, SoftFileLock):  # the second for a drive without locks
         try:
             with warnings.catch_warnings(action="ignore"):  # newer releases fall back by themselves, and warn of it
-                return lock.acquire().lock
+                return kind(folder / LOCK, timeout=0, thread_local=False).acquire().lock
         except Timeout:
-            raise RunError(
-                f"{folder}: another process is training in this folder; end it first, or choose another folder. On a "
-                f"drive without locks, {LOCK} stays if a process or its machine dies: then delete it"
-            ) from None
+            break
         except (NotImplementedError, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in NO_LOCKS:
+            if getattr(error, "errno", errno.ENOSYS) not in NO_LOCKS:
                 raise
-    raise AssertionError("a soft lock needs no support of the drive")
+    raise RunError(
+        f"{folder}: another process is training in this folder; end it first, or choose another folder. On a drive "
+        f"without locks, {LOCK} stays if a process or its machine dies: then delete it"
+    )
 
 
 def in_lists(turns: pd.DataFrame) -> pd.DataFrame:
