@@ -149,6 +149,7 @@ class Recorder(Run):
         if memory:
             memory.load_state(kept)
         self._forget_after(checkpoint.step)
+        self._tidy()
         mark_own(self.folder)
         self._remembered = checkpoint.state["watch"]
         self._remind(watch)
@@ -201,7 +202,7 @@ class Recorder(Run):
         return [*earlier, {"step": step, **other}] if other else earlier
 
     def save(self, step: int, team: Team, watch: Any = None, memory: Any = None) -> None:
-        """Write a checkpoint after `step` steps, keep the two newest, and merge the tables that both include."""
+        """Write a checkpoint after `step` steps."""
         with self._saying_what_is_safe():
             self._save(step, team, watch, memory)
 
@@ -211,7 +212,11 @@ class Recorder(Run):
             return
         watched = watch.state() if hasattr(watch, "state") else self._remembered
         Checkpoint.write(folder, team, watched, memory.state() if memory else None)
-        with writing(folder.parent):
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Delete all but the newest checkpoints, and join the tables of the steps that both include."""
+        with writing(self.folder / "checkpoints"):
             for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
                 gone = old.with_suffix(".tmp")
                 patiently(partial(old.rename, gone))
