@@ -245,7 +245,7 @@ def check_run(path: Path, at: Callable[[Any], None] = lambda file: None) -> None
     """
     at(path)
     if path.is_dir():
-        files = (file for file in path.rglob("*") if "checkpoints" not in file.parts and file.is_file())
+        files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))
         refuse_large(path, sum(file.stat().st_size for file in files))
     run = open_run(path)
     require_form(run.config, forms.CONFIG, run.folder / "run.json")
