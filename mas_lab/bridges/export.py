@@ -35,9 +35,7 @@ OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """Name of a user-defined env that a bridge file can import, `module:Class`."""
 
 
-def export(
-    run: Run | str | Path, path: str | Path, to: str | None = None, env: Env | None = None
-) -> Path:
+def export(run: Run | str | Path, path: str | Path, to: str | None = None, env: Env | None = None) -> Path:
     """Write a run as one file to hand in, or as a folder for another trainer.
 
     By default, the file is a zip with the run's tables and description, without weights. It also holds the records of a

@@ -567,7 +567,7 @@ def test_own_part_with_the_name_of_a_kits_part_is_told_apart(models, tmp_path):
         team = small.make_team("shared", models)
         play(lab.train(small.Relay(), team, recipe, steps, run=tmp_path / "run", **small.SETTINGS))
     run = lab.load_run(tmp_path / "run")
-    with pytest.raises(ValueError, match="mixed' *, which is not part of mas_lab"):
+    with pytest.raises(ValueError, match=r"mixed' *, which is not part of mas_lab"):
         run.recipe  # noqa: B018
     changed = recipe.replace(credit=mixed(bonus=1.0))
     with pytest.raises(lab.RunError, match=r"recipe\.credit\.bonus differs"):
