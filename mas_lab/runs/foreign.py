@@ -10,10 +10,10 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from stat import S_ISLNK
 
+from mas_lab.paths import PACKAGE
 from mas_lab.runs.disk import RunError, is_litter, write_bytes
 
 LIMIT, USUAL = "MAS_LAB_ZIP_GIB", 2.0
@@ -45,20 +45,20 @@ def _mark(folder: Path) -> bytes:
 
 def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     """Raise RunError unless a child process could `check` the run; without limits or processes, check it here."""
-    limit = size_limit()
-    command, environment = [sys.executable, "-c", CHILD, str(path)], os.environ | ENVIRONMENT
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    failed, told = None, b""
-    if os.name == "posix":  # Windows has no limits
-        with suppress(OSError):  # Pyodide has no processes
-            try:
-                done = subprocess.run(command, env=environment, timeout=SECONDS * max(1, limit / GIB), **options)
-                failed, told = done.returncode != 0, done.stdout
-            except subprocess.TimeoutExpired as error:
-                failed, told = True, error.stdout or b""
-    if failed is None:
+    if os.name != "posix" or sys.platform == "emscripten":
         return check(path)
+    limit = size_limit()
+    command = [sys.executable, "-P", "-c", CHILD, str(path)]  # -P: modules in the working folder may be a stranger's
+    environment = os.environ | ENVIRONMENT
+    environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, sys.path)])
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            timeout=SECONDS * max(1, limit / GIB),
+        )  # fmt: skip
+        failed, told = done.returncode != 0, done.stdout
+    except subprocess.TimeoutExpired as error:
+        failed, told = True, error.stdout or b""
     read, _, refusal = told.decode("utf-8", "surrogateescape").partition("\0")
     if refusal:
         raise RunError(refusal)

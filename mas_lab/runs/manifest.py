@@ -6,6 +6,7 @@ counts from the moment at which a new manifest replaces the old one. Leaves out:
 
 import hashlib
 import json
+import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,10 @@ from mas_lab.runs.disk import Files, RunError, write_bytes
 MANIFEST = "manifest.txt"
 TABLES, SCORES = ("turns", "stats"), "scores"
 """Folders of the tables of training steps, and of held-out scores, see `scores.keep_scores`."""
+
+NAME = re.compile(r"(?:turns|stats)/([0-9]{6,9})(?:-([0-9]{6,9}))?\.parquet|scores/([0-9]{6,9})-[0-9a-f]{8}\.parquet")
+"""Names of tables: `turns/000007.parquet`, `turns/000000-000099.parquet`, and `scores/000002-1f2e3d4c.parquet`, where
+the step is followed by the beginning of the sha256."""
 
 
 def digest(data: bytes) -> str:
@@ -67,14 +72,11 @@ class Part:
 
 
 def steps_of(name: str) -> range:
-    """Return the steps in the name of a table: 7 in `turns/000007.parquet`, 0 to 99 in `turns/000000-000099.parquet`.
-
-    In `scores/000002-1f2e3d4c.parquet` the step is followed by the beginning of the sha256.
-    """
-    first, _, last = Path(name).stem.partition("-")
-    return (
-        range(int(first), int(last or first) + 1) if not name.startswith(SCORES) else range(int(first), int(first) + 1)
-    )
+    """Return the steps in the name of a table; ValueError if no table has such a name."""
+    if not (found := NAME.fullmatch(name)):
+        raise ValueError(f"a file named {name!r:.100}")
+    first = int(found[1] or found[3])
+    return range(first, int(found[2] or first) + 1)
 
 
 def manifest_of(files: Mapping[str, str], continued: Sequence[Mapping[str, Any]] = ()) -> bytes:
@@ -151,7 +153,7 @@ class Manifest:
     def _in(self, folder: str) -> Iterator[Part]:
         """Yield the files of a table; ValueError names a step that is missing."""
         end = 0
-        for name in sorted(name for name in self._files if name.startswith(f"{folder}/")):
+        for name in sorted(name for name in self._files if name.startswith(folder)):
             steps = steps_of(name)
             if folder in TABLES and steps.start != end:
                 raise ValueError(f"step {end} of {folder} is missing")

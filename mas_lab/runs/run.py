@@ -244,25 +244,28 @@ def check_run(path: Path, at: Callable[[Any], None] = lambda file: None) -> None
     `at` gets each file before it is read.
     """
     at(path)
-    if path.is_dir():
-        files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))
-        refuse_large(path, sum(file.stat().st_size for file in files))
-    run = open_run(path)
-    require_form(run.config, forms.CONFIG, run.folder / "run.json")
-    watched = run.watched()
-    if isinstance(watched, dict) and {"rule", "spikes"} <= set(watched):
-        require_form(watched, forms.WATCHED, run.folder / WATCH)
-    if run.is_exported:
-        require_form(run.token_texts(), forms.TOKENS, run.folder / TOKENS)
-    held = []  # as much memory as all tables take
-    for name in (*TABLES, SCORES):
-        for part in run.parts(name):
-            at(part)
-            with reading(part):
-                [table] = read_arrow([part])
-                held.append(checked_table(table, name, part, part.steps or range(part.step, part.step + 1)))
-    if len(run.parts("stats")) and run.parts("stats")[-1].steps.stop != run.steps:
-        raise RunError(f"{path}: its turns and stats are not of the same steps; export it again")
+    with reading(path):
+        if path.is_dir():
+            files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))
+            refuse_large(path, sum(file.stat().st_size for file in files))
+        run = open_run(path)
+        require_form(run.config, forms.CONFIG, run.folder / "run.json")
+        watched = run.watched()
+        if isinstance(watched, dict) and {"rule", "spikes"} <= set(watched):
+            require_form(watched, forms.WATCHED, run.folder / WATCH)
+        if run.is_exported:
+            require_form(run.token_texts(), forms.TOKENS, run.folder / TOKENS)
+        held = [_checked(run, name, part, at) for name in (*TABLES, SCORES) for part in run.parts(name)]
+        if run.steps != sum(len(part.steps) for part in run.parts("stats")):
+            raise RunError(f"{path}: its turns and stats are not of the same steps; export it again")
+        del held  # until here, all tables were in memory together, as they may be later
+
+
+def _checked(run: Run, name: str, part: Part, at: Callable[[Any], None]) -> pd.DataFrame:
+    at(part)
+    with reading(part):
+        [table] = read_arrow([part])
+        return checked_table(table, name, part, part.steps or range(part.step, part.step + 1))
 
 
 def run_folder(run: str | Path) -> Path:
