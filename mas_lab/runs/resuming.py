@@ -12,7 +12,7 @@ from mas_lab.fingerprint import comparable
 from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError
 from mas_lab.runs.manifest import TABLES
-from mas_lab.runs.run import KEEPING, Run, refuse_format
+from mas_lab.runs.run import KEEPING, Run
 from mas_lab.team import differences
 
 RUNS_ON = ("ranks", "device", "code", "versions")
@@ -21,7 +21,6 @@ RUNS_ON = ("ranks", "device", "code", "versions")
 
 def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
     """Raise RunError if `config` asks for another run than the one that is here."""
-    refuse_format(run.folder)
     different = differences(*comparable(decisive(run.config), decisive(config)))
     if different:
         raise RunError(f"{run.folder}: cannot resume, {different}; ask for what the run has, or choose another folder")

@@ -71,6 +71,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
+        refuse_format(self.folder)
         if not self.manifest.files:
             raise RunError(f"{self.folder / MANIFEST} is missing; put it back, without it no file can be trusted")
         config, continued = read_json(self.manifest.part("run.json")), self.manifest.continued

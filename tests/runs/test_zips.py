@@ -85,10 +85,10 @@ def test_everything_refuses_what_the_child_process_refused(honest, tmp_path, wha
     path = make(honest, tmp_path / "mallory.zip")
     if form == "folder" and what != "a flipped bit":
         shutil.unpack_archive(path, tmp_path / "class" / "mallory.zip")
-        said = told(tmp_path / "class" / "mallory.zip", tmp_path, every=True)
     else:
-        shutil.move(path, (tmp_path / "class").mkdir() or tmp_path / "class")
-        said = told(tmp_path / "class" / "mallory.zip", tmp_path, every=True)
+        (tmp_path / "class").mkdir()
+        shutil.move(path, tmp_path / "class")
+    said = told(tmp_path / "class" / "mallory.zip", tmp_path, every=True)
     assert len(said) == 2 + 1 + len(INSTRUMENTS) and all(re.search(words, one, re.DOTALL) for one in said.values())
 
 
