@@ -170,12 +170,9 @@ def parser() -> argparse.ArgumentParser:
 
     command(doctor, "print one block about this machine, to paste into a question")
 
-    sub = command(
-        export, "pack a run into one zip or a log that `inspect view` opens, or hand it over to another trainer"
-    )
+    sub = command(export, "pack a run into one zip, or hand it over to another trainer")
     sub.add_argument("run", type=Path, help="folder of a run")
-    about = "file to write; a name that ends in .eval makes it a log of Inspect"
-    sub.add_argument("zip", type=Path, nargs="?", default=None, help=about)
+    sub.add_argument("zip", type=Path, nargs="?", default=None, help="file to write")
     sub.add_argument("--to", choices=("slime", "verl"), default=None, help="a folder for this trainer instead")
     sub.add_argument("--out", type=Path, default=None, help="the folder, with --to")
     sub.add_argument("--env", default=None, help="my_file:MyEnv, with --to, where the run's env is one of your own")

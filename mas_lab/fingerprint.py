@@ -137,26 +137,21 @@ def untold(data: Any) -> list[str]:
     return [f"{place}: {', '.join(held['untold'])}" for place, held in holders(data) if "untold" in held]
 
 
-def comparable(there: Any, here: Any, earlier: bool = False) -> tuple[Any, Any]:
+def comparable(there: Any, here: Any) -> tuple[Any, Any]:
     """Return two descriptions without the things that cannot be compared.
 
-    These are names that either side could not describe, and attributes that one side did not have yet. With `earlier`,
-    they are also things that the earlier version, which recorded the first description, did not record.
+    These are names that either side could not describe, and attributes that one side did not have yet.
     """
-    if earlier and isinstance(there, str) and isinstance(here, dict):
-        return there, here.get("is", here)
     if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        pairs = [comparable(*pair, earlier) for pair in zip(there, here, strict=True)]
+        pairs = [comparable(*pair) for pair in zip(there, here, strict=True)]
         return [one for one, _ in pairs], [other for _, other in pairs]
     if not isinstance(there, dict) or not isinstance(here, dict):
         return there, here
     first, second = dict(there), dict(here)
     if "holds" in there or "holds" in here:
         first["holds"], second["holds"] = _compared(there.get("holds") or {}, here.get("holds") or {})
-        if earlier and "holds" not in there:
-            del first["holds"], second["holds"]
     for key in first.keys() & second.keys():
-        first[key], second[key] = comparable(first[key], second[key], earlier)
+        first[key], second[key] = comparable(first[key], second[key])
     return first, second
 
 

@@ -25,7 +25,7 @@ import small
 
 from mas_lab.runs import merging
 from mas_lab.runs.manifest import Manifest
-from mas_lab.runs.run import TABLES, load_run
+from mas_lab.runs.run import load_run
 
 WRITES = ("fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
 
@@ -160,7 +160,7 @@ def merged(run: Path, until: int) -> None:
     while ended:
         moment += 1
         copy = Path(shutil.copytree(run, run.with_name(f"{run.name}-{moment}")))
-        ended = in_a_fork(dying(lambda copy=copy: merging.merge(Manifest(copy), TABLES, until), moment))
+        ended = in_a_fork(dying(lambda copy=copy: merging.merge(Manifest(copy), until, list), moment))
         print(json.dumps({"copy": str(copy), "ended": ended}), flush=True)
 
 

@@ -4,10 +4,10 @@
 and made on the spot. Leaves out: anything a test asserts.
 """
 
-import hashlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,7 +18,8 @@ import torch
 
 import mas_lab as lab
 from mas_lab.env import Step, Task
-from mas_lab.runs.manifest import Manifest
+from mas_lab.runs.foreign import mark_own
+from mas_lab.runs.manifest import TABLES, Manifest, digest
 
 torch.set_num_threads(1)
 WORDS = tuple(f"w{i}" for i in range(8))
@@ -197,14 +198,15 @@ def recorded(run: Path, without: str = "", **changes) -> None:
     """`changes` to run.json, and one field less, as if a training had asked for it so."""
     config = json.loads((run / "run.json").read_text()) | changes
     config.pop(without, None)
-    Manifest(run).replace("run.json", json.dumps(config).encode())
+    (run / "run.json").write_text(json.dumps(config))
+    Manifest(run).add({"run.json": digest((run / "run.json").read_bytes())})
+    mark_own(run)
 
 
-def of_format(run: Path, number: int, **changes) -> None:
-    """The run as a version wrote it that knew no manifest."""
-    config = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(config | changes | {"format": number}))
-    (run / "manifest.txt").unlink()
+def copied(run: Path, folder: Path) -> Path:
+    """A copy of a run as if it had been trained there; it is read without a child process."""
+    mark_own(shutil.copytree(run, folder))
+    return folder
 
 
 def bits(run: Path) -> dict[str, str]:
@@ -213,13 +215,13 @@ def bits(run: Path) -> dict[str, str]:
     PEFT writes a set of module names into an adapter's description in any order: it is compared sorted.
     """
     newest = max((run / "checkpoints").iterdir())
-    tables = (part for part in Manifest(run).parts.values() if part.name.startswith(("turns/", "stats/")))
-    found = {part.name: hashlib.sha256(part.stored()).hexdigest() for part in tables}  # whatever file they moved into
+    tables = [name for name in Manifest(run).files if name.startswith(TABLES)]
+    found = {name: digest((run / name).read_bytes()) for name in tables}
     for path in newest.rglob("*"):
         if path.is_file() and path.name != "hashes.json":
             data = path.read_bytes()
             if path.name == "adapter_config.json":
                 described = json.loads(data)
                 data = json.dumps(described | {"target_modules": sorted(described["target_modules"])}).encode()
-            found[path.relative_to(run).as_posix()] = hashlib.sha256(data).hexdigest()
+            found[path.relative_to(run).as_posix()] = digest(data)
     return found

@@ -1,7 +1,6 @@
 """What parts that are no dataclass hold: told, compared by name when a run goes on, or said to be untold."""
 
 import functools
-import json
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -138,23 +137,6 @@ def test_dataclasses_and_functions_say_nothing(models, tmp_path):
         warnings.simplefilter("error", UserWarning)
         started(models, tmp_path / "run", env=Scored(by=bonus), **credit(bonus))
     assert lab.load_run(tmp_path / "run").config["untold"] == []
-
-
-def test_a_run_that_an_earlier_version_recorded_goes_on_and_says_what_was_not_recorded(models, tmp_path):
-    """It told a part that is no dataclass by its name alone."""
-    asked = {"env": Scored(by=partial(bonus, per_word=1)), **credit(partial(bonus, per_word=1))}
-    started(models, tmp_path / "run", **asked)
-    config = json.loads((tmp_path / "run" / "run.json").read_text())
-    del config["recipe"]["credit"]["holds"]
-    config["env"]["by"] = config["env"]["by"]["is"]
-    small.recorded(tmp_path / "run", recipe=config["recipe"], env=config["env"], without="untold")
-    words = (
-        r"does not tell what env\.by \(functools:partial\) holds; what recipe\.credit \(functools\.partial\) holds\."
-    )
-    with pytest.warns(UserWarning, match=words):
-        started(models, tmp_path / "run", **asked)
-    with pytest.raises(lab.RunError, match=r"recipe\.credit\.is differs"):
-        started(models, tmp_path / "run", **{**asked, **credit(bonus)})
 
 
 def test_by_hand():

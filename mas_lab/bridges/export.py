@@ -35,16 +35,11 @@ OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """Name of a user-defined env that a bridge file can import, `module:Class`."""
 
 
-def export(
-    run: Run | str | Path, path: str | Path, traces: int | None = None, to: str | None = None, env: Env | None = None
-) -> Path:
-    """Write a run as one file to hand in, as a log, or as a folder for another trainer.
+def export(run: Run | str | Path, path: str | Path, to: str | None = None, env: Env | None = None) -> Path:
+    """Write a run as one file to hand in, or as a folder for another trainer.
 
     By default, the file is a zip with the run's tables and description, without weights. It also holds the records of a
     `SpikeWatch` and the text of every sampled token, for the instruments.
-
-    If `path` ends in `.eval`, the file is a log of Inspect, which `inspect view` opens. It has a sample for each
-    episode and a model event for each call.
 
     With `to`, the result is a folder from which that trainer continues by the same recipe. Its README.md has the
     commands.
@@ -52,9 +47,7 @@ def export(
     Args:
         run: A `Run`, or the path of a run's folder or zip.
         path: The file or the new folder to write.
-        traces: Number of episodes of each step in a log: the most telling ones, such as missed goals or large
-            advantages. `None`: all episodes.
-        to: "slime" or "verl" for a folder. `None`: a zip or a log.
+        to: "slime" or "verl" for a folder. `None`: a zip.
         env: The run's env, needed with `to` if it is your own class. `None`: an env of the kit, made by its name.
 
     Returns:
@@ -63,16 +56,14 @@ def export(
     Raises:
         HandOverError: The trainer cannot do what the run does (the message has the reasons), or the folder has files.
         RunError: The run cannot be read, or the disk cannot be written.
-        ValueError: The arguments do not fit together, such as `traces` for a zip.
+        ValueError: `to` is unknown, or `env` is given for a zip.
     """
     if to is None:
         if env is not None:
             raise ValueError("export: env= is for to='slime' or to='verl'; a zip holds no env")
-        return export_file(run, path, traces)
+        return export_file(run, path)
     if to not in CONFIGS:
-        raise ValueError(f"export: to={to!r}; known are {', '.join(CONFIGS)}, or leave it out for a zip or a log")
-    if traces is not None:
-        raise ValueError("export: traces= is for a log, whose name ends in .eval")
+        raise ValueError(f"export: to={to!r}; known are {', '.join(CONFIGS)}, or leave it out for a zip")
     return hand_over(run if isinstance(run, Run) else load_run(run), Path(path), to, env)
 
 

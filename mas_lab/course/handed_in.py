@@ -102,7 +102,7 @@ def handed_run(path: Path, name: str, student: str) -> HandedRun:
     try:
         run = load_run(path)
         [entry] = entries(run)
-        digests = tuple(str(part.sha256) for part in run.parts("turns"))
+        digests = tuple(part.sha256 for part in run.parts("turns"))
     except Exception as error:  # any error in a student's file is reported in its own entry
         return HandedRun(name, trouble=_told(error))
     return HandedRun(name, replace(entry, file=f"{student}: {name}"), digests)

@@ -1,9 +1,11 @@
 """Write files atomically: beside their place, flushed to disk, then renamed into it.
 
-A file is complete or absent. Leaves out: the content of files (`run`, `checkpoint`) and their digests (`manifest`).
+A file is complete or absent. Tables are parquet. Leaves out: the content of files (`run`, `checkpoint`) and their
+digests (`manifest`).
 """
 
 import errno
+import gc
 import hashlib
 import io
 import json
@@ -11,14 +13,13 @@ import os
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_object_dtype
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,78 +45,100 @@ class Unwritten(RunError):
 
 
 class Readable(Protocol):
-    """A path, or a part of a run that knows its sha256."""
+    """A path, or a file of a run that knows its sha256 and its steps."""
 
     def read_bytes(self) -> bytes: ...
 
 
 def read_table(path: Readable, columns: list[str] | None = None) -> pd.DataFrame:
-    with _reading(path):
-        return with_lists(pd.read_parquet(io.BytesIO(path.read_bytes()), columns=columns))
+    return read_tables([path], columns)
 
 
 def read_tables(paths: Sequence[Readable], columns: list[str] | None = None) -> pd.DataFrame:
-    """Return the parts of one table, or only `columns`, as one; joining before pandas saves seconds on a long run."""
-    parts = read_arrow(paths, columns)
-    return with_lists(pd.concat([part.to_pandas() for part in parts], ignore_index=True))
+    """Return files of one table, or only `columns` of them, as one table."""
+    tables = list(map(to_pandas, read_arrow(paths, columns)))
+    return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
 
 def read_arrow(paths: Sequence[Readable], columns: list[str] | None = None) -> "list[pyarrow.Table]":
-    """Return the parts as one Arrow table with flat lists, or each alone if a column mixes lists and numbers."""
+    """Return files of one table as one Arrow table, or each alone if a column mixes lists and numbers."""
+    import pyarrow
+
+    tables = list(_read(paths, columns))
+    try:
+        return [pyarrow.concat_tables(tables, promote_options="permissive").combine_chunks()]
+    except pyarrow.ArrowException:
+        return tables
+
+
+def _read(paths: Sequence[Readable], columns: list[str] | None) -> "Iterator[pyarrow.Table]":
+    """Yield a table for each path; neighbours in one file are read together."""
     import pyarrow
     from pyarrow import parquet
 
-    parts = []
+    last = None
     for path in paths:
-        with _reading(path):
-            # parquet.read_table hands every small file to threads, which takes longer than reading it.
-            held = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
-            parts.append(held.read(columns, use_threads=False))
-    if len(parts) == 1 or _unlike([part.schema for part in parts]):
-        return parts
-    try:
-        return [pyarrow.concat_tables(parts, promote_options="permissive").combine_chunks()]
-    except pyarrow.ArrowException as error:
-        raise RunError(f"{paths[0]} and those beside it are not parts of one table ({error})") from None
+        steps, file = getattr(path, "steps", None), getattr(path, "path", path)
+        with reading(path):
+            if file != last:
+                # parquet.read_table hands every small file to threads, which takes longer than reading it.
+                held = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
+                table = held.read(columns and list(dict.fromkeys([*columns, "step"])), use_threads=False)
+                last = file
+            own = table if steps is None else _of_steps(table, steps)
+            yield own if columns is None else own.select([name for name in columns if name in own.column_names])
+
+
+def _of_steps(table: "pyarrow.Table", steps: range) -> "pyarrow.Table":
+    from pyarrow import compute
+
+    first, last = compute.min_max(table["step"]).as_py().values()
+    if first is None or (first >= steps.start and last < steps.stop):
+        return table
+    return table.filter((compute.field("step") >= steps.start) & (compute.field("step") < steps.stop))
 
 
 @contextmanager
-def _reading(path: Readable) -> Iterator[None]:
+def reading(path: Readable) -> Iterator[None]:
     """Turn any error of a reader of damaged bytes into RunError with the file's name."""
     try:
         yield
-    except RunError:
+    except (RunError, MemoryError):
         raise
     except Exception as error:
-        raise RunError(f"{path} is not a whole table ({error}); the file was damaged or edited") from None
+        raise RunError(f"{path} is not a whole table ({error!s:.500}); the file was damaged or edited") from None
 
 
-def _unlike(schemas: Sequence[Any]) -> bool:
-    """Return whether a column holds lists in one part and numbers in another, as an advantage may."""
+def to_pandas(table: "pyarrow.Table") -> pd.DataFrame:
+    """Return an Arrow table with Python lists, and with `info`, which is JSON text, parsed."""
     from pyarrow import types
 
-    if all(schema.equals(schemas[0]) for schema in schemas):
-        return False
-    seen: dict[str, set[bool]] = {}
-    for schema in schemas:
-        for field in schema:
-            if not types.is_null(field.type):
-                seen.setdefault(field.name, set()).add(types.is_list(field.type))
-    return any(len(kinds) > 1 for kinds in seen.values())
+    readers = {field.name: _lists for field in table.schema if types.is_list(field.type)}
+    if INFO in table.column_names:
+        readers[INFO] = lambda column: list(map(read_info, column.to_pylist()))
+    frame = table.drop_columns(list(readers)).to_pandas()
+    collects = gc.isenabled()
+    gc.disable()  # it would walk through all rows again and again
+    try:
+        held = {name: pd.Series(read(table[name]), frame.index, dtype=object) for name, read in readers.items()}
+    finally:
+        if collects:
+            gc.enable()
+    return frame.assign(**held)[table.column_names]
 
 
-def with_lists(table: pd.DataFrame, but: Collection[str] = ()) -> pd.DataFrame:
-    """Turn parquet's arrays back into lists, except in columns `but`, and parse `info`, which is JSON text or empty."""
-    if INFO in table.columns:
-        table[INFO] = pd.Series(map(read_info, table[INFO]), index=table.index, dtype=object)
-    objects = [name for name, kind in zip(table.columns, table.dtypes, strict=True) if is_object_dtype(kind)]
-    for name in (name for name in objects if name not in but):
-        table[name] = [value.tolist() if isinstance(value, np.ndarray) else value for value in table[name]]
-    return table
+def _lists(column: "pyarrow.ChunkedArray") -> list[list[Any]]:
+    """Return a column of lists; cutting one long list is much faster than making a list of each row."""
+    held = column.combine_chunks()
+    values = held.flatten()
+    if held.null_count or values.null_count:
+        return held.to_pylist()
+    flat, ends = values.to_numpy(zero_copy_only=False).tolist(), np.cumsum(held.value_lengths()).tolist()
+    return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def read_info(text: Any) -> Any:
-    return json.loads(text) if isinstance(text, str) else {}
+    return json.loads(text) if isinstance(text, str) and text != "{}" else {}
 
 
 def read_json(path: Readable) -> dict[str, Any]:
@@ -142,34 +165,25 @@ def write_json(path: Path, data: Any) -> None:
     write_bytes(path, dumps(data, path).encode())
 
 
-def write_table(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = None) -> bytes:
-    """Write a table as parquet, atomically, with `notes` (plain data) in the file; return its bytes."""
-    data = packed(path, table, notes)
+def write_table(path: Path, table: pd.DataFrame) -> bytes:
+    """Write a table as parquet, atomically, and return its bytes."""
+    data = packed(table)
     write_bytes(path, data)
     return data
 
 
-def packed(path: Path, table: pd.DataFrame, notes: Mapping[str, Any] | None = None) -> bytes:
-    """Return the bytes that `write_table` writes."""
+def packed(table: "pd.DataFrame | pyarrow.Table") -> bytes:
+    """Return a table as parquet."""
     import pyarrow
     from pyarrow import parquet
 
-    if INFO in table.columns:  # as text, since every step may have other keys
-        table = table.assign(**{INFO: table[INFO].map(json.dumps)})
-    held, file = pyarrow.Table.from_pandas(table, preserve_index=False), io.BytesIO()
-    written = {name: dumps(note, path) for name, note in (notes or {}).items()}
-    parquet.write_table(held.replace_schema_metadata({**held.schema.metadata, **written}), file)
+    if isinstance(table, pd.DataFrame):
+        if INFO in table.columns:  # as text, since every step may have other keys
+            table = table.assign(**{INFO: table[INFO].map(json.dumps)})
+        table = pyarrow.Table.from_pandas(table, preserve_index=False)
+    file = io.BytesIO()
+    parquet.write_table(table, file)
     return file.getvalue()
-
-
-def read_note(path: Readable, name: str) -> Any:
-    """Return a note of `write_table` without reading the table, or `None`, as after pandas rewrote the file."""
-    import pyarrow
-    from pyarrow import parquet
-
-    with _reading(path):
-        notes = parquet.read_metadata(pyarrow.BufferReader(path.read_bytes())).metadata or {}
-        return json.loads(notes.get(name.encode(), "null"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -211,20 +225,6 @@ def whole_folder(folder: Path) -> Iterator[Path]:
             flush(folder.parent)
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)  # it may have filled the disk
-            raise
-
-
-def append(path: Path, data: bytes) -> None:
-    """Append to a file and flush it; cut the file off again if anything fails."""
-    with writing(path), path.open("ab", buffering=0) as file:
-        before = file.tell()
-        try:
-            if file.write(data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(file.fileno())
-        except BaseException:
-            with suppress(OSError):
-                file.truncate(before)
             raise
 
 

@@ -1,6 +1,6 @@
 """Turn episodes into plain data for external viewers: the result of each, and its model calls in order.
 
-Leaves out: which are shown first (`explain.index`), and the formats of those viewers (`train.traces`, `inspect_log`).
+Leaves out: which are shown first (`explain.index`), and the formats of those viewers (`train.tracking`).
 """
 
 from collections.abc import Iterator

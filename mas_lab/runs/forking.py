@@ -13,11 +13,11 @@ from typing import Any
 from mas_lab.fingerprint import comparable
 from mas_lab.recipes import typed
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import RunError, dumps, write_bytes
-from mas_lab.runs.manifest import Part, digest
-from mas_lab.runs.recorder import FORKING, Memory, Recorder
-from mas_lab.runs.resuming import RESUMES, decisive, refuse_gaps
-from mas_lab.runs.run import KEEPING, SCORES, TABLES, Run, load_run, run_folder
+from mas_lab.runs.disk import RunError, write_bytes
+from mas_lab.runs.manifest import SCORES, TABLES, Part
+from mas_lab.runs.recorder import Recorder
+from mas_lab.runs.resuming import decisive, refuse_gaps
+from mas_lab.runs.run import KEEPING, Run, load_run, run_folder
 from mas_lab.team import Team, describe_team, differences
 
 SCORING = tuple(name for name in KEEPING if name.startswith("score_"))
@@ -33,7 +33,7 @@ class Fork(Recorder):
         super().__init__(folder)
         self.of = of
 
-    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
+    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Any = None) -> int:
         """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
         if (self.folder / "run.json").is_file():
             self._refuse_another_origin()
@@ -54,46 +54,19 @@ class Fork(Recorder):
     def _source(self) -> Recorder:
         """Return the other run, which is only read."""
         found = load_run(self.of)
-        if not isinstance(found.folder, Path):
+        if found.is_exported:
             raise RunError(f"{found.folder}: an exported run holds tables, not weights; fork the run's folder instead")
         return Recorder(found.folder)
 
-    def _first(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Memory | None) -> int:
+    def _take_over(
+        self, config: Mapping[str, Any], team: Team, memory: Any
+    ) -> tuple[int, Mapping[str, Any], dict[str, str]]:
+        """Set team, watch and memory to the newest checkpoint of the other run, and copy its tables until then."""
         source = self._source()
         self._refuse_another_world(source, config)
-        (self.folder / FORKING).touch()
-        before, checkpoint = self._take_over(source, team)
-        step, told = checkpoint["step"], changes(source.config, config) + _changes_of_team(checkpoint["team"], before)
-        told += self._remember(memory, checkpoint.get("memory", {}), source.config, config)
-        origin = Path(relpath(source.folder.resolve(), self.folder.resolve().parent)).as_posix()
-        described = dumps({**config, "forked": {"from": origin, "step": step, "changed": told}}, self.folder).encode()
-        parts = self._copied(source, step)
-        self.manifest.write_anew({"run.json": Part(self.folder, "run.json", (digest(described),)), **parts})
-        self._remembered = checkpoint["watch"]
-        self._remind(watch)
-        self._save(step, team, watch, memory)
-        write_bytes(self.folder / "run.json", described)  # from here on the run exists
-        (self.folder / FORKING).unlink()
-        return step
-
-    def _refuse_another_world(self, source: Run, config: Mapping[str, Any]) -> None:
-        if source.config.get("format", 1) not in RESUMES:
-            raise RunError(
-                f"{self.folder}: cannot fork {source.folder}, it was made by {source.made_by}, and this version trains "
-                f"on in formats {' and '.join(map(str, RESUMES))} alone"
-            )
-        there, here = ({"env": decisive(one)["env"]} for one in (source.config, config))
-        if different := differences(*comparable(there, here, "untold" not in source.config)):
-            raise RunError(
-                f"{self.folder}: cannot fork {source.folder}, {different}; a fork plays the same env with the same "
-                "agents: leave fork= out to train in another one from the start"
-            )
-
-    def _take_over(self, source: Run, team: Team) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Set the team to the newest checkpoint at its own rates; return its description and the checkpoint's state."""
         asked, rates = describe_team(team), {name: policy.lr for name, policy in team.policies.items()}
 
-        def take(checkpoint: Checkpoint) -> dict[str, Any]:
+        def take(checkpoint: Checkpoint) -> tuple[dict[str, Any], list[Part]]:
             state = checkpoint.state
             if different := differences(_make(state["team"]), _make(asked)):
                 raise RunError(
@@ -101,14 +74,34 @@ class Fork(Recorder):
                     "load_run(...).team() of that run is such a team"
                 )
             checkpoint.give(team)
-            return state
+            refuse_gaps(source, checkpoint.step)
+            return state, [part for name in TABLES for part in source.parts(name) if part.step < checkpoint.step]
 
-        state = source.with_checkpoint(take)
+        state, parts = source.with_checkpoint(take)
         for name, policy in team.policies.items():
             policy.lr = rates[name]
-        return asked, state
+        step = state["step"]
+        told = changes(source.config, config) + _changes_of_team(state["team"], asked)
+        told += self._remember(memory, state.get("memory", {}), source.config, config)
+        self._remembered = state["watch"]
+        files: dict[str, str] = {}
+        for part in (*parts, *(part for part in source.parts(SCORES) if part.step <= step)):
+            path = self.folder / part.name
+            path.parent.mkdir(exist_ok=True)
+            write_bytes(path, part.read_bytes())
+            files[part.name] = part.sha256
+        origin = Path(relpath(source.folder.resolve(), self.folder.resolve().parent)).as_posix()
+        return step, {**config, "forked": {"from": origin, "step": step, "changed": told}}, files
 
-    def _remember(self, memory: Memory | None, kept: Mapping[str, Any], *configs: Mapping[str, Any]) -> list[str]:
+    def _refuse_another_world(self, source: Run, config: Mapping[str, Any]) -> None:
+        there, here = ({"env": decisive(one)["env"]} for one in (source.config, config))
+        if different := differences(*comparable(there, here)):
+            raise RunError(
+                f"{self.folder}: cannot fork {source.folder}, {different}; a fork plays the same env with the same "
+                "agents: leave fork= out to train in another one from the start"
+            )
+
+    def _remember(self, memory: Any, kept: Mapping[str, Any], *configs: Mapping[str, Any]) -> list[str]:
         """Restore the memory of parts that did not change, and return sentences about the others."""
         there, here = ({**one["recipe"], "curriculum": one.get("curriculum")} for one in map(decisive, configs))
         parts = memory.parts if memory else {}
@@ -122,28 +115,6 @@ class Fork(Recorder):
             f"what {place} remembered is left" for place in gone
         ]
 
-    def _copied(self, source: Recorder, step: int) -> dict[str, Part]:
-        """Copy the tables of the first `step` steps and the scores until then; merged files stay merged if they can."""
-        refuse_gaps(source, step)
-        wanted = [part for name in TABLES for part in source.parts(name)[:step]]
-        wanted += [part for part in source.parts(SCORES) if part.step <= step]
-        beyond = {part.file for name in TABLES for part in source.parts(name)[step:]}
-        for name in (*TABLES, SCORES):
-            (self.folder / name).mkdir(exist_ok=True)
-        parts, whole = {}, set()
-        for part in wanted:
-            if part.file and part.file not in beyond:
-                if part.file not in whole:
-                    write_bytes(self.folder / part.file, part.path.read_bytes())
-                    whole.add(part.file)
-                parts[part.name] = Part(self.folder, part.name, part.sha256, part.file, part.start, part.size)
-                parts[part.name].read_bytes()  # raises if it is damaged
-            else:
-                data = part.read_bytes()
-                write_bytes(self.folder / part.name, data)
-                parts[part.name] = Part(self.folder, part.name, (digest(data),))
-        return parts
-
 
 def origin_of(run: Run) -> Path | None:
     """Return the folder of the run that `run` was forked from (if it was not moved), or `None` if it is no fork."""
@@ -154,7 +125,7 @@ def origin_of(run: Run) -> Path | None:
 def changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """Return how two descriptions of a training differ, as `name: old -> new`."""
     sides = [{**decisive(one), **_scoring(one)} for one in (there, here)]
-    return list(_changes(*comparable(*sides, "untold" not in there)))
+    return list(_changes(*comparable(*sides)))
 
 
 def _scoring(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,25 +1,25 @@
 """Check the files of a run that somebody else made: the form of its JSON, and the content of its tables.
 
-Leaves out: their size (`zips`), and the meaning of values (`mas_lab.table`).
+Leaves out: their size (`foreign`), and the meaning of values (`mas_lab.table`).
 """
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
-from pandas.api.types import infer_dtype, is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
-from mas_lab.runs.disk import RunError
-from mas_lab.table import SCHEMA, plain, require, require_advantage_per_token
+from mas_lab.runs.disk import RunError, to_pandas
+from mas_lab.table import SCHEMA, require, require_advantage_per_token
+
+if TYPE_CHECKING:
+    import pyarrow
 
 DEPTH = 100
 NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
-VERSIONS = {"format?": int, "versions?": {str: str}}
-"""The part of run.json that names the version that wrote it. The rest depends on this version."""
 FORKED = {"from": str, "step": int, "changed": [str]}
 CONTINUED = {"step": int, "ranks?": int, "device?": str, "code?": str, "versions?": {str: str}}
 CONFIG = {
+    **{"format": int, "versions?": {str: str}},
     **{"env": {"name?": str}, "recipe": {"name": str}, "seed": int, "settings?": {str: None}},
     **{"forked?": FORKED, "continued?": [CONTINUED]},
 }
@@ -90,75 +90,52 @@ def _is_deep(data: Any) -> bool:
     return bool(level)
 
 
-def check_table(table: pd.DataFrame, name: str, path: str) -> None:
-    """Raise RunError or TableError, naming file, column and row, unless a table holds what training writes.
+def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | None = None) -> pd.DataFrame:
+    """Return a table for pandas; raise RunError or TableError, naming file and column, if training did not write it.
 
-    `name` is its folder; what no instrument reads is not checked. Columns of `LISTS` may hold arrays.
+    `name` is its folder, and `steps` are those that it must hold; columns that no instrument reads are not checked.
     """
-    if name not in HELD:
-        return
-    if missing := [column for column in HELD[name] if column not in table.columns]:
+    from pyarrow import compute, types
+
+    table.validate(full=True)
+    if missing := [column for column in HELD.get(name, ()) if column not in table.column_names]:
         raise RunError(f"{path}: column {missing[0]!r} is missing; it was not written by train()")
-    for column in map(str, table.columns):
-        values = table[column]
-        if column in TEXTS and not _are_texts(values):
-            _require_each(values, lambda value: isinstance(value, str), "text", path)
-        elif column in COUNTS and not _are_counts(values):
+    for column in table.column_names:
+        held, kind = table[column], table.schema.field(column).type
+        is_number = types.is_integer(kind) or types.is_floating(kind)
+        if column in TEXTS and (held.null_count or not (types.is_string(kind) or types.is_large_string(kind))):
+            raise RunError(f"{path}: column {column!r} does not hold text in every row")
+        if column in COUNTS and (held.null_count or not types.is_integer(kind) or _lowest(held) < 0):
             raise RunError(f"{path}: column {column!r} does not hold counts, from 0")
-        elif column in NUMBERS and not (is_numeric_dtype(values) or is_bool_dtype(values)):
+        if column in NUMBERS and not (is_number or types.is_boolean(kind)):
             raise RunError(f"{path}: column {column!r} does not hold numbers")
-        elif column in LISTS and not _are_arrays(values, "i" if column in IDS else "if"):
-            kinds = int if column in IDS else NUMBER
-            _require_each(values, lambda value, kinds=kinds: _lists_only(value, kinds), "a list of numbers", path)
+        if column in LISTS and not _lists_numbers(held, column in IDS):
+            raise RunError(f"{path}: column {column!r} does not hold a list of numbers in every row")
+    if steps is not None and (found := compute.unique(table["step"]).sort().to_pylist()) != list(steps):
+        raise RunError(f"{path}: column 'step' holds {found!r:.100}, not {steps.start} to {steps[-1]}")
+    frame = to_pandas(table)
     if name == "turns":
-        _require_turns(table, path)
+        said = compute.list_value_length(table["completion_ids"])
+        if not compute.list_value_length(table["logprobs"]).equals(said):
+            raise RunError(f"{path}: a row has not one of logprobs for each of completion_ids")
+        require(frame, [column for column in frame.columns if column in SCHEMA and SCHEMA[column].checks], str(path))
+        require_advantage_per_token(frame, str(path))
+    return frame
 
 
-def _require_turns(table: pd.DataFrame, path: str) -> None:
-    """Check the rest of the schema; columns with texts and lists only were checked cell by cell."""
-    seen = {name for name in TEXTS | LISTS if not SCHEMA[name].checks}
-    require(table, [name for name in table.columns if name in SCHEMA and name not in seen], path)
-    require_advantage_per_token(table, path)
-    for row, (logprobs, ids) in enumerate(zip(table["logprobs"], table["completion_ids"], strict=True)):
-        if len(logprobs) != len(ids):
-            raise RunError(f"{path}: row {row} has not one of logprobs for each of completion_ids")
+def _lowest(held: "pyarrow.ChunkedArray") -> int:
+    from pyarrow import compute
+
+    return compute.min(held).as_py() or 0
 
 
-def _are_texts(values: pd.Series) -> bool:
-    """Return whether all values are texts; a string type needs only a check of its bytes (ArrowInvalid)."""
-    if not isinstance(values.dtype, pd.StringDtype):
-        return infer_dtype(values, skipna=False) == "string"
-    import pyarrow
+def _lists_numbers(held: "pyarrow.ChunkedArray", whole: bool) -> bool:
+    from pyarrow import types
 
-    held = pyarrow.array(values)
-    held.validate(full=True)
-    return held.null_count == 0
-
-
-def _are_counts(values: pd.Series) -> bool:
-    if not isinstance(values.dtype, np.dtype):
-        return is_integer_dtype(values) and values.between(0, 2**53).all()
-    held = values.to_numpy()
-    return held.dtype.kind in "iu" and bool(((held >= 0) & (held <= 2**53)).all())
-
-
-def _are_arrays(values: pd.Series, kinds: str) -> bool:
-    """Return whether each value is an array of these NumPy kinds; the lowest 64-bit number is left to `_is`."""
-    held = values.tolist()
-    if not all(isinstance(one, np.ndarray) and one.ndim == 1 and one.dtype.kind in kinds for one in held):
+    if held.null_count or not types.is_list(held.type) or (values := held.combine_chunks().flatten()).null_count:
         return False
-    return not held or bool(np.concatenate(held).min(initial=0) > -(2**63))
-
-
-def _require_each(values: pd.Series, is_one: Any, what: str, path: str) -> None:
-    for row, value in enumerate(values):
-        if not is_one(value):
-            raise RunError(f"{path}: column {values.name!r} holds {plain(value)!r:.100} in row {row}, not {what}")
-
-
-def _lists_only(value: Any, kinds: Any) -> bool:
-    value = value.tolist() if isinstance(value, np.ndarray) else value
-    return isinstance(value, list) and all(_is(one, kinds) for one in value)
+    is_whole = types.is_integer(values.type)
+    return is_whole and _lowest(values) >= 0 if whole else is_whole or types.is_floating(values.type)
 
 
 def _is(value: Any, form: Any) -> bool:

@@ -1,40 +1,36 @@
-"""Merge the tables of a long run into files of a hundred steps, instead of thousands of small files.
+"""Join the tables of a long run into files of a hundred steps, instead of thousands of small files.
 
-Such a file is a plain zip of the parts, byte for byte and not compressed. Each part can be read without the others.
-Leaves out: when files are merged (`recorder`) and how a part is found in one (`manifest`).
+Leaves out: when files are joined, and when those that were joined are deleted (`recorder`).
 """
 
-import zipfile
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from mas_lab.runs.disk import patiently, whole
-from mas_lab.runs.manifest import Manifest, Part
+from mas_lab.runs.disk import RunError, write_table
+from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
 
-STEPS, BYTES = 100, 64 * 2**20
+if TYPE_CHECKING:
+    import pyarrow
+
+STEPS, BYTES = 100, 16 * 2**20
 """A file is full when it holds so many steps, or when the next step would make it larger than so many bytes."""
 
 
-def merge(manifest: Manifest, tables: Sequence[str], until: int) -> None:
-    """Move the parts of steps before `until` into merged files, as far as they fill one.
+def merge(manifest: Manifest, until: int, sweep: Callable[[], None]) -> None:
+    """Join the tables of steps before `until`, as far as they fill a file.
 
-    Old files are deleted once the new ones and the manifest are on disk. So a run that is killed at any moment reads as
-    before.
+    The files that were joined stay until the next time, when `sweep` deletes them: somebody may be reading them.
     """
-    alone = [part for name, part in sorted(manifest.parts.items()) if not part.file]
-    blocks = [
-        block
-        for table in tables
-        for block in _full([part for part in alone if part.name.startswith(f"{table}/") and part.step < until])
-    ]
-    if not blocks:
-        return
-    moved = {part.name: part for block in blocks for part in _together(block)}
-    manifest.write_anew({**manifest.parts, **moved})
+    blocks = []
+    for folder in TABLES:
+        blocks += _full([part for part in manifest.parts(folder) if len(part.steps) == 1 and part.step < until])
+    if blocks:
+        sweep()
     for block in blocks:
-        for part in block:
-            patiently(part.path.unlink)
+        if (table := _joined(block)) is not None:
+            name = block[0].name.replace(".parquet", f"-{block[-1].step:06d}.parquet")
+            sha256 = digest(write_table(manifest.root / name, table))
+            manifest.add({name: sha256}, drop=[part.name for part in block])
 
 
 def _full(parts: Sequence[Part]) -> Iterator[list[Part]]:
@@ -42,7 +38,7 @@ def _full(parts: Sequence[Part]) -> Iterator[list[Part]]:
     block, held = [], 0
     for part in parts:
         size = part.path.stat().st_size
-        if block and held + size > BYTES:
+        if block and (held + size > BYTES or part.step != block[-1].step + 1):
             yield block
             block, held = [], 0
         block, held = [*block, part], held + size
@@ -51,13 +47,13 @@ def _full(parts: Sequence[Part]) -> Iterator[list[Part]]:
             block, held = [], 0
 
 
-def _together(parts: Sequence[Part]) -> Iterator[Part]:
-    """Write the parts into one file and yield their new places; a damaged part moves as it is, and fails on reading."""
-    root, table = parts[0].root, Path(parts[0].name).parent
-    file = (table / f"{parts[0].step:06d}-{parts[-1].step:06d}.zip").as_posix()
-    with whole(root / file) as staged, zipfile.ZipFile(staged, "w") as archive:
-        for part in parts:
-            data, info = part.stored(), zipfile.ZipInfo(Path(part.name).name)
-            archive.writestr(info, data)
-            start = info.header_offset + len(info.FileHeader())
-            yield replace(part, file=file, start=start, size=len(data))
+def _joined(block: Sequence[Part]) -> "pyarrow.Table | None":
+    """Return one table; None for a single part, a damaged one, or a column of lists here and of numbers there."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        tables = [parquet.read_table(pyarrow.BufferReader(part.read_bytes()), use_threads=False) for part in block]
+        return pyarrow.concat_tables(tables, promote_options="default").combine_chunks() if len(block) > 1 else None
+    except (RunError, pyarrow.ArrowException):
+        return None

@@ -5,70 +5,65 @@ holds only complete files. A step counts from the line of the manifest that name
 writes. Leaves out: the content of the folder (`run`), whether a run may continue (`resuming`), and the steps (`train`).
 """
 
+import errno
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.claim import HOLDER, LOCK, Claim
-from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, write_table, writing
-from mas_lab.runs.manifest import MANIFEST, Part, digest
+from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, write_bytes, write_table, writing
+from mas_lab.runs.foreign import OWN, is_own, mark_own, refuse_unreadable
+from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, digest
 from mas_lab.runs.merging import merge
-from mas_lab.runs.resuming import refuse_another, refuse_gaps, refuse_other_memory, runs_on, say_what_is_untold
-from mas_lab.runs.run import FORMAT, SCORES, TABLES, Run
+from mas_lab.runs.resuming import refuse_another, refuse_gaps, refuse_other_memory, runs_on, warn_of_untold
+from mas_lab.runs.run import Run, check_run
 from mas_lab.team import Team
 
 KEPT_CHECKPOINTS = 2
-STARTED = (LOCK, HOLDER, MANIFEST, f"{MANIFEST}.tmp", "run.json.tmp")
-"""Files left by a start that was killed before run.json was written."""
-FORKING = "forking.tmp"
-"""Exists while another run is copied into the folder (`forking`). Until run.json exists, all else is litter."""
-OWN = re.compile(r"\d+\.parquet|\d+-\d+\.zip|.*\.tmp")
+LOCK = "training.lock"
+"""Locked by the process that trains in the folder; on a drive without locks, its existence is the lock."""
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
+STARTING = "starting.tmp"
+"""Exists until the folder is a run: until run.json exists, all that is with it is litter."""
+OURS = re.compile(r"\d+(-\d+)?\.parquet|.*\.tmp")
 """Names of table files. Other files were put there by hand and stay."""
-
-
-class Memory(Protocol):
-    """The state of the parts of a training, by the place of each in `parts`."""
-
-    parts: Mapping[str, Any]
-
-    def state(self) -> dict[str, Any]: ...
-
-    def load_state(self, state: Mapping[str, Any]) -> None: ...
 
 
 class Recorder(Run):
     """The run folder of a training in progress."""
 
     _writers: ClassVar[dict[Path, "Recorder"]] = {}
-    _held: Claim | None = None
+    _lock: Any = None
     _remembered: Any = None
     _goes_on_with: Mapping[str, Any] | None = None
     """The config with which an existing run continues, until its next step is kept."""
 
-    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Memory | None = None) -> int:
+    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Any = None) -> int:
         """Create the folder or continue in it, and return the number of steps that are done.
 
-        The team, `watch` and `memory` (the parts of the training) are set to their state after those steps. Until
+        The team, `watch` and `memory` (`train.memory.Memory`) are set to their state after those steps. Until
         `end()`, no other process may train here. A later training in this process takes the folder over. Raises
         `RunError`, which names the difference if the folder belongs to another run, or the file that cannot be written.
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with _naming(self.folder), self._saying_what_is_safe():
             if is_there := self._was_started():
+                if not is_own(self.folder):
+                    refuse_unreadable(self.folder, check_run)
                 refuse_another(self, config)
-            say_what_is_untold(self, config, is_there)
+            warn_of_untold(self, config)
             try:
-                if is_there and self._was_kept():
+                if is_there:
                     self._goes_on_with = config
                     return self._resume(team, watch, memory)
                 return self._create(config, team, watch, memory)
@@ -84,68 +79,68 @@ class Recorder(Run):
     def _claim(self) -> None:
         place = self.folder.resolve()
         former = self._writers.get(place)
-        self._held = former._held if former else Claim.of(place)
+        self._lock = former._lock if former else _locked(place)
         self._writers[place] = self
 
     def end(self) -> None:
         """Stop writing, so that others may train here."""
         if not self.is_superseded():
-            self._held.release()
+            with suppress(RunError, OSError):
+                self._sweep()
+            self._lock.release(force=True)
             del self._writers[self.folder.resolve()]
 
     def _was_started(self) -> bool:
         if (self.folder / "run.json").exists():
             return True
         found = [entry.name for entry in self.folder.iterdir()] if self.folder.exists() else []
-        if FORKING not in found and any(name not in STARTED and not is_litter(name) for name in found):
+        if STARTING not in found and any(name != LOCK and not is_litter(name) for name in found):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 
-    def _was_kept(self) -> bool:
-        """Return whether the run can continue; a start killed before its first checkpoint left nothing."""
-        return bool(self._checkpoints() or any(self.parts(name) for name in TABLES))
-
-    def _create(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Memory | None) -> int:
+    def _create(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Any) -> int:
+        """Make the folder with a checkpoint of its first step; the run exists once run.json is written."""
         existed = self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._claim()
         try:
-            if (self.folder / FORKING).exists():
-                self._clear()
-            return self._first(config, team, watch, memory)
+            self._clear()
+            (self.folder / STARTING).touch()
+            for name in TABLES:
+                (self.folder / name).mkdir()
+            step, config, files = self._take_over(config, team, memory)
+            described = dumps(config, self.folder / "run.json").encode()
+            self.manifest.add({"run.json": digest(described), **files})
+            self._remind(watch)
+            self._save(step, team, watch, memory)
+            write_bytes(self.folder / "run.json", described)
+            mark_own(self.folder)
+            (self.folder / STARTING).unlink()
+            return step
         except BaseException:
             self._clear()
             self.end()
-            for name in STARTED:
-                (self.folder / name).unlink(missing_ok=True)
+            (self.folder / LOCK).unlink(missing_ok=True)
             if not existed:
                 self.folder.rmdir()
             raise
 
-    def _first(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Memory | None) -> int:
-        """Write the beginning of a new run, and return its number of steps."""
-        self._describe(config)
-        for name in (*TABLES, "checkpoints"):
-            (self.folder / name).mkdir(exist_ok=True)
-        self._save(0, team, watch, memory)
-        return 0
+    def _take_over(
+        self, config: Mapping[str, Any], team: Team, memory: Any
+    ) -> tuple[int, Mapping[str, Any], dict[str, str]]:
+        """Return the first step, the content of run.json, and the files that another run gave; a `Fork` has some."""
+        return 0, config, {}
 
     def _clear(self) -> None:
-        """Delete what a failed start or a killed fork left; the file that marks it as litter goes last."""
+        """Delete what a failed or killed start left; the file that marks it as litter goes last."""
         for name in (*TABLES, SCORES, "checkpoints"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        for name in ("run.json", MANIFEST, FORKING):
+        for name in ("run.json", MANIFEST, OWN, STARTING):
             (self.folder / name).unlink(missing_ok=True)
 
-    def _describe(self, config: Mapping[str, Any]) -> None:
-        """Write run.json; it is recorded first, so that the manifest always knows it."""
-        there = Part(self.folder, "run.json")
-        before = [digest(there.read_bytes())] if there.path.is_file() else []
-        self.manifest.replace("run.json", dumps(config, there.path).encode(), before)
-
-    def _resume(self, team: Team, watch: Any, memory: Memory | None) -> int:
+    def _resume(self, team: Team, watch: Any, memory: Any) -> int:
         self._claim()
-        (self.folder / FORKING).unlink(missing_ok=True)
+        (self.folder / STARTING).unlink(missing_ok=True)
         checkpoint = self.checkpoint()
         refuse_gaps(self, checkpoint.step)
         kept = checkpoint.state.get("memory", {})
@@ -153,20 +148,12 @@ class Recorder(Run):
         checkpoint.load_into(team)
         if memory:
             memory.load_state(kept)
-        if self.config["format"] != FORMAT:
-            self._raise_format()
         self._forget_after(checkpoint.step)
+        self._tidy()
+        mark_own(self.folder)
         self._remembered = checkpoint.state["watch"]
         self._remind(watch)
         return checkpoint.step
-
-    def _raise_format(self) -> None:
-        """Record the files of a run of format 2, which were not checked until now."""
-        parts = [part for name in (*TABLES, SCORES) for part in self.parts(name)]
-        config = self.config | {"format": FORMAT}
-        sha256 = {part.name: [digest(part.read_bytes())] for part in (*parts, self._file("run.json"))}
-        self.manifest.add(sha256)
-        self._describe(config)
 
     def _remind(self, watch: Any) -> None:
         """Restore the state of an earlier watch; every watch counts all steps, even if it joins late."""
@@ -177,60 +164,64 @@ class Recorder(Run):
 
     def _forget_after(self, step: int) -> None:
         """Drop tables beyond the checkpoint, which are made again bit for bit, and files never recorded."""
-        beyond = {part.name for name in TABLES for part in self.parts(name)[step:]}
-        parts = {name: part for name, part in self.manifest.parts.items() if name not in beyond}
-        self.manifest.write_anew(parts)
-        kept = {part.path for part in parts.values()}
-        for name in TABLES:
-            for path in (self.folder / name).iterdir():
-                if OWN.fullmatch(path.name) and path not in kept:
-                    path.unlink()
+        beyond = [part.name for name in TABLES for part in self.parts(name) if part.step >= step]
+        self.manifest.add({}, beyond, [one for one in self.manifest.continued if one["step"] < step])
+        self._sweep()
         for path in (self.folder / "checkpoints").glob("*.tmp"):
             shutil.rmtree(path)
+
+    def _sweep(self) -> None:
+        """Delete the tables that do not count: those beyond a checkpoint, and those that were joined with others."""
+        recorded = self.manifest.files
+        for name in TABLES if recorded else ():
+            for path in (self.folder / name).iterdir():
+                if OURS.fullmatch(path.name) and f"{name}/{path.name}" not in recorded:
+                    patiently(path.unlink)
 
     def is_superseded(self) -> bool:
         """Return whether this training has ended or lost its folder to a later one, and must not write."""
         return self._writers.get(self.folder.resolve()) is not self
 
-    def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame, notes: Mapping[str, Any] | None = None):
-        """Write the tables of one step, with `notes` about its turns in their file."""
-        digests = {}
+    def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame) -> None:
+        """Write the tables of one step."""
         with self._saying_what_is_safe():
-            if self._goes_on_with:
-                self._tell_on_what(self._goes_on_with, step)
-                self._goes_on_with = None
-            for name, table, told in (("turns", in_lists(turns), notes), ("stats", stats, None)):
+            digests = {}
+            for name, table in (("turns", in_lists(turns)), ("stats", stats)):
                 file = f"{name}/{step:06d}.parquet"
-                digests[file] = [digest(write_table(self.folder / file, table, told))]
-            self.manifest.add(digests)
+                digests[file] = digest(write_table(self.folder / file, table))
+            self.manifest.add(digests, continued=self._continued(step))
+            self._goes_on_with = None
 
-    def _tell_on_what(self, config: Mapping[str, Any], step: int) -> None:
-        """Record in run.json from which step on a run uses other code, versions or devices than before."""
-        told, now = self.config, runs_on(config)
-        earlier = [one for one in told.get("continued", []) if one["step"] < step]
-        before = {**runs_on(told), **{name: value for one in earlier for name, value in runs_on(one).items()}}
-        other = {name: value for name, value in now.items() if value != before.get(name)}
-        continued = [*earlier, {"step": step, **other}] if other else earlier
-        if continued != told.get("continued", []):
-            self._describe(told | {"continued": continued})
+    def _continued(self, step: int) -> list[dict[str, Any]]:
+        """Return from which steps on the run uses other code, versions or devices than run.json names."""
+        earlier = self.manifest.continued
+        if self._goes_on_with is None:
+            return earlier
+        before = {name: value for one in (self.config, *earlier) for name, value in runs_on(one).items()}
+        other = {name: value for name, value in runs_on(self._goes_on_with).items() if value != before.get(name)}
+        return [*earlier, {"step": step, **other}] if other else earlier
 
-    def save(self, step: int, team: Team, watch: Any = None, memory: Memory | None = None) -> None:
-        """Write a checkpoint after `step` steps, keep the two newest, and merge the tables that both include."""
+    def save(self, step: int, team: Team, watch: Any = None, memory: Any = None) -> None:
+        """Write a checkpoint after `step` steps."""
         with self._saying_what_is_safe():
             self._save(step, team, watch, memory)
 
-    def _save(self, step: int, team: Team, watch: Any, memory: Memory | None) -> None:
+    def _save(self, step: int, team: Team, watch: Any, memory: Any) -> None:
         folder = self.folder / "checkpoints" / f"{step:06d}"
         if folder.exists():
             return
         watched = watch.state() if hasattr(watch, "state") else self._remembered
         Checkpoint.write(folder, team, watched, memory.state() if memory else None)
-        with writing(folder.parent):
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Delete all but the newest checkpoints, and join the tables of the steps that both include."""
+        with writing(self.folder / "checkpoints"):
             for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
                 gone = old.with_suffix(".tmp")
                 patiently(partial(old.rename, gone))
                 patiently(partial(shutil.rmtree, gone))
-        merge(self.manifest, TABLES, until=int(self._checkpoints()[0].name))
+        merge(self.manifest, until=int(self._checkpoints()[0].name), sweep=self._sweep)
 
     @contextmanager
     def _saying_what_is_safe(self) -> Iterator[None]:
@@ -253,6 +244,25 @@ def _naming(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(f"{folder}: cannot keep a run here ({error}); choose another folder") from error
+
+
+def _locked(folder: Path) -> Any:
+    """Return a lock on the folder; raise RunError if another process has it."""
+    from filelock import FileLock, SoftFileLock, Timeout
+
+    for kind in (FileLock, SoftFileLock):  # the second for a drive without locks
+        try:
+            with warnings.catch_warnings(action="ignore"):  # newer releases fall back by themselves, and warn of it
+                return kind(folder / LOCK, timeout=0, thread_local=False).acquire().lock
+        except Timeout:
+            break
+        except (NotImplementedError, OSError) as error:
+            if getattr(error, "errno", errno.ENOSYS) not in NO_LOCKS:
+                raise
+    raise RunError(
+        f"{folder}: another process is training in this folder; end it first, or choose another folder. On a drive "
+        f"without locks, {LOCK} stays if a process or its machine dies: then delete it"
+    )
 
 
 def in_lists(turns: pd.DataFrame) -> pd.DataFrame:

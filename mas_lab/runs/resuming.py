@@ -8,39 +8,27 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from mas_lab.fingerprint import comparable, holders
+from mas_lab.fingerprint import comparable
 from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError
-from mas_lab.runs.run import FORMAT, KEEPING, TABLES, Run
+from mas_lab.runs.manifest import TABLES
+from mas_lab.runs.run import KEEPING, Run
 from mas_lab.team import differences
 
-RESUMES = (2, FORMAT)
-"""Formats in which a run is trained on. A run of format 2 is converted to this format."""
 RUNS_ON = ("ranks", "device", "code", "versions")
 """Entries that may change when a run continues, although its results may change with them."""
 
 
 def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
     """Raise RunError if `config` asks for another run than the one that is here."""
-    if run.config.get("format", 1) not in RESUMES:
-        raise RunError(
-            f"{run.folder}: cannot resume, it was made by {run.made_by}, and this version trains on in formats "
-            f"{' and '.join(map(str, RESUMES))} alone; go on with the version that made it, read it with "
-            "load_run(), or choose another folder"
-        )
-    earlier = "untold" not in run.config
-    different = differences(*comparable(decisive(run.config), decisive(config), earlier))
+    different = differences(*comparable(decisive(run.config), decisive(config)))
     if different:
         raise RunError(f"{run.folder}: cannot resume, {different}; ask for what the run has, or choose another folder")
 
 
-def say_what_is_untold(run: Run, config: Mapping[str, Any], is_there: bool) -> None:
+def warn_of_untold(run: Run, config: Mapping[str, Any]) -> None:
     """Warn about parts that run.json does not describe, since nobody would notice if they changed."""
-    missing = list(config.get("untold", ()))
-    if is_there and "untold" not in run.config:
-        recorded, asked = (dict(holders(decisive(one))) for one in (run.config, config))
-        missing = [f"what {place} holds" for place in asked if place not in recorded]
-    if missing:
+    if missing := config.get("untold"):
         warnings.warn(
             f"{run.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes on, "
             "nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
@@ -51,11 +39,12 @@ def say_what_is_untold(run: Run, config: Mapping[str, Any], is_there: bool) -> N
 def refuse_gaps(run: Run, step: int) -> None:
     """Raise RunError if a table of the first `step` steps is missing, since a checkpoint needs all of them."""
     for name in TABLES:
-        parts = run.parts(name)[:step]
-        missing = [part.path for part in parts if not part.path.is_file()]
-        missing += [run.folder / name / f"{number:06d}.parquet" for number in range(len(parts), step)]
-        if missing:
-            raise RunError(f"{missing[0]} is missing; put it back, or start again in another folder")
+        parts = run.parts(name)
+        missing = [part.path for part in parts if part.step < step and not part.path.is_file()]
+        made = parts[-1].steps.stop if parts else 0
+        if missing or made < step:
+            lost = missing[0] if missing else run.folder / name / f"{made:06d}.parquet"
+            raise RunError(f"{lost} is missing; put it back, or start again in another folder")
 
 
 def refuse_other_memory(run: Run, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

@@ -1,16 +1,20 @@
 """Read a run that was kept: a folder with recipe, tables and checkpoints, or a zip without weights.
 
-    runs/<name>/run.json                      the config: env, recipe, seed, settings, versions, threads
-    runs/<name>/turns/000107.parquet          the table of step 107, with its scores; stats/ beside it
-    runs/<name>/turns/000000-000099.zip       the tables of a hundred earlier steps, byte for byte
-    runs/<name>/manifest.txt                  the sha256 of these files
-    runs/<name>/checkpoints/000108/           the team after 108 steps: safetensors and JSON, with their sha256
+    runs/<name>/run.json                         the config: env, recipe, seed, settings, versions, threads
+    runs/<name>/turns/000107.parquet             the table of step 107; stats/ beside it
+    runs/<name>/turns/000000-000099.parquet      the tables of a hundred earlier steps, joined
+    runs/<name>/scores/000100-1f2e3d4c.parquet   scores on held-out tasks after 100 steps
+    runs/<name>/manifest.txt                     the sha256 of these files: one that it does not name does not count
+    runs/<name>/checkpoints/000108/              the team after 108 steps: safetensors and JSON, with their sha256
+    runs/<name>/own.txt                          which computer wrote run.json, see `foreign`
 
-Leaves out: how it is written (`recorder`), and its scores (`scores`).
+A zip holds the same without the last two, and `watch.json` and `tokens.json` in place of the checkpoints. Leaves out:
+how a run is written (`recorder`), and its scores (`scores`).
 """
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,21 +23,17 @@ import pandas as pd
 from mas_lab import recipes
 from mas_lab.runs import forms
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import Files, RunError, read_json, read_table, read_tables
-from mas_lab.runs.forms import require_form
-from mas_lab.runs.manifest import MANIFEST, Manifest, Part
-from mas_lab.runs.zips import Zipped, open_zip
+from mas_lab.runs.disk import Files, RunError, read_arrow, read_json, read_table, read_tables, reading
+from mas_lab.runs.foreign import is_own, open_zip, refuse_large, refuse_unreadable
+from mas_lab.runs.forms import checked_table, require_form
+from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, Manifest, Part
 from mas_lab.team import Team
 
-FORMAT = 3
-"""The format of a run. Format 2 had no manifest, and each step was a file of its own. In format 1, recipes also
-lacked `ddof`, `eps`, `flat` and `select`, and `episode_return` took `of`."""
+FORMAT = 4
+"""The format of a run; others are refused."""
 KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_at", "score_tasks",
            "score_episodes", "score_seed")  # fmt: skip
 """Settings that a resumed run may change."""
-TABLES = ("turns", "stats")
-SCORES = "scores"
-"""The folder of held-out scores, beside those of `TABLES`, see `scores.keep_scores`."""
 TRIES = 20
 Result = TypeVar("Result")
 WATCH, TOKENS = "watch.json", "tokens.json"
@@ -65,26 +65,17 @@ class Run:
         return f"Run({str(self.folder)!r}, {self.recipe_name}, {self.steps} steps)"
 
     @property
-    def config(self) -> dict[str, Any]:
-        config = read_json(self._file("run.json"))
-        if config.get("format", 1) == FORMAT and not self.manifest.parts:
-            raise RunError(f"{self.folder / MANIFEST} is missing; put it back, without it no file can be trusted")
-        return config
-
-    def _file(self, name: str) -> Part:
-        """Return a file as it was recorded; without a manifest, as it is."""
-        parts = self.manifest.parts
-        if parts and name not in parts:
-            raise RunError(
-                f"{self.folder / name} is not recorded in {self.folder / MANIFEST}; it was put there by hand"
-            )
-        return parts.get(name) or Part(self.folder, name)
+    def is_exported(self) -> bool:
+        """Return whether this is a zip, which holds no weights."""
+        return not isinstance(self.folder, Path)
 
     @property
-    def made_by(self) -> str:
-        """Return the version that wrote the run, in words."""
-        version = self.config.get("versions", {}).get("mas-lab", "of an unknown version")
-        return f"mas-lab {version} (format {self.config.get('format', 1)})"
+    def config(self) -> dict[str, Any]:
+        refuse_format(self.folder)
+        if not self.manifest.files:
+            raise RunError(f"{self.folder / MANIFEST} is missing; put it back, without it no file can be trusted")
+        config, continued = read_json(self.manifest.part("run.json")), self.manifest.continued
+        return config | {"continued": continued} if continued else config
 
     @property
     def recipe(self) -> "recipes.Recipe":
@@ -102,7 +93,8 @@ class Run:
     @property
     def steps(self) -> int:
         """Return the number of training steps whose tables are in the folder."""
-        return len(self.parts("stats"))
+        parts = self.parts("turns")
+        return parts[-1].steps.stop if parts else 0
 
     @property
     def turns(self) -> pd.DataFrame:
@@ -120,23 +112,14 @@ class Run:
 
     def part(self, step: int) -> Part:
         """Return one step's turns as they are on disk."""
-        name = f"turns/{step:06d}.parquet"
-        if name not in self.manifest.parts and (self.manifest.parts or not (self.folder / name).is_file()):
-            raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
-        return self._file(name)
+        for part in self.parts("turns"):
+            if step in part.steps:
+                return replace(part, steps=range(step, step + 1))
+        raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
 
     def parts(self, name: str) -> list[Part]:
-        """Return one table as it is on disk, a part per step; raise `RunError` naming a missing step."""
-        parts = [part for held, part in self.manifest.parts.items() if held.startswith(f"{name}/")]
-        if not self.manifest.parts and (self.folder / name).is_dir():
-            found = (path.name for path in (self.folder / name).iterdir())
-            parts = [Part(self.folder, f"{name}/{file}") for file in found if _is_part(file)]
-        parts.sort(key=lambda part: part.name)
-        for step, part in enumerate(parts if name in TABLES else ()):
-            if part.step != step:
-                missing = self.folder / name / f"{step:06d}.parquet"
-                raise RunError(f"{missing} is missing; put it back, or start again in another folder")
-        return parts
+        """Return the files of one table ("turns", "stats" or "scores"), in the order of their steps."""
+        return self.manifest.parts(name)
 
     def read(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
         """Return one table ("turns" or "stats") of all steps, or only some `columns`, without reading others."""
@@ -151,20 +134,19 @@ class Run:
 
     def watched(self) -> dict[str, Any] | None:
         """Return the state of the run's watch, from the newest checkpoint or an exported zip; `None` without one."""
-        if isinstance(self.folder, Zipped):
-            return read_json(self._file(WATCH)) if self._holds(WATCH) else None
+        if self.is_exported:
+            return read_json(self.manifest.part(WATCH)) if WATCH in self.manifest.files else None
         folders = self._checkpoints()
         return Checkpoint(folders[-1]).state["watch"] if folders else None
 
     def token_texts(self) -> dict[str, dict[str, str]]:
         """Return policy -> token id -> text for all tokens in completions, as far as tokenizers were kept."""
-        if isinstance(self.folder, Zipped):
-            held = read_json(self._file(TOKENS)) if self._holds(TOKENS) else {}
-            return require_form(held, forms.TOKENS, self.folder / TOKENS)
-        if not self._checkpoints() or not self.parts("turns"):
+        if self.is_exported:
+            return read_json(self.manifest.part(TOKENS)) if TOKENS in self.manifest.files else {}
+        if not self._checkpoints() or not self.steps:
             return {}
         checkpoint = Checkpoint(self._checkpoints()[-1])
-        said = read_tables(self.parts("turns"), ["policy", "completion_ids"]).explode("completion_ids").dropna()
+        said = self.read("turns", ["policy", "completion_ids"]).explode("completion_ids").dropna()
         texts = {}
         for policy, ids in said.groupby("policy")["completion_ids"]:
             tokenizer = checkpoint.tokenizer(policy)
@@ -172,9 +154,6 @@ class Run:
                 known = sorted(map(int, ids.unique()))
                 texts[policy] = {str(one): tokenizer.decode([one], skip_special_tokens=False) for one in known}
         return texts
-
-    def _holds(self, name: str) -> bool:
-        return name in self.manifest.parts or (not self.manifest.parts and (self.folder / name).is_file())
 
     def checkpoint(self) -> "Checkpoint":
         """Return the newest checkpoint, checked against its hashes."""
@@ -195,7 +174,7 @@ class Run:
         raise RunError(f"{self.folder}: its checkpoints come and go too fast to be read; stop its training first")
 
     def _newest(self) -> Path:
-        if isinstance(self.folder, Zipped):
+        if self.is_exported:
             raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
         folders = self._checkpoints()
         if not folders:
@@ -218,8 +197,10 @@ class Run:
 def load_run(path: str | Path) -> Run:
     """Open a run from its folder or from an exported zip.
 
-    A zip may come from anybody. It is read in place, up to 2 GiB and 20 million rows; the environment variable
-    MAS_LAB_ZIP_GIB sets another number of GiB. Folders are not limited.
+    A run may come from anybody. A zip, and a folder that was not written on this computer, are first read and checked
+    in a child process. It may unpack and take up to 2 GiB of memory, and some minutes; the environment variable
+    MAS_LAB_ZIP_GIB sets another number of GiB. macOS does not limit the memory. On Windows, and where there are no
+    processes, only the unpacked size is limited.
 
     Args:
         path: Folder of the run, its name under `runs_dir()`, or an exported zip.
@@ -228,14 +209,14 @@ def load_run(path: str | Path) -> Run:
         The run, with `.turns`, `.stats`, `.recipe`, and, if it is a folder, `.team()`.
 
     Raises:
-        RunError: There is no run, a later version wrote it, or a member of the zip does not belong to a run.
-        TableError: A table in the zip holds wrong values; the message names the member. It may be raised on reading.
+        RunError: There is no run, a version with another format wrote it, or a file of somebody else's run is damaged,
+            too large, or not as training writes it.
     """
     for folder in (run_folder(path), Path(path)):
-        if (folder / "run.json").is_file():
-            return _readable(Run(folder))
-        if folder.is_file():
-            return _readable(Run(_open_zip(folder)))
+        if folder.is_file() or (folder / "run.json").is_file():
+            if not is_own(folder):
+                refuse_unreadable(folder, check_run)
+            return open_run(folder)
     known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
     raise RunError(
         f"no run at {path} or {run_folder(path)}: there is no run.json; runs in {runs_dir()}: "
@@ -243,28 +224,51 @@ def load_run(path: str | Path) -> Run:
     )
 
 
-def _readable(run: Run) -> Run:
-    """Return the run after checking its description; RunError if a later version wrote it."""
-    path = run.folder / "run.json"
-    if require_form(run.config, forms.VERSIONS, path).get("format", 1) > FORMAT:
-        raise RunError(f"{run.folder} was made by {run.made_by}; this version reads up to format {FORMAT}: update it")
-    require_form(run.config, forms.CONFIG, path)
+def open_run(path: Path) -> Run:
+    """Open a run unchecked; raise RunError if its format is another one."""
+    run = Run(path if path.is_dir() else open_zip(path))
+    refuse_format(run.folder)
     return run
+
+
+def refuse_format(folder: Files) -> None:
+    if (written := read_json(folder / "run.json").get("format")) != FORMAT:
+        raise RunError(
+            f"{folder} is of format {written!r:.20}, and this version reads format {FORMAT} alone; open it with the "
+            "version of mas_lab that made it"
+        )
+
+
+def check_run(path: Path, at: Callable[[Any], None] = lambda file: None) -> None:
+    """Read a run of somebody else as a whole; raise RunError naming a file that is not as training writes it.
+
+    `at` gets each file before it is read.
+    """
+    at(path)
+    with reading(path):
+        if path.is_dir():
+            files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))
+            refuse_large(path, sum(file.stat().st_size for file in files))
+        run = open_run(path)
+        require_form(run.config, forms.CONFIG, run.folder / "run.json")
+        watched = run.watched()
+        if isinstance(watched, dict) and {"rule", "spikes"} <= set(watched):
+            require_form(watched, forms.WATCHED, run.folder / WATCH)
+        if run.is_exported:
+            require_form(run.token_texts(), forms.TOKENS, run.folder / TOKENS)
+        held = [_checked(run, name, part, at) for name in (*TABLES, SCORES) for part in run.parts(name)]
+        if run.steps != sum(len(part.steps) for part in run.parts("stats")):
+            raise RunError(f"{path}: its turns and stats are not of the same steps; export it again")
+        del held  # until here, all tables were in memory together, as they may be later
+
+
+def _checked(run: Run, name: str, part: Part, at: Callable[[Any], None]) -> pd.DataFrame:
+    at(part)
+    with reading(part):
+        [table] = read_arrow([part])
+        return checked_table(table, name, part, part.steps or range(part.step, part.step + 1))
 
 
 def run_folder(run: str | Path) -> Path:
     """Return the folder of a run: a bare name lies under `runs_dir()`, a name with a separator is a path."""
     return runs_dir() / run if Path(run).name == str(run) else Path(run)
-
-
-def _open_zip(path: Path) -> Zipped:
-    inside = open_zip(path)
-    if not (inside / "run.json").is_file():
-        raise RunError(f"{path} holds no run.json, so it was not made by export()")
-    return inside
-
-
-def _is_part(name: str) -> bool:
-    """Return whether a name is a step's table, such as `000007.parquet`, and not an incomplete or other file."""
-    stem, _, suffix = name.partition(".")
-    return stem.isdigit() and suffix == "parquet"

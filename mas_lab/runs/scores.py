@@ -4,25 +4,18 @@ Scores on held-out tasks exist if somebody kept them. Leaves out: playing held-o
 (`widgets.ablation`).
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
 from mas_lab.cells.credits import return_to_go
-from mas_lab.runs.disk import RunError, Unwritten, packed, read_note, read_tables, write_bytes, writing
-from mas_lab.runs.forms import NUMBER, require_form
-from mas_lab.runs.manifest import digest
-from mas_lab.runs.run import SCORES, Run
+from mas_lab.runs.disk import RunError, Unwritten, packed, read_tables, write_bytes, writing
+from mas_lab.runs.manifest import SCORES, digest
+from mas_lab.runs.run import Run
 from mas_lab.table import TableError, column
 
 READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kept", "probe", "action", "team_reward",
         "success", "completion_ids"]  # fmt: skip
 CURVE = ["step", "tokens", "success", "return"]
-KEPT = "mas_lab.runs.scores.1"
-"""Name of a step's scores in the file of its turns. Its number changes with their meaning; scores that earlier
-versions kept under another number are not read."""
-SCORED = dict.fromkeys(CURVE[1:], NUMBER)
 
 
 def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
@@ -49,24 +42,19 @@ def step_scores(turns: pd.DataFrame) -> dict[str, float]:
 
 
 def run_curve(run: Run) -> pd.DataFrame:
-    """Return `training_curve` of a run as training kept it, or computed from all turns if a step lacks it."""
-    kept = [read_note(run.part(step), KEPT) for step in range(run.steps)]
-    if not kept or None in kept:
-        return training_curve(run.read("turns", READ))
-    for step, scores in enumerate(kept):
-        require_form(scores, SCORED, run.part(step))
-    curve = pd.DataFrame(kept).assign(step=range(run.steps))
-    return curve.assign(tokens=curve["tokens"].cumsum())[CURVE]
+    """Return `training_curve` of a run."""
+    return training_curve(run.read("turns", READ))
 
 
 def grown(curve: pd.DataFrame, run: Run) -> pd.DataFrame:
     """Return the curve of a run of which some steps are known, reading only the other steps."""
-    new = [read_note(run.part(step), KEPT) for step in range(len(curve), run.steps)]
-    if not len(curve) or None in new:
-        return run_curve(run) if new else curve
-    added = pd.DataFrame(new, columns=CURVE[1:]).assign(step=range(len(curve), len(curve) + len(new)))
-    added["tokens"] = curve["tokens"].iloc[-1] + added["tokens"].cumsum()
-    return pd.concat([curve, added[CURVE]], ignore_index=True) if new else curve
+    new = [run.part(step) for step in range(len(curve), run.steps)]
+    if not new:
+        return curve
+    added = training_curve(read_tables(new, READ))
+    if len(curve):
+        added["tokens"] += curve["tokens"].iloc[-1]
+    return pd.concat([curve, added], ignore_index=True) if len(curve) else added
 
 
 def episode_success(turns: pd.DataFrame) -> pd.Series:
@@ -136,20 +124,19 @@ def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
         raise TableError(f"keep_scores: column {missing[0]!r} is missing; pass what evaluate() returned")
     if not 0 <= step <= run.steps:
         raise ValueError(f"keep_scores: step={step}, but {run.folder} holds {run.steps} steps")
-    if not isinstance(run.folder, Path):
+    if run.is_exported:
         raise TypeError(f"keep_scores: {run.folder} is an exported zip; keep scores with the run's folder, then export")
-    name = f"{SCORES}/{step:06d}.parquet"
-    path, known = run.folder / name, run.manifest.parts
-    data = packed(path, scores.assign(step=step))
+    before = [part for part in run.parts(SCORES) if part.step == step]
     try:
-        with writing(path):
-            path.parent.mkdir(exist_ok=True)
-        if name in known:
-            run.manifest.replace(name, data, known[name].sha256)
-        else:
-            write_bytes(path, data)
-            if known:
-                run.manifest.add({name: [digest(data)]})
+        with writing(run.folder / SCORES):
+            (run.folder / SCORES).mkdir(exist_ok=True)
+            data = packed(scores.assign(step=step))
+            name = f"{SCORES}/{step:06d}-{digest(data)[:8]}.parquet"
+            write_bytes(run.folder / name, data)
+            run.manifest.add({name: digest(data)}, drop=[part.name for part in before])
+            for part in before:
+                if part.name != name:
+                    part.path.unlink(missing_ok=True)
     except Unwritten as error:
         raise RunError(f"{error}; the run is whole as it was: free space, and do it again") from error
 
@@ -184,6 +171,4 @@ def kept_scores(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
     means = mean_scores(tables)
     curve = run_curve(run) if curve is None else curve
     until = np.concatenate([[0], curve["tokens"]])
-    if means["step"].max() >= len(until):
-        raise RunError(f"{run.folder}: scores of step {means['step'].max()} are kept, of a run of {len(curve)} steps")
     return means.assign(tokens=until[means["step"]])[CURVE]

@@ -12,9 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.runs.disk import read_arrow, read_tables
-from mas_lab.runs.forms import WATCHED, require_form
-from mas_lab.runs.run import WATCH, Run, load_run
-from mas_lab.runs.zips import Zipped
+from mas_lab.runs.run import Run, load_run
 from mas_lab.table import TableError, column
 from mas_lab.train import Report
 from mas_lab.widgets.text import escape_control_chars
@@ -119,8 +117,7 @@ class Source:
         remembered = told_by.watched() if told_by else None
         if not isinstance(remembered, dict) or not {"rule", "spikes"} <= set(remembered):
             return None
-        is_zip = self.run is not None and isinstance(self.run.folder, Zipped)
-        return require_form(remembered, WATCHED, self.run.folder / WATCH) if is_zip else remembered
+        return remembered
 
     @property
     def agents(self) -> tuple[str, ...]:

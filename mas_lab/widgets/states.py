@@ -13,7 +13,6 @@ from typing import Any
 from mas_lab.backends.runner import with_max_turns
 from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import Env, Step, Task, transcript
-from mas_lab.runs.zips import Zipped
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.train.drawing import step_seed
 from mas_lab.widgets.source import Source
@@ -175,7 +174,7 @@ class States:
         self.why[str(why)] = self.why.get(str(why), 0) + 1
 
     def _refuse_what_takes_long(self, rows: Sequence[Row]) -> None:
-        is_zip = self.source.run is not None and isinstance(self.source.run.folder, Zipped)
+        is_zip = self.source.run is not None and self.source.run.is_exported
         if is_zip and any(len(row["completion"]) > LONGEST for row in rows):
             raise NoStates(f"an action of more than {LONGEST:,} characters is not played again from a zip")
 

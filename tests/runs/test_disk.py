@@ -6,35 +6,46 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mas_lab.runs.disk import patiently, read_table, read_tables, write_json, write_table
+from mas_lab.runs.disk import RunError, patiently, read_table, read_tables, write_json, write_table
 
 INFOS = [{}, {"x": [1, {"y": None}], "deep": {"ü": True}}, [{"a": 1.5}, {}]]
 
 
-def test_info_comes_back_as_it_was(tmp_path):
+def test_info_is_read_as_it_was_written(tmp_path):
     table = pd.DataFrame({"agent": ["a", "b", "c"], "info": INFOS})
     write_table(tmp_path / "0.parquet", table)
     assert read_table(tmp_path / "0.parquet").to_dict("list") == table.to_dict("list")
     assert table["info"].tolist() == INFOS  # the table that was written is left alone
 
 
-def test_steps_that_told_nothing_stand_beside_those_that_did(tmp_path):
-    write_table(tmp_path / "0.parquet", pd.DataFrame({"agent": ["a"]}))
-    write_table(tmp_path / "1.parquet", pd.DataFrame({"agent": ["b"], "info": [{"x": 1}]}))
-    parts = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
-    assert read_tables(parts)["info"].tolist() == [{}, {"x": 1}]
+def test_tables_with_other_columns_are_joined(tmp_path):
+    parts = [tmp_path / f"{number}.parquet" for number in range(3)]
+    write_table(parts[0], pd.DataFrame({"advantage": [0.5], "ids": [[1, 2]]}))
+    write_table(parts[1], pd.DataFrame({"advantage": [0.25], "ids": [[3]], "info": [{"x": 1}]}))
+    write_table(parts[2], pd.DataFrame({"advantage": [[0.5, 1.0]], "ids": [[]]}))
+    assert read_tables(parts[:2]).to_dict("list") == {
+        "advantage": [0.5, 0.25], "ids": [[1, 2], [3]], "info": [{}, {"x": 1}]
+    }  # fmt: skip
+    table = read_tables(parts)
+    assert table["advantage"].tolist() == [0.5, 0.25, [0.5, 1.0]] and table["ids"].tolist() == [[1, 2], [3], []]
+    assert all(type(one) is int for ids in table["ids"] for one in ids)
     assert "info" not in read_table(parts[0])
 
 
-def test_nor_do_lists_of_advantages_change_that(tmp_path):
-    write_table(tmp_path / "0.parquet", pd.DataFrame({"advantage": [0.5]}))
-    write_table(tmp_path / "1.parquet", pd.DataFrame({"advantage": [[0.5, 1.0]], "info": [{"x": 1}]}))
-    table = read_tables([tmp_path / "0.parquet", tmp_path / "1.parquet"])
-    assert table.to_dict("list") == {"advantage": [0.5, [0.5, 1.0]], "info": [{}, {"x": 1}]}
+def test_lists_with_gaps_keep_them(tmp_path):
+    table = pd.DataFrame({"ids": [[1, None], None, [2]]})
+    write_table(tmp_path / "0.parquet", table)
+    assert read_table(tmp_path / "0.parquet")["ids"].tolist() == [[1, None], None, [2]]
+
+
+def test_bytes_that_are_no_table_are_named(tmp_path):
+    (tmp_path / "0.parquet").write_bytes(b"PAR1")
+    with pytest.raises(RunError, match=r"0\.parquet is not a whole table"):
+        read_table(tmp_path / "0.parquet")
 
 
 @pytest.mark.parametrize("columns", [["info"], ["agent"]])
-def test_some_columns(tmp_path, columns):
+def test_only_the_named_columns_are_read(tmp_path, columns):
     write_table(tmp_path / "0.parquet", pd.DataFrame({"agent": ["b"], "info": [{"x": 1}]}))
     assert list(read_table(tmp_path / "0.parquet", columns)) == columns
 
@@ -47,7 +58,7 @@ def held(number):
 
 
 @pytest.mark.parametrize("number", [5, 32])
-def test_a_file_that_somebody_reads_is_replaced_once_he_is_done(tmp_path, monkeypatch, number):
+def test_file_that_somebody_reads_is_replaced_afterwards(tmp_path, monkeypatch, number):
     replace, tries = Path.replace, []
 
     def busy(self, target):
@@ -62,7 +73,7 @@ def test_a_file_that_somebody_reads_is_replaced_once_he_is_done(tmp_path, monkey
 
 
 @pytest.mark.parametrize(("error", "tries"), [(held(32), 2), (PermissionError(13, "Permission denied"), 1)])
-def test_what_waiting_does_not_help_is_raised(error, tries):
+def test_lasting_errors_of_a_file_are_raised(error, tries):
     asked = []
 
     def refused():

@@ -1,7 +1,6 @@
 """A fork begins as another run, bit for bit, and goes on under what is asked now; whole, or not there."""
 
 import dataclasses
-import json
 import os
 import shutil
 import threading
@@ -14,8 +13,7 @@ from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
 
 import mas_lab as lab
 from mas_lab.runs import merging
-from mas_lab.runs.disk import hashes
-from mas_lab.runs.manifest import Manifest
+from mas_lab.runs.foreign import mark_own
 from mas_lab.study.sources import handed_in
 
 STEPS, AT = 5, 3
@@ -33,7 +31,7 @@ def cut(request, models, tmp_path_factory):
     """(kind, a run of `AT` steps, the bits of one that made all `STEPS`)."""
     root, kind = tmp_path_factory.mktemp("fork"), request.param
     train(models, root / "a", AT, kind)
-    shutil.copytree(root / "a", root / "straight")
+    small.copied(root / "a", root / "straight")
     train(models, root / "straight", STEPS, kind)
     return kind, root / "a", bits(root / "straight")
 
@@ -42,7 +40,7 @@ def forked(run) -> dict:
     return lab.load_run(run).config["forked"]
 
 
-def test_a_fork_that_changes_nothing_is_the_run_that_never_stopped(cut, models, tmp_path):
+def test_unchanged_fork_equals_the_uninterrupted_run(cut, models, tmp_path):
     kind, a, straight = cut
     before = bits(a)
     reports = train(models, tmp_path / "b", kind=kind, fork=a)
@@ -54,13 +52,22 @@ def test_a_fork_that_changes_nothing_is_the_run_that_never_stopped(cut, models, 
     assert not list((tmp_path / "b").rglob("*.tmp"))
 
 
+def test_joined_tables_are_forked_as_they_are(models, tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "STEPS", 2)
+    train(models, tmp_path / "a", STEPS)
+    train(models, tmp_path / "b", STEPS + 1, fork=tmp_path / "a")
+    train(models, tmp_path / "a", STEPS + 1)
+    assert bits(tmp_path / "b") == bits(tmp_path / "a")
+    assert (tmp_path / "b" / "turns" / "000000-000001.parquet").is_file()
+
+
 @pytest.fixture
 def a(models, tmp_path):
     train(models, tmp_path / "a", AT)
     return tmp_path / "a"
 
 
-def test_what_was_changed_is_told_and_a_fork_goes_on_by_its_own_description(a, models, tmp_path):
+def test_fork_records_its_changes_and_resumes_by_them(a, models, tmp_path):
     b = tmp_path / "forks" / "b"
     other = RECIPE.replace(plan=lab.tree(2), loss=lab.clipped(0.3))
     asked = {"recipe": other, "lr": 5e-3, "max_norm": 0.5, "score_every": 1}
@@ -77,14 +84,14 @@ def test_what_was_changed_is_told_and_a_fork_goes_on_by_its_own_description(a, m
     assert ours.team()["asker"].lr == 5e-3 and theirs.team()["asker"].lr == 1e-2
     with pytest.raises(lab.RunError, match="cannot resume"):
         train(models, b, fork=a)
-    shutil.copytree(b, tmp_path / "forks" / "c")
+    small.copied(b, tmp_path / "forks" / "c")
     assert [report.step for report in train(models, b, AT + 2, fork=a, **asked)] == [AT + 1]
     shutil.rmtree(a)  # it needs the other run no more
     assert [report.step for report in train(models, tmp_path / "forks" / "c", AT + 2, **asked)] == [AT + 1]
     assert bits(b) == bits(tmp_path / "forks" / "c") and train(models, b, AT + 2, fork=a, **asked) == []
 
 
-def test_what_cannot_be_forked_is_refused_and_leaves_nothing(a, models, tmp_path):
+def test_refused_fork_leaves_nothing(a, models, tmp_path):
     before = {path: path.read_bytes() for path in a.rglob("*") if path.is_file()}
 
     def refused(match, error=lab.RunError, env=None, kind="shared", fork=a, run="b", **changes):
@@ -105,33 +112,12 @@ def test_what_cannot_be_forked_is_refused_and_leaves_nothing(a, models, tmp_path
     refused("not empty", run="full")
     assert {path.name for path in tmp_path.iterdir()} == {"a", "a.zip", "c", "full"}
     assert {path: path.read_bytes() for path in a.rglob("*") if path.is_file() and path in before} == before
-    part = Manifest(a).parts["turns/000001.parquet"].path
+    part = a / "turns" / "000001.parquet"
     part.write_bytes(part.read_bytes()[:-1] + b"x")
     refused("000001.parquet is changed")
     part.unlink()
     refused("000001.parquet is missing")
     assert not (tmp_path / "b").exists()
-
-
-def test_files_of_many_steps_are_taken_over_as_they_are(models, tmp_path, monkeypatch):
-    """Of one that holds a step too many, those before it alone: `a` goes on while it is forked."""
-    monkeypatch.setattr(merging, "STEPS", 2)
-    train(models, tmp_path / "a", STEPS)
-    train(models, tmp_path / "b", STEPS + 1, fork=tmp_path / "a")
-    names = {path.name for path in (tmp_path / "b" / "turns").iterdir()}
-    assert "000000-000001.zip" in names
-    newest = max((tmp_path / "a" / "checkpoints").iterdir())
-    shutil.rmtree(newest)
-    older = newest.with_name("000003")
-    shutil.move(newest.with_name("000004"), older)
-    state = json.loads((older / "state.json").read_text()) | {"step": 3}
-    (older / "state.json").write_text(json.dumps(state))
-    (older / "hashes.json").write_text(json.dumps(hashes(older)))
-    train(models, tmp_path / "c", 3, fork=tmp_path / "a")
-    assert {path.name for path in (tmp_path / "c" / "turns").iterdir()} == {"000000-000001.zip", "000002.parquet"}
-    pd.testing.assert_frame_equal(
-        lab.load_run(tmp_path / "c").step_turns(2), lab.load_run(tmp_path / "a").step_turns(2)
-    )
 
 
 @dataclass(frozen=True)
@@ -152,7 +138,7 @@ class Counting:
         self.calls[0] = state["calls"]
 
 
-def test_parts_that_stay_remember_and_others_begin_anew(models, tmp_path):
+def test_unchanged_parts_remember_and_changed_ones_start_anew(models, tmp_path):
     def remembered(run):
         return lab.load_run(run).checkpoint().state["memory"]
 
@@ -167,7 +153,7 @@ def test_parts_that_stay_remember_and_others_begin_anew(models, tmp_path):
     assert "what select remembered is left" in forked(tmp_path / "d")["changed"]
 
 
-def test_a_run_is_forked_while_it_trains(models, tmp_path):
+def test_run_is_forked_while_it_trains(models, tmp_path):
     """Its checkpoints come and go; what is forked is one of them, whole."""
     begun, stop = threading.Event(), threading.Event()
 
@@ -194,7 +180,7 @@ def test_a_run_is_forked_while_it_trains(models, tmp_path):
         pd.testing.assert_frame_equal(ours.stats, theirs[theirs["step"] < ours.steps])
 
 
-def test_a_fork_is_no_second_seed(a, models, tmp_path):
+def test_fork_is_not_counted_as_a_second_seed(a, models, tmp_path):
     train(models, tmp_path / "b", STEPS, fork=a, lr=5e-3)
     board = lab.AblationBoard({"before": a, "after": tmp_path / "b"}, score="return", over="step")
     [told] = [caution for caution in board.cautions if "forked" in caution]
@@ -203,7 +189,7 @@ def test_a_fork_is_no_second_seed(a, models, tmp_path):
     assert records == {} and f"its first {AT} steps are not its own" in apart.why
 
 
-def test_killed_anywhere_it_is_whole_or_not_there(a, models, tmp_path, monkeypatch):
+def test_killed_fork_is_whole_or_absent(a, models, tmp_path, monkeypatch):
     """What a kill before a change of a file leaves is what stands there before it."""
     b, left, copying = tmp_path / "b", [], []
 
@@ -211,6 +197,8 @@ def test_killed_anywhere_it_is_whole_or_not_there(a, models, tmp_path, monkeypat
         if b.exists() and not copying:
             copying.append(True)
             left.append(shutil.copytree(b, tmp_path / f"b{len(left)}"))
+            if (left[-1] / "run.json").is_file():
+                mark_own(left[-1])
             copying.clear()
         return call(*arguments, **options)
 

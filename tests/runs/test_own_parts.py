@@ -86,21 +86,16 @@ def start(models, run, steps=STEPS, recipe=OWN, **changes):
 
 @pytest.fixture(scope="module")
 def runs(models, tmp_path_factory):
-    """`straight`, three steps at once; `cut`, the same in three goes; `other`, another seed; `known`, grpo."""
+    """`straight`, three steps at once; `cut`, the same in three goes."""
     root = tmp_path_factory.mktemp("runs")
     list(start(models, root / "straight"))
     for steps in (1, 2, 3):
         list(start(models, root / "cut", steps))
-    list(start(models, root / "other", seed=6))
-    list(start(models, root / "known", recipe=lab.RECIPES["grpo"].replace(plan=lab.episodes(3)), curriculum=None))
     return root
 
 
-def test_it_resumes_bit_for_bit(runs):
+def test_run_of_own_parts_resumes_bit_for_bit_and_describes_them(runs):
     assert small.bits(runs / "cut") == small.bits(runs / "straight")
-
-
-def test_what_it_was_made_of_stands_in_its_description(runs):
     config = lab.load_run(runs / "cut").config
     for part in ("plan", "credit", "center", "select"):
         assert config["recipe"][part]["is"] == f"{__name__}.{type(getattr(OWN, part)).__name__}"
@@ -109,7 +104,7 @@ def test_what_it_was_made_of_stands_in_its_description(runs):
 
 
 @pytest.mark.parametrize("form", ["folder", "zip"])
-def test_it_opens_in_every_instrument(runs, tmp_path, form):
+def test_run_of_own_parts_opens_in_every_instrument(runs, tmp_path, form):
     run = runs / "cut" if form == "folder" else lab.export(runs / "cut", tmp_path / "cut.zip")
     run = lab.load_run(run)
     assert "mine, 3 steps" in repr(run) and run.turns["selected"].mean() == pytest.approx(2 / 3)
@@ -118,17 +113,11 @@ def test_it_opens_in_every_instrument(runs, tmp_path, form):
         assert instrument(run).figure() is not None
     with pytest.raises(ValueError, match=r"three_tries.*is not part of mas_lab.*your own code"):
         run.recipe  # noqa: B018
+    board = lab.AblationBoard([run])
+    assert set(board.runs["recipe"]) == {"mine"} and "mine" in board.to_html(tmp_path / "board.html").read_text()
 
 
-def test_it_stands_on_the_board_beside_a_known_recipe(runs, tmp_path):
-    zipped = lab.export(runs / "other", tmp_path / "other.zip")
-    board = lab.AblationBoard([runs / "cut", zipped, runs / "known"])
-    assert board.runs["recipe"].value_counts().to_dict() == {"mine": 2, "grpo": 1}
-    assert (board.table["seeds"] == 1).all(), "compared on the seed that both have"
-    assert "mine" in board.to_html(tmp_path / "board.html").read_text()
-
-
-def test_the_dashboard_trains_it(models, runs, tmp_path):
+def test_dashboard_trains_own_parts(models, runs, tmp_path):
     board = lab.LiveDashboard(
         small.Relay(), small.make_team("shared", models), OWN, STEPS, run=tmp_path / "board", foreground=True,
         **small.SETTINGS | {"curriculum": reversed_tasks(), "watch": lab.SpikeWatch()},
@@ -137,11 +126,7 @@ def test_the_dashboard_trains_it(models, runs, tmp_path):
     assert small.bits(tmp_path / "board") == small.bits(runs / "straight")
 
 
-def test_the_team_of_the_run_is_there_without_its_parts(runs):
-    assert set(lab.load_run(runs / "cut").team()) == set(small.AGENTS)
-
-
-def test_a_recipe_of_one_changed_part_is_another_run(models, runs):
+def test_changed_part_is_another_run(models, runs):
     other = OWN.replace(credit=politeness(0.5))
     with pytest.raises(lab.RunError, match=r"recipe\.credit\.per_word differs: the run has 0\.01, asked is 0\.5"):
         list(start(models, runs / "cut", recipe=other))

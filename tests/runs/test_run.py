@@ -1,6 +1,6 @@
 """A run stops anywhere and goes on bit for bit; a damaged or foreign folder says what is wrong with it."""
 
-import json
+import errno
 import os
 import pickle
 import shutil
@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import filelock
 import pandas as pd
 import pytest
 import small
 import torch
-from filelock import FileLock
 
 import mas_lab as lab
+from mas_lab.runs.run import FORMAT
 
 STEPS = 4
 HERE = Path(__file__).parents[1]
@@ -59,14 +60,14 @@ def runs(models, tmp_path_factory):
     for kind in small.KINDS:
         for report in small.start(kind, models, root / "straight" / kind, STEPS):
             if report.step + 1 < STEPS:
-                shutil.copytree(root / "straight" / kind, root / "cut" / f"{kind}-{report.step + 1}")
+                small.copied(root / "straight" / kind, root / "cut" / f"{kind}-{report.step + 1}")
     small.child("finish", models, root / "cut", STEPS)
     return root
 
 
 @pytest.mark.parametrize("kind", small.KINDS)
 @pytest.mark.parametrize("k", range(1, STEPS))
-def test_k_steps_and_a_new_process_are_the_run_that_never_stopped(runs, kind, k):
+def test_resumed_run_equals_the_uninterrupted_one(runs, kind, k):
     straight, cut = small.bits(runs / "straight" / kind), small.bits(runs / "cut" / f"{kind}-{k}")
     assert cut == straight
     names = {Path(name).name for name in straight}
@@ -75,8 +76,8 @@ def test_k_steps_and_a_new_process_are_the_run_that_never_stopped(runs, kind, k)
     assert len([name for name in straight if name.startswith("turns/")]) == STEPS
 
 
-@pytest.mark.parametrize("k", range(1, STEPS))
-def test_leaving_the_loop_between_two_checkpoints_makes_one(runs, models, tmp_path, k):
+@pytest.mark.parametrize("k", [0, 2])
+def test_leaving_the_loop_saves_a_checkpoint_to_continue_from(runs, models, tmp_path, k):
     run = tmp_path / "run"
     assert len(play(small.start("shared", models, run, STEPS, save_every=100), k)) == k
     assert lab.load_run(run).steps == lab.load_run(run).checkpoint().step == k
@@ -85,15 +86,7 @@ def test_leaving_the_loop_between_two_checkpoints_makes_one(runs, models, tmp_pa
     assert small.bits(run) == small.bits(runs / "straight" / "shared")
 
 
-def test_every_step_of_these_runs_changed_the_weights(models, tmp_path):
-    """Else going on would be easy. The checkpoint of a step stands when its report is out."""
-    seen = set()
-    for report in small.start("shared", models, tmp_path, STEPS):
-        seen.add(small.bits(tmp_path)[f"checkpoints/{report.step + 1:06d}/policies/0/model.safetensors"])
-    assert len(seen) == STEPS
-
-
-def test_steps_is_the_total_and_the_schedule_hangs_on_the_horizon(runs, models, tmp_path):
+def test_steps_count_from_the_start_of_the_run(runs, models, tmp_path):
     first = play(small.start("shared", models, tmp_path / "run", 2))
     second = play(small.start("shared", models, tmp_path / "run", STEPS))
     assert [report.step for report in first + second] == [0, 1, 2, 3]
@@ -101,7 +94,7 @@ def test_steps_is_the_total_and_the_schedule_hangs_on_the_horizon(runs, models, 
     assert play(small.start("shared", models, tmp_path / "run", 2)) == []
 
 
-def test_a_run_that_goes_on_with_other_versions_or_devices_says_from_which_step_on(models, tmp_path):
+def test_other_devices_are_recorded_from_the_first_step_they_made(models, tmp_path):
     run = tmp_path / "run"
     play(small.start("shared", models, run, 1))
     begun = lab.load_run(run).config
@@ -113,16 +106,13 @@ def test_a_run_that_goes_on_with_other_versions_or_devices_says_from_which_step_
     here = {"step": 1, "ranks": 1, "device": "cpu"}
     assert lab.load_run(run).config["continued"] == [here]
     play(small.start("shared", models, run, 3))
-    torn = {"step": 3, "device": "NVIDIA H200"}  # of a step that was never kept
-    small.recorded(run, continued=[here, torn])
-    play(small.start("shared", models, run, STEPS))
     assert lab.load_run(run).config["continued"] == [here] and lab.load_run(run).config["device"] == "NVIDIA T4"
     read = lab.load_run(lab.export(run, tmp_path / "run.zip"))
     assert read.config["continued"] == [here]
 
 
-def test_a_run_that_is_already_longer_only_sets_the_team(runs, models, tmp_path):
-    shutil.copytree(runs / "straight" / "shared", tmp_path / "run")
+def test_run_that_is_already_longer_only_sets_the_team(runs, models, tmp_path):
+    small.copied(runs / "straight" / "shared", tmp_path / "run")
     team = small.make_team("shared", models)
     before = team["doer"].model.get_input_embeddings().weight.clone()
     play(lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", watch=small.Memory(), **small.SETTINGS))
@@ -131,14 +121,7 @@ def test_a_run_that_is_already_longer_only_sets_the_team(runs, models, tmp_path)
     assert not torch.equal(before, saved)
 
 
-def test_closing_before_the_first_step_leaves_a_run_that_goes_on(runs, models, tmp_path):
-    play(small.start("shared", models, tmp_path / "run", 0))
-    assert lab.load_run(tmp_path / "run").checkpoint().step == 0
-    play(small.start("shared", models, tmp_path / "run", STEPS))
-    assert small.bits(tmp_path / "run") == small.bits(runs / "straight" / "shared")
-
-
-def test_a_training_that_another_one_went_on_with_writes_no_more(runs, models, tmp_path):
+def test_superseded_training_writes_no_more(runs, models, tmp_path):
     run, team = tmp_path / "run", small.make_team("shared", models)
     settings = small.SETTINGS | {"save_every": 100}
     older = lab.train(small.Relay(), team, small.RECIPE, STEPS, run=run, **settings)
@@ -163,7 +146,7 @@ for _ in small.start("shared", Path(sys.argv[1]), Path(sys.argv[2]), 3):
 """
 
 
-def test_another_process_that_trains_here_is_not_disturbed(runs, models, tmp_path):
+def test_second_process_is_refused_while_the_first_trains(runs, models, tmp_path):
     run = tmp_path / "run"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-c", HELD, str(models), str(run)]
@@ -179,14 +162,31 @@ def test_another_process_that_trains_here_is_not_disturbed(runs, models, tmp_pat
     assert small.bits(run) == small.bits(runs / "straight" / "shared")
 
 
-def test_an_ended_training_and_a_refused_one_hold_no_lock(models, tmp_path):
+@pytest.mark.parametrize("error", [NotImplementedError("no flock"), OSError(errno.ENOLCK, "No locks available")])
+def test_drive_without_locks_gets_a_lock_file(models, tmp_path, monkeypatch, error):
+    def refused_lock(*_, **__):
+        raise error
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refused_lock)
     run = tmp_path / "run"
-    play(small.start("shared", models, run, 2))
-    (run / "turns" / "000000.parquet").rename(tmp_path / "away")
-    with refused(run, "000000.parquet is missing"):
-        play(small.start("shared", models, run, STEPS))
-    with FileLock(run / "training.lock", timeout=0, thread_local=False):
-        pass
+    training = small.start("shared", models, run, 1)
+    next(training)
+    assert (run / "training.lock").exists()
+    training.close()
+    assert not (run / "training.lock").exists() and len(play(small.start("shared", models, run, 2))) == 1
+    (run / "training.lock").write_text("1\nelsewhere\n")
+    with pytest.raises(lab.RunError, match=r"another process is training .*training\.lock stays .*then delete it"):
+        play(small.start("shared", models, run, 3))
+
+
+def test_other_errors_of_the_lock_are_shown(models, tmp_path, monkeypatch):
+    def broken(*_, **__):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", broken)
+    with pytest.raises(lab.RunError, match=r"cannot keep a run here .*Input/output error"):
+        play(small.start("shared", models, tmp_path / "run", 1))
+    assert not (tmp_path / "run").exists()
 
 
 # Killed
@@ -203,25 +203,14 @@ def test_killed_at_a_write_it_resumes_to_the_same_bits(models, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_every_third_write_until_it_is_through(models, tmp_path):
-    play(small.start("shared", models, tmp_path / "straight", 2))
-    (tmp_path / "runs").mkdir()
-    *deaths, survived = small.child("killed", models, tmp_path / "runs", 2, *range(1, 600, 3))
-    assert len(deaths) > 30 and {death["ended"] for death in deaths} == {9} and survived["ended"] == 0
-    for death in (*deaths, survived):
-        assert death["bits"] == small.bits(tmp_path / "straight"), f"killed before write {death['moment']}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["per_agent", "lora"])
-def test_killed_at_random_moments_again_and_again(models, tmp_path, kind):
-    play(small.start(kind, models, tmp_path / "straight", 8))
-    [told] = small.child("shot", models, tmp_path / f"{kind}-shot", 8, 12, 7)
+def test_killed_at_random_moments_it_resumes_to_the_same_bits(models, tmp_path):
+    play(small.start("lora", models, tmp_path / "straight", 8))
+    [told] = small.child("shot", models, tmp_path / "lora-shot", 8, 12, 7)
     assert told["deaths"] >= 3
     assert told["bits"] == small.bits(tmp_path / "straight")
 
 
-def test_what_a_kill_leaves_behind_is_swept_away(runs, models, tmp_path):
+def test_leftovers_of_a_kill_are_deleted_on_resume(runs, models, tmp_path):
     """Torn files under their staging names, and whole tables beyond the last checkpoint."""
     straight, run = runs / "straight" / "shared", tmp_path / "run"
     play(small.start("shared", models, run, STEPS), 3)
@@ -232,22 +221,18 @@ def test_what_a_kill_leaves_behind_is_swept_away(runs, models, tmp_path):
     table = (straight / "turns" / "000003.parquet").read_bytes()
     (run / "turns" / "000003.parquet.tmp").write_bytes(table[: len(table) // 2])
     (run / "turns" / "000003.parquet").write_bytes(table[: len(table) // 3])
-    (run / "run.json.tmp").write_text("{")
     play(small.start("shared", models, run, STEPS))
-    assert small.bits(run) == small.bits(straight)
-    assert [path.name for path in run.rglob("*.tmp")] == ["run.json.tmp"]
+    assert small.bits(run) == small.bits(straight) and not list(run.rglob("*.tmp"))
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks /proc what is mapped")
-@pytest.mark.parametrize("kind", ["shared", "lora"])
-def test_no_file_of_a_run_stays_mapped(models, tmp_path, kind):
+def test_files_of_a_run_do_not_stay_mapped(models, tmp_path):
     """Windows deletes no file that is, and older checkpoints are deleted while training goes on."""
-    play(small.start(kind, models, tmp_path / "run", STEPS), 2)
-    training = small.start(kind, models, tmp_path / "run", STEPS)
+    play(small.start("lora", models, tmp_path / "run", STEPS), 2)
+    training = small.start("lora", models, tmp_path / "run", STEPS)
     next(training)  # its team is alive
     team = lab.load_run(tmp_path / "run").team()
-    mapped = Path("/proc/self/maps").read_text(encoding="utf-8")
-    assert team.policies and str(tmp_path) not in mapped
+    assert team.policies and str(tmp_path) not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
 def test_interrupted_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint(runs, models, tmp_path, monkeypatch):
@@ -268,7 +253,7 @@ def test_interrupted_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint
     assert small.bits(run) == small.bits(runs / "straight" / "shared")
 
 
-def test_a_note_that_a_person_left_in_the_folder_stays(models, tmp_path):
+def test_notes_of_a_person_in_the_folder_stay(models, tmp_path):
     run = tmp_path / "run"
     play(small.start("shared", models, run, 1))
     (run / "turns" / "README.md").write_text("mine")
@@ -292,7 +277,7 @@ def short(models, tmp_path_factory):
 
 @pytest.fixture
 def run(short, tmp_path):
-    return Path(shutil.copytree(short, tmp_path / "run"))
+    return small.copied(short, tmp_path / "run")
 
 
 def flip(path: Path, position: int = -1) -> None:
@@ -314,7 +299,7 @@ BREAK = {
 
 
 @pytest.mark.parametrize("what", BREAK)
-def test_a_broken_checkpoint_is_named_and_nothing_is_touched(run, models, what):
+def test_broken_checkpoint_is_named_and_nothing_is_touched(run, models, what):
     BREAK[what](run / "checkpoints" / "000003")
     with refused(run, what, "checkpoints"):
         play(small.start("shared", models, run, STEPS))
@@ -328,45 +313,39 @@ def test_without_the_broken_checkpoint_it_goes_on_from_the_one_before(run, runs,
     assert small.bits(run) == small.bits(runs / "straight" / "shared")
 
 
-def test_without_any_checkpoint_it_says_so(run, models):
-    shutil.rmtree(run / "checkpoints")
-    with refused(run, "holds no checkpoint"):
-        play(small.start("shared", models, run, STEPS))
-
-
-@pytest.mark.parametrize("table", ["turns", "stats"])
-def test_a_missing_table_is_named(run, models, table):
-    (run / table / "000001.parquet").unlink()
-    with refused(run, f"{table}/000001.parquet is missing"):
-        play(small.start("shared", models, run, STEPS))
-
-
-def test_a_torn_table_is_named(run):
-    path = run / "turns" / "000001.parquet"
-    path.write_bytes(path.read_bytes()[:-100])
-    with refused(run, "turns/000001.parquet is changed", "manifest.txt"):
-        lab.load_run(run).turns  # noqa: B018
-    assert len(lab.load_run(run).stats) > 0
-    small.of_format(run, 2)
-    with refused(run, "turns/000001.parquet is not a whole table"):
-        lab.load_run(run).turns  # noqa: B018
-
-
-@pytest.mark.parametrize(("text", "words"), [("{", "is not JSON"), ("[1]", "holds list"), ("{}", "cannot resume")])
-def test_a_run_json_that_is_not_ours_is_named(run, models, text, words):
-    (run / "run.json").write_text(text)
-    with refused(run, "run.json is changed"):
-        play(small.start("shared", models, run, STEPS))
-    (run / "manifest.txt").unlink()
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("checkpoints", "holds no checkpoint"),
+        ("turns/000001.parquet", "turns/000001.parquet is missing"),
+        ("stats/000001.parquet", "stats/000001.parquet is missing"),
+        ("manifest.txt", "manifest.txt is missing"),
+    ],
+)
+def test_missing_part_of_a_run_is_named(run, models, name, words):
+    shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
     with refused(run, words):
         play(small.start("shared", models, run, STEPS))
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "run.json is not JSON"),
+        ("[1]", "run.json holds list"),
+        ('{"format": 3}', f"is of format 3, and this version reads format {FORMAT} alone; open it with the version"),
+        (f'{{"format": {FORMAT}}}', "run.json is changed"),
+    ],
+)
+def test_run_json_of_another_making_is_refused(run, models, text, words):
+    (run / "run.json").write_text(text)
+    with refused(run, words):
+        play(small.start("shared", models, run, STEPS))
+    with refused(run, words):
+        lab.load_run(run)
+
+
 # Another run
-
-
-def other_recipe(name: str) -> lab.Recipe:
-    return lab.RECIPES[name].replace(plan=lab.tree(3))
 
 
 ANOTHER = {
@@ -382,23 +361,20 @@ ANOTHER = {
     "policies.shared.lr differs": {"lr": 0.5},
     "sampling.doer.temperature differs": {"sampling": {"doer": lab.Sampling(0.5)}},
     "frozen differs": {"frozen": ("asker",)},
+    "policies.shared.source.digest differs": {"model": "b"},
+    "policies.shared.options.train_tokens differs: the run has 4096, asked is 100": {"options": {"train_tokens": 100}},
 }
 
 
 @pytest.mark.parametrize("what", ANOTHER)
-def test_another_run_is_refused_and_told_what_differs(run, models, what):
-    asked = {
-        "env": small.Relay(),
-        "recipe": small.RECIPE,
-        "kind": "shared",
-        "lr": 1e-2,
-        "sampling": {},
-        "frozen": (),
-        "settings": {},
-    }
-    asked |= ANOTHER[what]
-    team = small.make_team(asked["kind"], models, asked["lr"])
-    team = lab.Team(dict(team), asked["sampling"], asked["frozen"])
+def test_other_settings_are_refused_by_name(run, models, what):
+    asked = {"env": small.Relay(), "recipe": small.RECIPE, "kind": "shared", "lr": 1e-2, "settings": {}} | ANOTHER[what]
+    if "model" in asked or "options" in asked:
+        model = lab.load_policy(models / asked.get("model", "a"), lr=1e-2, **asked.get("options", {}))
+        team = lab.Team.shared(model, small.AGENTS)
+    else:
+        team = small.make_team(asked["kind"], models, asked["lr"])
+    team = lab.Team(dict(team), asked.get("sampling", {}), asked.get("frozen", ()))
     if asked["env"].name == "plan_path":
         team = lab.Team.shared(team["asker"], asked["env"].agents)
     weights = {name: value.clone() for name, value in team.policies[next(iter(team.policies))].parameters.items()}
@@ -408,7 +384,7 @@ def test_another_run_is_refused_and_told_what_differs(run, models, what):
         assert torch.equal(value, weights[name])
 
 
-def test_a_run_goes_on_with_as_many_threads_as_it_was_made_with(run, models, capfd):
+def test_resumed_run_uses_its_number_of_threads(run, models, capfd):
     generator = small.start("shared", models, run, STEPS + 1)
     torch.set_num_threads(2)
     try:
@@ -420,36 +396,25 @@ def test_a_run_goes_on_with_as_many_threads_as_it_was_made_with(run, models, cap
     assert lab.load_run(run).config["threads"] == 1
 
 
-def test_another_micro_batch_size_is_refused(run, models):
-    """It changes the order of sums, and so the bits."""
-    team = lab.Team.shared(lab.load_policy(models / "a", lr=1e-2, train_tokens=100), small.AGENTS)
-    with refused(run, "policies.shared.options.train_tokens differs: the run has 4096, asked is 100"):
-        play(lab.train(small.Relay(), team, small.RECIPE, STEPS, run=run, **small.SETTINGS))
-
-
-def test_another_model_is_refused(run, models):
-    team = lab.Team.shared(lab.load_policy(models / "b", lr=1e-2), small.AGENTS)
-    with refused(run, "policies.shared.source.digest differs"):
-        play(lab.train(small.Relay(), team, small.RECIPE, STEPS, run=run, **small.SETTINGS))
-
-
 # Folders
 
 
-def test_a_folder_of_somebody_else_is_left_alone(models, tmp_path):
+def test_folder_of_somebody_else_is_left_alone(models, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("...")
     with refused(tmp_path, "thesis is not empty and holds no run.json"):
         play(small.start("shared", models, tmp_path / "thesis", 1))
 
 
-def test_an_empty_folder_and_a_start_that_was_killed_are_used(models, tmp_path):
+@pytest.mark.parametrize("left", [(), ("training.lock",), ("training.lock", "starting.tmp", "manifest.txt")])
+def test_folder_that_a_killed_start_left_is_used(models, tmp_path, left):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.json.tmp").write_text("{")
+    for name in left:
+        (tmp_path / "run" / name).touch()
     assert len(play(small.start("shared", models, tmp_path / "run", 1))) == 1
 
 
-def test_a_file_in_the_place_of_the_folder_is_named(models, tmp_path):
+def test_file_in_the_place_of_the_folder_is_named(models, tmp_path):
     (tmp_path / "run").write_text("a file")
     with refused(tmp_path, f"{tmp_path / 'run'}: cannot keep a run here"):
         play(small.start("shared", models, tmp_path / "run", 1))
@@ -469,7 +434,7 @@ def unprivileged():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of folders are a POSIX matter")
-def test_a_folder_that_cannot_be_written_is_named(models):
+def test_folder_that_cannot_be_written_is_named(models):
     with tempfile.TemporaryDirectory() as root:
         os.chmod(root, 0o555)
         generator = small.start("shared", models, Path(root) / "run", 1)
@@ -479,7 +444,7 @@ def test_a_folder_that_cannot_be_written_is_named(models):
         os.chmod(root, 0o755)
 
 
-def test_a_start_that_fails_leaves_nothing(models, tmp_path):
+def test_failed_start_leaves_nothing(models, tmp_path):
     class Unplain(small.Memory):
         def state(self):
             return {"norms": {1, 2}}
@@ -491,7 +456,7 @@ def test_a_start_that_fails_leaves_nothing(models, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bare_names_go_under_runs_dir_and_paths_do_not(models, tmp_path, monkeypatch):
+def test_bare_names_lie_under_runs_dir(models, tmp_path, monkeypatch):
     monkeypatch.setenv("MAS_LAB_RUNS", str(tmp_path / "all"))
     monkeypatch.chdir(tmp_path)
     play(small.start("shared", models, "mine", 1))
@@ -526,7 +491,7 @@ def assert_same_table(left: pd.DataFrame, right: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(left, right.reset_index(drop=True), check_dtype=False, check_exact=True)
 
 
-def test_load_run_gives_what_was_reported(models, tmp_path):
+def test_loaded_tables_equal_the_reports(models, tmp_path):
     reports = play(small.start("per_agent", models, tmp_path / "run", 2))
     run = lab.load_run(tmp_path / "run")
     assert run.recipe == small.RECIPE
@@ -538,17 +503,11 @@ def test_load_run_gives_what_was_reported(models, tmp_path):
     assert isinstance(ids, list) and all(isinstance(token, int) for token in ids)
     again = run.turns.drop(columns=["credit", "group", "center", "scale", "advantage"])
     assert_same_table(run.recipe.advantages(again), run.turns)
+    assert run.config["versions"]["torch"] == torch.__version__ and run.config["threads"] == 1
 
 
-def test_the_versions_are_recorded(run):
-    config = json.loads((run / "run.json").read_text())
-    assert config["versions"]["torch"] == torch.__version__
-    assert config["threads"] == 1
-    assert {"env", "recipe", "seed", "settings"} <= set(config)
-
-
-@pytest.mark.parametrize("kind", small.KINDS)
-def test_the_restored_team_evaluates_alike_and_trains_on_alike(runs, models, tmp_path, kind):
+@pytest.mark.parametrize("kind", ["lora", "unlike"])
+def test_restored_team_plays_and_trains_alike(runs, models, tmp_path, kind):
     straight, run = runs / "straight" / kind, tmp_path / "run"
     team = small.make_team(kind, models)
     play(lab.train(small.Relay(), team, small.RECIPE, 3, run=run, watch=small.Memory(), **small.SETTINGS))
@@ -577,16 +536,7 @@ def test_export_is_a_zip_that_load_run_reads(run, tmp_path):
     assert lab.load_run(lab.export(zipped, tmp_path / "again.zip")).steps == 3
 
 
-def test_a_file_that_is_no_export_is_named(tmp_path):
-    (tmp_path / "bob.zip").write_text("homework")
-    with pytest.raises(lab.RunError, match=r"bob\.zip is neither"):
-        lab.load_run(tmp_path / "bob.zip")
-    shutil.make_archive(str(tmp_path / "carol"), "zip", HERE / "tasks")
-    with pytest.raises(lab.RunError, match=r"carol\.zip holds no run\.json"):
-        lab.load_run(tmp_path / "carol.zip")
-
-
-def test_there_is_no_pickle(models, tmp_path, monkeypatch):
+def test_runs_hold_no_pickle(models, tmp_path, monkeypatch):
     def no(*arguments, **options):
         raise AssertionError("pickled")
 
@@ -602,57 +552,29 @@ def test_there_is_no_pickle(models, tmp_path, monkeypatch):
 
 
 @dataclass(frozen=True)
-class my_credit:
+class mixed:
+    """Called like a credit of the kit, and another one."""
+
     bonus: float = 0.5
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         return turns["team_reward"] + self.bonus * turns["local_reward"]
 
 
-class mixed(my_credit):
-    """Called like a credit of the kit, and another one."""
-
-
-@pytest.mark.parametrize("credit", [my_credit(), mixed()])
-def test_a_recipe_with_a_part_of_ones_own_trains_and_resumes_but_cannot_be_made_from_the_folder(
-    models, tmp_path, credit
-):
-    recipe = small.RECIPE.replace(name="mine", credit=credit)
+def test_own_part_with_the_name_of_a_kits_part_is_told_apart(models, tmp_path):
+    recipe = small.RECIPE.replace(name="mine", credit=mixed())
     for steps in (1, 2):
         team = small.make_team("shared", models)
         play(lab.train(small.Relay(), team, recipe, steps, run=tmp_path / "run", **small.SETTINGS))
     run = lab.load_run(tmp_path / "run")
-    assert run.steps == 2 and len(run.turns)
-    with pytest.raises(ValueError, match=rf"{type(credit).__name__}' *, which is not part of mas_lab"):
+    with pytest.raises(ValueError, match=r"mixed' *, which is not part of mas_lab"):
         run.recipe  # noqa: B018
-    for instrument in (lab.RewardInspector, lab.SpikeInspector, lab.RolloutViewer):
-        assert "run run, mine" in instrument(run).to_html(tmp_path / "shown.html").read_text()
-    changed = recipe.replace(credit=type(credit)(bonus=1.0))
+    changed = recipe.replace(credit=mixed(bonus=1.0))
     with pytest.raises(lab.RunError, match=r"recipe\.credit\.bonus differs"):
         play(lab.train(small.Relay(), small.make_team("shared", models), changed, 3, run=run.folder, **small.SETTINGS))
 
 
-class Plain:
-    """An env that is no dataclass and prints as an address in memory."""
-
-    def __init__(self):
-        self.inner = small.Relay()
-
-    def __getattr__(self, name):
-        if name == "name" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-
-def test_an_env_of_ones_own_resumes_in_another_object(models, tmp_path):
-    for steps in (1, 2):
-        team = small.make_team("shared", models)
-        reports = play(lab.train(Plain(), team, small.RECIPE, steps, run=tmp_path / "run", **small.SETTINGS))
-    assert [report.step for report in reports] == [1]
-    assert lab.load_run(tmp_path / "run").config["env"]["name"].endswith(":Plain")
-
-
-def test_a_watch_may_join_or_leave_a_run(models, tmp_path):
+def test_watch_may_join_or_leave_a_run(models, tmp_path):
     run, watch = tmp_path / "run", small.Memory()
     for steps, watching in ((1, None), (2, watch), (3, None)):
         team = small.make_team("shared", models)
@@ -661,7 +583,7 @@ def test_a_watch_may_join_or_leave_a_run(models, tmp_path):
     assert lab.load_run(run).watched() == watch.state()  # nothing is forgotten
 
 
-def test_a_watch_that_joins_late_dates_its_spikes_by_the_runs_steps(models, tmp_path):
+def test_late_watch_dates_its_spikes_by_the_steps_of_the_run(models, tmp_path):
     run = tmp_path / "run"
     for steps, watch in ((3, None), (7, lab.SpikeWatch(warmup=2, window=4, threshold=0.01))):
         team = small.make_team("shared", models)
@@ -673,6 +595,6 @@ def test_a_watch_that_joins_late_dates_its_spikes_by_the_runs_steps(models, tmp_
         assert spike["norms"][""] == pytest.approx(norms["policy_norm"][spike["step"], spike["optimizer_step"]])
 
 
-def test_how_often_a_run_is_kept_may_change_when_it_goes_on(models, tmp_path):
+def test_resumed_run_may_be_kept_more_or_less_often(models, tmp_path):
     play(small.start("shared", models, tmp_path / "run", 2, save_every=1))
     assert len(play(small.start("shared", models, tmp_path / "run", 3, save_every=5, workers=2))) == 1

@@ -1,0 +1,139 @@
+"""Read a run that somebody else made in a child process first, which may take so much memory and time.
+
+A few thousand bytes may hold gigabytes. If the child cannot read and check the whole run within its limits, nothing of
+it is read here. A folder counts as one's own if this computer wrote its run.json: `mark_own` notes the inode and the
+time of that file, which no copy keeps. Leaves out: the checks themselves (`run.check_run`, `forms`).
+"""
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from stat import S_ISLNK
+
+from mas_lab.paths import PACKAGE
+from mas_lab.runs.disk import RunError, is_litter, write_bytes
+
+LIMIT, USUAL = "MAS_LAB_ZIP_GIB", 2.0
+"""Environment variable: how many GiB a run of somebody else may unpack to and take in memory, and the default."""
+GIB, SECONDS = 2**30, 120
+"""Bytes of a GiB, and seconds that the child may take for each GiB of the limit, or for a part of one."""
+OWN = "own.txt"
+CHILD = "from mas_lab.runs.run import check_run; from mas_lab.runs.foreign import limited; limited(check_run)"
+ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1",
+               "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:surrogateescape"}  # fmt: skip
+"""Settings with which a process reserves no memory that it does not use."""
+
+
+def mark_own(folder: Path) -> None:
+    write_bytes(folder / OWN, _mark(folder))
+
+
+def is_own(folder: Path) -> bool:
+    try:
+        return (folder / OWN).read_bytes() == _mark(folder)
+    except OSError:
+        return False
+
+
+def _mark(folder: Path) -> bytes:
+    there = (folder / "run.json").stat()
+    return f"{there.st_ino} {there.st_ctime_ns}\n".encode()
+
+
+def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
+    """Raise RunError unless a child process could `check` the run; without limits or processes, check it here."""
+    if os.name != "posix" or sys.platform == "emscripten":
+        return check(path)
+    limit = size_limit()
+    command = [sys.executable, "-P", "-c", CHILD, str(path)]  # -P: modules in the working folder may be a stranger's
+    environment = os.environ | ENVIRONMENT
+    environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, sys.path)])
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            timeout=SECONDS * max(1, limit / GIB),
+        )  # fmt: skip
+        failed, told = done.returncode != 0, done.stdout
+    except subprocess.TimeoutExpired as error:
+        failed, told = True, error.stdout or b""
+    read, _, refusal = told.decode("utf-8", "surrogateescape").partition("\0")
+    if refusal:
+        raise RunError(refusal)
+    if failed:
+        *_, last = [str(path), *read.splitlines()]
+        raise RunError(f"{last} takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}")
+
+
+def limited(check: Callable[..., None]) -> None:
+    """Check the run that the command line names, as the child; print each file before it is read, and a refusal."""
+    import resource
+
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401 - both before the limit
+
+    if (used := Path("/proc/self/statm")).is_file():  # macOS lets a process have what it wants
+        most = int(used.read_text().split()[0]) * resource.getpagesize() + int(size_limit())
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    try:
+        check(Path(sys.argv[1]), lambda name: print(name, flush=True))
+    except RunError as error:
+        print(f"\0{error}", end="")
+
+
+def refuse_large(path: Path, size: int) -> None:
+    """Raise RunError if a run of somebody else unpacks to too much."""
+    if size > (limit := size_limit()):
+        raise RunError(f"{path} unpacks to {size / GIB:,.2f} GiB, more than {limit / GIB:.3g}; {_remedy()}")
+
+
+def size_limit() -> float:
+    """Return the limit in bytes."""
+    text = os.environ.get(LIMIT, str(USUAL))
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
+    if not 0 < size < 2**20:
+        raise RunError(f"{LIMIT}={text!r} is not a number of GiB above 0; set another, or unset it for {USUAL:g}")
+    return size * GIB
+
+
+def _remedy() -> str:
+    return f'if you trust it, allow more: os.environ["{LIMIT}"] = "{4 * size_limit() / GIB:g}"'
+
+
+def open_zip(path: Path) -> zipfile.Path:
+    """Return the top of an exported run's zip; raise RunError naming a member that does not belong in one."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except Exception as error:  # a damaged zip may raise anything
+        raise RunError(f"{path} is neither a run's folder nor a zip made by export() ({error})") from None
+    members = archive.infolist()
+    refuse_large(path, sum(member.file_size for member in members))
+    seen: set[str] = set()
+    for member in members:
+        if why := _why_not(member, seen):
+            raise RunError(f"{path}: its member {member.filename!r:.200} {why}; let it be made again by export()")
+        seen.add(member.filename)
+    if "run.json" not in seen:
+        raise RunError(f"{path} holds no run.json, so it was not made by export()")
+    return zipfile.Path(archive)
+
+
+def _why_not(member: zipfile.ZipInfo, seen: set[str]) -> str:
+    """Return why export() would not write this member; empty if it would."""
+    name = member.filename
+    if name in seen:
+        return "is there twice"
+    if {"..", ".", ""} & {*name.removesuffix("/").split("/")} or set(name) & {"\\", ":"} or not name.isprintable():
+        return "is not named by its place in a run's folder"
+    if S_ISLNK(member.external_attr >> 16):
+        return "is a link"
+    if not is_litter(name) and member.flag_bits & 1:
+        return "is encrypted"
+    if not is_litter(name) and member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "is packed in a way that export() does not use"
+    return ""
