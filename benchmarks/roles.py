@@ -25,19 +25,17 @@ ALONE = {"together": (), "planner alone": ("executor",), "executor alone": ("pla
 """What is trained -> who is frozen."""
 
 
-def learn(seed: int, tell) -> list[dict]:
+def learn(seed: int) -> list[dict]:
     """All teams of one seed, scored on the same held-out mazes."""
     env = lab.make_env(ENV)
     tasks = env.tasks(HELD_OUT, "test", seed)
     teams = {"untrained": fresh(env)}
-    for number, (name, frozen) in enumerate(ALONE.items()):
-        tell(f"seed {seed}", number, len(ALONE))
+    for name, frozen in ALONE.items():
         teams[name] = fresh(env, frozen)
         for _ in lab.train(env, teams[name], RECIPE, seed=seed, budget=BUDGET, **SETTINGS):
-            tell(f"seed {seed}", number, len(ALONE))
+            pass
     alone = {role: teams[f"{role} alone"][role] for role in env.agents}
     teams["learned apart, then together"] = lab.Team(alone)
-    tell(f"seed {seed}", len(ALONE), len(ALONE))
     return [
         {"seed": seed, "team": name, "swapped": bool(swap), "success": score(env, team, tasks, swap, seed)}
         for name, team in teams.items()
@@ -59,7 +57,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
     jobs = [(learn, seed) for seed in range(args.seeds)]
-    rows = pd.DataFrame([row for rows in side_by_side(jobs) for row in rows]).sort_values("seed", kind="stable")
+    rows = pd.DataFrame([row for _, ended in side_by_side(jobs) for row in ended.result()])
+    rows = rows.sort_values("seed", kind="stable")
     args.out.mkdir(parents=True, exist_ok=True)
     rows.to_csv(args.out / "results.csv", index=False, float_format="%.5g")
     about = {
