@@ -69,36 +69,33 @@ def play(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
     (without weights), or "record" (nothing but the record).
     """
     config, run = cell.training(), run_of(folder, cell)
-    team, began, quiz = config.make_team(), time.process_time(), cell.quiz()
-    before = _answered(quiz, team, cell)
+    team, began, quiz, quizzes = config.make_team(), time.process_time(), cell.quiz(), {}
+    if quiz:
+        quizzes["quiz_before"] = _answered(quiz, team, cell.seed)
     for _ in train(config.env, team, config.recipe, None, config.seed, run, budget=config.budget, **config.settings):
         pass
-    quizzes = {"quiz_before": before, "quiz_after": _answered(quiz, team, cell)} if quiz else {}
-    made = load_run(run)
-    record = _write(folder, cell, record_of(cell, made, Spent.of(made), time.process_time() - began, quizzes))
+    if quiz:
+        quizzes["quiz_after"] = _answered(quiz, team, cell.seed)
+    record = _write(folder, cell, record_of(cell, load_run(run), time.process_time() - began, quizzes))
     if keep != "all":
         shutil.rmtree(run / CHECKPOINTS if keep == "tables" else run)
     return record
 
 
-def _answered(quiz: Env | None, team: Team, cell: Cell) -> dict[str, float]:
+def _answered(quiz: Env, team: Team, seed: int) -> dict[str, float]:
     """Return the mean local reward per episode of each agent on held-out tasks of `quiz`."""
-    if quiz is None:
-        return {}
-    scores = evaluate(quiz, team, quiz.tasks(QUIZ_TASKS, "test", cell.seed), QUIZ_EPISODES, seed=cell.seed)
+    scores = evaluate(quiz, team, quiz.tasks(QUIZ_TASKS, "test", seed), QUIZ_EPISODES, seed=seed)
     return scores.groupby("agent")["own_return"].mean().to_dict()
 
 
-def record_of(
-    cell: Cell, run: Run, spent: Spent, seconds: float, quizzes: Mapping[str, Mapping[str, float]] | None = None
-) -> dict[str, Any]:
+def record_of(cell: Cell, run: Run, seconds: float, quizzes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the record of a training: the plain data from which the tables of a study are made.
 
     `seconds` is processor time, including the time for scores. `quizzes` maps `quiz_before` and `quiz_after` to the
     score of each agent. It is empty or `None` if the cell has no quiz.
     """
     curve = kept_scores(run)[["step", "success", "return"]].to_dict("records")
-    agents = _agents(run)
+    agents, spent = _agents(run), Spent.of(run)
     if quizzes:  # with a row for an agent that did not speak in a window
         scores = pd.DataFrame(quizzes).rename_axis("agent").reset_index()
         every = scores.merge(pd.DataFrame({"window": agents["window"].unique()}), how="cross")

@@ -19,6 +19,11 @@ ENOUGH = 10
 """Differences get a bootstrap interval from this number of pairs on. Below it, they get a paired t interval."""
 ALL = "all tasks"
 """The `env` of a row over all envs. Each env is then a stratum."""
+PAIRED = [
+    *("env", "recipe", "pairs", "higher", "lower", "won", "won_low", "won_high", "middle"),
+    *(f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")),
+    *("p", "p_holm"),
+]
 PROFILE = ["recipe", "height", "share", "low", "high"]
 
 
@@ -64,29 +69,22 @@ def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFra
     recipe that ran beside the baseline on each of them also has a row over `ALL`.
     """
     columns = ["env", "recipe", "runs", "seeds", *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high"))]
-    envs = [(env, own) for env, own in runs.groupby("env", sort=False)]
-    rows = [_improved(env, [own], recipe, baseline, seed) for env, own in envs for recipe in _beside(own, baseline)]
-    if len(envs) > 1:
-        on_each = [recipe for recipe in _beside(runs, baseline)
-                   if all(recipe in _beside(own, baseline) for _, own in envs)]  # fmt: skip
-        rows += [_improved(ALL, [own for _, own in envs], recipe, baseline, seed) for recipe in on_each]
+    envs, rows = list(runs.groupby("env", sort=False)), []
+    for env, own in [*envs, (ALL, runs)] if len(envs) > 1 else envs:
+        tasks = [task for _, task in own.groupby("env", sort=False)]
+        for recipe in dict.fromkeys(own["recipe"]):
+            if recipe != baseline and all({recipe, baseline} <= set(task["recipe"]) for task in tasks):
+                rows.append({"env": env, "recipe": recipe} | _improved(tasks, recipe, baseline, seed))
     return pd.DataFrame(rows, columns=columns)
 
 
-def _beside(runs: pd.DataFrame, baseline: str) -> list[str]:
-    """Return the other recipes of these runs; empty if the baseline is not among them."""
-    recipes = list(dict.fromkeys(runs["recipe"]))
-    return [recipe for recipe in recipes if recipe != baseline] if baseline in recipes else []
-
-
-def _improved(env: str, tasks: Sequence[pd.DataFrame], recipe: str, baseline: str, seed: int) -> dict[str, Any]:
+def _improved(tasks: Sequence[pd.DataFrame], recipe: str, baseline: str, seed: int) -> dict[str, Any]:
     tasks = [on_common_seeds(own[own["recipe"].isin([recipe, baseline])]) for own in tasks]
     of, base = ([own[own["recipe"] == name] for own in tasks] for name in (recipe, baseline))
-    seeds = min(own["seed"].nunique() for own in [*of, *base])
-    row: dict[str, Any] = {"env": env, "recipe": recipe, "runs": sum(map(len, of)), "seeds": seeds}
+    row: dict[str, Any] = {"runs": sum(map(len, of)), "seeds": min(own["seed"].nunique() for own in [*of, *base])}
     for metric in METRICS:
         x, y = ([own[metric] for own in arm] for arm in (of, base))
-        low, high = intervals.improvement_interval(x, y, seed=seed) if seeds >= FEW else (np.nan, np.nan)
+        low, high = intervals.improvement_interval(x, y, seed=seed) if row["seeds"] >= FEW else (np.nan, np.nan)
         row |= {metric: intervals.probability_of_improvement(x, y), f"{metric}_low": low, f"{metric}_high": high}
     return row
 
@@ -134,25 +132,22 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     final scores. `p_holm` is `p` adjusted for the number of rows (Holm). Intervals and p-values are NaN below `FEW`
     pairs.
     """
-    columns = [
-        *("env", "recipe", "pairs", "higher", "lower", "won", "won_low", "won_high", "middle"),
-        *(f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")),
-        *("p", "p_holm"),
-    ]
     rows = []
     for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False):
         higher, lower, known = int((own["final"] > 0).sum()), int((own["final"] < 0).sum()), len(own) >= FEW
-        won = dict(zip(("won", "won_low", "won_high"), intervals.share_won(higher, lower), strict=True))
-        row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower} | won
-        row |= {} if known else {"won_low": np.nan, "won_high": np.nan}
+        won, *ends = intervals.share_won(higher, lower)
+        low, high = ends if known else (np.nan, np.nan)
+        row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower,
+               "won": won, "won_low": low, "won_high": high}  # fmt: skip
         if len(own) >= ENOUGH:
             row |= _measured(own, len(own), seed)
         else:
+            row["middle"] = "mean"
             for metric in METRICS:
                 low, high = intervals.t_interval(own[metric]) if known else (np.nan, np.nan)
-                row |= {"middle": "mean", metric: own[metric].mean(), f"{metric}_low": low, f"{metric}_high": high}
+                row |= {metric: own[metric].mean(), f"{metric}_low": low, f"{metric}_high": high}
         rows.append(row | {"p": intervals.t_test(own["final"]) if known else np.nan})
-    told = pd.DataFrame(rows, columns=columns)
+    told = pd.DataFrame(rows, columns=PAIRED)
     return told.assign(p_holm=intervals.holm(told["p"]))
 
 

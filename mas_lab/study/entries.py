@@ -126,10 +126,12 @@ def _of_run(run: Run) -> Entry:
 
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
     missing = [name for name in ("recipe", "seed") if name not in table.columns]
-    if missing or not {"step", "tokens"} & set(table.columns):
+    if not {"step", "tokens"} & set(table.columns):
+        missing.append("tokens")
+    if missing:
         raise TableError(
-            f"AblationBoard: column '{missing[0] if missing else 'tokens'}' is missing; a table of curves has recipe, "
-            "seed, step or tokens, and scores such as success, a row per run and scored step"
+            f"AblationBoard: column {missing[0]!r} is missing; a table of curves has recipe, seed, step or tokens, and "
+            "scores such as success, a row per run and scored step"
         )
     told = table.assign(**{name: "" for name in ("env", "file") if name not in table.columns})
     for (env, recipe, seed, file), curve in told.groupby(["env", "recipe", "seed", "file"], sort=False):
@@ -144,16 +146,13 @@ def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
 
 def _told_apart(found: list[Entry]) -> list[Entry]:
     """Add the options that differ to the names of envs and recipes that share a name."""
-    labels = {kind: _labels([(getattr(e, kind), e.asked.get(kind, {})) for e in found]) for kind in ("env", "recipe")}
-    told = zip(found, labels["env"], labels["recipe"], strict=True)
-    return [replace(entry, env=env, recipe=recipe) for entry, env, recipe in told]
+    for kind in ("env", "recipe"):
+        found = [replace(entry, **{kind: _label(entry, kind, found)}) for entry in found]
+    return found
 
 
-def _labels(named: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    labels = []
-    for name, options in named:
-        others = [other for its_name, other in named if its_name == name]
-        differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
-        told = ", ".join(f"{key}={typed(options[key])}" for key in differ)
-        labels.append(f"{name} ({told})" if differ else name)
-    return labels
+def _label(entry: Entry, kind: str, found: list[Entry]) -> str:
+    name, options = getattr(entry, kind), entry.asked.get(kind, {})
+    others = [other.asked.get(kind, {}) for other in found if getattr(other, kind) == name]
+    differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
+    return f"{name} ({', '.join(f'{key}={typed(options[key])}' for key in differ)})" if differ else name

@@ -36,31 +36,43 @@ def equality(found: Sequence[Entry], runs: pd.DataFrame, over: str, held_out: bo
     rows = []
     for env in dict.fromkeys(entry.env for entry in found):
         own = [entry for entry in found if entry.env == env]
+        budget = runs.loc[runs["env"] == env, "budget"].iloc[0]
+        said = [_told(entry, over, budget, held_out) for entry in own]
         names = dict.fromkeys(name for entry in own for name in entry.described)
         sections = {name.partition(".")[0] for name in names}
         names |= dict.fromkeys(name for name in SECTIONS if name not in sections)
-        rows += [(env, name, *_judged(own, name)) for name in names]
-        budget = runs.loc[runs["env"] == env, "budget"].iloc[0]
-        rows += [(env, f"spent.{kind}", *told) for kind, *told in _spent(own, over, budget, held_out)]
+        names |= dict.fromkeys(f"spent.{kind}" for kind in (over, *SPENT))
+        recipes = [entry.recipe for entry in own]
+        for name in names:
+            rows.append((env, name, *_judged(name, recipes, [one.get(name) for one in said])))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _judged(own: Sequence[Entry], name: str) -> tuple[str, str]:
-    """Return (state, told) of one property of the runs of an env."""
+def _judged(name: str, recipes: Sequence[str], values: Sequence[Any]) -> tuple[str, str]:
+    """Return (state, told) of one property of the runs of an env; `None` is what a run does not record."""
     if name.startswith("untold."):
         return UNKNOWN, "run.json could not tell it whole"
-    said: dict[str, dict[str, None]] = {}
-    telling = [entry for entry in own if name in entry.described]
-    for entry in telling:
-        said.setdefault(entry.recipe, {})[_short(entry.described[name])] = None
-    values = dict.fromkeys(value for one in said.values() for value in one)
-    if len(telling) < len(own):
-        known = f"; the others: {', '.join(values)}" if values else ""
-        return UNKNOWN, f"{len(own) - len(telling)} of {len(own)} runs do not say it{known}"
-    if len(values) == 1:
-        return EQUAL, *values
-    told = "; ".join(f"{recipe}: {' or '.join(one)}" for recipe, one in said.items())
-    return (BETWEEN if len({frozenset(one) for one in said.values()}) > 1 else WITHIN), told
+    said: dict[str, dict[Any, None]] = {}
+    for recipe, value in zip(recipes, values, strict=True):
+        said.setdefault(recipe, {})[value] = None
+    every = {value: None for one in said.values() for value in one if value is not None}
+    if None in values:
+        if name.startswith("spent."):
+            return UNKNOWN, "a curve does not count it"
+        known = f"; the others: {', '.join(every)}" if every else ""
+        return UNKNOWN, f"{values.count(None)} of {len(values)} runs do not say it{known}"
+    told = {recipe: _words(list(one)) for recipe, one in said.items()}
+    if len(every) == 1:
+        return EQUAL, told[recipes[0]]
+    state = BETWEEN if len({frozenset(one) for one in said.values()}) > 1 else WITHIN
+    return state, "; ".join(f"{recipe}: {one}" for recipe, one in told.items())
+
+
+def _words(values: Sequence[Any]) -> str:
+    """Return texts as alternatives, and numbers as a range."""
+    if isinstance(values[0], str):
+        return " or ".join(values)
+    return f"{values[0]:,}" if len(values) == 1 else f"{min(values):,} to {max(values):,}"
 
 
 def _short(value: Any) -> str:
@@ -70,25 +82,13 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONG else f"{text[: LONG - 10]}… {cut}"
 
 
-def _spent(own: Sequence[Entry], over: str, budget: float, held_out: bool) -> Iterable[tuple[str, str, str]]:
-    curves = [(entry.recipe, entry.held_out if held_out else entry.curve) for entry in own]
-    yield over, EQUAL, f"{budget:,.0f}"
-    for kind in SPENT:
-        if kind == over:
-            continue
-        if any(kind not in curve for _, curve in curves):
-            yield kind, UNKNOWN, "a curve does not count it"
-            continue
-        spent: dict[str, list[int]] = {}
-        for recipe, curve in curves:
-            spent.setdefault(recipe, []).append(round(float(np.interp(budget, curve[over], curve[kind]))))
-        ranges = {recipe: (min(counts), max(counts)) for recipe, counts in spent.items()}
-        told = {recipe: f"{low:,}" if low == high else f"{low:,} to {high:,}" for recipe, (low, high) in ranges.items()}
-        if len({count for counts in spent.values() for count in counts}) == 1:
-            yield kind, EQUAL, told[curves[0][0]]
-        else:
-            state = BETWEEN if len(set(ranges.values())) > 1 else WITHIN
-            yield kind, state, "; ".join(f"{recipe}: {many}" for recipe, many in told.items())
+def _told(entry: Entry, over: str, budget: float, held_out: bool) -> dict[str, Any]:
+    """Return the properties of a run as texts, and the amounts that it spent within the budget as numbers."""
+    curve = entry.held_out if held_out else entry.curve
+    spent = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind]))) for kind in SPENT
+             if kind in curve and kind != over}  # fmt: skip
+    texts = {name: _short(value) for name, value in entry.described.items()}
+    return {**texts, f"spent.{over}": round(budget), **spent}
 
 
 def not_equal(told: pd.DataFrame) -> list[str]:

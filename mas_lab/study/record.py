@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,8 @@ class Results:
 
     score: str
     held_equal: str
-
-    def _compared(self) -> list[Record]:
-        raise NotImplementedError
-
-    def _readable_design(self) -> Design | None:
-        raise NotImplementedError
+    _compared: Callable[[], list[Record]]
+    _readable_design: Callable[[], Design | None]
 
     @property
     def curves(self) -> pd.DataFrame:

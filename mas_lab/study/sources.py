@@ -53,7 +53,7 @@ def handed_in(
         if why:
             apart.append(f"{path.name}: {why}")
         else:
-            records[cell.digest] = record_of(cell, run, Spent.of(run), seconds=float("nan"))
+            records[cell.digest] = record_of(cell, run, seconds=float("nan"))
     return records, apart
 
 
