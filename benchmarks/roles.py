@@ -57,8 +57,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
     jobs = [(learn, seed) for seed in range(args.seeds)]
-    rows = pd.DataFrame([row for _, ended in side_by_side(jobs) for row in ended.result()])
-    rows = rows.sort_values("seed", kind="stable")
+    rows = pd.DataFrame([row for rows in side_by_side(jobs) for row in rows]).sort_values("seed", kind="stable")
     args.out.mkdir(parents=True, exist_ok=True)
     rows.to_csv(args.out / "results.csv", index=False, float_format="%.5g")
     about = {

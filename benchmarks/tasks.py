@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None, help="processes at a time (default: one per core)")
     args = parser.parse_args()
     jobs = [(learn, name, seed) for name in args.trials for seed in args.seeds]
-    runs = [ended.result() for _, ended in side_by_side(jobs, args.workers)]
+    runs = list(side_by_side(jobs, args.workers))
     for name in args.trials:
         ship(args.out, name, [run for run in runs if run[0] == name])
 

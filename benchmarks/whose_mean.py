@@ -113,7 +113,7 @@ def main() -> None:
     if args.only != "halves":
         trainings(args.out, args.seeds)
     if args.only != "trainings":
-        found = pd.concat(ended.result() for _, ended in side_by_side([(halves, seed) for seed in range(args.batches)]))
+        found = pd.concat(side_by_side([(halves, seed) for seed in range(args.batches)]))
         found = found.set_index(["pay", "recipe", "seed"]).sort_index(kind="stable")
         found.to_csv(args.out / "halves.csv", float_format="%.5g")
         print(found["cosine"].unstack().round(2))
@@ -131,7 +131,7 @@ def main() -> None:
 def trainings(out: Path, seeds: int) -> None:
     """`learn` for every setting, recipe and seed."""
     jobs = [(learn, setting, recipe, seed) for seed in range(seeds) for setting in SETTINGS for recipe in RECIPES]
-    made = [ended.result() for _, ended in side_by_side(jobs)]
+    made = list(side_by_side(jobs))
     for name, parts in zip(("curves", "agents"), zip(*made, strict=True), strict=True):
         table = pd.concat(parts).set_index(["setting", "recipe", "seed"]).sort_index(kind="stable")
         table.to_csv(out / f"{name}.csv", float_format="%.5g")

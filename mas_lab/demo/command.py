@@ -41,8 +41,7 @@ def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = 
     shutil.rmtree(out / KEPT, ignore_errors=True)
     jobs = [maze(METHOD, 0, steps or STEPS), *ladder_trials(seeds, steps or LADDER_STEPS, out / KEPT)]
     runs: list[Trained] = []
-    for _, ended in side_by_side([(learn_apart, trial) for trial in jobs]):
-        [run] = ended.result()
+    for (run,) in side_by_side([(learn_apart, trial) for trial in jobs]):
         runs.append(run)
         if run.trial.recipe == METHOD:
             print(f"first curve: {write_report(out, [run], waiting=len(jobs) > 1)}", flush=True)
@@ -63,8 +62,7 @@ def compare(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None
     The method trains for `steps` steps. Each baseline then trains for as many sampled tokens.
     """
     out = Path(out) if out else runs_dir() / "compare"
-    jobs = [(learn_alike, seed, steps or STEPS) for seed in range(seeds)]
-    found = [ended.result() for _, ended in side_by_side(jobs)]
+    found = list(side_by_side([(learn_alike, seed, steps or STEPS) for seed in range(seeds)]))
     runs = [run for seed in sorted(found, key=lambda runs: runs[0].trial.seed) for run in seed]
     _end(out, runs, [runs])
     return runs

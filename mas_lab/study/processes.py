@@ -23,7 +23,13 @@ from mas_lab.display.progress import no_bars, progress_bar
 Job = tuple[Any, ...]
 
 
-def side_by_side(
+def side_by_side(jobs: Sequence[Job], workers: int | None = None) -> Iterator[Any]:
+    """Yield the result of each job as in `ended_jobs`; the first error ends all of them."""
+    for _, future in ended_jobs(jobs, workers):
+        yield future.result()
+
+
+def ended_jobs(
     jobs: Sequence[Job], workers: int | None = None, name: str = "trainings"
 ) -> Iterator[tuple[Job, Future]]:
     """Yield each job with its ended future, in the order in which jobs end; they start in the given order.

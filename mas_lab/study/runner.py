@@ -17,7 +17,7 @@ from mas_lab.display.progress import in_notebook
 from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import attempt, run_of
 from mas_lab.study.design import Cell, Design
-from mas_lab.study.processes import side_by_side
+from mas_lab.study.processes import ended_jobs
 from mas_lab.study.rates import best_rate, chosen
 from mas_lab.study.record import Record, Results, budget_unit, run_row
 from mas_lab.study.sources import handed_in, kept
@@ -125,7 +125,7 @@ class Study(Results):
             missing = {cell.digest: cell for cell in asked()
                        if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
             jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
-            for done, ((_, cell, *_), ended) in enumerate(side_by_side(jobs, workers, self.design.name), start=1):
+            for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
                 try:
                     record, error = ended.result()
                 except BrokenProcessPool:

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from mas_lab.study.intervals import bootstrap_interval, improvement_interval, iqm, probability_of_improvement
-from mas_lab.study.profiles import performance_profile, profile_band
+from mas_lab.study.intervals import (
+    bootstrap_interval,
+    improvement_interval,
+    iqm,
+    performance_profile,
+    probability_of_improvement,
+    profile_band,
+)
 
 X = np.array([[0.53, 0.47, 0.63], [0.52, 0.39, 0.57], [0.76, 0.69, 0.36], [0.25, 0.38, 0.51], [0.03, 0.46, 0.25],
               [0.35, 0.39, 0.44], [0.64, 0.11, 0.97]])  # fmt: skip
