@@ -153,7 +153,7 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 def _measured(own: pd.DataFrame, seeds: int, seed: int) -> dict[str, Any]:
     """Return each metric's statistic with its interval, and `middle`; each env of `own` is a stratum."""
-    row: dict[str, Any] = {"middle": "IQM" if intervals.drops_some(len(own)) else "mean"}
+    row: dict[str, Any] = {"middle": "IQM" if len(own) >= 4 else "mean"}
     for metric in METRICS:
         strata = [scores for _, scores in own.groupby("env")[metric]]
         low, high = intervals.bootstrap_interval(strata, seed=seed) if seeds >= FEW else (np.nan, np.nan)

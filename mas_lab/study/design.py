@@ -155,11 +155,6 @@ class Design:
         """Return the score that is compared on held-out tasks: "success" or "return"."""
         return self.said.get("score", "success")
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """Return the digests of other code (see run.json) that gives the same results, so that its runs count too."""
-        return tuple(self.said.get("codes") or ())
-
     def arms_of(self, task: str) -> list[str]:
         return list(self.tasks[task].get("arms") or self.arms)
 

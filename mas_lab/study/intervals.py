@@ -25,11 +25,6 @@ def iqm(values: np.ndarray) -> np.ndarray:
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
 
 
-def drops_some(n: int) -> bool:
-    """Return whether the interquartile mean of `n` values drops any of them."""
-    return n >= 4
-
-
 def bootstrap_interval(strata: Strata, level: float = 0.95, samples: int = 5000, seed: int = 0) -> tuple[float, float]:
     """Return the percentile bootstrap interval of `iqm` over all values.
 

@@ -58,7 +58,7 @@ def handed_in(
 
 
 def _other_code(made_by: str | None, design: Design) -> str:
-    if made_by in (code(), *design.codes):
+    if made_by in (code(), *(design.said.get("codes") or ())):
         return ""
     return (
         f"made by other code ({made_by}, this is {code()}); it counts where `codes` of the study names it, for those "
