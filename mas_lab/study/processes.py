@@ -16,6 +16,7 @@ from typing import Any
 
 import loky
 import psutil
+from tqdm import tqdm
 
 from mas_lab.backends.torch.threads import set_threads
 from mas_lab.display.progress import no_bars, progress_bar
@@ -54,8 +55,10 @@ def ended_jobs(
                     yield job, future
                 bar.refresh()
     finally:
-        for process in [*idle, *(process for _, process in running.values())]:
+        for _, process in running.values():
             process.shutdown(kill_workers=True)
+        for process in idle:
+            process.shutdown()
 
 
 def _process() -> loky.ProcessPoolExecutor:
@@ -68,6 +71,7 @@ def _begin(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(psutil.Process(parent),), daemon=True).start()
     no_bars().__enter__()
+    tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a killed process would leak
     set_threads(1)
 
 
