@@ -53,6 +53,10 @@ def test_every_cell_is_made_to_its_budget_and_scored_on_the_way(made):
     text = repr(made)
     assert f"{CELLS} of {CELLS} trainings made" in text
     assert "two: held equal: 32 episodes; tokens " in text and "arms differ in recipe.by, recipe.once_per" in text
+    board = lab.AblationBoard(made)
+    assert set(board.table["recipe"]) == {"global", "own"} and set(board.table["env"]) == {"two", "three"}
+    assert (board.runs["budget"] == 32).all() and "success on held-out tasks, up to 32 episodes" in repr(board)
+    assert lab.AblationBoard(made, over="tokens").runs["budget"].max() > 32
 
 
 def test_the_same_call_makes_nothing_anew_and_more_seeds_only_what_is_missing(made):
@@ -86,17 +90,19 @@ def in_a_cell(source, name):
     exec(compile(source, name, "exec"), vars(__main__))
 
 
-def test_parts_of_a_notebook_are_trained_and_a_process_that_dies_costs_its_cell(tmp_path):
+def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):
     in_a_cell(IN_A_CELL, "<cell 1>")
     own, credit = __main__.Own, __main__.doubled
     asked = TINY | {
         "tasks": {"two": {"env": own(n_agents=2), "seeds": 1}, "dies": {"env": own(n_agents=3), "seeds": 1}}
     }
     asked["settings"] = {"tasks": 2, "check": False}
-    asked["arms"] = {"a": {"recipe": {"name": "dr_mas", "credit": credit}}}
+    lost = {"recipe": "grpo", "team": {"model": "no/such/model"}}
+    asked["arms"] = {"a": {"recipe": {"name": "dr_mas", "credit": credit}}, "lost": lost}
     found = lab.study(asked, tmp_path / "tiny", workers=2)
-    assert found.table.set_index("task")["state"].to_dict() == {"two": "made", "dies": "failed"}
+    assert found.table.query("state == 'made'")[["task", "arm"]].to_numpy().tolist() == [["two", "a"]]
     assert "failed: dies, a, seed 0: its process died" in repr(found)
+    assert "failed: two, lost, seed 0: PolicyError: no model 'no/such/model'" in repr(found)
     record = Recorded(ship(found, tmp_path / "record", "the command"))
     assert set(lab.AblationBoard(record).table["env"]) == {"two"}
     first = [cell.digest for cell in found.cells()]
@@ -122,15 +128,6 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
     now = json.loads(record.read_text())
     assert {**was, "seconds": 0} == {**now, "seconds": 0} and not again.failed
     assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
-
-
-def test_a_training_that_fails_leaves_the_others_alone_and_is_told(made, tmp_path):
-    folder = shutil.copytree(made.folder, tmp_path / "tiny")
-    asked = ASKED | {"arms": ASKED["arms"] | {"lost": {"recipe": "grpo", "team": {"model": "no/such/model"}}}}
-    asked["tasks"] = {"two": {"seeds": 1}}
-    found = lab.study(asked, folder, workers=1)
-    assert found.table.set_index("arm")["state"].to_dict() == {"global": "made", "own": "made", "lost": "failed"}
-    assert "failed: two, lost, seed 0: PolicyError: no model 'no/such/model'" in repr(found)
 
 
 def test_a_training_that_diverges_is_a_result_and_the_worst_of_a_sweep(tmp_path):
@@ -214,6 +211,9 @@ def test_a_record_that_is_shipped_says_the_same(made, tmp_path):
         pd.testing.assert_frame_equal(getattr(read, name), getattr(again, name), check_dtype=False)
     assert read.table["final"].tolist() == again.table["final"].tolist() and read.rates.empty
     assert set(lab.AblationBoard(shipped).table["recipe"]) == {"global", "own"}
+    (shipped / "curves.csv").write_text("cell,step\n")
+    with pytest.raises(lab.RunError, match="record is no record of a study that can be read"):
+        lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
 
 
 def test_a_training_that_two_tasks_ask_for_is_recorded_as_each_calls_it(made, tmp_path):
@@ -223,20 +223,6 @@ def test_a_training_that_two_tasks_ask_for_is_recorded_as_each_calls_it(made, tm
     assert not shipped.curves.duplicated(["task", "arm", "seed", "step"]).any()
     again = lab.study(asked, tmp_path / "elsewhere", sources=[tmp_path / "record"], play=False)
     assert (again.table["state"] == "made").all()
-
-
-def test_a_record_that_was_cut_off_is_named(made, tmp_path):
-    shipped = ship(made, tmp_path / "record", "the command")
-    (shipped / "curves.csv").write_text("cell,step\n")
-    with pytest.raises(lab.RunError, match="record is no record of a study that can be read"):
-        lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
-
-
-def test_the_board_compares_its_arms_at_what_they_were_given_equally_much_of(made):
-    board = lab.AblationBoard(made)
-    assert set(board.table["recipe"]) == {"global", "own"} and set(board.table["env"]) == {"two", "three"}
-    assert (board.runs["budget"] == 32).all() and "success on held-out tasks, up to 32 episodes" in repr(board)
-    assert lab.AblationBoard(made, over="tokens").runs["budget"].max() > 32
 
 
 def test_the_command_makes_what_is_missing_records_it_and_says_what_failed(made, tmp_path, capsys):
