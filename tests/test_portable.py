@@ -69,7 +69,8 @@ def _spawns(name: str, call: ast.Call, given: dict) -> bool:
     if name in ("get_context", "set_start_method"):
         return [ast.unparse(argument) for argument in call.args] == ["'spawn'"]
     context = given.get("mp_context", call.args[1] if len(call.args) > 1 else None)
-    return name == "ProcessPoolExecutor" and (context is not None or ast.unparse(call.func).startswith("loky."))
+    elsewhere = ast.unparse(call.func).startswith(("loky.", "psutil."))  # starts afresh everywhere, or nothing
+    return elsewhere or (name == "ProcessPoolExecutor" and context is not None)
 
 
 def test_no_module_asks_for_what_one_system_lacks():
@@ -105,7 +106,7 @@ def test_what_would_fail_elsewhere_is_seen(line, said):
 def test_what_is_right_everywhere_is_let_be():
     lines = (
         "path.read_text(encoding='utf-8')", "open(name, 'rb')", "path.open('wb')", "os.open(path, os.O_RDONLY)",
-        "ProcessPoolExecutor(2, get_context('spawn'))", "loky.ProcessPoolExecutor(2)",
+        "ProcessPoolExecutor(2, get_context('spawn'))", "loky.ProcessPoolExecutor(2)", "psutil.Process(1)",
         "if hasattr(os, 'fork'): os.fork()",
         "subprocess.run(line, text=True, encoding='utf-8')",
     )  # fmt: skip
