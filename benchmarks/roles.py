@@ -25,19 +25,17 @@ ALONE = {"together": (), "planner alone": ("executor",), "executor alone": ("pla
 """What is trained -> who is frozen."""
 
 
-def learn(seed: int, tell) -> list[dict]:
+def learn(seed: int) -> list[dict]:
     """All teams of one seed, scored on the same held-out mazes."""
     env = lab.make_env(ENV)
     tasks = env.tasks(HELD_OUT, "test", seed)
     teams = {"untrained": fresh(env)}
-    for number, (name, frozen) in enumerate(ALONE.items()):
-        tell(f"seed {seed}", number, len(ALONE))
+    for name, frozen in ALONE.items():
         teams[name] = fresh(env, frozen)
         for _ in lab.train(env, teams[name], RECIPE, seed=seed, budget=BUDGET, **SETTINGS):
-            tell(f"seed {seed}", number, len(ALONE))
+            pass
     alone = {role: teams[f"{role} alone"][role] for role in env.agents}
     teams["learned apart, then together"] = lab.Team(alone)
-    tell(f"seed {seed}", len(ALONE), len(ALONE))
     return [
         {"seed": seed, "team": name, "swapped": bool(swap), "success": score(env, team, tasks, swap, seed)}
         for name, team in teams.items()

@@ -76,20 +76,18 @@ TRIALS: dict[str, Trial] = {
 }
 
 
-def learn(name: str, seed: int, tell) -> tuple[str, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+def learn(name: str, seed: int) -> tuple[str, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """One training: the name of the trial, its row of results, its curve, and its calls."""
     trial = TRIALS[name]
     env = lab.make_env(**trial.env)
     team = demo.make_team(env, trial.lr, trial.per_agent, trial.frozen)
     scores, calls, tokens, seconds = [], [], {0: 0}, 0.0
-    tell(f"{name}, seed {seed}", 0, trial.steps)
     for report in lab.train(env, team, trial.recipe, trial.steps, seed, **trial.settings, **SCORED):
         done, seconds = report.step + 1, seconds + sum(report.profile.values())
         tokens[done] = tokens[report.step] + report.tokens
         calls.append(call_table(report.turns, env.agents).assign(seed=seed, step=done))
         if report.held_out is not None:
             scores.append(mean_scores(report.held_out))
-        tell(f"{name}, seed {seed}", done, trial.steps)
     curve = pd.concat(scores, ignore_index=True)
     curve = curve.assign(tokens=curve["step"].map(tokens), seed=seed)[["seed", "step", "tokens", "success", "return"]]
     first, last = curve.iloc[0], curve.iloc[-1]

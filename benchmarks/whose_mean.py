@@ -30,7 +30,7 @@ HELD_OUT, REPEATS, SCORE_EVERY = 64, 4, 10
 PAYS, OF_HALVES, BATCH = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0), ("grpo", "dr_mas_mean", "dr_mas"), 64
 
 
-def learn(setting: str, recipe: str, seed: int, tell) -> tuple[pd.DataFrame, pd.DataFrame]:
+def learn(setting: str, recipe: str, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One training: its curve, and a row per agent."""
     env = lab.make_env(**SETTINGS[setting])
     frozen = FROZEN.get(env.name, ())
@@ -41,7 +41,6 @@ def learn(setting: str, recipe: str, seed: int, tell) -> tuple[pd.DataFrame, pd.
     for report in lab.train(env, team, recipe, STEPS, seed=seed, tasks=TASKS):
         tokens, done = tokens + report.tokens, report.step + 1
         stats.append(report.stats.assign(step=done))
-        tell(f"{setting}, {recipe}, seed {seed}", done, STEPS)
         if done % SCORE_EVERY == 0:
             last = lab.evaluate(env, team, held_out, k=REPEATS, seed=seed)
             curve.append((done, tokens, last["success"].mean()))
@@ -68,7 +67,7 @@ def of_agents(stats: pd.DataFrame) -> pd.DataFrame:
     return norms.assign(**said)
 
 
-def halves(seed: int, tell) -> pd.DataFrame:
+def halves(seed: int) -> pd.DataFrame:
     """The untrained helper's gradient on two halves of a batch, other tasks in each: their cosine, by pay and baseline.
 
     All pays judge the same completions, since nobody is told what help is worth.
@@ -78,8 +77,7 @@ def halves(seed: int, tell) -> pd.DataFrame:
     played = lab.rollout(env, team, env.tasks(BATCH, "train", seed=seed), lab.episodes(8), seed=seed)
     first = played["task"].isin(played["task"].unique()[::2])
     rows = []
-    for number, pay in enumerate(PAYS):
-        tell(f"halves, seed {seed}", number + 1, len(PAYS))
+    for pay in PAYS:
         paid = played.assign(team_reward=played["team_reward"].replace(PAYS[0], pay))
         told = lab.advise(lab.RECIPES["grpo"].advantages(paid)).set_index("agent").loc["helper"]
         for recipe in OF_HALVES:

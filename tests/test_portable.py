@@ -69,7 +69,8 @@ def _spawns(name: str, call: ast.Call, given: dict) -> bool:
     if name in ("get_context", "set_start_method"):
         return [ast.unparse(argument) for argument in call.args] == ["'spawn'"]
     context = given.get("mp_context", call.args[1] if len(call.args) > 1 else None)
-    return name == "ProcessPoolExecutor" and context is not None
+    elsewhere = ast.unparse(call.func).startswith(("loky.", "psutil."))  # starts afresh everywhere, or nothing
+    return elsewhere or (name == "ProcessPoolExecutor" and context is not None)
 
 
 def test_no_module_asks_for_what_one_system_lacks():
@@ -93,6 +94,7 @@ def test_no_module_asks_for_what_one_system_lacks():
         ("get_context('fork')", "get_context does not say spawn"),
         ("path.read_text(encoding='utf-8'); open(name, 'rb'); os.open(path, os.O_RDONLY)", ""),
         ("ProcessPoolExecutor(2, get_context('spawn')); subprocess.run(line, text=True, encoding='utf-8')", ""),
+        ("loky.ProcessPoolExecutor(2); psutil.Process(1)", ""),
         ("if hasattr(os, 'fork'): os.fork()", ""),
     ],
 )

@@ -5,7 +5,7 @@ the page in `report`.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,6 @@ SPIKES = {"warmup": 2, "threshold": 2.5}
 the first step on."""
 LADDER_RECIPES = ("dr_mas", "grpo")
 
-Tell = Callable[[str, int, int], None]
-"""Progress callback: it gets the name of a training, the progress so far and the total."""
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -65,10 +62,6 @@ class Trial:
     """Number of tasks for the scores in between."""
     keep: Path | None = None
     """Folder that the run is stored in; its spikes are then watched. `None`: not stored."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.env['name']}, {self.recipe}, seed {self.seed}"
 
 
 @dataclass
@@ -117,13 +110,12 @@ def held_out(env: Env, team: Team, tasks: int = HELD_OUT) -> float:
     return evaluate(env, team, env.tasks(tasks, "test", seed=0), k=REPEATS)["success"].mean()
 
 
-def learn(trial: Trial, tell: Tell = lambda name, done, total: None) -> Trained:
+def learn(trial: Trial) -> Trained:
     """Train as `trial` says and return the results."""
     began, env = time.time(), make_env(**trial.env)
     team = make_team(env, trial.lr, trial.per_agent, trial.frozen)
     before, tokens, seconds, norms = held_out(env, team, trial.held_out), 0, 0.0, []
     curve = [{"step": 0, "tokens": 0, "success": before}]
-    tell(trial.name, 0, trial.budget or trial.steps)
     for report in _training(trial, env, team):
         tokens, seconds, done = tokens + report.tokens, seconds + sum(report.profile.values()), report.step + 1
         norms.append(report.stats.groupby("policy", sort=False)["policy_norm"].max().reset_index().assign(step=done))
@@ -131,7 +123,6 @@ def learn(trial: Trial, tell: Tell = lambda name, done, total: None) -> Trained:
         if last or done % SCORE_EVERY == 0:
             success = held_out(env, team, trial.held_out if last else trial.on_the_way)
             curve.append({"step": done, "tokens": tokens, "success": success})
-        tell(trial.name, min(tokens, trial.budget) if trial.budget else done, trial.budget or trial.steps)
         if last:
             break
     named = {"env": env.name, "recipe": trial.recipe, "seed": trial.seed}
@@ -145,16 +136,16 @@ def _training(trial: Trial, env: Env, team: Team):
     return train(env, team, trial.recipe, steps, trial.seed, run=trial.keep, watch=watch, **trial.settings)
 
 
-def learn_apart(trial: Trial, tell: Tell) -> list[Trained]:
+def learn_apart(trial: Trial) -> list[Trained]:
     """Run `learn` in another process; the results come back without the team, which stays there."""
-    return [_without_team(learn(trial, tell))]
+    return [_without_team(learn(trial))]
 
 
-def learn_alike(seed: int, steps: int, tell: Tell) -> list[Trained]:
+def learn_alike(seed: int, steps: int) -> list[Trained]:
     """Train the method for `steps` steps in the maze, then each baseline for as many sampled tokens."""
-    runs = learn_apart(maze(METHOD, seed, steps), tell)
+    runs = learn_apart(maze(METHOD, seed, steps))
     budget = int(runs[0].curve["tokens"].iloc[-1])
-    return runs + [run for baseline in BASELINES for run in learn_apart(maze(baseline, seed, budget=budget), tell)]
+    return runs + [run for baseline in BASELINES for run in learn_apart(maze(baseline, seed, budget=budget))]
 
 
 def _without_team(run: Trained) -> Trained:

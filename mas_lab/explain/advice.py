@@ -242,7 +242,10 @@ def _words(row, peers: Sequence[str]) -> list[str]:
     elif np.isnan(row.gain):
         return [f"{said}. Within a task its credits never differ, so that nothing tells its good turns from its bad."]
     else:
-        told = [f"{said}{_aside(row)}.", f"{_offset(row)}; with its own mean, {RATIO} would be {_times(row.gain)}."]
+        shares = {"alone there": row.lone, "among equal credits": row.flat}
+        aside = ", ".join(f"{_percent(share)} {what}" for what, share in shares.items() if share >= 0.005)
+        said += f" ({aside})" if aside else ""
+        told = [f"{said}.", f"{_offset(row)}; with its own mean, {RATIO} would be {_times(row.gain)}."]
     if row.rows < FEW:
         return [*told, f"Too few rows for a verdict ({row.rows}): roll out more tasks."]
     freedom = row.rows * (1 - 1 / row.n_k)
@@ -255,12 +258,6 @@ def _words(row, peers: Sequence[str]) -> list[str]:
             f"{_times(row.policy_gain)}, and offsets that meet in one gradient have done less harm than apart."
         )
     return told
-
-
-def _aside(row) -> str:
-    shares = {"alone there": row.lone, "among equal credits": row.flat}
-    told = [f"{_percent(share)} {what}" for what, share in shares.items() if share >= 0.005]
-    return f" ({', '.join(told)})" if told else ""
 
 
 def _offset(row) -> str:

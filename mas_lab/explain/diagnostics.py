@@ -139,9 +139,8 @@ def norms_without(
         for batch in policy_steps(team, turns, loss, aggregate):
             with gradients_kept(batch):
                 batch.backward()
-                for row in rows:
-                    if row in batch.rows.index:
-                        found.append((batch.name, row, batch.norm, norm_without(batch, row)))
+                own = [row for row in rows if row in batch.rows.index]
+                found += [(batch.name, row, batch.norm, norm_without(batch, row)) for row in own]
     return pd.DataFrame(found, columns=["policy", "row", "norm", "norm_without"])
 
 

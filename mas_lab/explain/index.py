@@ -85,11 +85,9 @@ def informative(index: pd.DataFrame) -> pd.Series:
 
 def reduced(table: Any) -> pd.DataFrame:
     """Return a pandas or Arrow table without lists, but with `tokens`, `surprise` and other columns of `TOLD`."""
-    lists = {}
-    for name in ("completion_ids", "logprobs", "advantage"):
-        if name in table.columns if isinstance(table, pd.DataFrame) else name in table.column_names:
-            lists[name] = _flat(table[name])
-    scalars = [name for name in _names(table) if name in READ and name not in lists]
+    names = list(table.columns) if isinstance(table, pd.DataFrame) else table.column_names
+    lists = {name: _flat(table[name]) for name in ("completion_ids", "logprobs", "advantage") if name in names}
+    scalars = [name for name in names if name in READ and name not in lists]
     rows = table[scalars] if isinstance(table, pd.DataFrame) else table.select(scalars).to_pandas()
     rows = rows.assign(step=rows.get("step", 0), task=rows.get("task", ""))
     for name in ("depth", "kept", "probe", "valid"):
@@ -101,10 +99,6 @@ def reduced(table: Any) -> pd.DataFrame:
     rows["invalid"] = ~rows["valid"].astype(bool)
     rows["lone"] = _lone(rows) if "group" in rows else False
     return rows
-
-
-def _names(table: Any) -> list[str]:
-    return list(table.columns) if isinstance(table, pd.DataFrame) else table.column_names
 
 
 def _lone(rows: pd.DataFrame) -> pd.Series:

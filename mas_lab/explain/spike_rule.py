@@ -7,8 +7,7 @@ Leaves out: pictures (`widgets`).
 """
 
 import math
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -51,6 +50,14 @@ class SpikeRule:
         spread = max(1.4826 * median(abs(one - usual) for one in before), self.floor)
         return math.exp(usual), (math.log(norm) - usual) / spread
 
+    def follow(self, before: list[float], norm: float) -> tuple[float, float]:
+        """Score `norm` as a call does, and add its log to the history."""
+        found = self(before, norm)
+        if 0 < norm < math.inf:
+            before.append(math.log(norm))
+            del before[: -self.window]
+        return found
+
 
 def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
     """Return every gradient norm of `update`'s statistics with its score by the rule of this module.
@@ -80,7 +87,11 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, thresh
     whole = stats.drop_duplicates([*when, "policy"]).assign(agent="")
     series = pd.concat([whole.assign(norm=whole["policy_norm"]), stats.assign(norm=stats["grad_norm"])])
     series = series[[*when, "policy", "agent", "norm"]]
-    parts = [own.assign(**_scored(rule, own["norm"])) for _, own in series.groupby(["policy", "agent"], sort=False)]
+    parts = []
+    for _, own in series.groupby(["policy", "agent"], sort=False):
+        before: list[float] = []
+        found = [rule.follow(before, norm) for norm in own["norm"]]
+        parts.append(own.assign(usual=[usual for usual, _ in found], score=[score for _, score in found]))
     scored = pd.concat(parts, ignore_index=True) if parts else series.assign(usual=[], score=[])
     return scored.assign(spike=scored["score"] > threshold)
 
@@ -103,18 +114,6 @@ def spikes(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: f
     """
     scored = spike_scores(stats, warmup, window, threshold)
     return scored[scored["spike"]].sort_values("score", ascending=False, ignore_index=True)
-
-
-def _scored(rule: SpikeRule, norms: pd.Series) -> dict[str, list[float]]:
-    before: deque[float] = deque(maxlen=rule.window)
-    usual, scores = [], []
-    for norm in norms:
-        middle, score = rule(before, norm)
-        usual.append(middle)
-        scores.append(score)
-        if 0 < norm < math.inf:
-            before.append(math.log(norm))
-    return {"usual": usual, "score": scores}
 
 
 class SpikeWatch:
@@ -166,7 +165,8 @@ class SpikeWatch:
         call = self._calls.get(policy, 0)
         self._calls[policy] = call + 1
         series = {"": attribute.norm, **norms}
-        scores = dict(self._advance(policy, series))
+        before = self._before.setdefault(policy, {})
+        scores = {agent: self.rule.follow(before.setdefault(agent, []), norm) for agent, norm in series.items()}
         high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
@@ -177,15 +177,6 @@ class SpikeWatch:
             })  # fmt: skip
             self.spikes.sort(key=lambda spike: (-spike["score"], spike["call"]))
             del self.spikes[self.keep :]
-
-    def _advance(self, policy: str, series: Mapping[str, float]) -> Iterator[tuple[str, tuple[float, float]]]:
-        """Yield the score of each norm from those before it, then add it to them."""
-        for agent, norm in series.items():
-            before = self._before.setdefault(policy, {}).setdefault(agent, [])
-            yield agent, self.rule(before, norm)
-            if 0 < norm < math.inf:
-                before.append(math.log(norm))
-                del before[: -self.rule.window]
 
     def _anatomy(self, batch: PolicyStep) -> dict[str, Any]:
         shares = shares_of(batch)

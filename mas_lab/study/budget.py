@@ -32,7 +32,8 @@ def run_scores(found: Sequence[Entry], score: str, over: str, held_out: bool, la
     runs["reached"] = [curve.index[-1] for curve in curves]
     runs["budget"] = runs.groupby("env")["reached"].transform("min")
     starts = pd.Series([curve.index[0] for curve in curves]).groupby(runs["env"]).transform("max")
-    runs["beyond"] = [_beyond(*one) for one in zip(curves, runs["budget"], strict=True)]
+    first = [curve.index[curve.index >= budget][0] for curve, budget in zip(curves, runs["budget"], strict=True)]
+    runs["beyond"] = ((first - runs["budget"]) / runs["budget"]).fillna(0.0)
     ends = zip(curves, starts.clip(upper=runs["budget"]), runs["budget"], strict=True)
     return runs.join(pd.DataFrame([_within(*one, last) for one in ends], columns=list(METRICS)))
 
@@ -46,12 +47,6 @@ def _points(entry: Entry, score: str, over: str, held_out: bool) -> pd.Series:
     if curve.empty or curve[[score, over]].isna().any(axis=None):
         raise TableError(f"AblationBoard: {entry.file} has no {score} at some step, or no scored step at all")
     return curve.set_index(over)[score].astype(float)
-
-
-def _beyond(curve: pd.Series, budget: float) -> float:
-    """Return how far the first score at or after the budget lies beyond it, as a share of the budget."""
-    first = float(curve.index[curve.index >= budget][0])
-    return (first - budget) / budget if budget else 0.0
 
 
 def _within(curve: pd.Series, start: float, budget: float, last: float) -> tuple[float, float]:

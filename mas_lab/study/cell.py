@@ -5,7 +5,7 @@ Leaves out: the list of cells (`design`), and training many of them side by side
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from mas_lab.runs.disk import read_table, write_json
 from mas_lab.runs.run import SCORES, Run, load_run
 from mas_lab.runs.scores import kept_scores
 from mas_lab.study.design import Cell
-from mas_lab.study.processes import Stopped
 from mas_lab.table import TableError
 from mas_lab.team import Team
 from mas_lab.train import train
@@ -30,8 +29,6 @@ EARLY = 5
 """Steps in the first and in the last window. One step is too noisy; over more steps the policies change too much."""
 QUIZ_TASKS, QUIZ_EPISODES = 64, 4
 CHECKPOINTS, RECORDS = "checkpoints", "cells"
-Tell = Callable[[str, int, int], None]
-"""Progress callback. It receives the digest of a cell, the amount it has spent, and its budget."""
 
 
 def run_of(folder: Path, cell: Cell) -> Path:
@@ -39,24 +36,23 @@ def run_of(folder: Path, cell: Cell) -> Path:
     return folder / "runs" / f"{cell.name}-{code()[:6]}"
 
 
-def attempt(cell: Cell, folder: Path, keep: str, tell: Tell) -> tuple[str, dict[str, Any] | None, str | None]:
-    """Return the cell's digest, its record, and the error if its training failed; runs in another process.
+def attempt(cell: Cell, folder: Path, keep: str) -> tuple[dict[str, Any] | None, str | None]:
+    """Return the cell's record, and the error if its training failed; runs in another process.
 
     A training that failed after it began is a result. Its record is kept, with the error and without scores. A training
     that could not begin, for example because a model is missing, has no record (`None`). It shows nothing about its
     arm.
     """
     try:
-        return cell.digest, play(cell, folder, keep, tell), None
-    except Stopped:
-        raise
+        return play(cell, folder, keep), None
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
         if not (run_of(folder, cell) / "run.json").is_file():
-            return cell.digest, None, error
+            return None, error
         spent = dict.fromkeys(("steps", *KINDS, "seconds"))
         made_with = {"code": code(), "versions": versions(), "curve": [], "agents": []}
-        return cell.digest, _write(folder, cell, {**_called(cell), **spent, **made_with, "error": error}), error
+        failed = {"cell": cell.digest, **cell.called, **spent, **made_with, "error": error}
+        return _write(folder, cell, failed), error
 
 
 def _write(folder: Path, cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
@@ -66,79 +62,60 @@ def _write(folder: Path, cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def play(cell: Cell, folder: Path, keep: str, tell: Tell) -> dict[str, Any]:
+def play(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
     """Train the cell to its budget in `folder`, write its record, and return the record.
 
     An interrupted training continues where it stopped. `keep` selects the files of the run that stay: "all", "tables"
     (without weights), or "record" (nothing but the record).
     """
     config, run = cell.training(), run_of(folder, cell)
-    team, budget, began, quiz = config.make_team(), config.budget, time.process_time(), cell.quiz()
-    answered = {"quiz_before": _answered(quiz, team, cell)}
-    tell(cell.digest, 0, budget.amount)
-    spent = Spent.of(load_run(run)) if (run / "run.json").is_file() else Spent()
-    for report in train(config.env, team, config.recipe, None, config.seed, run, budget=budget, **config.settings):
-        spent.add(report)
-        tell(cell.digest, min(spent.after(report.step + 1)[budget.kind], budget.amount), budget.amount)
-    answered["quiz_after"] = _answered(quiz, team, cell)
-    made = record_of(cell, load_run(run), spent, time.process_time() - began, answered if quiz else {})
-    record = _write(folder, cell, made)
-    if keep == "tables":
-        shutil.rmtree(run / CHECKPOINTS)
-    elif keep == "record":
-        shutil.rmtree(run)
+    team, began, quiz, quizzes = config.make_team(), time.process_time(), cell.quiz(), {}
+    if quiz:
+        quizzes["quiz_before"] = _answered(quiz, team, cell.seed)
+    for _ in train(config.env, team, config.recipe, None, config.seed, run, budget=config.budget, **config.settings):
+        pass
+    if quiz:
+        quizzes["quiz_after"] = _answered(quiz, team, cell.seed)
+    record = _write(folder, cell, record_of(cell, load_run(run), time.process_time() - began, quizzes))
+    if keep != "all":
+        shutil.rmtree(run / CHECKPOINTS if keep == "tables" else run)
     return record
 
 
-def _called(cell: Cell) -> dict[str, Any]:
-    return {"cell": cell.digest} | {name: getattr(cell, name) for name in ("task", "arm", "phase", "seed", "lr")}
-
-
-def _answered(quiz: Env | None, team: Team, cell: Cell) -> dict[str, float]:
+def _answered(quiz: Env, team: Team, seed: int) -> dict[str, float]:
     """Return the mean local reward per episode of each agent on held-out tasks of `quiz`."""
-    if quiz is None:
-        return {}
-    scores = evaluate(quiz, team, quiz.tasks(QUIZ_TASKS, "test", cell.seed), QUIZ_EPISODES, seed=cell.seed)
+    scores = evaluate(quiz, team, quiz.tasks(QUIZ_TASKS, "test", seed), QUIZ_EPISODES, seed=seed)
     return scores.groupby("agent")["own_return"].mean().to_dict()
 
 
-def record_of(
-    cell: Cell, run: Run, spent: Spent, seconds: float, quizzes: Mapping[str, Mapping[str, float]] | None = None
-) -> dict[str, Any]:
+def record_of(cell: Cell, run: Run, seconds: float, quizzes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the record of a training: the plain data from which the tables of a study are made.
 
     `seconds` is processor time, including the time for scores. `quizzes` maps `quiz_before` and `quiz_after` to the
     score of each agent. It is empty or `None` if the cell has no quiz.
     """
-    config = run.config
     curve = kept_scores(run)[["step", "success", "return"]].to_dict("records")
+    agents, spent = _agents(run), Spent.of(run)
+    if quizzes:  # with a row for an agent that did not speak in a window
+        scores = pd.DataFrame(quizzes).rename_axis("agent").reset_index()
+        every = scores.merge(pd.DataFrame({"window": agents["window"].unique()}), how="cross")
+        agents = agents.merge(every, on=["agent", "window"], how="right")
     return {
-        **_called(cell), "steps": run.steps, **spent.after(run.steps), "seconds": seconds,
-        "code": config["code"], "versions": config["versions"],
-        "curve": [{**row, **spent.after(int(row["step"]))} for row in curve],
-        "agents": _with_quizzes(_agents(run), quizzes or {}).to_dict("records"),
+        "cell": cell.digest, **cell.called, "steps": run.steps, **spent.after(run.steps), "seconds": seconds,
+        "code": run.config["code"], "versions": run.config["versions"],
+        "curve": [{**row, **spent.after(int(row["step"]))} for row in curve], "agents": agents.to_dict("records"),
     }  # fmt: skip
-
-
-def _with_quizzes(agents: pd.DataFrame, quizzes: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
-    """Add each agent's quiz scores, with a row for an agent that did not speak in a window."""
-    if not quizzes:
-        return agents
-    scores = pd.DataFrame(quizzes).rename_axis("agent").reset_index()
-    every = scores.merge(pd.DataFrame({"window": agents["window"].unique()}), how="cross")
-    return agents.merge(every, on=["agent", "window"], how="right")
 
 
 def _agents(run: Run) -> pd.DataFrame:
     """Return a row per agent and `window` (first or last `EARLY` steps): norms before clipping, scores, advice, `F`."""
     norms = run.stats.groupby("agent", sort=False)["grad_norm"].agg(largest_norm="max", median_norm="median")
-    told = norms.join(_held_out(run))
     ends = {"start": range(min(EARLY, run.steps)), "end": range(max(0, run.steps - EARLY), run.steps)}
     windows = []
     for window, steps in ends.items():
         turns = pd.concat([run.step_turns(step) for step in steps], ignore_index=True)
         windows.append(_advised(turns).assign(window=window))
-    return pd.concat(windows).merge(told.reset_index(), on="agent", how="left")
+    return pd.concat(windows).merge(norms.join(_held_out(run)).reset_index(), on="agent", how="left")
 
 
 def _advised(turns: pd.DataFrame) -> pd.DataFrame:
@@ -156,8 +133,10 @@ def _held_out(run: Run) -> pd.DataFrame:
     this reward is 1 for those and 0 for others. `turns`, `tokens` (sampled) and `prompt_tokens` (read) are means per
     episode after training.
     """
-    first, last = (read_table(run.parts(SCORES)[end]).groupby("agent") for end in (0, -1))
-    sums = [one[["own_return", "turns"]].sum() for one in (first, last)]
-    own = {name: one["own_return"] / one["turns"].where(one["turns"] > 0)
-           for name, one in zip(("own_before", "own_after"), sums, strict=True)}  # fmt: skip
+    parts = run.parts(SCORES)
+    first, last = (read_table(parts[end]).groupby("agent") for end in (0, -1))
+    own = {}
+    for name, scores in (("own_before", first), ("own_after", last)):
+        sums = scores[["own_return", "turns"]].sum()
+        own[name] = sums["own_return"] / sums["turns"].where(sums["turns"] > 0)
     return pd.DataFrame(own).join(last[["turns", "tokens", "prompt_tokens"]].mean())

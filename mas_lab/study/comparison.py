@@ -1,35 +1,29 @@
 """Compare recipes over seeds, side by side and by paired differences, and list what the runs cannot show.
 
-Leaves out: the scores of a run (`budget`), the statistics (`intervals`, `profiles`) and pictures (`widgets.board`).
+Leaves out: the scores of a run (`budget`), the statistics (`intervals`) and pictures (`widgets.board`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mas_lab.study import intervals
 from mas_lab.study.budget import METRICS, NEAR
 from mas_lab.study.entries import Entry
-from mas_lab.study.intervals import (
-    bootstrap_interval,
-    drops_some,
-    holm,
-    improvement_interval,
-    iqm,
-    probability_of_improvement,
-    share_won,
-    t_interval,
-    t_test,
-)
-from mas_lab.study.profiles import performance_profile, profile_band
 
 FEW = 5
-"""Below this number of seeds no interval is computed, see `bootstrap_interval`."""
+"""Below this number of seeds no interval is computed, see `intervals.bootstrap_interval`."""
 ENOUGH = 10
 """Differences get a bootstrap interval from this number of pairs on. Below it, they get a paired t interval."""
 ALL = "all tasks"
 """The `env` of a row over all envs. Each env is then a stratum."""
+PAIRED = [
+    *("env", "recipe", "pairs", "higher", "lower", "won", "won_low", "won_high", "middle"),
+    *(f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")),
+    *("p", "p_holm"),
+]
 PROFILE = ["recipe", "height", "share", "low", "high"]
 
 
@@ -52,8 +46,8 @@ def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """
     rows = []
     for (env, recipe), own in runs.groupby(["env", "recipe"], sort=False):
-        row: dict[str, Any] = {"env": env, "recipe": recipe, "runs": len(own), "seeds": own["seed"].nunique()}
-        rows.append(row | _measured({metric: own[metric] for metric in METRICS}, row["seeds"], seed))
+        row = {"env": env, "recipe": recipe, "runs": len(own), "seeds": own["seed"].nunique()}
+        rows.append(row | _measured(own, row["seeds"], seed))
     return pd.DataFrame(rows)
 
 
@@ -64,8 +58,7 @@ def over_envs(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         if own["env"].nunique() == runs["env"].nunique():
             seeds = int(own.groupby("env")["seed"].nunique().min())
             row = {"recipe": recipe, "runs": len(own), "envs": own["env"].nunique(), "seeds": seeds}
-            strata = {metric: [part for _, part in own.groupby("env")[metric]] for metric in METRICS}
-            rows.append(row | _measured(strata, seeds, seed))
+            rows.append(row | _measured(own, seeds, seed))
     return pd.DataFrame(rows)
 
 
@@ -76,30 +69,23 @@ def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFra
     recipe that ran beside the baseline on each of them also has a row over `ALL`.
     """
     columns = ["env", "recipe", "runs", "seeds", *(f"{m}{end}" for m in METRICS for end in ("", "_low", "_high"))]
-    envs = [(env, own) for env, own in runs.groupby("env", sort=False)]
-    rows = [_improved(env, [own], recipe, baseline, seed) for env, own in envs for recipe in _beside(own, baseline)]
-    if len(envs) > 1:
-        on_each = [recipe for recipe in _beside(runs, baseline)
-                   if all(recipe in _beside(own, baseline) for _, own in envs)]  # fmt: skip
-        rows += [_improved(ALL, [own for _, own in envs], recipe, baseline, seed) for recipe in on_each]
+    envs, rows = list(runs.groupby("env", sort=False)), []
+    for env, own in [*envs, (ALL, runs)] if len(envs) > 1 else envs:
+        tasks = [task for _, task in own.groupby("env", sort=False)]
+        for recipe in dict.fromkeys(own["recipe"]):
+            if recipe != baseline and all({recipe, baseline} <= set(task["recipe"]) for task in tasks):
+                rows.append({"env": env, "recipe": recipe} | _improved(tasks, recipe, baseline, seed))
     return pd.DataFrame(rows, columns=columns)
 
 
-def _beside(runs: pd.DataFrame, baseline: str) -> list[str]:
-    """Return the other recipes of these runs; empty if the baseline is not among them."""
-    recipes = list(dict.fromkeys(runs["recipe"]))
-    return [recipe for recipe in recipes if recipe != baseline] if baseline in recipes else []
-
-
-def _improved(env: str, tasks: Sequence[pd.DataFrame], recipe: str, baseline: str, seed: int) -> dict[str, Any]:
+def _improved(tasks: Sequence[pd.DataFrame], recipe: str, baseline: str, seed: int) -> dict[str, Any]:
     tasks = [on_common_seeds(own[own["recipe"].isin([recipe, baseline])]) for own in tasks]
     of, base = ([own[own["recipe"] == name] for own in tasks] for name in (recipe, baseline))
-    seeds = min(own["seed"].nunique() for own in [*of, *base])
-    row: dict[str, Any] = {"env": env, "recipe": recipe, "runs": sum(map(len, of)), "seeds": seeds}
+    row: dict[str, Any] = {"runs": sum(map(len, of)), "seeds": min(own["seed"].nunique() for own in [*of, *base])}
     for metric in METRICS:
         x, y = ([own[metric] for own in arm] for arm in (of, base))
-        low, high = improvement_interval(x, y, seed=seed) if seeds >= FEW else (np.nan, np.nan)
-        row |= {metric: probability_of_improvement(x, y), f"{metric}_low": low, f"{metric}_high": high}
+        low, high = intervals.improvement_interval(x, y, seed=seed) if row["seeds"] >= FEW else (np.nan, np.nan)
+        row |= {metric: intervals.probability_of_improvement(x, y), f"{metric}_low": low, f"{metric}_high": high}
     return row
 
 
@@ -117,8 +103,8 @@ def profiles(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         if len(tasks) == runs["env"].nunique():
             strata = [part["final"] for part in tasks]
             known = min(part["seed"].nunique() for part in tasks) >= FEW
-            low, high = profile_band(strata, heights, seed=seed) if known else (np.nan, np.nan)
-            share = performance_profile(strata, heights)
+            low, high = intervals.profile_band(strata, heights, seed=seed) if known else (np.nan, np.nan)
+            share = intervals.performance_profile(strata, heights)
             parts.append(pd.DataFrame({"recipe": recipe, "height": heights, "share": share, "low": low, "high": high}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=PROFILE)
 
@@ -146,37 +132,32 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     final scores. `p_holm` is `p` adjusted for the number of rows (Holm). Intervals and p-values are NaN below `FEW`
     pairs.
     """
-    columns = [
-        *("env", "recipe", "pairs", "higher", "lower", "won", "won_low", "won_high", "middle"),
-        *(f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")),
-        *("p", "p_holm"),
-    ]
     rows = []
     for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False):
         higher, lower, known = int((own["final"] > 0).sum()), int((own["final"] < 0).sum()), len(own) >= FEW
-        won = dict(zip(("won", "won_low", "won_high"), share_won(higher, lower), strict=True))
-        row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower} | won
-        row |= {} if known else {"won_low": np.nan, "won_high": np.nan}
+        won, *ends = intervals.share_won(higher, lower)
+        low, high = ends if known else (np.nan, np.nan)
+        row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower,
+               "won": won, "won_low": low, "won_high": high}  # fmt: skip
         if len(own) >= ENOUGH:
-            row |= _measured({metric: own[metric] for metric in METRICS}, len(own), seed)
+            row |= _measured(own, len(own), seed)
         else:
+            row["middle"] = "mean"
             for metric in METRICS:
-                low, high = t_interval(own[metric]) if known else (np.nan, np.nan)
-                row |= {"middle": "mean", metric: own[metric].mean(), f"{metric}_low": low, f"{metric}_high": high}
-        rows.append(row | {"p": t_test(own["final"]) if known else np.nan})
-    told = pd.DataFrame(rows, columns=columns)
-    return told.assign(p_holm=holm(told["p"]))
+                low, high = intervals.t_interval(own[metric]) if known else (np.nan, np.nan)
+                row |= {metric: own[metric].mean(), f"{metric}_low": low, f"{metric}_high": high}
+        rows.append(row | {"p": intervals.t_test(own["final"]) if known else np.nan})
+    told = pd.DataFrame(rows, columns=PAIRED)
+    return told.assign(p_holm=intervals.holm(told["p"]))
 
 
-def _measured(values: Mapping[str, Any], seeds: int, seed: int) -> dict[str, Any]:
-    """Return each metric's statistic with its interval, and `middle`; `values` may hold a list per stratum."""
-    row: dict[str, Any] = {}
-    for metric, scores in values.items():
-        strata = scores if isinstance(scores, list) else [scores]
-        every = np.concatenate(strata)
-        low, high = bootstrap_interval(strata, seed=seed) if seeds >= FEW else (np.nan, np.nan)
-        row |= {"middle": "IQM" if drops_some(len(every)) else "mean"}
-        row |= {metric: float(iqm(every)), f"{metric}_low": low, f"{metric}_high": high}
+def _measured(own: pd.DataFrame, seeds: int, seed: int) -> dict[str, Any]:
+    """Return each metric's statistic with its interval, and `middle`; each env of `own` is a stratum."""
+    row: dict[str, Any] = {"middle": "IQM" if len(own) >= 4 else "mean"}
+    for metric in METRICS:
+        strata = [scores for _, scores in own.groupby("env")[metric]]
+        low, high = intervals.bootstrap_interval(strata, seed=seed) if seeds >= FEW else (np.nan, np.nan)
+        row |= {metric: float(intervals.iqm(own[metric])), f"{metric}_low": low, f"{metric}_high": high}
     return row
 
 
@@ -190,7 +171,7 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
     told += _beyond_budget(runs) + _untold(pairs, baseline)
     for env, own in runs.groupby("env", sort=False):
         unpaired = sorted(set(own["recipe"]) - {baseline} - set(pairs.loc[pairs["env"] == env, "recipe"]))
-        if unpaired and len(set(own["recipe"])) > 1:
+        if unpaired and own["recipe"].nunique() > 1:
             told.append(f"{env or 'Here'}: no seed was run under both {baseline} and {', '.join(unpaired)}.")
     for (_, recipe, seed), own in runs.groupby(["env", "recipe", "seed"], sort=False):
         if len(own) > 1:
@@ -231,41 +212,32 @@ def _unequal_seeds(runs: pd.DataFrame, baseline: str) -> list[str]:
 
 def shared_steps(found: Sequence[Entry]) -> list[str]:
     """Return a sentence per fork: it shares its first steps with another run, so the two are not independent."""
-    told = []
-    for entry in found:
-        if entry.forked:
-            told.append(f"{entry.file} was forked from {entry.forked['from']} and has its first {entry.forked['step']} "
-                        "steps: the two are not independent runs, whatever an interval says of them.")  # fmt: skip
-    return told
+    return [f"{entry.file} was forked from {entry.forked['from']} and has its first {entry.forked['step']} steps: the "
+            "two are not independent runs, whatever an interval says of them."
+            for entry in found if entry.forked]  # fmt: skip
 
 
 def _beyond_budget(runs: pd.DataFrame) -> list[str]:
     """Return a sentence per env in which runs were first scored more than `NEAR` beyond the budget."""
-    told = []
-    for env, own in runs.groupby("env", sort=False):
-        late = own[own["beyond"] > NEAR]
-        if len(late):
-            told.append(f"{env or 'Here'}: {len(late)} of {len(own)} runs were not scored at the budget of "
-                        f"{own['budget'].iloc[0]:,.0f}: their curves end on the line to a score up to "
-                        f"{late['beyond'].max():.0%} beyond it ({'; '.join(late['file'])}).")  # fmt: skip
-    return told
+    return [f"{env or 'Here'}: {len(late)} of {(runs['env'] == env).sum()} runs were not scored at the budget of "
+            f"{late['budget'].iloc[0]:,.0f}: their curves end on the line to a score up to {late['beyond'].max():.0%} "
+            f"beyond it ({'; '.join(late['file'])})."
+            for env, late in runs[runs["beyond"] > NEAR].groupby("env", sort=False)]  # fmt: skip
 
 
 def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
     """Return a sentence per recipe whose seeds do not separate it from the baseline."""
     told = []
     for row in compared_pairs(pairs).itertuples():
-        where, one_side = row.env or "Here", row.pairs in (row.higher, row.lower)
+        where, both = row.env or "Here", f"both {row.recipe} and {baseline}"
         if row.pairs == 1:
-            told.append(f"{where}: one seed under both {row.recipe} and {baseline}: no interval, and its difference "
-                        "may be chance.")  # fmt: skip
+            told.append(f"{where}: one seed under {both}: no interval, and its difference may be chance.")
         elif row.pairs < FEW:
-            sides = (
-                f"one side, which happens by chance once in {2 ** (row.pairs - 1)} times" if one_side else "both sides"
-            )
-            told.append(f"{where}: seeds under both {row.recipe} and {baseline}: {row.pairs}, too few for an interval; "
-                        f"their differences lie on {sides}.")  # fmt: skip
-        elif not (row.final_low > 0 or row.final_high < 0):
+            chance = f"one side, which happens by chance once in {2 ** (row.pairs - 1)} times"
+            sides = chance if row.pairs in (row.higher, row.lower) else "both sides"
+            told.append(f"{where}: seeds under {both}: {row.pairs}, too few for an interval; their differences lie on "
+                        f"{sides}.")  # fmt: skip
+        elif row.final_low <= 0 <= row.final_high:
             told.append(f"{where}: these {row.pairs} seeds do not tell {row.recipe} from {baseline} "
                         "by the final score.")  # fmt: skip
     return told
@@ -273,9 +245,8 @@ def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
 
 def _unlike_tasks(found: Sequence[Entry]) -> list[str]:
     """Return a sentence per seed whose runs do not share their held-out tasks, so that they are no fair pair."""
-    scored = [entry for entry in found if entry.held_out_tasks]
-    told = []
-    for env, seed in dict.fromkeys((entry.env, entry.seed) for entry in scored):
-        if len({entry.held_out_tasks for entry in scored if (entry.env, entry.seed) == (env, seed)}) > 1:
-            told.append(f"{env}: the runs of seed {seed} kept scores of unlike held-out tasks.")
-    return told
+    tasks: dict[tuple[str, int], set] = {}
+    for entry in (entry for entry in found if entry.held_out_tasks):
+        tasks.setdefault((entry.env, entry.seed), set()).add(entry.held_out_tasks)
+    return [f"{env}: the runs of seed {seed} kept scores of unlike held-out tasks."
+            for (env, seed), kinds in tasks.items() if len(kinds) > 1]  # fmt: skip

@@ -4,13 +4,14 @@ Parts that run.json could not record are listed under `untold`. Leaves out: the 
 since recipes are what is compared.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
 from mas_lab.runs.resuming import runs_on
 from mas_lab.runs.run import KEEPING
-from mas_lab.study.design import Cell, Design
+from mas_lab.study.design import Design, flat, part_data
 from mas_lab.train.config import ConfigError
 from mas_lab.train.settings import Settings
 
@@ -22,29 +23,22 @@ SCORED = ("score_every", "score_at", "score_tasks", "score_episodes")
 """Settings of scoring. They do not change a training, but they change the scores that are compared."""
 MACHINE = {name for name in KEEPING if name not in SCORED} | {"score_seed"}
 SWEPT = "team.lr, the best of a sweep"
-Described = Mapping[str, Any]
 
 
 def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of run.json by dotted names; what it does not record is absent."""
     told = {name: config[name] for name in SECTIONS if name in config and name != "team"}
-    told["settings"] = {name: value for name, value in config.get("settings", {}).items() if name not in MACHINE}
+    told["settings"] = _decisive(config.get("settings", {}))
     found = dict(flat({name: value for name, value in told.items() if value != {}}))
     if isinstance(config.get("team"), Mapping):
         found |= dict(_of_team(config["team"]))
-    found |= dict(_of_later(config, found))
-    return found | {f"untold.{part}": None for part in config.get("untold") or ()}
-
-
-def _of_later(config: Mapping[str, Any], begun: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the old and new values of a run that went on with other code, versions or devices."""
-    told, last = {}, dict(begun)
-    for later in config.get("continued") or ():
+    begun = dict(found)
+    for later in config.get("continued") or ():  # with other code, versions or devices
         for name, value in flat(runs_on(later)):
-            if value != last.get(name):
-                told[name] = f"{told.get(name, last.get(name, 'unknown'))}, from step {later['step']} on {value}"
-                last[name] = value
-    yield from told.items()
+            if value != begun.get(name):
+                found[name] = f"{found.get(name, 'unknown')}, from step {later['step']} on {value}"
+                begun[name] = value
+    return found | {f"untold.{part}": None for part in config.get("untold") or ()}
 
 
 def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -58,26 +52,26 @@ def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from flat(team.get("sampling", {}).get(agent, {}), f"team.{agent}.sampling")
 
 
-def of_design(design: Design | None, cells: Iterable[tuple[Cell | Mapping[str, Any], Mapping[str, Any]]]) -> dict:
+def described_runs(design: Design | None, records: Iterable[Mapping[str, Any]]) -> dict[tuple, dict[str, Any]]:
     """Return the description of each training from the study's design and record, by (task, arm, seed)."""
     found = {}
-    for called, record in cells:
-        task, arm, seed, lr = (getattr(called, name, None) if isinstance(called, Cell) else called[name]
-                               for name in ("task", "arm", "seed", "lr"))  # fmt: skip
-        told = {"code": record["code"]} | dict(flat(record["versions"], "versions"))
-        found[task, arm, seed] = told | _asked(design, task, arm, lr)
+    for one in records:
+        told = {"code": one["code"]} | dict(flat(one["versions"], "versions"))
+        asked = {} if design is None else _asked(design, one["task"], one["arm"], one["lr"])
+        found[one["task"], one["arm"], one["seed"]] = told | asked
     return found
 
 
-def _asked(design: Design | None, task: str, arm: str, lr: float | None) -> dict[str, Any]:
-    if design is None:
-        return {}
+def _asked(design: Design, task: str, arm: str, lr: float | None) -> dict[str, Any]:
     said = design.said_of(task, arm)
-    settings = {one.name: DEFAULT for one in fields(Settings)} | said["settings"]
-    asked = {"env": said.get("env"), "team": said.get("team"), "budget": said.get("budget"),
-             "settings": {name: value for name, value in settings.items() if name not in MACHINE}}  # fmt: skip
-    found = dict(flat({name: value for name, value in asked.items() if value is not None}))
+    settings = _decisive({one.name: DEFAULT for one in fields(Settings)} | said["settings"])
+    asked = {name: said[name] for name in ("env", "team", "budget") if said.get(name) is not None}
+    found = dict(flat(json.loads(json.dumps(asked | {"settings": settings}, default=part_data))))
     return found if lr is None else {name: value for name, value in found.items() if name != "team.lr"} | {SWEPT: lr}
+
+
+def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in MACHINE}
 
 
 def recorded_design(data: Mapping[str, Any], place: Any) -> Design | None:
@@ -86,11 +80,3 @@ def recorded_design(data: Mapping[str, Any], place: Any) -> Design | None:
         return Design.of(data, place, sure=False)
     except (ConfigError, TypeError, KeyError):
         return None
-
-
-def flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(data, Mapping) and data:
-        for key, value in data.items():
-            yield from flat(value, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, data

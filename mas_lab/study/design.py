@@ -1,19 +1,22 @@
 """Define what a study compares: arms on tasks over seeds. Each cell is the config of one training.
 
-A design is plain data. Leaves out: training the cells (`runner`), and the training of one cell (`cell`).
+A design is plain data, besides parts that a notebook defines: an env, a credit, a loss. Leaves out: training the cells
+(`runner`), and the training of one cell (`cell`).
 """
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from mas_lab.env import Env
-from mas_lab.recipes import Recipe, find, to_data
-from mas_lab.train.config import Config, ConfigError, Place, read_env
+from mas_lab.env import Env, spec
+from mas_lab.recipes import Recipe, to_data
+from mas_lab.train.config import Config, ConfigError, Place, read_env, read_yaml
 from mas_lab.train.settings import Settings
 
 SAID = ("env", "team", "recipe", "settings", "budget", "quiz")
@@ -42,13 +45,17 @@ class Cell:
     """The file that holds the design."""
 
     @property
-    def key(self) -> tuple[str, str]:
-        return self.task, self.arm
+    def called(self) -> dict[str, Any]:
+        """Return the columns that name the cell in every table of a study."""
+        return {name: getattr(self, name) for name in ("task", "arm", "phase", "lr", "seed")}
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Return a digest of the whole config; cells with equal configs have equal digests."""
-        return sha256(json.dumps(self.config, sort_keys=True, default=to_data).encode()).hexdigest()[:10]
+        """Return a digest of the whole config; cells with equal configs have equal digests.
+
+        It is computed once: playing may change an env that was passed as an object.
+        """
+        return sha256(json.dumps(self.config, sort_keys=True, default=part_data).encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
@@ -67,6 +74,33 @@ class Cell:
         """Return the env that scores the team before and after training, or `None`, see `Study.agents`."""
         place = Place(self.path, (self.task, self.arm, "quiz"))
         return read_env(place, self.config["quiz"], self.path.parent) if self.config.get("quiz") else None
+
+
+def part_data(part: Any) -> Any:
+    """Return an env, a recipe, or a part of one as plain data.
+
+    An env that is no dataclass comes with all of its attributes, and a part that a notebook or script defines with its
+    source code. So a cell is trained anew if one of them was changed.
+    """
+    played = hasattr(part, "step")
+    data = spec(part) if played else to_data(part)
+    if played and not is_dataclass(part):
+        data["attributes"] = re.sub(r" at 0x\w+", "", repr(vars(part)))
+    parts = [part, *(vars(part).values() if isinstance(part, Recipe) else ())]
+    kinds = [one if hasattr(one, "__qualname__") else type(one) for one in parts]
+    own = [base for kind in kinds for base in getattr(kind, "__mro__", (kind,)) if base.__module__ == "__main__"]
+    return {**data, "source": list(map(_source, own))} if own else data
+
+
+def _source(part: Any) -> Any:
+    """Return the source of a function, or of a class's functions with its other attributes."""
+    if isinstance(part, type):
+        return {name: _source(one) for name, one in vars(part).items()
+                if inspect.isfunction(one) or not name.startswith("__")}  # fmt: skip
+    try:
+        return inspect.getsource(part) if inspect.isfunction(part) else to_data(part)
+    except OSError:  # no source: a dataclass has generated it
+        return None
 
 
 @dataclass(frozen=True)
@@ -91,8 +125,6 @@ class Design:
 
     @classmethod
     def read(cls, path: str | Path) -> "Design":
-        from mas_lab.train.config import read_yaml
-
         return cls.of(read_yaml(Path(path)), Place(Path(path)))
 
     @classmethod
@@ -103,15 +135,19 @@ class Design:
         differ although `differ` does not name it.
         """
         data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
-        arms = {str(arm): place.to("arms").to(str(arm)).mapping(said or {}, SAID)
-                for arm, said in place.to("arms").mapping(data["arms"]).items()}  # fmt: skip
-        named = place.to("tasks").mapping(data.get("tasks") or _only_task(data))
-        tasks = {str(task): place.to("tasks").to(str(task)).mapping(said or {}, OF_TASK)
-                 for task, said in named.items()}  # fmt: skip
+        env = data.get("env")
+        alone = env.get("name", "task") if isinstance(env, Mapping) else getattr(env, "name", env or "task")
+
+        def options(part: str, found: Any, known: Sequence[str]) -> dict[str, dict[str, Any]]:
+            of = place.to(part)
+            return {str(key): of.to(str(key)).mapping(one or {}, known) for key, one in of.mapping(found).items()}
+
+        arms = options("arms", data["arms"], SAID)
+        tasks = options("tasks", data.get("tasks") or {alone: {}}, OF_TASK)
         said = {key: value for key, value in data.items() if key not in ("name", "tasks", "arms")}
         design = cls(str(data["name"]), said, tasks, arms, place, data)
         if sure:
-            design._refuse_nonsense()
+            design._check()
         return design
 
     @property
@@ -119,29 +155,20 @@ class Design:
         """Return the score that is compared on held-out tasks: "success" or "return"."""
         return self.said.get("score", "success")
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """Return the digests of other code (see run.json) that gives the same results, so that its runs count too."""
-        return tuple(self.said.get("codes") or ())
-
     def arms_of(self, task: str) -> list[str]:
         return list(self.tasks[task].get("arms") or self.arms)
 
     def seeds_of(self, task: str) -> tuple[int, ...]:
-        return _seeds(self.place.to("tasks").to(task), self._said_of(task, "seeds"))
+        return _seeds(self._place(task), self.tasks[task].get("seeds", self.said["seeds"]))
 
     def sweep_of(self, task: str) -> Sweep | None:
         """Return the sweep of a task; `None` if nothing is swept, or if it takes the `rates` of another task."""
-        told = None if "rates" in self.tasks[task] else self._said_of(task, "sweep")
+        told = None if "rates" in self.tasks[task] else self.tasks[task].get("sweep", self.said.get("sweep"))
         if told is None:
             return None
-        place = self.place.to("tasks").to(task).to("sweep")
+        place = self._place(task).to("sweep")
         told = place.mapping(told, ("lr", "seeds"), needed=("lr", "seeds"))
-        return Sweep(tuple(map(float, told["lr"])), _seeds(place, told["seeds"]))
-
-    def tuned_on(self, task: str) -> str | None:
-        """Return the task whose sweep decides the rates of this one, or `None` if there is none."""
-        return self.tasks[task].get("rates") or (task if self.sweep_of(task) else None)
+        return Sweep(tuple(dict.fromkeys(map(float, told["lr"]))), _seeds(place, told["seeds"]))
 
     def sweeps(self) -> list[Cell]:
         """Return the cells from which learning rates are chosen."""
@@ -158,7 +185,7 @@ class Design:
         """Return the compared cells, earlier seeds first; `rates` maps each swept (task, arm) to its best rate."""
         cells = []
         for task in self.tasks:
-            tuned = self.tuned_on(task)
+            tuned = self.tasks[task].get("rates") or (task if self.sweep_of(task) else None)
             for seed in self.seeds_of(task):
                 cells += [
                     self._cell(task, arm, seed, "compare", rates[tuned, arm] if tuned else None)
@@ -173,13 +200,21 @@ class Design:
 
     def differences(self, task: str) -> dict[str, dict[str, Any]]:
         """Return options in which a task's arms differ, {dotted name: {arm: value}}, without name and swept rates."""
-        told = {arm: dict(_flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
+        told = {arm: dict(flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
         names = dict.fromkeys(name for one in told.values() for name in one)
         differ = {name: {arm: one.get(name) for arm, one in told.items()} for name in names if name != "recipe.name"}
         return {name: by_arm for name, by_arm in differ.items() if len({repr(value) for value in by_arm.values()}) > 1}
 
-    def _said_of(self, task: str, key: str) -> Any:
-        return self.tasks[task].get(key, self.said.get(key))
+    def said_of(self, task: str, arm: str) -> dict[str, Any]:
+        """Return the config of an arm's trainings on a task, with `{seed}` as it was written."""
+        said: dict[str, Any] = {"settings": {}}
+        for one in (self.said, self.tasks[task], self.arms[arm]):
+            said = _merged(said, {key: one[key] for key in SAID if key in one})
+        default = {} if said["settings"].get("score_at") else {"score_every": ENDS_ALONE}
+        return {**said, "settings": default | said["settings"]}
+
+    def _place(self, task: str) -> Place:
+        return self.place.to("tasks").to(task)
 
     def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
         config = self.said_of(task, arm)
@@ -187,59 +222,57 @@ class Design:
         config = config if phase == "compare" else _without_quiz(config)
         return Cell(task, arm, seed, lr, phase, config | {"seed": seed}, self.place.path)
 
-    def said_of(self, task: str, arm: str) -> dict[str, Any]:
-        """Return the config of an arm's trainings on a task, with `{seed}` as it was written."""
-        said: dict[str, Any] = {"settings": {"score_every": ENDS_ALONE}}
-        for one in (self.said, self.tasks[task], self.arms[arm]):
-            said = _merged(said, {key: one[key] for key in SAID if key in one})
-        return {**said, "settings": _scored(said["settings"])}
+    def _training(self, task: str, arm: str) -> Config:
+        return Config.of(_without_quiz(self.said_of(task, arm)), self.place.to(task).to(arm))
 
     def _resolved(self, task: str, arm: str) -> dict[str, Any]:
-        config = _without_quiz(self.said_of(task, arm))
-        made = Config.of(config, self.place.to(task).to(arm))
-        return {**config, "recipe": to_data(made.recipe), "settings": asdict(Settings(**made.settings))}
+        made = self._training(task, arm)
+        resolved = {"recipe": to_data(made.recipe), "settings": asdict(Settings(**made.settings))}
+        return _without_quiz(self.said_of(task, arm)) | resolved
 
-    def _refuse_nonsense(self) -> None:
-        allowed = self.said.get("differ")
+    def _check(self) -> None:
+        """Raise ConfigError, with the place, if no study can be made of this design."""
+
+        def refuse(place: Place, problem: str) -> NoReturn:
+            raise ConfigError(f"{place}: {problem}")
+
         if self.score not in SCORES:
-            raise ConfigError(f"{self.place.to('score')}: {self.score!r}; known are {', '.join(SCORES)}")
+            refuse(self.place.to("score"), f"{self.score!r}; known are {', '.join(SCORES)}")
         for task in self.tasks:
-            place = self.place.to("tasks").to(task)
-            unknown = [arm for arm in self.arms_of(task) if arm not in self.arms]
-            if unknown:
-                raise ConfigError(f"{place}: arms: there is no arm {unknown[0]!r}; there are {', '.join(self.arms)}")
-            seeds, sweep = self.seeds_of(task), self.sweep_of(task)
-            if sweep and (both := set(sweep.seeds) & set(seeds)):
-                raise ConfigError(
-                    f"{place}: sweep: seed {min(both)} is one of the comparison too, where the rate that was luckiest "
-                    "with it would look better than it is; sweep over other seeds"
+            place, seeds, rates = self._place(task), set(self.seeds_of(task)), self.tasks[task].get("rates")
+            sweep = self.sweep_of(task)
+            if unknown := [arm for arm in self.arms_of(task) if arm not in self.arms]:
+                refuse(place, f"arms: there is no arm {unknown[0]!r}; there are {', '.join(self.arms)}")
+            if sweep and (both := seeds & set(sweep.seeds)):
+                refuse(
+                    place,
+                    f"sweep: seed {min(both)} is one of the comparison too, where the rate that was luckiest with it "
+                    "would look better than it is; sweep over other seeds",
                 )
-            if (rates := self.tasks[task].get("rates")) is not None and not (
-                rates in self.tasks and self.sweep_of(rates)
-            ):
-                raise ConfigError(f"{place}: rates: no sweep is made on {rates!r}; name a task whose rates are swept")
+            if rates is not None and not (rates in self.tasks and self.sweep_of(rates)):
+                refuse(place, f"rates: no sweep is made on {rates!r}; name a task whose rates are swept")
             for arm in self.arms_of(task):
                 if "budget" not in self.said_of(task, arm):
-                    raise ConfigError(
-                        f"{self.place.to(task).to(arm)}: 'budget' is missing: what all arms get equally much of, "
-                        "{tokens: ...}, {episodes: ...} or {optimizer_steps: ...}"
+                    refuse(
+                        self.place.to(task).to(arm),
+                        "'budget' is missing: what all arms get equally much of, {tokens: ...}, {episodes: ...} or "
+                        "{optimizer_steps: ...}",
                     )
-                Config.of(_without_quiz(self.said_of(task, arm)), self.place.to(task).to(arm))
-            differ = self.differences(task) if allowed is not None else {}
-            more = [name for name in differ if not _within(name, allowed)]
-            if more:
-                arms = differ[more[0]]
-                told = ", ".join(f"{arm}: {value!r}" for arm, value in arms.items())
+                self._training(task, arm)
+            self._check_differences(task)
+
+    def _check_differences(self, task: str) -> None:
+        allowed = self.said.get("differ")
+        if allowed is None:
+            return
+        allowed = (allowed,) if isinstance(allowed, str) else tuple(allowed)
+        for name, by_arm in self.differences(task).items():
+            if name not in allowed and not name.startswith(tuple(f"{one}." for one in allowed)):
+                told = ", ".join(f"{arm}: {value!r}" for arm, value in by_arm.items())
                 raise ConfigError(
-                    f"{place}: its arms differ in {more[0]} too ({told}), and 'differ' names {', '.join(allowed)} "
-                    "alone; make it equal, or name it there"
+                    f"{self._place(task)}: its arms differ in {name} too ({told}), and 'differ' names "
+                    f"{', '.join(allowed)} alone; make it equal, or name it there"
                 )
-
-
-def _only_task(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a single task, named after its env, for a design without tasks."""
-    env = data.get("env")
-    return {str(env.get("name", "task") if isinstance(env, Mapping) else env or "task"): {}}
 
 
 def _seeds(place: Place, told: Any) -> tuple[int, ...]:
@@ -276,23 +309,10 @@ def _with_seed(said: Any, seed: int) -> Any:
     return said.replace("{seed}", str(seed)) if isinstance(said, str) else said
 
 
-def _scored(settings: Mapping[str, Any]) -> dict[str, Any]:
-    asked = dict(settings)
-    if asked.get("score_at") and asked["score_every"] == ENDS_ALONE:
-        del asked["score_every"]
-    return asked
-
-
-def _flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(data, Recipe):
-        data = to_data(find(data))
+def flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the options in nested mappings by dotted names."""
     if isinstance(data, Mapping) and data:
         for key, value in data.items():
-            yield from _flat(value, f"{name}.{key}" if name else str(key))
+            yield from flat(value, f"{name}.{key}" if name else str(key))
     else:
         yield name, data
-
-
-def _within(name: str, allowed: Sequence[str]) -> bool:
-    listed = [allowed] if isinstance(allowed, str) else allowed
-    return any(name == one or name.startswith(f"{one}.") for one in listed)

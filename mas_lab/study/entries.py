@@ -15,7 +15,7 @@ from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import held_out_tasks, kept_scores, run_curve
 from mas_lab.study.described import of_run
-from mas_lab.study.record import Recorded, is_record
+from mas_lab.study.record import Recorded, Results, is_record
 from mas_lab.table import TableError
 
 
@@ -61,7 +61,7 @@ def _read(x: Any) -> Iterator[Entry]:
         yield x
     elif isinstance(x, pd.DataFrame):
         yield from _of_table(x)
-    elif isinstance(getattr(x, "curves", None), pd.DataFrame):
+    elif isinstance(x, Results):
         for task, arm, seed, error in x.failures():
             file = f"{arm}, seed {seed}"
             yield Entry(file, task, arm, seed, pd.DataFrame(), over=x.held_equal, score=x.score, error=error)
@@ -107,11 +107,9 @@ def run_paths(path: Path) -> list[Path]:
 
 def _of_run(run: Run) -> Entry:
     config, curve = run.config, run_curve(run)
-    missing = [name for name in ("env", "recipe", "seed") if name not in config]
-    if missing or not isinstance(config["recipe"], dict) or "name" not in config["recipe"]:
-        raise RunError(
-            f"{run.folder}: run.json does not say {missing[0] if missing else 'the recipe'}; export it again"
-        )
+    for name, kind in (("env", dict), ("recipe", dict), ("seed", int)):
+        if not isinstance(config.get(name), kind):
+            raise RunError(f"{run.folder}: run.json does not say {name}; export it again")
     if len(curve) != run.steps:
         raise RunError(f"{run.folder}: {run.steps} steps of statistics, {len(curve)} of turns; export it again")
     path = Path(str(run.folder).rstrip("/"))
@@ -120,18 +118,20 @@ def _of_run(run: Run) -> Entry:
     except TypeError as error:
         raise RunError(f"{run.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
     asked = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}
-    name = str((config["env"] or {}).get("name", "env"))
-    called, seed, forked = str(config["recipe"]["name"]), int(config["seed"]), config.get("forked") or {}
-    kept, played = kept_scores(run, curve), held_out_tasks(run)
-    return Entry(path.name, name, called, seed, curve, kept, played, asked, forked, of_run(config))
+    return Entry(
+        path.name, str(config["env"].get("name", "env")), str(recipe.get("name", "recipe")), config["seed"], curve,
+        kept_scores(run, curve), held_out_tasks(run), asked, config.get("forked") or {}, of_run(config),
+    )  # fmt: skip
 
 
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
     missing = [name for name in ("recipe", "seed") if name not in table.columns]
-    if missing or not {"step", "tokens"} & set(table.columns):
+    if not {"step", "tokens"} & set(table.columns):
+        missing.append("tokens")
+    if missing:
         raise TableError(
-            f"AblationBoard: column '{missing[0] if missing else 'tokens'}' is missing; a table of curves has recipe, "
-            "seed, step or tokens, and scores such as success, a row per run and scored step"
+            f"AblationBoard: column {missing[0]!r} is missing; a table of curves has recipe, seed, step or tokens, and "
+            "scores such as success, a row per run and scored step"
         )
     told = table.assign(**{name: "" for name in ("env", "file") if name not in table.columns})
     for (env, recipe, seed, file), curve in told.groupby(["env", "recipe", "seed", "file"], sort=False):
@@ -146,16 +146,13 @@ def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
 
 def _told_apart(found: list[Entry]) -> list[Entry]:
     """Add the options that differ to the names of envs and recipes that share a name."""
-    labels = {kind: _labels([(getattr(e, kind), e.asked.get(kind, {})) for e in found]) for kind in ("env", "recipe")}
-    told = zip(found, labels["env"], labels["recipe"], strict=True)
-    return [replace(entry, env=env, recipe=recipe) for entry, env, recipe in told]
+    for kind in ("env", "recipe"):
+        found = [replace(entry, **{kind: _label(entry, kind, found)}) for entry in found]
+    return found
 
 
-def _labels(named: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    labels = []
-    for name, options in named:
-        others = [other for its_name, other in named if its_name == name]
-        differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
-        told = ", ".join(f"{key}={typed(options[key])}" for key in differ)
-        labels.append(f"{name} ({told})" if differ else name)
-    return labels
+def _label(entry: Entry, kind: str, found: list[Entry]) -> str:
+    name, options = getattr(entry, kind), entry.asked.get(kind, {})
+    others = [other.asked.get(kind, {}) for other in found if getattr(other, kind) == name]
+    differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
+    return f"{name} ({', '.join(f'{key}={typed(options[key])}' for key in differ)})" if differ else name

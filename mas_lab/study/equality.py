@@ -6,7 +6,7 @@ recipe widens its spread. A value that a run does not record is unknown, never e
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -36,36 +36,43 @@ def equality(found: Sequence[Entry], runs: pd.DataFrame, over: str, held_out: bo
     rows = []
     for env in dict.fromkeys(entry.env for entry in found):
         own = [entry for entry in found if entry.env == env]
+        budget = runs.loc[runs["env"] == env, "budget"].iloc[0]
+        said = [_told(entry, over, budget, held_out) for entry in own]
         names = dict.fromkeys(name for entry in own for name in entry.described)
         sections = {name.partition(".")[0] for name in names}
         names |= dict.fromkeys(name for name in SECTIONS if name not in sections)
-        rows += [(env, name, *_judged(own, name)) for name in names]
-        budget = runs.loc[runs["env"] == env, "budget"].iloc[0]
-        rows += [(env, f"spent.{kind}", *told) for kind, *told in _spent(own, over, budget, held_out)]
+        names |= dict.fromkeys(f"spent.{kind}" for kind in (over, *SPENT))
+        recipes = [entry.recipe for entry in own]
+        for name in names:
+            rows.append((env, name, *_judged(name, recipes, [one.get(name) for one in said])))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _judged(own: Sequence[Entry], name: str) -> tuple[str, str]:
-    """Return (state, told) of one property of the runs of an env."""
-    silent = [entry for entry in own if name not in entry.described]
-    said = _by_recipe((entry.recipe, _short(entry.described[name])) for entry in own if name in entry.described)
-    values = {value for one in said.values() for value in one}
+def _judged(name: str, recipes: Sequence[str], values: Sequence[Any]) -> tuple[str, str]:
+    """Return (state, told) of one property of the runs of an env; `None` is what a run does not record."""
     if name.startswith("untold."):
         return UNKNOWN, "run.json could not tell it whole"
-    if silent:
-        known = f"; the others: {', '.join(values)}" if values else ""
-        return UNKNOWN, f"{len(silent)} of {len(own)} runs do not say it{known}"
-    if len(values) == 1:
-        return EQUAL, values.pop()
-    told = "; ".join(f"{recipe}: {' or '.join(one)}" for recipe, one in said.items())
-    return (BETWEEN if len({frozenset(one) for one in said.values()}) > 1 else WITHIN), told
+    said: dict[str, dict[Any, None]] = {}
+    for recipe, value in zip(recipes, values, strict=True):
+        said.setdefault(recipe, {})[value] = None
+    every = {value: None for one in said.values() for value in one if value is not None}
+    if None in values:
+        if name.startswith("spent."):
+            return UNKNOWN, "a curve does not count it"
+        known = f"; the others: {', '.join(every)}" if every else ""
+        return UNKNOWN, f"{values.count(None)} of {len(values)} runs do not say it{known}"
+    told = {recipe: _words(list(one)) for recipe, one in said.items()}
+    if len(every) == 1:
+        return EQUAL, told[recipes[0]]
+    state = BETWEEN if len({frozenset(one) for one in said.values()}) > 1 else WITHIN
+    return state, "; ".join(f"{recipe}: {one}" for recipe, one in told.items())
 
 
-def _by_recipe(said: Iterable[tuple[str, str]]) -> dict[str, dict[str, None]]:
-    found: dict[str, dict[str, None]] = {}
-    for recipe, value in said:
-        found.setdefault(recipe, {})[value] = None
-    return found
+def _words(values: Sequence[Any]) -> str:
+    """Return texts as alternatives, and numbers as a range."""
+    if isinstance(values[0], str):
+        return " or ".join(values)
+    return f"{values[0]:,}" if len(values) == 1 else f"{min(values):,} to {max(values):,}"
 
 
 def _short(value: Any) -> str:
@@ -75,38 +82,29 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONG else f"{text[: LONG - 10]}… {cut}"
 
 
-def _spent(own: Sequence[Entry], over: str, budget: float, held_out: bool) -> Iterable[tuple[str, str, str]]:
-    curves = [(entry.recipe, entry.held_out if held_out else entry.curve) for entry in own]
-    yield over, EQUAL, f"{budget:,.0f}"
-    for kind in SPENT:
-        if kind == over:
-            continue
-        if any(kind not in curve for _, curve in curves):
-            yield kind, UNKNOWN, "a curve does not count it"
-            continue
-        spent = [(recipe, round(float(np.interp(budget, curve[over], curve[kind])))) for recipe, curve in curves]
-        ranges = {recipe: [many for one, many in spent if one == recipe] for recipe in dict(spent)}
-        told = "; ".join(f"{recipe}: {_range(counts)}" for recipe, counts in ranges.items())
-        same = len({many for _, many in spent}) == 1
-        apart = len({(min(counts), max(counts)) for counts in ranges.values()}) > 1
-        yield kind, EQUAL if same else BETWEEN if apart else WITHIN, f"{spent[0][1]:,}" if same else told
-
-
-def _range(counts: Sequence[int]) -> str:
-    low, high = min(counts), max(counts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+def _told(entry: Entry, over: str, budget: float, held_out: bool) -> dict[str, Any]:
+    """Return the properties of a run as texts, and the amounts that it spent within the budget as numbers."""
+    curve = entry.held_out if held_out else entry.curve
+    spent = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind]))) for kind in SPENT
+             if kind in curve and kind != over}  # fmt: skip
+    texts = {name: _short(value) for name, value in entry.described.items()}
+    return {**texts, f"spent.{over}": round(budget), **spent}
 
 
 def not_equal(told: pd.DataFrame) -> list[str]:
     """Return the differences as sentences; amounts spent are mentioned without numbers, which are in `told`."""
-    by_line: dict[str, list[str]] = {}
+    found: list[tuple[str, str]] = []
     for env, own in told.groupby("env", sort=False):
         spent = own["what"].str.startswith("spent.")
         for state, of_spent, sentence in SENTENCES:
             rows = own[(own["state"] == state) & (spent == of_spent)]
-            if len(rows):
-                by_line.setdefault(sentence.format(_listed(rows, values=not of_spent)), []).append(env or "Here")
-    return [f"{'; '.join(map(str, envs))}: {line}" for line, envs in by_line.items()]
+            names = [_named(what) if of_spent else f"{what} ({said})"
+                     for what, said in zip(rows["what"], rows["told"], strict=True)]  # fmt: skip
+            if len(names) > SHOWN:
+                names[SHOWN:] = [f"and {len(names) - SHOWN} more"]
+            if names:
+                found.append((env or "Here", sentence.format(", ".join(names))))
+    return _of_envs(found)
 
 
 SENTENCES = (
@@ -116,48 +114,45 @@ SENTENCES = (
 )
 
 
-def _listed(rows: pd.DataFrame, values: bool) -> str:
-    told = [f"{_named(what)} ({said})" if values else _named(what)
-            for what, said in zip(rows["what"], rows["told"], strict=True)]  # fmt: skip
-    more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
-    return ", ".join([*told[:SHOWN], *more])
-
-
 def held_equal(told: pd.DataFrame) -> str:
     """Return one line with what is equal in all runs of an env; a section that is all equal is one item."""
-    return ". ".join(_of_envs(told, EQUAL, values=True))
+    return _sections(told, EQUAL, "{} ({})", "{} (all {} of its entries)")
 
 
 def unknown(told: pd.DataFrame) -> str:
     """Return one line with the properties that some run does not record."""
-    return ". ".join(_of_envs(told, UNKNOWN, values=False))
+    return _sections(told, UNKNOWN, "{}", "all of {}")
 
 
-def _of_envs(told: pd.DataFrame, state: str, values: bool) -> list[str]:
-    by_env = {env: ", ".join(_sections(own, state, values)) for env, own in told.groupby("env", sort=False)}
+def _sections(told: pd.DataFrame, state: str, single: str, several: str) -> str:
+    """Return what has a state, a part of run.json as one item if all of it has; without names of envs if all agree."""
+    found = []
+    for env, own in told.groupby("env", sort=False):
+        items = []
+        for section, rows in own.groupby(own["what"].str.partition(".")[0], sort=False):
+            alike = rows[rows["state"] == state]
+            if section == "spent":
+                items += [f"{_named(what)} spent" for what in alike["what"]]
+            elif len(alike) < len(rows):
+                items += alike["what"].tolist()
+            elif len(rows) > 1:
+                items.append(several.format(section, len(rows)))
+            else:
+                items.append(single.format(section, *rows["told"]))
+        found.append((env, ", ".join(items)))
+    lines = {line for _, line in found}
+    return found[0][1] if len(lines) == 1 else ". ".join(_of_envs(found))
+
+
+def _of_envs(found: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each line that is not empty once, after the names of its envs."""
     by_line: dict[str, list[str]] = {}
-    for env, line in by_env.items():
+    for env, line in found:
         if line:
-            by_line.setdefault(line, []).append(env)
-    alone = len(by_line) == 1 and len(next(iter(by_line.values()))) == len(by_env)
-    return [line if alone else f"{'; '.join(map(str, envs))}: {line}" for line, envs in by_line.items()]
-
-
-def _sections(own: pd.DataFrame, state: str, values: bool) -> Iterable[str]:
-    sections: Mapping[str, pd.DataFrame] = dict(list(own.groupby(own["what"].str.partition(".")[0], sort=False)))
-    for section, rows in sections.items():
-        alike = rows[rows["state"] == state]
-        if section == "spent":
-            yield from (f"{_named(what)} spent" for what in alike["what"])
-        elif len(alike) == len(rows) > 1:
-            yield f"{section} (all {len(rows)} of its entries)" if values else f"all of {section}"
-        elif len(alike) == len(rows):
-            yield f"{section} ({alike['told'].iloc[0]})" if values else section
-        elif len(alike):
-            yield ", ".join(alike["what"])
+            by_line.setdefault(line, []).append(str(env))
+    return [f"{'; '.join(envs)}: {line}" for line, envs in by_line.items()]
 
 
 def _named(what: str) -> str:
-    return {"spent.step": "steps", "spent.tokens": "sampled tokens"}.get(
-        what, what.removeprefix("spent.").replace("_", " ")
-    )
+    names = {"spent.step": "steps", "spent.tokens": "sampled tokens"}
+    return names.get(what, what.removeprefix("spent.").replace("_", " "))

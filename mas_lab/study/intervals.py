@@ -1,14 +1,15 @@
-"""Compute interquartile means, paired differences and shares of pairs won, with their intervals.
+"""Compute interquartile means, performance profiles, paired differences and shares of pairs won, with intervals.
 
-They show how certain a result of few runs is. Interquartile mean and probability of improvement are defined as in
-Agarwal et al. 2021 (arXiv 2108.13264) and their library rliable, whose plots and dependencies are not used here. A
-stratum is one task of a suite and holds a score per run. Leaves out: the curves of these scores (`profiles`) and the
-choice of runs to compare (`comparison`).
+They show how certain a result of few runs is. Interquartile mean, probability of improvement and performance profiles
+(the run-score distributions of section 4.2) are defined as in Agarwal et al. 2021 (arXiv 2108.13264) and their library
+rliable, whose plots and dependencies are not used here. A stratum is one task of a suite and holds a score per run.
+Leaves out: the choice of runs to compare (`comparison`).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import stats
 
 Strata = Sequence[Sequence[float]]
 """The scores of the runs, per task."""
@@ -24,11 +25,6 @@ def iqm(values: np.ndarray) -> np.ndarray:
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
 
 
-def drops_some(n: int) -> bool:
-    """Return whether the interquartile mean of `n` values drops any of them."""
-    return n >= 4
-
-
 def bootstrap_interval(strata: Strata, level: float = 0.95, samples: int = 5000, seed: int = 0) -> tuple[float, float]:
     """Return the percentile bootstrap interval of `iqm` over all values.
 
@@ -41,8 +37,7 @@ def bootstrap_interval(strata: Strata, level: float = 0.95, samples: int = 5000,
         return np.nan, np.nan
     rng = np.random.default_rng(seed)
     draws = [own[rng.integers(len(own), size=(samples, len(own)))] for own in runs]
-    low, high = percentiles(iqm(np.concatenate(draws, axis=1)), level)
-    return float(low), float(high)
+    return _middle(iqm(np.concatenate(draws, axis=1)), level)
 
 
 def t_interval(differences: Sequence[float], level: float = 0.95) -> tuple[float, float]:
@@ -50,8 +45,6 @@ def t_interval(differences: Sequence[float], level: float = 0.95) -> tuple[float
 
     For normal differences it covers the truth in `level` of cases at any n. A bootstrap of five covers it in 90 %.
     """
-    from scipy import stats
-
     own = np.asarray(differences, float)
     reach = stats.t.ppf((1 + level) / 2, len(own) - 1) * own.std(ddof=1) / np.sqrt(len(own))
     return float(own.mean() - reach), float(own.mean() + reach)
@@ -59,8 +52,6 @@ def t_interval(differences: Sequence[float], level: float = 0.95) -> tuple[float
 
 def t_test(differences: Sequence[float]) -> float:
     """Return the two-sided p-value of a paired t test that the mean of `differences` is 0; 1 if all of them are 0."""
-    from scipy import stats
-
     own = np.asarray(differences, float)
     error = own.std(ddof=1) / np.sqrt(len(own))
     return float(2 * stats.t.sf(abs(own.mean()) / error, len(own) - 1)) if error else float(own[0] == 0)
@@ -85,20 +76,18 @@ def share_won(won: int, lost: int, level: float = 0.95) -> tuple[float, float, f
 
     Ties do not count. All values are NaN if no pair is decided.
     """
-    from scipy import stats
-
     if won + lost == 0:
         return np.nan, np.nan, np.nan
     interval = stats.binomtest(won, won + lost).proportion_ci(level, method="exact")
     return won / (won + lost), float(interval.low), float(interval.high)
 
 
-def percentiles(drawn: np.ndarray, level: float) -> np.ndarray:
+def _middle(drawn: np.ndarray, level: float) -> tuple:
     """Return (low, high) of the middle share `level` of the draws, over the first axis."""
-    return np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return tuple(np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0).tolist())
 
 
-def shares_drawn(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
+def _shares_drawn(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
     """Return an array (samples, n): the share of each of `n` runs in a sample of `n` with replacement.
 
     The mean over a sample is the product of these shares with the values of the runs. So no sample is written out.
@@ -132,10 +121,9 @@ def improvement_interval(
     rng = np.random.default_rng(seed)
     drawn = np.zeros(samples)
     for one in wins:
-        of_x, of_y = (shares_drawn(n, samples, rng) for n in one.shape)
+        of_x, of_y = (_shares_drawn(n, samples, rng) for n in one.shape)
         drawn += ((of_x @ one) * of_y).sum(axis=1) / len(wins)
-    low, high = percentiles(drawn, level)
-    return float(low), float(high)
+    return _middle(drawn, level)
 
 
 def _wins(x: Strata, y: Strata) -> list[np.ndarray]:
@@ -147,3 +135,38 @@ def _wins(x: Strata, y: Strata) -> list[np.ndarray]:
     if any(np.isnan(a).any() or np.isnan(b).any() for a, b in pairs):
         raise ValueError("probability_of_improvement: a score is NaN; repeat or leave out the run that it is of")
     return [(a > b) + (a == b) / 2 for a, b in pairs]
+
+
+def performance_profile(strata: Strata, heights: np.ndarray) -> np.ndarray:
+    """Return the share of runs above each height, averaged over tasks.
+
+    F(tau) = 1/M sum_m 1/N_m sum_n [x_mn > tau] for each tau of `heights`, for M tasks with N_m runs each. An arm whose
+    curve lies above another everywhere is better in distribution. The area between two curves is the difference of
+    their means.
+    """
+    return np.mean([above.mean(axis=0) for above in _above(strata, heights)], axis=0)
+
+
+def profile_band(
+    strata: Strata, heights: np.ndarray, level: float = 0.95, samples: int = 2000, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bootstrap band (low, high) of `performance_profile` at each height.
+
+    The runs of each stratum are resampled within the stratum. The band is pointwise: it covers the profile at one
+    height in about `level` of cases, and at all heights at once in fewer. It is NaN if a stratum has a single run.
+    """
+    above = _above(strata, heights)
+    if min(map(len, above)) < 2:
+        return np.full(len(heights), np.nan), np.full(len(heights), np.nan)
+    rng = np.random.default_rng(seed)
+    drawn = np.mean([_shares_drawn(len(own), samples, rng) @ own for own in above], axis=0)
+    return _middle(drawn, level)
+
+
+def _above(strata: Strata, heights: np.ndarray) -> list[np.ndarray]:
+    """Return an array (runs, heights) per stratum: 1 if the run scored above the height, else 0."""
+    runs = [np.asarray(stratum, float) for stratum in strata]
+    if not runs or min(map(len, runs)) < 1 or any(np.isnan(own).any() for own in runs):
+        raise ValueError("performance_profile: wants a score, and no NaN, of at least one run in each task; leave out "
+                         "or repeat what has none")  # fmt: skip
+    return [(own[:, None] > np.asarray(heights, float)).astype(float) for own in runs]

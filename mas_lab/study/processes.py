@@ -1,110 +1,81 @@
-"""Run trainings side by side, each in a process with one torch thread and a progress bar.
+"""Run jobs side by side, each in a process with one torch thread.
 
-By default there are as many at a time as cores. An interrupt ends all of them within a step, and none outlives the
-process that started them. Leaves out: the training itself (`cell`, `demo.trials`).
+The processes are those of loky: jobs may use functions and classes that a notebook defines. A process that dies costs
+the job that it runs, and no other. An interrupt ends all processes, and none outlives the one that started them. Leaves
+out: the training itself (`cell`, `demo.trials`).
 """
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from multiprocessing import get_context, parent_process
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from mas_lab.backends.torch.threads import set_threads, usable_cores
+import loky
+import psutil
+from tqdm import tqdm
+
+from mas_lab.backends.torch.threads import set_threads
 from mas_lab.display.progress import no_bars, progress_bar
 
-MOST = 8
-"""Processes at a time. Each holds torch, which takes half a gigabyte."""
+Job = tuple[Any, ...]
 
 
-class Stopped(Exception):
-    """Signal that a training must stop, because another one failed or the user pressed Ctrl-C."""
+def side_by_side(jobs: Sequence[Job], workers: int | None = None) -> Iterator[Any]:
+    """Yield the result of each job as in `ended_jobs`; the first error ends all of them."""
+    for _, future in ended_jobs(jobs, workers):
+        yield future.result()
 
 
-def side_by_side(
-    jobs: Sequence[tuple[Any, ...]], workers: int | None = None, bars: "Bars | None" = None
-) -> Iterator[Any]:
-    """Yield the result of each job in the order in which jobs end; they start in the given order.
+def ended_jobs(
+    jobs: Sequence[Job], workers: int | None = None, name: str = "trainings"
+) -> Iterator[tuple[Job, Future]]:
+    """Yield each job with its ended future, in the order in which jobs end; they start in the given order.
 
-    A job `(function, *arguments)` runs as `function(*arguments, tell=...)`. `workers` is the number of processes at a
-    time, see `at_a_time`.
-
-    The function must be defined at the top of a module, and its arguments and result must be picklable. It must call
-    `tell(name, done, total)` often. This call moves its bar in `bars`, and raises `Stopped` if the job must stop.
+    A job `(function, *arguments)` runs as `function(*arguments)`. `future.result()` is what it returned, or raises what
+    it raised: `BrokenProcessPool` if its process died. `workers` is the number of processes at a time. The default is
+    one per core. One bar, which is called `name`, counts the jobs.
     """
-    context = get_context("spawn")
-    told, stop = context.SimpleQueue(), context.Event()
-    count = at_a_time(len(jobs), workers)
-    with ProcessPoolExecutor(count, context, _begin, (told, stop)) as pool, bars or Bars() as bars:
-        waiting = {pool.submit(_work, *job) for job in jobs}
-        try:
-            while waiting:
-                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-                while not told.empty():
-                    bars.move(*told.get())
-                for future in done:
-                    yield future.result()
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    waiting: list[Job] = list(reversed(jobs))
+    idle = [_process() for _ in range(min(workers or loky.cpu_count(), len(jobs)))]
+    running: dict[Future, tuple[Job, loky.ProcessPoolExecutor]] = {}
+    try:
+        with progress_bar(len(jobs), name, "done") as bar:
+            while waiting or running:
+                while waiting and idle:
+                    job, process = waiting.pop(), idle.pop()
+                    running[process.submit(*job)] = job, process
+                for future in wait(running, timeout=1, return_when=FIRST_COMPLETED).done:
+                    job, process = running.pop(future)
+                    idle.append(_process() if isinstance(future.exception(), BrokenProcessPool) else process)
+                    bar.update()
+                    yield job, future
+                bar.refresh()
+    finally:
+        for _, process in running.values():
+            process.shutdown(kill_workers=True)
+        for process in idle:
+            process.shutdown()
 
 
-def at_a_time(jobs: int, workers: int | None = None) -> int:
-    """Return the number of processes: `workers`, or one per usable core up to `MOST`; never more than `jobs`."""
-    return min(workers or min(usable_cores(), MOST), jobs)
+def _process() -> loky.ProcessPoolExecutor:
+    """Return an executor of a single process, so that a process that dies breaks no other job."""
+    return loky.ProcessPoolExecutor(1, initializer=_begin, initargs=(os.getpid(),))
 
 
-class Bars:
-    """A progress bar per training, from its first step to its last."""
-
-    def __init__(self):
-        self._open: dict[str, Any] = {}
-
-    def __enter__(self) -> "Bars":
-        return self
-
-    def __exit__(self, *error) -> None:
-        for bar in self._open.values():
-            bar.close()
-
-    def move(self, name: str, done: int, total: int) -> None:
-        if name not in self._open:
-            self._open[name] = progress_bar(total, name, "", even=True)
-        bar = self._open[name]
-        bar.update(done - bar.n)
-        if done == total:
-            self._open.pop(name).close()
-
-
-_told, _stop = None, None
-
-
-def _begin(told, stop) -> None:
+def _begin(parent: int) -> None:
     """Set up a new process: ignore interrupts, which the parent handles, and end with the parent."""
-    global _told, _stop
-    _told, _stop = told, stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with, args=(psutil.Process(parent),), daemon=True).start()
+    no_bars().__enter__()
+    tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a killed process would leak
     set_threads(1)
 
 
-def _end_with_parent() -> None:
-    """End with the parent; its id is checked too, since a fork of it may hold open the pipe that signals its end."""
-    parent = parent_process()
-    while parent.is_alive() and os.getppid() == parent.pid:
-        parent.join(0.5)
+def _end_with(parent: psutil.Process) -> None:
+    while parent.is_running() and parent.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.5)
     os._exit(1)
-
-
-def _work(function: Callable, *arguments: Any) -> Any:
-    with no_bars():
-        return function(*arguments, tell=_tell)
-
-
-def _tell(name: str, done: int, total: int) -> None:
-    if _stop.is_set():
-        raise Stopped(name)
-    _told.put((name, done, total))

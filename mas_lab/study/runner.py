@@ -4,26 +4,30 @@ An interrupted study can continue later. Leaves out: the design (`design`), one 
 (`sources`), the files of a shipped record (`record`) and the statistics (`comparison`).
 """
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mas_lab.display.progress import in_notebook
 from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import attempt, run_of
-from mas_lab.study.clock import Clock
-from mas_lab.study.described import Described, of_design
 from mas_lab.study.design import Cell, Design
-from mas_lab.study.processes import at_a_time, side_by_side
+from mas_lab.study.processes import ended_jobs
 from mas_lab.study.rates import best_rate, chosen
+from mas_lab.study.record import Record, Results, budget_unit, run_row
 from mas_lab.study.sources import handed_in, kept
-from mas_lab.study.status import status_lines
-from mas_lab.study.tables import failures_of, held_equal, named, rows_of, run_row
+from mas_lab.train.budget import KINDS, Budget
 from mas_lab.train.config import Place
 
 KEEP = ("tables", "all", "record")
+SHOWN = 5
+"""The most runs that do not count that are listed."""
+DIED = "its process died: it was killed, or memory ran out; the same call continues"
 
 
 def study(
@@ -43,7 +47,8 @@ def study(
     get other ones.
 
     A training that fails does not stop the others. `Study.failed` holds its error, and the next call tries it again. If
-    it had begun, it is a result: it is kept with its error, counted on the board, and ranked last in a sweep.
+    it had begun, it is a result: it is kept with its error, counted on the board, and ranked last in a sweep. A process
+    that dies is no result: the next call continues its training.
 
         lab.study({
             "name": "ladder", "env": {"name": "ladder"}, "team": {"weights": "per_agent", "lr": 3e-4},
@@ -56,12 +61,12 @@ def study(
             `team`, `recipe` and `settings`, as in a file of `mas_lab.train`. All arms get the same `budget`. A `sweep`
             of learning rates is optional. Without `tasks` there is one, named after the env. `{seed}` in the team's
             options, such as "runs/pockets/math-{seed}", is replaced by the seed, which gives each seed other first
-            weights.
+            weights. An `env`, a `recipe` and the parts of a recipe may also be your own objects, defined in a notebook.
         folder: The study's folder; a bare name lies under `runs_dir()`. Default: the study's name.
         sources: Runs that were made elsewhere: folders of runs, exported zips, or the folder of a recorded study. A run
             takes the place of a cell if it was trained as the cell asks, by the same code. Other runs are listed in
             `Study.apart`, with the reason.
-        workers: Number of processes at a time. Default: one per core, at most 8.
+        workers: Number of processes at a time. Default: one per core. Each needs about half a gigabyte of memory.
         keep: The files of each run that are kept: its "tables" (default), "all" with weights, or only its "record".
         play: If `False`, nothing is trained.
 
@@ -74,18 +79,14 @@ def study(
     """
     if keep not in KEEP:
         raise ValueError(f"study: keep={keep!r}; known are {', '.join(KEEP)}")
-    read = _design(design)
+    read = Design.of(design, Place(Path("study"))) if isinstance(design, Mapping) else Design.read(design)
     made = Study(read, run_folder(folder or read.name), sources)
     if play:
         made.play(workers, keep)
     return made
 
 
-def _design(told: str | Path | Mapping[str, Any]) -> Design:
-    return Design.of(told, Place(Path("study"))) if isinstance(told, Mapping) else Design.read(told)
-
-
-class Study:
+class Study(Results):
     """The cells of a design, made or missing, and their results as tables; `study` makes one.
 
     It prints what is held equal and what is missing. `lab.AblationBoard(study)` compares its arms.
@@ -94,10 +95,13 @@ class Study:
         design: The design.
         folder: The study's folder.
         apart: Runs that do not count, each with the reason.
+        score: The score by which arms are compared: "success" or "return".
+        held_equal: The unit of the equal budgets; "tokens" if it is not the same on all tasks.
     """
 
     def __init__(self, design: Design, folder: Path, sources: Sequence[str | Path] = ()):
-        self.design, self.folder = design, folder
+        self.design, self.folder, self.score = design, folder, design.score
+        self.held_equal = budget_unit(map(design.budget_of, design.tasks))
         self._unbegun: dict[str, str] = {}
         """The error of each training that could not begin, by the digest of its cell."""
         self._records, self.apart = kept(folder, sources, design)
@@ -108,34 +112,31 @@ class Study:
             self._records = found | self._records
         self.apart += strangers
 
-    def __repr__(self) -> str:
-        return "\n".join(status_lines(self))
-
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
         """Train the missing and the failed cells.
 
         The sweeps of learning rates come first. The comparison follows, at the best rate of each arm.
 
         Args:
-            workers: Number of processes at a time. Default: one per core, at most 8.
+            workers: Number of processes at a time. Default: one per core.
             keep: The files of each run that are kept: "tables", "all" or "record", see `study`.
         """
         for asked in (self.design.sweeps, self.cells):
             missing = {cell.digest: cell for cell in asked()
                        if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
-            if missing:
-                self._make(missing, workers, keep)
-
-    def _make(self, missing: Mapping[str, Cell], workers: int | None, keep: str) -> None:
-        jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
-        with Clock(self.design.name, list(missing.values()), at_a_time(len(jobs), workers)) as clock:
-            for digest, record, error in side_by_side(jobs, workers, clock):
-                self._unbegun.pop(digest, None)
+            jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
+            for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
+                try:
+                    record, error = ended.result()
+                except BrokenProcessPool:
+                    record, error = None, DIED
+                self._unbegun.pop(cell.digest, None)
                 if record is None:
-                    self._unbegun[digest] = error
+                    self._unbegun[cell.digest] = error
                 else:
-                    self._records[digest] = record
-                clock.ended(missing[digest], None if error else record, error)
+                    self._records[cell.digest] = record
+                if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
+                    print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
 
     @property
     def failed(self) -> dict[str, str]:
@@ -143,25 +144,11 @@ class Study:
         kept = {digest: record["error"] for digest, record in self._records.items() if record.get("error")}
         return kept | self._unbegun
 
-    def failures(self) -> list[tuple[str, str, int, str]]:
-        """Return (task, arm, seed, error) of each compared training that failed."""
-        return failures_of((named(cell), record) for cell, record in self.records("compare"))
-
-    @property
-    def score(self) -> str:
-        """Return the score by which arms are compared: "success" or "return"."""
-        return self.design.score
-
-    @property
-    def held_equal(self) -> str:
-        """Return the unit of the equal budgets; "tokens" if it is not the same on all tasks."""
-        return held_equal(self.design.budget_of(task) for task in self.design.tasks)
-
     def cells(self) -> list[Cell]:
         """Return the cells of the sweeps, then the compared cells whose learning rates are known."""
         return [*self.design.sweeps(), *self.design.comparisons(chosen(self.rates))]
 
-    def records(self, phase: str | None = None) -> list[tuple[Cell, Mapping[str, Any]]]:
+    def records(self, phase: str | None = None) -> list[tuple[Cell, Record]]:
         """Return each cell that has a record, with that record.
 
         Args:
@@ -170,8 +157,14 @@ class Study:
         Returns:
             Pairs (cell, record).
         """
-        return [(cell, self._records[cell.digest]) for cell in self.cells()
+        return [(cell, self._records[cell.digest] | cell.called) for cell in self.cells()
                 if cell.digest in self._records and phase in (None, cell.phase)]  # fmt: skip
+
+    def _compared(self) -> list[Record]:
+        return [record for _, record in self.records("compare")]
+
+    def _readable_design(self) -> Design:
+        return self.design
 
     @property
     def rates(self) -> pd.DataFrame:
@@ -183,10 +176,8 @@ class Study:
         for task in dict.fromkeys(cell.task for cell in sweeps):
             cells = [cell for cell in sweeps if cell.task == task]
             if all(cell.digest in self._records for cell in cells):
-                runs = [run_row(named(cell), self._records[cell.digest], self.design.score) for cell in cells]
-                tried = pd.DataFrame(runs)
-                failed = [cell.digest in self.failed for cell in cells]
-                whole.append(best_rate(tried.assign(final=tried["final"].mask(failed, -np.inf))))
+                tried = pd.DataFrame([self._row(cell) for cell in cells])
+                whole.append(best_rate(tried.assign(final=tried["final"].mask(tried["state"] == "failed", -np.inf))))
         return pd.concat(whole, ignore_index=True) if whole else pd.DataFrame()
 
     @property
@@ -196,37 +187,47 @@ class Study:
         Columns: `task`, `arm`, `phase`, `lr`, `seed`; `state` ("made", "failed" or "missing"); the amounts it spent;
         its score at the `start` and the `final` one; `seconds` of training; and `run`, the folder of its run.
         """
-        rows = []
-        for cell in self.cells():
-            record = self._records.get(cell.digest)
-            state = "failed" if cell.digest in self.failed else "made" if record else "missing"
-            row = run_row(named(cell), record, self.design.score)
-            rows.append(row | {"state": state, "run": str(run_of(self.folder, cell))})
-        return pd.DataFrame(rows)
+        return pd.DataFrame([self._row(cell) for cell in self.cells()])
 
-    @property
-    def curves(self) -> pd.DataFrame:
-        """Return a row per compared cell and scored step.
+    def _row(self, cell: Cell) -> dict[str, Any]:
+        record = self._records.get(cell.digest)
+        state = "failed" if cell.digest in self.failed else "made" if record else "missing"
+        row = run_row(record | cell.called, self.score) if record else cell.called
+        return row | {"state": state, "run": str(run_of(self.folder, cell))}
 
-        Columns: `tokens`, `episodes` and `optimizer_steps` spent until then, and `success` and `return` on held-out
-        tasks.
-        """
-        return self._rows("curve")
+    def __repr__(self) -> str:
+        table, records = self.table, self.records()
+        counts = table["state"].value_counts()
+        made = f"{counts.get('made', 0)} of {len(table)} trainings made"
+        made += f", {counts['failed']} failed" if "failed" in counts else ""
+        unknown = self.design.sweeps() and not len(self.rates)
+        made += "; the rest is known when learning rates are swept" if unknown else ""
+        lines = [f"study {self.design.name}: {made}, in {self.folder}"]
+        for task in self.design.tasks:
+            lines += self._task_lines(task, table[(table["task"] == task) & (table["phase"] == "compare")])
+        lines += [f"failed: {cell}: {self.failed[cell.digest]}" for cell in self.cells() if cell.digest in self.failed]
+        lines += [f"apart: {one}" for one in self.apart[:SHOWN]]
+        if len(self.apart) > SHOWN:
+            lines.append(f"apart: and {len(self.apart) - SHOWN} more")
+        versions = {repr(sorted(record["versions"].items())) for _, record in records}
+        if len(versions) > 1:
+            lines.append(f"made with {len(versions)} sets of versions, which may not give the same: see provenance")
+        return "\n".join(lines)
 
-    @property
-    def agents(self) -> pd.DataFrame:
-        """Return a row per compared cell, agent and `window` (its first or its last steps).
+    def _task_lines(self, task: str, rows: pd.DataFrame) -> Iterator[str]:
+        """Yield what is held equal on a task, how its arms differ, and which seeds are missing."""
+        made, missing = rows[rows["state"] == "made"], rows[rows["state"] != "made"]
+        spent = "".join(f"; {kind.replace('_', ' ')} {_range(made[kind])}" for kind in KINDS if len(made))
+        rates = made.dropna(subset="lr").groupby("arm", sort=False)["lr"].first()
+        swept = "".join(f"; lr of {arm} {lr:g}" for arm, lr in rates.items())
+        differ = ", ".join(self.design.differences(task)) or "nothing"
+        budget = Budget.of(self.design.budget_of(task))
+        yield f"{task}: held equal: {budget}{spent}; arms differ in {differ}{swept}"
+        if len(missing):
+            lacking = [f"{arm} {', '.join(map(str, own['seed']))}" for arm, own in missing.groupby("arm", sort=False)]
+            yield f"{task}: missing seeds: {'; '.join(lacking)}"
 
-        Columns: the agent's norms; its mean local reward per turn on held-out tasks before and after training, which
-        often is its share of right answers; the columns of `lab.advise`; and `F`, see `lab.inflation`. A design may
-        have a `quiz`, an env with the same agents. Then `quiz_before` and `quiz_after` are the agent's mean local
-        reward per episode, on 64 x 4 episodes of the quiz.
-        """
-        return self._rows("agents")
 
-    def described(self) -> dict[tuple[str, str, int], Described]:
-        """Return the description of each compared training, by (task, arm, seed)."""
-        return of_design(self.design, self.records("compare"))
-
-    def _rows(self, kept: str) -> pd.DataFrame:
-        return rows_of([(named(cell), record) for cell, record in self.records("compare")], kept)
+def _range(values: pd.Series) -> str:
+    low, high = int(values.min()), int(values.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

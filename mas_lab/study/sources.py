@@ -6,8 +6,7 @@ Runs that cannot count are returned with the reason. Leaves out: training (`runn
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,16 @@ from mas_lab.recipes import completed, to_data
 from mas_lab.runs.disk import read_json
 from mas_lab.runs.run import KEEPING, Run, load_run
 from mas_lab.study.cell import RECORDS, record_of
-from mas_lab.study.design import Cell, Design
+from mas_lab.study.design import Cell, Design, part_data
 from mas_lab.study.entries import run_paths
-from mas_lab.study.record import is_record, read_record
+from mas_lab.study.record import Record, is_record, read_record
 from mas_lab.team import describe_team, differences
 from mas_lab.train.budget import Budget, Spent
-from mas_lab.train.config import Config, Place
 from mas_lab.train.record import code
 from mas_lab.train.settings import Settings
 
-Record = Mapping[str, Any]
 
-
-@dataclass(frozen=True)
-class Apart:
-    """A run that does not count, and the reason."""
-
-    file: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.why}"
-
-
-def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[dict[str, Record], list[Apart]]:
+def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[dict[str, Record], list[str]]:
     """Return the records of the folder and of recorded `sources` by cell digest, and those that do not count."""
     found = [(path.name, read_json(path)) for path in sorted((folder / RECORDS).glob("*.json"))]
     for source in map(Path, sources):
@@ -49,7 +34,7 @@ def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[d
     records, apart = {}, []
     for name, record in found:
         if why := _other_code(record["code"], design):
-            apart.append(Apart(name, why))
+            apart.append(f"{name}: {why}")
         else:
             records.setdefault(record["cell"], record)
     return records, apart
@@ -57,33 +42,32 @@ def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[d
 
 def handed_in(
     sources: Sequence[str | Path], cells: Iterable[Cell], design: Design
-) -> tuple[dict[str, Record], list[Apart]]:
+) -> tuple[dict[str, Record], list[str]]:
     """Return the records of runs in folders or zips by the cell that asks for them, and runs that fit no cell."""
-    cells, records, apart = list(cells), {}, []
-    for source in map(Path, sources):
-        for path in [] if is_record(source) else run_paths(source):
-            run = load_run(path)
-            cell, why = _cell_of(run, cells, design)
-            if cell is None:
-                apart.append(Apart(path.name, why))
-            elif cell.digest in records:
-                apart.append(Apart(path.name, f"another run was handed in for {cell}"))
-            else:
-                records[cell.digest] = record_of(cell, run, Spent.of(run), seconds=float("nan"))
+    cells, records, apart, teams = list(cells), {}, [], {}
+    for path in [path for source in map(Path, sources) if not is_record(source) for path in run_paths(source)]:
+        run = load_run(path)
+        cell, why = _cell_of(run, cells, design, teams)
+        if cell is not None and cell.digest in records:
+            why = f"another run was handed in for {cell}"
+        if why:
+            apart.append(f"{path.name}: {why}")
+        else:
+            records[cell.digest] = record_of(cell, run, seconds=float("nan"))
     return records, apart
 
 
-def _other_code(made_by: str | None, design: Design) -> str | None:
-    if made_by in (code(), *design.codes):
-        return None
+def _other_code(made_by: str | None, design: Design) -> str:
+    if made_by in (code(), *(design.said.get("codes") or ())):
+        return ""
     return (
         f"made by other code ({made_by}, this is {code()}); it counts where `codes` of the study names it, for those "
         "who know that both give the same"
     )
 
 
-def _cell_of(run: Run, cells: Sequence[Cell], design: Design) -> tuple[Cell | None, str]:
-    """Return the cell that asks for this run, or `None` and the reason."""
+def _cell_of(run: Run, cells: Sequence[Cell], design: Design, teams: dict[str, Any]) -> tuple[Cell | None, str]:
+    """Return the cell that is closest to this run, and why the run does not count for it (empty: it counts)."""
     config = run.config
     if "team" not in config:
         return None, "run.json does not say what its team was made of; an earlier version wrote it"
@@ -94,36 +78,29 @@ def _cell_of(run: Run, cells: Sequence[Cell], design: Design) -> tuple[Cell | No
     own = [cell for cell in cells if cell.seed == config["seed"]]
     if not own:
         return None, f"no arm asks for seed {config['seed']}"
-    unlike = {cell: _unlike(run, cell) for cell in own}
+    unlike = {cell: _unlike(run, cell, teams) for cell in own}
     closest = min(own, key=lambda cell: len(unlike[cell]))
     if unlike[closest]:
-        return None, f"asked for other than {closest}: {'; '.join(unlike[closest].values())}"
-    return (closest, "") if not (short := _not_its_budget(run, closest)) else (None, short)
+        return closest, f"asked for other than {closest}: {'; '.join(unlike[closest])}"
+    return closest, _not_its_budget(run, closest)
 
 
-def _unlike(run: Run, cell: Cell) -> dict[str, str]:
-    """Return, part by part, how a run's config differs from what the cell asks for."""
+def _unlike(run: Run, cell: Cell, teams: dict[str, Any]) -> list[str]:
+    """Return, part by part, how a run's config differs from what the cell asks for; `teams` keeps loaded teams."""
     config, training = run.config, cell.training()
-    asked = {
-        "env": spec(training.env), "recipe": completed(to_data(training.recipe)),
-        "settings": _decisive(asdict(Settings(**training.settings))),
-        "team": _team(json.dumps([cell.config["env"], cell.config["team"]]), cell.path),
-    }  # fmt: skip
+    said = json.dumps([cell.config["env"], cell.config["team"]], default=part_data)
+    if said not in teams:
+        teams[said] = describe_team(training.make_team())
+    asked = {"env": spec(training.env), "recipe": completed(to_data(training.recipe)),
+             "settings": _decisive(asdict(Settings(**training.settings))), "team": teams[said]}  # fmt: skip
     made = {"env": config["env"], "recipe": completed(config["recipe"]), "settings": _decisive(config["settings"]),
             "team": config["team"]}  # fmt: skip
-    return {part: told for part, one in json.loads(json.dumps(asked)).items()
-            if (told := differences(made[part], one, part))}  # fmt: skip
+    told = [differences(made[part], one, part) for part, one in json.loads(json.dumps(asked)).items()]
+    return list(filter(None, told))
 
 
 def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key not in KEEPING}
-
-
-@lru_cache(256)
-def _team(said: str, path: Path) -> dict[str, Any]:
-    env, team = json.loads(said)
-    config = {"env": env, "team": team, "recipe": "grpo", "steps": 0}
-    return describe_team(Config.of(config, Place(path)).make_team())
 
 
 def _not_its_budget(run: Run, cell: Cell) -> str:

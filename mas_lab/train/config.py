@@ -190,10 +190,12 @@ def read_yaml(path: Path) -> Any:
 
 
 def read_env(place: Place, data: Any, folder: Path) -> Env:
-    """Return an env from its name, or from `{name: ..., and its options}`.
+    """Return an env: itself, by its name, or from `{name: ..., and its options}`.
 
     `my_file:MyEnv` is an env of your own; `my_file` is searched in `folder`.
     """
+    if hasattr(data, "step"):
+        return data
     options = {"name": data} if isinstance(data, str) else place.mapping(data, needed=("name",))
     if ":" in (name := str(options.pop("name"))):
         return own_env(name, folder, **options)

@@ -31,8 +31,7 @@ from mas_lab.recipes import Recipe, find
 from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError, run_folder
-from mas_lab.runs.scores import KEPT
-from mas_lab.table import TableError, refuse_lone_groups, selected
+from mas_lab.table import refuse_lone_groups, selected
 from mas_lab.team import Team
 from mas_lab.train.budget import Budget, Spent
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
@@ -354,24 +353,13 @@ class Training:
         """Keep the tables of a step, and count it as made."""
         self.spent.add(report)
         if self.recorder:
-            self.recorder.tables(report.step, report.turns, report.stats, _kept_scores(report))
+            self.recorder.tables(report.step, report.turns, report.stats)
         self.done, self.learned, self.whole = report.step + 1, self._learned(), True
 
     def _watched(self) -> Any:
         """Return a copy of the state of `watch` if a checkpoint would keep it, else `None`."""
         remembers = self.recorder and hasattr(self.watch, "state") and hasattr(self.watch, "load_state")
         return copy.deepcopy(self.watch.state()) if remembers else None
-
-
-def _kept_scores(report: Report) -> dict[str, Any]:
-    """Return the scores of a step, which are kept with its turns, or nothing if the rows have no return.
-
-    A user's plan may branch in ways that have no return. The curve of such a run raises an error that says why.
-    """
-    try:
-        return {KEPT: report.scored}
-    except TableError:
-        return {}
 
 
 @contextmanager

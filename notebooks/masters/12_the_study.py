@@ -264,7 +264,7 @@ print(f"one look, at 20 pairs: {found[:, -1].mean():.2f}    a look after every p
 # %% [markdown]
 # ## A study of your own
 #
-# Arms on tasks over seeds, as plain data: a dict here, or a YAML file for `python -m mas_lab study FILE` (this one is `benchmarks/studies/first_study.yaml`). `budget` is what all arms get equally much of; `differ` names the only options in which they may differ: anything else is refused by name. Below: six agents, 15 steps, three seeds, two arms, so six trainings, one a core at a time, each in a process of its own. A cell may start them as it is; in a script the call stands under `if __name__ == "__main__":`.
+# Arms on tasks over seeds, as plain data: a dict here, or a YAML file for `python -m mas_lab study FILE` (this one is `benchmarks/studies/first_study.yaml`). `budget` is what all arms get equally much of; `differ` names the only options in which they may differ: anything else is refused by name. Below: six agents, 15 steps, three seeds, two arms, so six trainings, one a core at a time, each in a process of its own.
 
 # %%
 design = {

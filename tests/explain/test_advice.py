@@ -1,6 +1,6 @@
 """Would an own baseline pay? By hand, as a law of simulated policies, and on the rollouts of pocket models."""
 
-import functools
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -31,24 +31,25 @@ def advice(*tables, **named):
     return lab.advise(pd.concat(tables, ignore_index=True), **named).set_index("agent")
 
 
-# By hand
+def helper_of(*tables):
+    return predicted(pd.concat(tables, ignore_index=True)).set_index("agent").loc["helper"]
 
 
-def test_the_criterion_by_hand():
+LOW = [1.0] * 4 + [0.2, 0.0, 0.2, 0.0]
+
+
+def test_the_gain_follows_from_the_sums_of_squares():
     """The helper earns 0.2, 0, 0.2, 0 where the others earn 1: mu = 4.4 / 8, mu_k = 0.1, its sum of squares is 0.04
     around its own mean and 0.04 + 4 * 0.45^2 = 0.85 around the global one."""
-    found = predicted(team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8))).set_index("agent").loc["helper"]
+    found = helper_of(team(LOW, range(4, 8)))
     assert found[["rows", "n_k", "N", "lone", "flat"]].tolist() == [4, 4, 8, 0, 0]
     assert found["signal"] == pytest.approx(0.04 / 0.85)
     kept = (1 - 1 / 4) / (1 - 1 / 8)
     assert found["gain"] == pytest.approx(kept**2 * 0.85 / 0.04) == pytest.approx(15.612, abs=1e-3)
     assert found["offset"] == pytest.approx(kept * 0.85 / 0.04 - 1)
     assert found["threshold"] == pytest.approx((1 - 4 / 8) / (4 - 1))
-
-
-def test_the_threshold_is_the_plain_one_where_the_task_has_many_episodes():
-    found = predicted(team([1.0] * 996 + [0.2, 0.0, 0.2, 0.0], range(996, 1000))).set_index("agent").loc["helper"]
-    assert found["threshold"] == pytest.approx(1 / (4 - 1), rel=0.005)
+    many = helper_of(team([1.0] * 996 + [0.2, 0.0, 0.2, 0.0], range(996, 1000)))
+    assert many["threshold"] == pytest.approx(1 / (4 - 1), rel=0.005), "the plain one, in a task of many episodes"
 
 
 def test_who_speaks_once_in_each_episode_is_judged_alike_by_both():
@@ -60,35 +61,30 @@ def test_who_speaks_once_in_each_episode_is_judged_alike_by_both():
 def test_uneven_groups_count_by_their_rows():
     """Groups of 1 and 4 rows: five rows, two of whose degrees of freedom are the means'; 5 / 2 rows a group. The lone
     row's distance from the global mean is in the offset."""
-    found = predicted(pd.concat([team([1.0, 1.0, 1.0, 0.0], [3]), team([1.0, 0.0, 1.0, 0.0], range(4), "u")]))
-    helper = found.set_index("agent").loc["helper"]
-    assert helper[["rows", "n_k", "N"]].tolist() == pytest.approx([5, 5 / 2, 4])
-    assert helper[["lone", "flat"]].tolist() == pytest.approx([1 / 5, 0])
-    assert helper["gain"] == pytest.approx(((3 / 5) / (3 / 4)) ** 2 * (0.75**2 + 1.0) / 1.0)
+    found = helper_of(team([1.0, 1.0, 1.0, 0.0], [3]), team([1.0, 0.0, 1.0, 0.0], range(4), "u"))
+    assert found[["rows", "n_k", "N"]].tolist() == pytest.approx([5, 5 / 2, 4])
+    assert found[["lone", "flat"]].tolist() == pytest.approx([1 / 5, 0])
+    assert found["gain"] == pytest.approx(((3 / 5) / (3 / 4)) ** 2 * (0.75**2 + 1.0) / 1.0)
 
 
 def test_a_flat_group_loses_no_information_and_keeps_its_offset_away():
     """All that the global mean adds for such a group is noise; what its rows told, 0, an own mean keeps."""
-    mixed = team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8))
-    both = predicted(pd.concat([mixed, team([1.0] * 4 + [0.0] * 4, range(4, 8), "u")])).set_index("agent").loc["helper"]
+    both = helper_of(team(LOW, range(4, 8)), team([1.0] * 4 + [0.0] * 4, range(4, 8), "u"))
     assert both["flat"] == 0.5 and both["n_k"] == 4
     assert both["gain"] == pytest.approx(((3 / 4) / (7 / 8)) ** 2 * (0.85 + 4 * 0.5**2) / 0.04)
 
 
-def test_calls_of_one_episode_are_compared_with_each_other_in_vain():
-    once, thrice = (predicted(team([1.0, 0.0, 1.0, 0.0], (1, 2), calls=calls)).set_index("agent") for calls in (1, 3))
+def test_calls_of_one_episode_count_as_one():
+    once, thrice = (helper_of(team([1.0, 0.0, 1.0, 0.0], (1, 2), calls=calls)) for calls in (1, 3))
     for name in ("n_k", "signal", "offset", "gain"):
-        assert thrice.loc["helper", name] == pytest.approx(once.loc["helper", name])
-    assert thrice.loc["helper", "rows"] == 3 * once.loc["helper", "rows"]
-
-
-def test_calls_of_a_single_episode_are_as_good_as_one():
+        assert thrice[name] == pytest.approx(once[name])
+    assert thrice["rows"] == 3 * once["rows"]
     found = advice(*(team([1.0, 0.0, 1.0, 0.0], (1,), f"t{i}", calls=2) for i in range(6))).loc["helper"]
     assert found[["n_k", "lone", "flat", "gain", "own"]].tolist() == [1, 0, 1, 0, "costs"]
 
 
 def test_a_step_is_compared_within_itself():
-    one = team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8))
+    one = team(LOW, range(4, 8))
     twice = pd.concat([one.assign(step=0), one.assign(step=1, credit=one["credit"] + 5)], ignore_index=True)
     expected = predicted(one).assign(rows=lambda found: 2 * found["rows"])
     pd.testing.assert_frame_equal(predicted(twice), expected)
@@ -109,12 +105,8 @@ def test_trees_count_every_row_and_joint_actions_cost_neither_baseline_more():
     assert found["gain"] == pytest.approx(((1 / 2) / (5 / 6)) ** 2 * (mu**2 + (1 - mu) ** 2) / 0.5)
 
 
-# Words
-
-
 def test_each_verdict_comes_with_a_reason():
-    low = [1.0] * 4 + [0.2, 0.0, 0.2, 0.0]
-    pays = advice(*(team(low, range(4, 8), f"t{i}") for i in range(8))).loc["helper"]
+    pays = advice(*(team(LOW, range(4, 8), f"t{i}") for i in range(8))).loc["helper"]
     assert pays["own"] == "pays" and pays["spoke"] == 0.5 and pays["gain"] > PAYS
     assert pays["why"] == (
         "helper spoke in 50 % of the episodes, with 4.0 rows to compare in a task. The global mean shifts its credits "
@@ -125,10 +117,10 @@ def test_each_verdict_comes_with_a_reason():
     assert costs["own"] == "costs" and costs["gain"] == pytest.approx((2 / 3) ** 2) and costs["gain"] < COSTS
     assert "does not shift its credits; with its own mean" in costs["why"] and "0.44 times" in costs["why"]
     assert "degrees of freedom" not in costs["why"]
-    assert advice(*(team(low, range(8), f"t{i}") for i in range(2)))["own"].tolist() == ["hardly matters"] * 2
+    assert advice(*(team(LOW, range(8), f"t{i}") for i in range(2)))["own"].tolist() == ["hardly matters"] * 2
 
 
-def test_who_tells_nothing_is_told_so_in_words():
+def test_an_agent_without_a_verdict_gets_the_reason():
     alone = advice(*(team([1.0, 0.0, 1.0, float(i % 2)], (3,), f"t{i}") for i in range(12)), agents=("critic",))
     assert alone.index.tolist() == ["critic", "solver", "helper"]
     assert alone.loc["critic", ["rows", "spoke", "own"]].tolist() == [0, 0, UNKNOWN]
@@ -141,16 +133,13 @@ def test_who_tells_nothing_is_told_so_in_words():
     assert few["own"] == UNKNOWN and "Too few rows for a verdict (2)" in few["why"]
     single = advice(table(*(("t", "t", "a", 1.0), ("u", "u", "a", 0.0)))).loc["a"]
     assert single["own"] == UNKNOWN and "a single episode each" in single["why"]
-
-
-def test_a_verdict_on_little_says_so():
     few = advice(*(team([1.0, 1.0, 0.2, 0.0], (2, 3), f"t{i}") for i in range(FEW // 2))).loc["helper"]
     assert few["own"] == "pays" and f"This rests on {FEW // 2} degrees of freedom" in few["why"]
 
 
 def test_shared_weights_are_judged_by_the_gradient_that_they_share():
     """Solver and helper in one gradient: the sums of both, (32 - 8 + 16 - 4) of their 48 degrees of freedom."""
-    rows = pd.concat([team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8), f"t{i}") for i in range(4)])
+    rows = pd.concat([team(LOW, range(4, 8), f"t{i}") for i in range(4)])
     apart, together = advice(rows.assign(policy=rows["agent"])), advice(rows.assign(policy="one"))
     assert apart["shared"].tolist() == [False, False] and together["shared"].tolist() == [True, True]
     pd.testing.assert_frame_equal(apart, advice(rows))
@@ -164,9 +153,6 @@ def test_shared_weights_are_judged_by_the_gradient_that_they_share():
     assert together["own"].tolist() == ["pays"] * 2 and apart["own"].tolist() == ["hardly matters", "pays"]
     assert "Its weights also speak for solver" in together.loc["helper", "why"]
     assert "also speak" not in apart.loc["helper", "why"]
-
-
-# Laws
 
 
 @settings(max_examples=15)
@@ -231,30 +217,24 @@ def test_the_prediction_is_too_high_for_a_policy_of_one_word():
     assert 1.5 < ratio < 2.5
 
 
-# Pocket models, before they are trained
-
-
-@functools.cache
 def played(name, shared=False, seed=0, **options):
     env = lab.make_env(name, **options)
-    weights = functools.partial(lab.load_policy, env.pocket)
+    weights = partial(lab.load_policy, env.pocket)
     team = lab.Team.shared(weights(), env.agents) if shared else lab.Team.per_agent(lambda _: weights(), env.agents)
     turns = lab.rollout(env, team, env.tasks(16, "train", seed), plan=lab.episodes(8), seed=seed)
     turns = lab.group(turns, by="task", credit=lab.episode_return())
     return lab.advise(turns, env.agents).set_index("agent")
 
 
-def test_help_that_pays_little_needs_a_baseline_of_its_own():
+def test_an_agent_with_little_at_stake_needs_a_baseline_of_its_own():
     gains = {pay: played("paid_help", pay=pay) for pay in (0.2, 0.6, 1.0)}
     helper = pd.DataFrame({pay: found.loc["helper"] for pay, found in gains.items()}).T
     assert helper["own"].tolist() == ["pays", "pays", "hardly matters"]
     assert helper["gain"].is_monotonic_decreasing and helper.loc[0.2, "gain"] > 10
     assert all(found.loc["solver", "gain"] == pytest.approx(1) for found in gains.values())
-
-
-def test_a_finisher_with_little_at_stake_needs_one_too():
     assert played("finisher", low=0.8).loc["finisher", "own"] == "pays"
     assert played("finisher", low=0.0).loc["finisher", "own"] == "hardly matters"
+    assert set(played("math")["own"]) == {"hardly matters"}
 
 
 def test_the_stages_of_a_ladder_need_one_as_far_as_they_are_reached():
@@ -265,14 +245,6 @@ def test_the_stages_of_a_ladder_need_one_as_far_as_they_are_reached():
     one = played("ladder", shared=True, n_agents=8)
     assert one.loc["stage_1":"stage_6", "shared"].all() and " others" in one.loc["stage_4", "why"]
     assert one["policy_gain"].max() < found["gain"].max()
-
-
-def test_on_math_it_hardly_matters():
-    assert set(played("math")["own"]) == {"hardly matters"}
-    assert set(played("math", fixer=True).loc[["solver", "verifier"], "own"]) == {"hardly matters"}
-
-
-# Bad input
 
 
 def test_what_cannot_be_judged_is_refused():
@@ -286,14 +258,15 @@ def test_what_cannot_be_judged_is_refused():
         lab.advise(rows.assign(probe=True))
     with pytest.raises(TableError, match="advise: wants a table of turns"):
         lab.advise("a path")
-
-
-# By step and by turn
+    with pytest.raises(ValueError, match="it is 'agent', and maybe 'step' and 'turn'"):
+        lab.advise(two_steps(), by=("turn",))
+    with pytest.raises(TableError, match="column 'turn' is missing"):
+        lab.advise(two_steps().drop(columns="turn"), by=("agent", "turn"))
 
 
 def two_steps():
     """The helper speaks twice where the solver earned little; two steps, the second with another level."""
-    once = pd.concat([team([1.0] * 4 + [0.2, 0.0, 0.2, 0.0], range(4, 8), f"t{i}").assign(turn=0) for i in range(4)])
+    once = pd.concat([team(LOW, range(4, 8), f"t{i}").assign(turn=0) for i in range(4)])
     again = once[once["agent"] == "helper"].assign(turn=1, credit=lambda rows: rows["credit"] * 2)
     step = pd.concat([once, again], ignore_index=True).assign(policy=lambda rows: rows["agent"])
     return pd.concat([step.assign(step=0), step.assign(step=1, credit=1 - step["credit"] ** 2)], ignore_index=True)
@@ -320,10 +293,3 @@ def test_by_turn_each_turn_is_an_agent_of_its_own():
     assert "helper at turn 1 spoke in 50 %" in helper["why"].iloc[1]
     untold = lab.advise(turns.drop(columns="policy"), by=("agent", "turn"))
     assert untold["policy_gain"].tolist() == pytest.approx(found["policy_gain"].tolist()), "its turns share its weights"
-
-
-def test_what_it_is_not_told_by():
-    with pytest.raises(ValueError, match="it is 'agent', and maybe 'step' and 'turn'"):
-        lab.advise(two_steps(), by=("turn",))
-    with pytest.raises(TableError, match="column 'turn' is missing"):
-        lab.advise(two_steps().drop(columns="turn"), by=("agent", "turn"))

@@ -39,15 +39,6 @@ def test_entropies_are_those_of_the_full_softmax_at_the_rows_temperature(kind, m
     assert found["entropies"].map(len).equals(found["completion_ids"].map(len))
 
 
-def test_gradients_and_weights_stay_as_they_are(models):
-    team = make_team("shared", models)
-    policy = team["asker"]
-    policy.set_gradients([torch.full_like(p, 0.5) for p in policy.parameters.values()])
-    version = policy.version
-    lab.entropies(team, played(team))
-    assert policy.version == version and all((p.grad == 0.5).all() for p in policy.parameters.values())
-
-
 def test_other_weights_are_told(models):
     team = make_team("unlike", models)
     turns = lab.RECIPES["at_grpo"].advantages(played(team))
@@ -59,12 +50,15 @@ def test_other_weights_are_told(models):
 
 def test_greedy_tokens_have_none_and_a_person_has_no_tokens(models):
     team = make_team("shared", models)
-    turns = played(team, lab.episodes(1))
+    policy, turns = team["asker"], played(team, lab.episodes(1))
+    policy.set_gradients([torch.full_like(p, 0.5) for p in policy.parameters.values()])
+    version = policy.version
     turns.loc[0, "temperature"] = 0.0
     person = turns.iloc[[1]].assign(policy="person", temperature=float("nan"))
     person = person.assign(**{name: [[]] for name in ("prompt_ids", "completion_ids", "logprobs")})
     found = lab.entropies(team, pd.concat([turns, person], ignore_index=True))["entropies"]
     assert found[0] == [0.0] * len(turns["completion_ids"][0]) and found.iloc[-1] == []
+    assert policy.version == version and all((p.grad == 0.5).all() for p in policy.parameters.values())
 
 
 def test_a_stranger_is_named(models):

@@ -21,19 +21,16 @@ BY_HAND = table(
 )  # fmt: skip
 
 
-def test_moments_by_hand():
-    """mu = sigma = 0.5; the fixer is called only where the team fails: b = -1, v = 0, F = 1."""
+def test_moments_follow_from_the_credits():
+    """mu = sigma = 0.5; the fixer is called only where the team fails: b = -1, v = 0, F = 1. A closer who speaks only
+    in the one success of N = 8 reaches the bound F = N - 1.
+    """
     found = lab.inflation(BY_HAND).set_index("agent")
     assert found.loc["solver", ["n_k", "b_k", "v_k", "F_k", "N"]].tolist() == [4, 0, 1, 1, 4]
     assert found.loc["fixer", ["n_k", "b_k", "v_k", "F_k", "N"]].tolist() == [3, -1, 0, 1, 4]
     assert found["flat_k"].to_dict() == {"solver": False, "fixer": True} and not found["flat"].any()
-
-
-def test_one_success_in_eight_reaches_the_bound():
-    """An agent that speaks only in the one success of N = 8: F = N - 1 = 7, and no more."""
     rows = [("t", f"e{i}", "solver", float(i == 0)) for i in range(8)] + [("t", "e0", "closer", 1.0)]
-    found = lab.inflation(table(*rows)).set_index("agent")
-    assert found.loc["closer", "F_k"] == pytest.approx(7) and found.loc["solver", "F_k"] == pytest.approx(1)
+    assert lab.inflation(table(*rows)).set_index("agent")["F_k"].to_dict() == pytest.approx({"closer": 7, "solver": 1})
 
 
 def test_a_flat_task_has_no_inflation_and_says_so():
@@ -45,14 +42,11 @@ def test_a_flat_task_has_no_inflation_and_says_so():
     assert lone.loc[("alone", "solver"), "flat"] and lone.loc[("alone", "solver"), "N"] == 1
 
 
-def test_a_tree_wants_every_row_counted():
+def test_steps_are_kept_apart_and_bad_tables_are_named():
     tree = table(*(("t", "t", "a", credit) for credit in (0.0, 1.0, 1.0)))
     with pytest.raises(TableError, match="once_per=None"):
         lab.inflation(tree)
     assert lab.inflation(tree, once_per=None)["F_k"].tolist() == pytest.approx([1.0])
-
-
-def test_steps_are_kept_apart_and_bad_tables_are_named():
     twice = pd.concat([BY_HAND.assign(step=0), BY_HAND.assign(step=1, credit=0.0)])
     assert lab.inflation(twice)[["step", "flat"]].drop_duplicates().to_numpy().tolist() == [[0, False], [1, True]]
     with pytest.raises(TableError, match="inflation: column 'credit' is missing"):
@@ -79,9 +73,6 @@ def test_f_is_the_mean_squared_global_advantage_and_at_most_n_minus_1(seed):
             assert row.F_k == pytest.approx(1)
 
 
-# How much of it is signal
-
-
 def paid_help(pay=0.2):
     """Thirty-two trajectories: 15 are right unaided, in 17 a helper is asked, who is right in 9 of them, for `pay`."""
     rewards = [1.0] * 15 + [pay] * 9 + [0.0] * 8
@@ -98,14 +89,11 @@ def test_where_f_sees_nothing_the_signal_does():
     assert found.loc["helper", "signal"] == pytest.approx(1 / 18.627, abs=1e-5)
     assert found.loc["helper", "signal"] < 1 - 1 / found.loc["helper", "n_k"]
     assert found.loc["solver", "signal"] == 1
+    scaled = lab.inflation(paid_help().assign(credit=lambda rows: rows["credit"] * 40.0))
+    assert found["signal"].tolist() == pytest.approx((found["v_k"] / found["F_k"]).tolist())
+    assert scaled["signal"].tolist() == pytest.approx(found["signal"].tolist()), "whatever the unit of the reward"
     paid_in_full = lab.inflation(paid_help(1.0)).set_index("agent")
     assert paid_in_full.loc["helper", "signal"] == pytest.approx(0.2491 / (0.2491 + 0.2206**2), abs=1e-4)
-
-
-def test_signal_is_a_share_of_f_whatever_the_unit_of_the_reward():
-    for scale in (1.0, 40.0):
-        found = lab.inflation(paid_help().assign(credit=lambda rows, scale=scale: rows["credit"] * scale))
-        assert found["signal"].tolist() == pytest.approx((found["v_k"] / found["F_k"]).tolist())
 
 
 def test_several_tasks_are_pooled_over_rows():
@@ -136,9 +124,6 @@ def test_the_pooled_f_is_the_mean_square_of_both_baselines_global_advantages(see
     squared = both_baselines(turns)["global"] ** 2
     found = pooled_inflation(lab.inflation(turns, once_per=baseline_unit(turns))).set_index("agent")["F"]
     assert found.to_dict() == pytest.approx(squared.groupby(turns["agent"]).mean().to_dict(), rel=1e-3, abs=1e-6)
-
-
-def test_both_baselines_keep_steps_apart():
     twice = pd.concat([BY_HAND.assign(step=0), BY_HAND.assign(step=1, credit=BY_HAND["credit"] + 5)], ignore_index=True)
     for values in both_baselines(twice).values():
         assert values[:7].tolist() == pytest.approx(values[7:].tolist())

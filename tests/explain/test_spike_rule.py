@@ -38,6 +38,8 @@ def test_one_high_norm_is_the_spike():
     spread = 1.4826 * np.median(np.abs(logs - np.median(logs)))
     assert found["score"].iloc[0] == pytest.approx((math.log(3.0) - np.median(logs)) / max(spread, 0.05))
     assert found["usual"].iloc[0] == pytest.approx(math.exp(np.median(logs)))
+    assert all(math.isnan(value) for value in SpikeRule()([0.0] * 9, 5.0)), "the rule warms up"
+    assert SpikeRule()([0.0] * 10, math.e) == pytest.approx((1.0, 20.0))
 
 
 def test_warmup_window_and_threshold():
@@ -50,17 +52,12 @@ def test_warmup_window_and_threshold():
     assert steps_of(lab.spikes(statistics(risen), warmup=2, window=4)) == [20, 21]  # then 2 is what is usual
 
 
-def test_a_still_series_does_not_spike_at_a_trifle_and_zeros_are_passed_over():
+def test_small_changes_zeros_and_skipped_steps_are_no_spikes():
     norms = [1.0] * 20 + [1.05] + [0.0] * 30 + [1.3]
     assert steps_of(lab.spikes(statistics(norms))) == [51]
     assert lab.spike_scores(statistics([0.0] * 30))["score"].isna().all()
-
-
-def test_skipped_steps_say_nothing():
-    norms = [1.0] * 30
-    norms[20] = 50.0
-    assert lab.spikes(statistics(norms, skipped=[20])).empty
-    assert lab.spikes(statistics([])).empty
+    norms = [1.0] * 20 + [50.0] + [1.0] * 9
+    assert lab.spikes(statistics(norms, skipped=[20])).empty and lab.spikes(statistics([])).empty
 
 
 def test_each_agent_is_judged_by_its_own_past():
@@ -111,12 +108,6 @@ def test_the_watch_opens_the_spikes_that_the_statistics_show(models, tmp_path):
             assert judged == {row: pytest.approx(advantages[name][int(row)]) for row in spike["tokens"]}
 
 
-def test_watching_changes_nothing(models):
-    seen, unseen = (list(train(models, None, 3, watch)) for watch in (watcher(), None))
-    for one, other in zip(seen, unseen, strict=True):
-        pd.testing.assert_frame_equal(one.stats, other.stats)
-
-
 def test_what_it_remembers_is_bounded_and_plain(models):
     watch = watcher(keep=2, samples=3)
     list(train(models, None, 4, watch))
@@ -126,9 +117,11 @@ def test_what_it_remembers_is_bounded_and_plain(models):
     assert "2 spikes in 8 steps" in repr(watch)
 
 
-def test_it_resumes_with_the_run(models, tmp_path):
+def test_a_watch_changes_nothing_and_resumes_with_the_run(models, tmp_path):
     whole, first, second = watcher(), watcher(), watcher()
-    list(train(models, tmp_path / "whole", 4, whole))
+    seen, unseen = (list(train(models, run, 4, watch)) for run, watch in ((tmp_path / "whole", whole), (None, None)))
+    for one, other in zip(seen, unseen, strict=True):
+        pd.testing.assert_frame_equal(one.stats, other.stats)
     list(train(models, tmp_path / "parts", 2, first))
     list(train(models, tmp_path / "parts", 4, second))
     assert second.state() == whole.state() and whole.spikes
@@ -140,8 +133,3 @@ def test_records_of_another_run_are_refused():
         spike_steps(statistics([1.0] * 5), [record])
     [dated] = spike_steps(statistics([1.0] * 7, skipped=[2]), [record])
     assert dated["step"] == 6
-
-
-def test_the_rule_scores_nothing_while_it_warms_up():
-    assert all(math.isnan(value) for value in SpikeRule()([0.0] * 9, 5.0))
-    assert SpikeRule()([0.0] * 10, math.e) == pytest.approx((1.0, 20.0))

@@ -18,19 +18,24 @@ from mas_lab.table import TableError
 
 
 def curves(*runs):
-    """Each run: recipe, seed, [(tokens, success), ...], and maybe an env or a file."""
+    """Return a table of curves; each run: recipe, seed, [(tokens, success), ...], and maybe an env or a file."""
     rows = [
-        {
-            "recipe": recipe,
-            "seed": seed,
-            "tokens": tokens,
-            "success": success,
-            **dict(zip(("env", "file"), more, strict=False)),
-        }
-        for recipe, seed, points, *more in runs
-        for tokens, success in points
+        (recipe, seed, tokens, success, *more) for recipe, seed, points, *more in runs for tokens, success in points
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["recipe", "seed", "tokens", "success", "env", "file"][: len(rows[0])])
+
+
+def level(recipe, seed, height, *more):
+    return recipe, seed, [(0, height), (10, height)], *more
+
+
+def levels(env="", **heights):
+    """Return level runs of recipes: a height per seed, from seed 0 on."""
+    return [level(recipe, seed, height, env) for recipe, own in heights.items() for seed, height in enumerate(own)]
+
+
+def from_height(height, seeds, by=0.1):
+    return [height + seed * by for seed in range(seeds)]
 
 
 RISING = [(0, 0.0), (10, 0.5), (20, 1.0)]
@@ -41,7 +46,12 @@ def scores(table, last=0.1):
     return run_scores(entries(table), "success", "tokens", False, last)
 
 
-def test_final_and_area_within_the_budget_that_all_reached():
+def said(table):
+    found, runs = entries(table), scores(table)
+    return " ".join(cautions(found, runs, paired(runs, "a"), "a"))
+
+
+def test_final_and_area_lie_within_the_budget_that_all_reached():
     runs = scores(curves(("a", 0, RISING), ("b", 0, FLAT))).set_index("recipe")
     assert runs["budget"].tolist() == [20, 20] and runs["reached"].tolist() == [20, 40]
     assert runs.loc["a", list(METRICS)].tolist() == [1.0, 0.5]
@@ -52,13 +62,6 @@ def test_final_and_area_within_the_budget_that_all_reached():
     each = scores(curves(("a", 0, RISING, "x"), ("a", 0, FLAT, "y")))
     assert each["budget"].tolist() == [20, 40]  # every env has its own
     assert scores(curves(("a", 0, [(7, 0.3)])))[list(METRICS)].to_numpy().tolist() == [[0.3, 0.3]]
-
-
-def test_no_interval_is_made_of_four_seeds_however_many_runs_they_are():
-    runs = scores(curves(*(level("a", s % 4, s / 10, "", str(s)) for s in range(8))))
-    [row] = compared(runs).itertuples()
-    assert (row.runs, row.seeds, row.middle) == (8, 4, "IQM") and np.isnan([row.final_low, row.area_high]).all()
-    assert "Fewest seeds of a recipe: 4" in said(curves(*(level("a", s % 4, s / 10, "", str(s)) for s in range(8))))
 
 
 def test_a_score_beyond_the_common_budget_does_not_count_in_silence():
@@ -73,15 +76,12 @@ def test_a_score_beyond_the_common_budget_does_not_count_in_silence():
     assert "1 of 3 runs were not scored at the budget of 100: their curves end on the line to a score" in told
     assert "up to 50% beyond it (b, seed 0)" in told
     assert "not scored at the budget" not in said(table[table["recipe"] == "a"])
-
-
-def test_the_recorded_quickstart_says_whose_scores_lie_beyond_the_budget():
     recorded = pd.read_csv(data_dir() / "results" / "quickstart" / "curves.csv")
     assert "4 of 9 runs were not scored at the budget" in " ".join(lab.AblationBoard(recorded).cautions)
 
 
 def shown(table):
-    """What is told of the diamonds: in the key, and where the mouse is."""
+    """Return what a board says of its diamonds: in the key, and where the mouse is."""
     figure = lab.AblationBoard(table).figure()
     marks = [trace for trace in figure.data if trace.marker.symbol == "diamond"]
     key = [trace.name for trace in marks if trace.showlegend]
@@ -89,43 +89,36 @@ def shown(table):
 
 
 def test_a_diamond_says_what_it_is():
-    few = curves(*(level(r, s, h + s / 10) for r, h in (("a", 0.1), ("b", 0.4)) for s in range(3)))
-    key, marks = shown(few)
-    assert key == [] and marks == [], "below five seeds there are dots only"
+    few = curves(*levels(a=from_height(0.1, 3), b=from_height(0.4, 3)))
+    assert shown(few) == ([], []), "below five seeds there are dots only"
     assert "A dot is a run; no interval below 5 seeds." in lab.AblationBoard(few)._shown()
-    key, marks = shown(curves(*(level("a", s, s / 10) for s in range(5))))
+    key, marks = shown(curves(*levels(a=from_height(0.0, 5))))
     assert key == ["the interquartile mean (IQM), with its 95 % interval"]
     told = html.unescape(marks[0].text[0])
     assert told.startswith("IQM of 5 runs: 0.200, 95 % interval 0.") and len(marks[0].error_x.array) == 1
-    both = curves(*(level(r, s, h + s * s / 50) for r, h in (("a", 0.1), ("b", 0.2)) for s in range(5)))
-    key, marks = shown(both)
+    squares = [seed**2 / 50 for seed in range(5)]
+    key, marks = shown(curves(*levels(a=[0.1 + one for one in squares], b=[0.2 + one for one in squares])))
     assert key == ["the interquartile mean (IQM), of fewer than ten pairs the mean, with its 95 % interval"]
     assert html.unescape(marks[-1].text[0]).startswith("mean of 5 pairs: 0.100, 95 % interval 0.100")
 
 
-def level(recipe, seed, height, *more):
-    return recipe, seed, [(0, height), (10, height)], *more
-
-
 def test_pairs_have_an_interval_of_a_t_test_below_ten_and_of_a_bootstrap_from_ten_on():
     """Of five differences 0.1 to 0.5: mean 0.3, s = 0.158, t(4) = 2.776, so 0.3 -+ 0.196; t = 4.243, p = 0.0132."""
-    rising = curves(*(level("a", s, 0.1) for s in range(5)), *(level("b", s, 0.2 + s / 10) for s in range(5)))
+    rising = curves(*levels(a=[0.1] * 5, b=from_height(0.2, 5)))
     [row] = compared_pairs(paired(scores(rising), "a")).itertuples()
     assert (row.pairs, row.middle, row.final) == (5, "mean", pytest.approx(0.3))
     assert (row.final_low, row.final_high) == (pytest.approx(0.1037, abs=1e-4), pytest.approx(0.4963, abs=1e-4))
     assert (row.p, row.p_holm) == (pytest.approx(0.01324, abs=1e-5), pytest.approx(0.01324, abs=1e-5))
     assert (row.higher, row.lower, row.won) == (5, 0, 1.0) and row.won_low == pytest.approx(0.025 ** (1 / 5), abs=1e-6)
-    ten = curves(*(level("a", s, 0.1) for s in range(10)), *(level("b", s, 0.1 + s**2 / 100) for s in range(10)))
+    ten = curves(*levels(a=[0.1] * 10, b=[0.1 + seed**2 / 100 for seed in range(10)]))
     [row] = compared_pairs(paired(scores(ten), "a")).itertuples()
     assert (row.pairs, row.middle, row.higher, row.lower) == (10, "IQM", 9, 0)
     assert row.final == pytest.approx(np.mean([4, 9, 16, 25, 36, 49]) / 100)
 
 
 def test_p_values_are_adjusted_for_the_rows_of_the_table():
-    rng = np.random.default_rng(0)
-    table = curves(
-        *(level(r, s, h + rng.normal() / 10) for r, h in (("a", 0.0), ("b", 0.3), ("c", 0.1)) for s in range(6))
-    )
+    noise = np.random.default_rng(0).normal(size=(3, 6)) / 10
+    table = curves(*levels(**{r: h + own for r, h, own in zip("abc", (0.0, 0.3, 0.1), noise, strict=True)}))
     told = compared_pairs(paired(scores(table), "a"))
     small, large = sorted(told["p"])
     assert sorted(told["p_holm"]) == pytest.approx([2 * small, max(2 * small, large)])
@@ -136,27 +129,22 @@ def test_p_values_are_adjusted_for_the_rows_of_the_table():
 def test_recipes_of_unequal_seeds_are_compared_on_those_that_all_have():
     """Seed 5 alone has b at its best: without it both end at 0.3."""
     heights = [0.1, 0.2, 0.3, 0.4, 0.5]
-    table = curves(
-        *(level(r, s, h) for r in "ab" for s, h in enumerate(heights)), level("b", 5, 1.0), level("c", 0, 0.1),
-        *(level("c", s, 0.2) for s in range(1, 5)),
-    )  # fmt: skip
-    board = lab.AblationBoard(table)
+    board = lab.AblationBoard(curves(*levels(a=heights, b=[*heights, 1.0], c=[0.1, 0.2, 0.2, 0.2, 0.2])))
     assert board.table.set_index("recipe")["seeds"].tolist() == [5, 5, 5] and len(board.runs) == 16
     assert board.table.set_index("recipe")["final"].to_dict() == pytest.approx({"a": 0.3, "b": 0.3, "c": 0.2})
     assert board.improvements.set_index("recipe").loc["b", "final"] == 0.5
     assert "the recipes do not have the same seeds (a lacks 5; c lacks 5)" in " ".join(board.cautions)
-    other = lab.AblationBoard(
-        curves(*(level("a", s, 0.1) for s in range(5)), *(level("b", s, 0.1) for s in range(7, 12)))
-    )
+    other = lab.AblationBoard(curves(*levels(a=[0.1] * 5), *(level("b", s, 0.1, "") for s in range(7, 12))))
     assert other.table["seeds"].tolist() == [5, 5] and "no seed was run under both" in " ".join(other.cautions)
 
 
 def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
     table = curves(
         level("a", 0, 0.1), level("a", 1, 0.2), level("a", 2, 0.9), level("b", 0, 0.3), level("b", 1, 0.5),
-        level("b", 7, 1.0), level("b", 1, 0.7, "", "bob"),
+        level("b", 7, 1.0),
     )  # fmt: skip
-    pairs = paired(scores(table.fillna("")), "a")
+    table = pd.concat([table, curves(level("b", 1, 0.7, "", "bob"))]).fillna("")
+    pairs = paired(scores(table), "a")
     assert pairs[["seed", "final"]].to_numpy().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.4)]]
     [row] = compared_pairs(pairs).itertuples()
     assert (row.recipe, row.pairs, row.final) == ("b", 2, pytest.approx(0.3))
@@ -165,8 +153,8 @@ def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
 
 
 def test_recipes_are_compared_per_env_and_over_all():
-    table = curves(*(level(r, s, h + s / 10, e) for r, h in (("a", 0.1), ("b", 0.5)) for s in range(5) for e in "xy"))
-    runs = scores(table)
+    heights = {"a": from_height(0.1, 5), "b": from_height(0.5, 5)}
+    runs = scores(curves(*levels("x", **heights), *levels("y", **heights)))
     told = compared(runs).set_index(["env", "recipe"])
     assert told.loc[("x", "a"), ["runs", "seeds", "middle", "final"]].tolist() == [5, 5, "IQM", pytest.approx(0.3)]
     assert told.loc[("y", "b"), "final_low"] < 0.7 < told.loc[("y", "b"), "final_high"]
@@ -177,12 +165,10 @@ def test_recipes_are_compared_per_env_and_over_all():
     assert only["recipe"].tolist() == ["a"]  # b was not run on both
 
 
-def test_the_probability_of_improvement_per_env_and_over_all():
+def test_the_probability_of_improvement_is_told_per_env_and_over_all():
     """On x every b is above every a; on y they are the same numbers."""
-    heights = {"x": {"a": 0.1, "b": 0.7}, "y": {"a": 0.1, "b": 0.1}}
-    table = curves(
-        *(level(r, s, h + s / 10, e) for e, own in heights.items() for r, h in own.items() for s in range(5))
-    )
+    low, high = from_height(0.1, 5), from_height(0.7, 5)
+    table = curves(*levels("x", a=low, b=high), *levels("y", a=low, b=low))
     told = improvements(scores(table), "a").set_index(["env", "recipe"])
     assert told["final"].to_dict() == {("x", "b"): 1.0, ("y", "b"): 0.5, (ALL, "b"): 0.75}
     assert told["runs"].tolist() == [5, 5, 10] and told["seeds"].tolist() == [5, 5, 5]
@@ -190,17 +176,14 @@ def test_the_probability_of_improvement_per_env_and_over_all():
     assert 0.5 < told.loc[(ALL, "b"), "final_low"] < 0.75 < told.loc[(ALL, "b"), "final_high"] < 1
     few = improvements(scores(table[(table["seed"] < 4) | (table["recipe"] == "b")]), "a")
     assert few["final"].notna().all() and few[["final_low", "area_high"]].isna().all(axis=None)
+    apart = scores(curves(*levels("x", a=[0.1], b=[0.2]), *levels("y", c=[0.3], b=[0.1])))
+    assert improvements(apart, "a")[["env", "recipe"]].to_numpy().tolist() == [["x", "b"]], "c ran beside no a"
+    assert improvements(apart[apart["recipe"] == "a"], "a").empty
 
 
-def test_a_recipe_that_was_not_run_beside_the_baseline_has_no_probability():
-    table = curves(level("a", 0, 0.1, "x"), level("b", 0, 0.2, "x"), level("c", 0, 0.3, "y"), level("b", 0, 0.1, "y"))
-    told = improvements(scores(table), "a")
-    assert told[["env", "recipe"]].to_numpy().tolist() == [["x", "b"]]
-    assert improvements(scores(table[table["recipe"] == "a"]), "a").empty
-
-
-def test_profiles_over_all_envs():
-    table = curves(*(level(r, s, h + s / 10, e) for r, h in (("a", 0.0), ("b", 0.5)) for s in range(5) for e in "xy"))
+def test_profiles_hold_the_recipes_that_were_run_on_every_env():
+    heights = {"a": from_height(0.0, 5), "b": from_height(0.5, 5)}
+    table = curves(*levels("x", **heights), *levels("y", **heights))
     told = profiles(scores(table)).set_index(["recipe", "height"])
     assert told.loc["a", "share"].tolist() == pytest.approx([0.8, 0.6, 0.4, 0.2, 0, 0, 0, 0, 0, 0])
     assert told.loc[("b", 0.0), ["share", "low", "high"]].tolist() == [1, 1, 1]
@@ -211,35 +194,32 @@ def test_profiles_over_all_envs():
     assert set(profiles(scores(table[(table["recipe"] == "a") | (table["env"] == "x")]))["recipe"]) == {"a"}
 
 
-def said(table):
-    found, runs = entries(table), scores(table)
-    return " ".join(cautions(found, runs, paired(runs, "a"), "a"))
+@pytest.mark.parametrize(("runs", "words"), [
+    (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "Fewest seeds of a recipe: 2"),
+    (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "seeds under both b and a: 2, too few for an interval; their differences lie "
+                                         "on both sides."),
+    (levels(a=from_height(0.1, 3), b=from_height(0.4, 3)), "lie on one side, which happens by chance once in 4 times"),
+    (levels(a=[0.1], b=[0.3]), "one seed under both b and a: no interval"),
+    (levels(a=[0.1, 0.5, 0.2, 0.6, 0.3], b=[0.5, 0.1, 0.3, 0.4, 0.4]), "these 5 seeds do not tell b from a"),
+    ([level("a", 0, 0.1), level("b", 1, 0.1)], "no seed was run under both a and b"),
+    ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "Seed 0 of a stands for 2 runs (alice, bob)"),
+    ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "They hold the same numbers."),
+    ([level("a", s % 4, s / 10, "", str(s)) for s in range(8)], "Fewest seeds of a recipe: 4"),
+])  # fmt: skip
+def test_the_board_says_what_the_runs_cannot_show(runs, words):
+    assert words in said(curves(*runs))
 
 
-def test_what_cannot_be_said_is_said():
-    few = said(curves(level("a", 0, 0.1), level("a", 1, 0.2), level("b", 0, 0.3), level("b", 1, 0.1)))
-    assert "Fewest seeds of a recipe: 2" in few and "seeds under both b and a: 2, too few for an interval" in few
-    assert "their differences lie on both sides." in few
-    one_side = said(curves(*(level(r, s, h + s / 10) for r, h in (("a", 0.1), ("b", 0.4)) for s in range(3))))
-    assert "lie on one side, which happens by chance once in 4 times" in one_side
-    assert "one seed under both b and a: no interval" in said(curves(level("a", 0, 0.1), level("b", 0, 0.3)))
-    heights = {"a": (0.1, 0.5, 0.2, 0.6, 0.3), "b": (0.5, 0.1, 0.3, 0.4, 0.4)}
-    assert "these 5 seeds do not tell b from a" in said(
-        curves(*(level(r, s, h) for r, own in heights.items() for s, h in enumerate(own)))
-    )
-    assert "no seed was run under both a and b" in said(curves(level("a", 0, 0.1), level("b", 1, 0.1)))
-    copied = said(curves(level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")))
-    assert "Seed 0 of a stands for 2 runs (alice, bob)" in copied and "They hold the same numbers." in copied
-    clear = said(curves(*(level(r, s, h + s / 100) for r, h in (("a", 0.1), ("b", 0.5)) for s in range(5))))
-    assert clear == ""
+def test_a_clear_difference_needs_no_caution_and_four_seeds_have_no_interval():
+    assert said(curves(*levels(a=from_height(0.1, 5, 0.01), b=from_height(0.5, 5, 0.01)))) == ""
+    [row] = compared(scores(curves(*(level("a", s % 4, s / 10, "", str(s)) for s in range(8))))).itertuples()
+    assert (row.runs, row.seeds, row.middle) == (8, 4, "IQM") and np.isnan([row.final_low, row.area_high]).all()
 
 
 def test_a_panel_makes_no_more_of_a_difference_than_it_is():
     heights = {"far": (0.1, 0.5), "near": (0.500, 0.503), "third": (0.2, 0.9)}
-    table = curves(
-        *(level(r, s, h[r == "b"] + s / 1000, e) for e, h in heights.items() for r in "ab" for s in range(3))
-    )
-    figure = lab.AblationBoard(table).figure()
+    runs = [levels(env, a=from_height(a, 3, 0.001), b=from_height(b, 3, 0.001)) for env, (a, b) in heights.items()]
+    figure = lab.AblationBoard(curves(*(one for own in runs for one in own))).figure()
     ranges = [figure.layout[f"xaxis{place}"].range for place in (4, 5, 6)]  # the second row, a panel per env
     assert ranges[0] is None and ranges[2] is None
     assert ranges[1][0] < 0.5 < 0.505 < ranges[1][1] and ranges[1][1] - ranges[1][0] >= 0.1
@@ -259,7 +239,7 @@ def handed_in(models, tmp_path_factory):
     return root
 
 
-def test_a_folder_of_exported_zips(handed_in):
+def test_a_folder_of_zips_is_compared_by_the_options_that_differ(handed_in):
     board = lab.AblationBoard(handed_in, score="return", over="step")
     for name, k in zip(board.table["recipe"], (3, 2), strict=True):
         assert name.startswith("at_grpo (plan=tree(") and f"k={k}" in name and f"pick={lab.mixed(1.0)!r}" in name
@@ -310,7 +290,7 @@ def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, t
         lab.AblationBoard(runs, score="return")
 
 
-def test_what_cannot_be_read_is_named(handed_in, tmp_path):
+def test_a_file_that_is_no_run_is_named(handed_in, tmp_path):
     folder = shutil.copytree(handed_in, tmp_path / "class")
     (folder / ".hidden").touch()
     lab.AblationBoard(folder)

@@ -19,7 +19,7 @@ def configs(made, rates=None):
     return {(cell.task, cell.arm, cell.seed): cell.config for cell in made.comparisons(rates or {})}
 
 
-def test_an_arm_goes_over_a_task_and_a_task_over_what_all_are_told():
+def test_an_arm_overrides_a_task_and_a_task_overrides_the_design():
     made = design(
         tasks={"two": {}, "three": {"env": {"n_agents": 3}, "settings": {"max_norm": 0.1}, "seeds": [7]}},
         arms={"global": {"recipe": "grpo"}, "steep": {"recipe": {"name": "grpo", "eps": 0.1}, "team": {"lr": 1e-3}}},
@@ -34,17 +34,11 @@ def test_an_arm_goes_over_a_task_and_a_task_over_what_all_are_told():
     assert made.comparisons({})[-1].training().recipe == RECIPES["grpo"].replace(eps=0.1)
 
 
-def test_another_env_takes_no_option_of_the_first_and_a_budget_of_another_kind_is_another_one():
-    made = design(tasks={"help": {"env": "paid_help", "budget": {"tokens": 100}}})
-    config = configs(made)["help", "own", 0]
+def test_a_task_replaces_the_env_and_the_budget_and_seeds_have_weights_of_their_own():
+    config = configs(design(tasks={"help": {"env": "paid_help", "budget": {"tokens": 100}}}))["help", "own", 0]
     assert config["env"] == {"name": "paid_help"} and config["budget"] == {"tokens": 100}
-
-
-def test_seeds_may_have_weights_of_their_own():
-    made = design(team={"weights": "per_agent", "agents": {"stage_1": {"model": "made/{seed}"}}})
-    assert [cell.config["team"]["agents"]["stage_1"]["model"] for cell in made.comparisons({})[::2]] == [
-        "made/0", "made/1"
-    ]  # fmt: skip
+    made = design(team={"weights": "per_agent", "agents": {"stage_1": {"model": "made/{seed}"}}}).comparisons({})
+    assert [one.config["team"]["agents"]["stage_1"]["model"] for one in made[::2]] == ["made/0", "made/1"]
 
 
 def test_a_sweep_tries_every_rate_of_every_arm_and_the_comparison_takes_the_best():
@@ -62,19 +56,12 @@ def test_a_sweep_tries_every_rate_of_every_arm_and_the_comparison_takes_the_best
     }  # fmt: skip
 
 
-def test_what_is_asked_for_alike_has_one_digest_and_anything_else_another():
+def test_equal_configs_have_one_digest_and_any_other_has_another():
     first, second = (design().comparisons({}) for _ in range(2))
     assert [cell.digest for cell in first] == [cell.digest for cell in second]
     assert len({cell.digest for cell in first}) == 4 and len({cell.name for cell in first}) == 4
     changed = [design(budget={"episodes": 64}), design(settings={"tasks": 3}), design(team=TINY["team"] | {"lr": 1e-4})]
     assert all(one.comparisons({})[0].digest != first[0].digest for one in changed)
-
-
-def test_it_is_told_in_what_arms_differ():
-    differ = design().differences("ladder")
-    assert list(differ) == ["recipe.by", "recipe.once_per"]
-    assert differ["recipe.by"] == {"global": ["task"], "own": ["task", "agent"]}
-    assert not design(arms={"a": {"recipe": "grpo"}, "b": {"recipe": "grpo"}}).differences("ladder")
 
 
 UNLIKE = {"global": {"recipe": "grpo"}, "own": {"recipe": "dr_mas", "settings": {"max_norm": None}}}
@@ -100,10 +87,14 @@ UNLIKE = {"global": {"recipe": "grpo"}, "own": {"recipe": "dr_mas", "settings": 
         ({"differ": ["recipe"], "arms": UNLIKE}, r"differ in settings\.max_norm too .*own: None.* names recipe alone"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused_with_its_place(changes, words):
+def test_a_design_of_no_study_is_refused_with_its_place(changes, words):
     with pytest.raises(ConfigError, match=words):
         design(**changes)
 
 
-def test_what_arms_say_they_differ_in_they_may():
+def test_arms_may_differ_in_what_the_design_names():
     assert design(differ=["recipe", "settings.max_norm"], arms=UNLIKE).seeds_of("ladder") == (0, 1)
+    differ = design().differences("ladder")
+    assert list(differ) == ["recipe.by", "recipe.once_per"]
+    assert differ["recipe.by"] == {"global": ["task"], "own": ["task", "agent"]}
+    assert not design(arms={"a": {"recipe": "grpo"}, "b": {"recipe": "grpo"}}).differences("ladder")

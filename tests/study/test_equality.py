@@ -39,9 +39,11 @@ def test_a_difference_is_between_recipes_or_within_one():
     assert first.startswith("env: recipes differ in more than the recipe: code (a: x; b: y).")
     assert second == "env: among the runs of one recipe differ: threads (a: 1 or 2; b: 1 or 2)."
     assert told.set_index("what").loc["settings.tasks", "told"] == "2 of 4 runs do not say it; the others: 8"
+    told = judged(("a", {"env.text": "x" * 90 + "a"}), ("b", {"env.text": "x" * 90 + "b"}))
+    assert states(told)["env.text"] == BETWEEN and all(len(one) < 200 for one in told["told"]), "long values stay apart"
 
 
-def test_what_is_not_said_is_unknown_and_never_equal():
+def test_a_value_that_is_not_recorded_is_unknown_and_never_equal():
     told = judged(("a", {}), ("b", {}))
     assert set(states(told).drop(["spent.tokens", "spent.step"])) == {UNKNOWN} and not_equal(told) == []
     assert held_equal(told) == "sampled tokens spent, steps spent"
@@ -52,7 +54,7 @@ def test_what_is_not_said_is_unknown_and_never_equal():
     assert states(alone)[["threads", "untold.env", "team"]].tolist() == [EQUAL, UNKNOWN, UNKNOWN]
 
 
-def test_what_was_spent_within_the_budget_is_told():
+def test_the_amounts_spent_within_the_budget_are_compared():
     """b reaches the ten tokens after two steps, a after four."""
     curves = [pd.DataFrame({"step": [0, 4, 8], "tokens": [0, 10, 20], "success": 0.5}),
               pd.DataFrame({"step": [0, 2], "tokens": [0, 10], "success": 0.5})]  # fmt: skip
@@ -63,23 +65,17 @@ def test_what_was_spent_within_the_budget_is_told():
     assert not_equal(told.reset_index()) == ["env: within the budget they did not spend equally: steps."]
 
 
-def test_long_values_that_begin_alike_are_told_apart():
-    told = judged(("a", {"env.text": "x" * 90 + "a"}), ("b", {"env.text": "x" * 90 + "b"}))
-    assert states(told)["env.text"] == BETWEEN and all(len(one) < 200 for one in told["told"])
-
-
 @pytest.fixture(scope="module")
 def two_runs(models, tmp_path_factory):
     """grpo with one set of weights, at_grpo with one for each agent and other settings."""
     root = tmp_path_factory.mktemp("unlike")
     asked = {"grpo": ("shared", "grpo", {"tasks": 2, "max_norm": 0.5}), "tree": ("per_agent", RECIPE, {})}
     for name, (kind, recipe, changes) in asked.items():
-        team = make_team(kind, models)
-        list(lab.train(Relay(), team, recipe, 1, run=root / name, **SETTINGS | changes))
+        list(lab.train(Relay(), make_team(kind, models), recipe, 1, run=root / name, **SETTINGS | changes))
     return root
 
 
-def test_runs_say_what_they_were_made_of(two_runs):
+def test_runs_say_what_they_were_made_of(two_runs, tmp_path):
     told = lab.AblationBoard(two_runs, over="step").equality.set_index("what")
     assert told.loc["settings.max_norm", ["state", "told"]].tolist() == [BETWEEN, "grpo: 0.5; at_grpo: 1.0"]
     assert told.loc["team.weights", "told"] == "grpo: asker + doer; at_grpo: asker; doer"
@@ -87,16 +83,13 @@ def test_runs_say_what_they_were_made_of(two_runs):
             "versions.torch", "env.max_turns"]  # fmt: skip
     assert (told.loc[same, "state"] == EQUAL).all()
     assert not any(name.startswith(("recipe", "settings.workers")) for name in told.index)
-
-
-def test_what_an_old_run_does_not_say_is_unknown(two_runs, tmp_path):
     runs = shutil.copytree(two_runs, tmp_path / "runs")
     recorded(runs / "grpo", without="threads", code="abc")
     config = json.loads((runs / "tree" / "run.json").read_text(encoding="utf-8"))
     board = lab.AblationBoard(runs, over="step")
     told = board.equality.set_index("what")
-    assert told.loc["threads", ["state", "told"]].tolist() == [
-        UNKNOWN, f"1 of 2 runs do not say it; the others: {config['threads']}"]  # fmt: skip
+    silent = f"1 of 2 runs do not say it; the others: {config['threads']}"
+    assert told.loc["threads", ["state", "told"]].tolist() == [UNKNOWN, silent], "an old run does not record it"
     assert told.loc["code", "state"] == BETWEEN and "code (grpo: abc; at_grpo: " in " ".join(board.cautions)
 
 

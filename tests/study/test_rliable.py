@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from mas_lab.study.intervals import bootstrap_interval, improvement_interval, iqm, probability_of_improvement
-from mas_lab.study.profiles import performance_profile, profile_band
+from mas_lab.study.intervals import (
+    bootstrap_interval,
+    improvement_interval,
+    iqm,
+    performance_profile,
+    probability_of_improvement,
+    profile_band,
+)
 
 X = np.array([[0.53, 0.47, 0.63], [0.52, 0.39, 0.57], [0.76, 0.69, 0.36], [0.25, 0.38, 0.51], [0.03, 0.46, 0.25],
               [0.35, 0.39, 0.44], [0.64, 0.11, 0.97]])  # fmt: skip
@@ -31,66 +37,44 @@ def tasks(scores):
     return list(scores.T)
 
 
-def test_what_was_recorded_of_it():
-    assert {"X": iqm(X.ravel()), "Y": iqm(Y.ravel())} == pytest.approx(IQMS)
-    assert probability_of_improvement(tasks(X), tasks(Y)) == pytest.approx(IMPROVEMENT)
-    assert performance_profile(tasks(X), HEIGHTS).tolist() == pytest.approx(PROFILES["X"])
-    assert performance_profile(tasks(Y), HEIGHTS).tolist() == pytest.approx(PROFILES["Y"])
-
-
 def ours():
-    """The three intervals, of as many samples as were recorded."""
+    """Return the three intervals, of as many samples as were recorded."""
     x, y = tasks(X), tasks(Y)
     band = np.stack(profile_band(x, HEIGHTS, samples=50_000))
     return bootstrap_interval(x, samples=50_000), improvement_interval(x, y, samples=50_000), band
 
 
-def test_the_intervals_recorded_of_it():
-    """Of other draws: up to a fiftieth of their width. A profile moves in steps of a run: its band is the same."""
+def test_statistics_and_intervals_are_as_recorded():
+    """Intervals are of other draws: up to a fiftieth of their width. A profile moves in steps of a run."""
+    assert {"X": iqm(X.ravel()), "Y": iqm(Y.ravel())} == pytest.approx(IQMS)
+    assert probability_of_improvement(tasks(X), tasks(Y)) == pytest.approx(IMPROVEMENT)
+    for name, of in (("X", X), ("Y", Y)):
+        assert performance_profile(tasks(of), HEIGHTS).tolist() == pytest.approx(PROFILES[name])
     of_x, better, band = ours()
     assert of_x == pytest.approx(IQM_INTERVAL, abs=0.003)
     assert better == pytest.approx(IMPROVEMENT_INTERVAL, abs=0.008)
     assert band == pytest.approx(np.array(BAND))
 
 
-@pytest.fixture
-def rliable():
+def test_the_library_gives_the_same_on_each_resample():
+    """Its bootstrap draws 10,000 samples, of which our statistics are taken: the loop holds them to be its own."""
     library = pytest.importorskip("rliable.library", reason="rliable is not installed: make test-floor")
+    from rliable.metrics import aggregate_iqm
+    from rliable.metrics import probability_of_improvement as theirs
+
     state = np.random.get_state()  # where it draws from
     np.random.seed(0)
-    yield library
-    np.random.set_state(state)
-
-
-def test_it_gives_what_was_recorded(rliable):
-    from rliable.metrics import aggregate_iqm
-    from rliable.metrics import probability_of_improvement as theirs
-
-    assert {"X": aggregate_iqm(X), "Y": aggregate_iqm(Y)} == pytest.approx(IQMS)
-    assert theirs(X, Y) == pytest.approx(IMPROVEMENT)
-    for name, scores in (("X", X), ("Y", Y)):
-        assert rliable.score_distributions(scores, HEIGHTS).tolist() == pytest.approx(PROFILES[name])
-
-
-def test_each_resample_says_the_same_to_both(rliable):
-    from rliable.metrics import aggregate_iqm
-    from rliable.metrics import probability_of_improvement as theirs
-
-    drawn = rliable.StratifiedIndependentBootstrap(X, Y)
-    for (x, y), _ in drawn.bootstrap(100):
+    for (x, y), _ in library.StratifiedIndependentBootstrap(X, Y).bootstrap(100):
         assert iqm(x.ravel()) == pytest.approx(aggregate_iqm(x))
         assert probability_of_improvement(tasks(x), tasks(y)) == pytest.approx(theirs(x, y))
-        assert performance_profile(tasks(y), HEIGHTS) == pytest.approx(rliable.score_distributions(y, HEIGHTS))
-
-
-def test_its_bootstrap_gives_these_intervals(rliable):
-    """It draws 10,000 samples, of which our statistics are taken: the test above holds them to be its own."""
+        assert performance_profile(tasks(y), HEIGHTS) == pytest.approx(library.score_distributions(y, HEIGHTS))
 
     def drawn(scores, statistic):
-        return rliable.get_interval_estimates({"": scores}, statistic, reps=10_000)[1][""]
+        return library.get_interval_estimates({"": scores}, statistic, reps=10_000)[1][""]
 
     of_x, better, band = ours()
     assert of_x == pytest.approx(drawn(X, lambda x: np.array([iqm(x.ravel())])).ravel(), abs=0.006)
     won = drawn([X, Y], lambda x, y: np.array([probability_of_improvement(tasks(x), tasks(y))]))
     assert better == pytest.approx(won.ravel(), abs=0.015)
     assert band == pytest.approx(drawn(X, lambda x: performance_profile(tasks(x), HEIGHTS)))
+    np.random.set_state(state)

@@ -1,7 +1,9 @@
 """`lab.study`: every cell made once, gone on with after a stop, and nothing counted that was asked for otherwise."""
 
 import json
+import linecache
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,10 +11,10 @@ import pytest
 import yaml
 from tiny_study import TINY
 
+import __main__
 import mas_lab as lab
 from mas_lab.__main__ import main
 from mas_lab.study.cell import RECORDS, run_of
-from mas_lab.study.design import Cell
 from mas_lab.study.record import Recorded, read_record, ship
 from mas_lab.train.record import code
 
@@ -35,29 +37,26 @@ def files(study):
 
 
 def test_every_cell_is_made_to_its_budget_and_scored_on_the_way(made):
+    """Arms of a seed are a pair: before training they score the same."""
     table = made.table
     assert (table["state"] == "made").all() and len(table) == CELLS and not made.failed and not made.apart
     assert (table["episodes"] == 32).all() and (table["steps"] == 2).all() and table["tokens"].gt(0).all()
-    curve = made.curves[(made.curves["task"] == "two") & (made.curves["seed"] == 0)]
-    assert (curve.groupby("arm")["step"].agg(["first", "last"]).to_numpy() == [[0, 2], [0, 2]]).all()
+    starts = table.pivot(index=["task", "seed"], columns="arm", values="start")
+    assert (starts["global"] == starts["own"]).all()
     for _, own in made.curves.groupby(["task", "arm", "seed"]):
         reached = own["tokens"].to_numpy()
         assert reached[0] == 0 and own["episodes"].iloc[-1] == 32 and (reached[1:] >= 100).sum() >= 1
-    agents = made.agents.set_index(["task", "arm", "seed", "window", "agent"])
+        assert own["step"].iloc[[0, -1]].tolist() == [0, 2]
+    agents = made.agents.set_index(["task", "arm", "seed", "window", "agent"]).sort_index()
     assert agents.loc[("three", "own", 0, "start")].index.tolist() == ["stage_1", "stage_2", "stage_3"]
     assert agents["largest_norm"].ge(agents["median_norm"]).all() and {"gain", "n_k", "own_after"} <= set(agents)
-
-
-def test_arms_of_a_seed_are_a_pair(made):
-    """The same tasks, draws and first weights: before training they score the same."""
-    starts = made.table.pivot(index=["task", "seed"], columns="arm", values="start")
-    assert (starts["global"] == starts["own"]).all()
-
-
-def test_it_says_what_is_equal_and_what_is_not(made):
     text = repr(made)
     assert f"{CELLS} of {CELLS} trainings made" in text
     assert "two: held equal: 32 episodes; tokens " in text and "arms differ in recipe.by, recipe.once_per" in text
+    board = lab.AblationBoard(made)
+    assert set(board.table["recipe"]) == {"global", "own"} and set(board.table["env"]) == {"two", "three"}
+    assert (board.runs["budget"] == 32).all() and "success on held-out tasks, up to 32 episodes" in repr(board)
+    assert lab.AblationBoard(made, over="tokens").runs["budget"].max() > 32
 
 
 def test_the_same_call_makes_nothing_anew_and_more_seeds_only_what_is_missing(made):
@@ -66,6 +65,51 @@ def test_the_same_call_makes_nothing_anew_and_more_seeds_only_what_is_missing(ma
     more = lab.study(ASKED | {"seeds": 3}, made.folder, play=False)
     assert more.table["state"].value_counts().to_dict() == {"made": CELLS, "missing": 2}
     assert "two: missing seeds: global 2; own 2" in repr(more)
+    with pytest.raises(ValueError, match="keep='weights'; known are tables, all, record"):
+        lab.study(ASKED, keep="weights")
+
+
+IN_A_CELL = """
+import os
+from mas_lab.tasks.ladder import Ladder
+
+def doubled(turns):
+    return turns["team_reward"] * 2.0
+
+class Own(Ladder):
+    def step(self, state, actions):
+        if self.n_agents == 3:
+            os._exit(9)
+        return super().step(state, actions)
+"""
+
+
+def in_a_cell(source, name):
+    """Run source code as a notebook does: in `__main__`, and with lines that `inspect` finds."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), vars(__main__))
+
+
+def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):
+    in_a_cell(IN_A_CELL, "<cell 1>")
+    own, credit = __main__.Own, __main__.doubled
+    asked = TINY | {
+        "tasks": {"two": {"env": own(n_agents=2), "seeds": 1}, "dies": {"env": own(n_agents=3), "seeds": 1}}
+    }
+    asked["settings"] = {"tasks": 2, "check": False}
+    lost = {"recipe": "grpo", "team": {"model": "no/such/model"}}
+    asked["arms"] = {"a": {"recipe": {"name": "dr_mas", "credit": credit}}, "lost": lost}
+    found = lab.study(asked, tmp_path / "tiny", workers=2)
+    assert found.table.query("state == 'made'")[["task", "arm"]].to_numpy().tolist() == [["two", "a"]]
+    assert "failed: dies, a, seed 0: its process died" in repr(found)
+    assert "failed: two, lost, seed 0: PolicyError: no model 'no/such/model'" in repr(found)
+    record = Recorded(ship(found, tmp_path / "record", "the command"))
+    assert set(lab.AblationBoard(record).table["env"]) == {"two"}
+    first = [cell.digest for cell in found.cells()]
+    assert [cell.digest for cell in lab.study(asked, found.folder, play=False).cells()] == first
+    in_a_cell(IN_A_CELL.replace("2.0", "3.0"), "<cell 2>")
+    asked["arms"] = {"a": {"recipe": {"name": "dr_mas", "credit": __main__.doubled}}}
+    assert lab.study(asked, found.folder, play=False).cells()[0].digest != first[0], "a credit of other code is another"
 
 
 def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
@@ -84,15 +128,6 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
     now = json.loads(record.read_text())
     assert {**was, "seconds": 0} == {**now, "seconds": 0} and not again.failed
     assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
-
-
-def test_a_training_that_fails_leaves_the_others_alone_and_is_told(made, tmp_path):
-    folder = shutil.copytree(made.folder, tmp_path / "tiny")
-    asked = ASKED | {"arms": ASKED["arms"] | {"lost": {"recipe": "grpo", "team": {"model": "no/such/model"}}}}
-    asked["tasks"] = {"two": {"seeds": 1}}
-    found = lab.study(asked, folder, workers=1)
-    assert found.table.set_index("arm")["state"].to_dict() == {"global": "made", "own": "made", "lost": "failed"}
-    assert "failed: two, lost, seed 0: PolicyError: no model 'no/such/model'" in repr(found)
 
 
 def test_a_training_that_diverges_is_a_result_and_the_worst_of_a_sweep(tmp_path):
@@ -125,10 +160,8 @@ def test_a_quiz_asks_every_agent_before_and_after(tmp_path):
     env, [cell] = lab.make_env("ladder", n_agents=2), [one for one in found.cells() if one.arm == "own"]
     scores = lab.evaluate(env, cell.training().make_team(), env.tasks(64, "test", 0), 4, seed=0)
     assert agents["quiz_before"].to_dict() == pytest.approx(scores.groupby("agent")["own_return"].mean().to_dict())
-    assert (
-        cell.digest
-        != Cell(**{**vars(cell), "config": {key: value for key, value in cell.config.items() if key != "quiz"}}).digest
-    )
+    without = {key: value for key, value in cell.config.items() if key != "quiz"}
+    assert replace(cell, config=without).digest != cell.digest
 
 
 def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, tmp_path):
@@ -178,6 +211,9 @@ def test_a_record_that_is_shipped_says_the_same(made, tmp_path):
         pd.testing.assert_frame_equal(getattr(read, name), getattr(again, name), check_dtype=False)
     assert read.table["final"].tolist() == again.table["final"].tolist() and read.rates.empty
     assert set(lab.AblationBoard(shipped).table["recipe"]) == {"global", "own"}
+    (shipped / "curves.csv").write_text("cell,step\n")
+    with pytest.raises(lab.RunError, match="record is no record of a study that can be read"):
+        lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
 
 
 def test_a_training_that_two_tasks_ask_for_is_recorded_as_each_calls_it(made, tmp_path):
@@ -187,20 +223,6 @@ def test_a_training_that_two_tasks_ask_for_is_recorded_as_each_calls_it(made, tm
     assert not shipped.curves.duplicated(["task", "arm", "seed", "step"]).any()
     again = lab.study(asked, tmp_path / "elsewhere", sources=[tmp_path / "record"], play=False)
     assert (again.table["state"] == "made").all()
-
-
-def test_a_record_that_was_cut_off_is_named(made, tmp_path):
-    shipped = ship(made, tmp_path / "record", "the command")
-    (shipped / "curves.csv").write_text("cell,step\n")
-    with pytest.raises(lab.RunError, match="record is no record of a study that can be read"):
-        lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
-
-
-def test_the_board_compares_its_arms_at_what_they_were_given_equally_much_of(made):
-    board = lab.AblationBoard(made)
-    assert set(board.table["recipe"]) == {"global", "own"} and set(board.table["env"]) == {"two", "three"}
-    assert (board.runs["budget"] == 32).all() and "success on held-out tasks, up to 32 episodes" in repr(board)
-    assert lab.AblationBoard(made, over="tokens").runs["budget"].max() > 32
 
 
 def test_the_command_makes_what_is_missing_records_it_and_says_what_failed(made, tmp_path, capsys):
@@ -217,8 +239,3 @@ def test_the_command_makes_what_is_missing_records_it_and_says_what_failed(made,
     file.write_text("name: tiny\narms: {a: {}}\nseeds: 1\n")
     assert main(asked) == 1
     assert f"mas_lab study: {file}: " in capsys.readouterr().err
-
-
-def test_nobody_is_asked_for_what_is_no_way_to_keep():
-    with pytest.raises(ValueError, match="keep='weights'; known are tables, all, record"):
-        lab.study(ASKED, keep="weights")
