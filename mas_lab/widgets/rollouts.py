@@ -36,10 +36,8 @@ from mas_lab.widgets.text import escape_control_chars, for_plotly
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tree", "tokens", "candidate", "episode",
-         "cells", "index", "pane", "bar", "acts", "viewer")  # fmt: skip
-SCRIPTS = ("parts.js", *(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
-"""Scripts of the page. Without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
+SCRIPTS = ("parts.js", "rollouts_source.js", "rollouts_index.js", "rollouts_episode.js", "rollouts.js")
+"""Scripts of the page. Without `#rollouts`, `mount(root, data)` puts the viewer anywhere on a page."""
 STYLES = ("rollouts.css",)
 HEIGHT = 760
 """Height of the frame in a notebook, in pixels."""

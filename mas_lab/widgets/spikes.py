@@ -17,12 +17,12 @@ from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.address import page_address
 from mas_lab.widgets.anatomy import SAMPLE, anatomy
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
+from mas_lab.widgets.drawing import picture
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.norms import PROXY, clipped_norms, named, norm_curves, places, share_bars, short, without_repeats
 from mas_lab.widgets.peaks import unmarked_peaks
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.spike_episodes import episodes_of
-from mas_lab.widgets.svg import picture
 from mas_lab.widgets.text import escape_control_chars
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
-PARTS = ("_parts", "_chart", "_reading", "_anatomy", "_baselines", "_episodes", "")
-SCRIPTS = (*rollout_page.SCRIPTS, *(f"spikes{part}.js" for part in PARTS))
+SCRIPTS = (*rollout_page.SCRIPTS, "spikes_chart.js", "spikes.js")
 
 
 class SpikeInspector:

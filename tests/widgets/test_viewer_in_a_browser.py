@@ -108,8 +108,8 @@ def test_the_index_is_sorted_and_filtered(opened, turns):
 
 
 FOUND = """([cases, episodes]) => cases.map(([line, _]) => {
-  const terms = MasLabRollouts.parse(line);
-  const has = (row) => MasLabRollouts.matches(terms, { row, marked: () => row.marked,
+  const terms = parse(line);
+  const has = (row) => matches(terms, { row, marked: () => row.marked,
     text: () => [row.task, row.episode, ...row.texts].join("\\0").toLowerCase() });
   return [line, episodes.flatMap((row, place) => (has(row) ? [place] : []))];
 })"""
@@ -200,8 +200,8 @@ MOUNTED_TWICE = """() => {
   const root = document.body.appendChild(document.createElement("div"));
   const data = JSON.parse(document.getElementById("data").textContent);
   root.id = "elsewhere";
-  MasLabRollouts.mount(root, data);
-  MasLabRollouts.mount(root, data);
+  mount(root, data);
+  mount(root, data);
 }"""
 
 
@@ -248,7 +248,7 @@ addEventListener("message", ({ source, data }) => {
   if (!data.ask) return;
   asked.push(data);
   const answer = (told) => source.postMessage({ id: data.id, ...told }, "*");
-  if (data.ask === "index" && data.filter === "broken") answer({ error: "the run is gone" });
+  if (data.ask === "index" && data.filter.some((one) => one.value === "broken")) answer({ error: "the run is gone" });
   else if (data.ask === "index") {
     const length = Math.max(0, Math.min(data.count, count - data.from));
     const all = Array.from({ length }, (_, at) => row(data.from + at));
