@@ -24,8 +24,8 @@ from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.widgets.address import address
 from mas_lab.widgets.document import write
+from mas_lab.widgets.episodes import index_of
 from mas_lab.widgets.in_thread import InThread
-from mas_lab.widgets.index import index_of
 from mas_lab.widgets.live import LIVE, Shown
 from mas_lab.widgets.origin import Origin, own_team
 from mas_lab.widgets.rollouts import RolloutViewer
