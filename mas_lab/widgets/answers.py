@@ -71,7 +71,7 @@ class Answers:
 
     def _window(self, told: dict) -> dict[str, Any]:
         start, count = _whole(told, "from"), _whole(told, "count", 1, MOST)
-        sort, descending, terms = told.get("sort", "telling"), told.get("descending", True) is True, _terms(told)
+        sort, descending, terms = told.get("sort", "telling"), told.get("descending", True) is True, checked_terms(told)
         if not isinstance(sort, str) or sort not in TOLD:
             raise Unanswerable(f"the index is sorted by one of {', '.join(TOLD)}, not by {sort!r:.60}")
         query = (sort, descending, terms, len(self.marks))
@@ -143,7 +143,7 @@ Term = tuple[str, str, int, int, bool]
 """Kind, value, from, to, and whether it is negated."""
 
 
-def _terms(told: dict) -> tuple[Term, ...]:
+def checked_terms(told: dict) -> tuple[Term, ...]:
     """Return the checked terms of a question's filter."""
     given = told.get("filter", [])
     if not isinstance(given, list) or len(given) > TERMS or not all(isinstance(one, dict) for one in given):
@@ -204,8 +204,9 @@ class Texts:
         """Return which of these rows have a word, which is in lower case."""
         word = word.encode(errors="surrogatepass").decode(errors="replace")  # a browser may send half of a pair
         rows = self._index.iloc[places]
-        found = rows["task"].str.lower().str.contains(word, regex=False)
-        found |= rows["episode"].str.lower().str.contains(word, regex=False)
+        found = np.zeros(len(rows), bool)
+        for name in ("task", "episode"):
+            found |= np.array([word in escape_control_chars(text).lower() for text in rows[name]], bool)
         held = set()
         for run, own in rows.groupby("run"):
             steps = sorted(own["step"].unique())
@@ -221,7 +222,7 @@ class Texts:
                         for place in at
                     }
         keys = zip(rows["run"], rows["step"], rows["episode"].map(escape_control_chars), strict=True)
-        return found.to_numpy(bool) | np.array([key in held for key in keys], bool)
+        return found | np.array([key in held for key in keys], bool)
 
     def _texts(self, run: int, steps: tuple[int, ...]) -> list[dict[str, Any]]:
         """Return the texts of some steps in lower case, a table for each part."""

@@ -342,17 +342,17 @@ def filled(index: pd.DataFrame, make: Callable, limit: float, first: Sequence[in
     It takes `first` whatever their size, then episodes in rounds. A quarter is kept for companions. If nothing fits, it
     takes the most telling episode alone.
     """
-    room, order = Room(make), _in_rounds(index)
+    room, order = Room(make), in_rounds(index)
     room.take(first, float("inf"))
     room.take(order, (1 - COMPANIONS) * limit)
-    room.take(_companions(index, sorted(room.episodes)), limit)
+    room.take(companions(index, sorted(room.episodes)), limit)
     room.take(order, limit)
     if not room.episodes:
         room.take([0], float("inf"))
     return room
 
 
-def _in_rounds(index: pd.DataFrame) -> list[int]:
+def in_rounds(index: pd.DataFrame) -> list[int]:
     """Return the `BEST` most telling places, then the most telling of each step, the second of each step, and so on.
 
     In each round, every beginning of the order of steps is spread evenly over training.
@@ -368,7 +368,7 @@ def spread_out(n: int) -> list[int]:
     return [int(f"{place:0{bits}b}"[::-1], 2) for place in range(n)]
 
 
-def _companions(index: pd.DataFrame, places: Sequence[int]) -> Iterator[int]:
+def companions(index: pd.DataFrame, places: Sequence[int]) -> Iterator[int]:
     """Yield the episodes to read beside others: the same task in the other run, and a success beside a failure.
 
     The nearest step is taken, and its most telling episode.

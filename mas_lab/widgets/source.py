@@ -89,7 +89,9 @@ class Source:
             turns = self.some_turns(
                 self.steps if steps is None else steps, [name for name in columns if name != "step"]
             )
-            shown = {name: turns[name].map(escape_control_chars) for name in TEXTS & set(turns.columns)}
+            shown = {
+                name: turns[name].map(escape_control_chars, na_action="ignore") for name in TEXTS & set(turns.columns)
+            }
             tables = [pyarrow.Table.from_pandas(turns.assign(**shown), preserve_index=False)]
         else:
             parts = self.run.parts("turns") if steps is None else [self.run.part(step) for step in steps]

@@ -193,7 +193,7 @@ def test_what_the_page_takes_of_episodes_is_bounded(spiky, monkeypatch):
     inspector = lab.SpikeInspector(spiky)
     every = inspector.data()["rollouts"]["episodes"]
     size = len(json.dumps(every[0])) + 20_000
-    monkeypatch.setattr("mas_lab.widgets.spike_episodes.LIMIT", size)
+    monkeypatch.setattr("mas_lab.widgets.anatomy.LIMIT", size)
     some = inspector.data()["rollouts"]
     assert 1 <= len(some["episodes"]) < len(every) and len(json.dumps(some["episodes"])) < size * 1.2
     largest = max(inspector.spikes[0]["rows"], key=lambda row: abs(inspector.spikes[0]["rows"][row]))

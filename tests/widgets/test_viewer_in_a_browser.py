@@ -2,11 +2,13 @@
 
 import html
 
+import numpy as np
 import pandas as pd
 import pytest
 from filter_cases import CASES, EPISODES
 
 import mas_lab as lab
+from mas_lab.widgets.answers import checked_terms, matching
 
 pytestmark = pytest.mark.browser
 
@@ -111,12 +113,21 @@ FOUND = """([cases, episodes]) => cases.map(([line, _]) => {
   const terms = parse(line);
   const has = (row) => matches(terms, { row, marked: () => row.marked,
     text: () => [row.task, row.episode, ...row.texts].join("\\0").toLowerCase() });
-  return [line, episodes.flatMap((row, place) => (has(row) ? [place] : []))];
+  return [line, episodes.flatMap((row, place) => (has(row) ? [place] : [])), terms];
 })"""
 
 
-def test_a_filter_finds_what_python_finds(opened):
-    assert [tuple(case) for case in opened().evaluate(FOUND, [CASES, EPISODES])] == CASES
+def test_a_line_finds_the_same_on_the_page_and_in_the_kernel(opened):
+    index = pd.DataFrame(EPISODES).astype({"success": "boolean"})
+    texts = ["\n".join([one["task"], one["episode"], *one["texts"]]).lower() for one in EPISODES]
+
+    def have(places, word):
+        return np.array([word in texts[place] for place in places], bool)
+
+    for (line, places, terms), case in zip(opened().evaluate(FOUND, [CASES, EPISODES]), CASES, strict=True):
+        assert (line, places) == case
+        mask = matching(index, checked_terms({"filter": terms}), have, lambda: index["marked"].to_numpy())
+        assert np.flatnonzero(mask).tolist() == places, line
 
 
 def test_each_key_moves_and_the_address_follows(opened):
