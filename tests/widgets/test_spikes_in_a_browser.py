@@ -129,18 +129,6 @@ def test_any_point_tells_its_norm_and_score_to_the_mouse_and_to_keys(shown):
     assert page.locator(".reading").is_hidden()
 
 
-def test_enter_at_a_spikes_point_opens_it(shown):
-    page, _ = shown
-    page.get_by_role("slider").focus()
-    page.keyboard.press("Home")
-    while "a spike: click" not in page.get_by_role("slider").get_attribute("aria-valuetext"):
-        page.keyboard.press("ArrowRight")
-    told = page.get_by_role("slider").get_attribute("aria-valuetext")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "opened"
-    assert page.locator("#opened").inner_text().split(",")[0].lower() in told
-
-
 def test_the_legend_hides_a_line_with_its_marks_and_the_axes_follow(shown):
     page, inspector = shown
     legend = page.get_by_role("group", name="Lines of the chart")

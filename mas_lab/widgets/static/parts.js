@@ -47,7 +47,8 @@ function tableOf(label, heads, rows, attributes = {}) { // rows: lists of cells,
   const told = (cell) => (cell instanceof Node ? cell : String(cell ?? "–"));
   const line = ([first, ...cells]) => h("tr", h("th", { scope: "row" }, told(first)), cells.map((one) => h("td", told(one))));
   return h("div.table", { tabindex: "0", role: "group", "aria-label": label, ...attributes }, h("table",
-    h("caption", label), h("thead", h("tr", heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", rows.map(line))));
+    h("caption", label), h("thead", h("tr", heads.map((head) => h("th", { scope: "col" }, head)))),
+      h("tbody", rows.map(line))));
 }
 
 const pressed = (one, is) => one.setAttribute("aria-pressed", String(is));

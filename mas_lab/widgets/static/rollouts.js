@@ -40,7 +40,8 @@ function movesOf(move) { // the buttons of the four moves, with where one is in 
 }
 
 function keysDialog() {
-  const rows = KEYS.map(([keys, says]) => h("tr", h("td", keys.split("  ").flatMap((key) => [h("kbd", key), " "])), h("td", says)));
+  const rows = KEYS.map(([keys, says]) => h("tr", h("td", keys.split("  ").flatMap((key) => [h("kbd", key), " "])),
+    h("td", says)));
   const dialog = h("dialog.keys", { "aria-labelledby": "rollouts-keys" }, h("h2", { id: "rollouts-keys" }, "Keys"),
     h("table", h("tbody", rows)), button("Close", () => dialog.close()));
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
@@ -139,7 +140,8 @@ class Viewer {
     const all = [episode, other].filter(Boolean);
     this.most = mostOf(all, this.shade);
     this.parts = [];
-    this.parts = all.map((one, at) => paneOf(this.context, one, this.source.rowOf(keyOf(nameOf(one))), at ? this.picker(episode, one) : ""));
+    this.parts = all.map((one, at) => paneOf(this.context, one, this.source.rowOf(keyOf(nameOf(one))),
+      at ? this.picker(episode, one) : ""));
     this.columns.replaceChildren(...this.parts.map(({ part }) => part));
     this.root.classList.toggle("two", all.length > 1);
     pressed(this.both, all.length > 1);
@@ -172,7 +174,8 @@ class Viewer {
   shown() { // what is shown, as an address names it
     const { episode, spot } = this.part, node = episode.nodes[spot.place];
     const several = episode.nodes.filter((one) => one.node === node.node).length > 1;
-    return { ...nameOf(episode), task: episode.task, node: node.node, agent: several ? node.agent : undefined, candidate: spot.candidate,
+    return { ...nameOf(episode), task: episode.task, node: node.node, agent: several ? node.agent : undefined,
+      candidate: spot.candidate,
       beside: this.parts[1] ? address(nameOf(this.parts[1].episode)).slice(1) : undefined };
   }
 
@@ -197,7 +200,8 @@ class Viewer {
       this.moves.set(name, on, move(episode, spot, -1).to !== undefined, on.to !== undefined);
     }
     const { now, count } = MOVES.candidate(episode, spot, 1);
-    const said = [this.index.told(), outcome(episode.success), `${node.agent}, turn ${node.turn}`, count > 1 && `candidate ${now} of ${count}`];
+    const said = [this.index.told(), outcome(episode.success), `${node.agent}, turn ${node.turn}`,
+      count > 1 && `candidate ${now} of ${count}`];
     this.say(said.filter(Boolean).join(" · "));
     if (this.alone) replaceAddress(address(this.shown()));
     this.toldGroup();
@@ -269,7 +273,8 @@ class Viewer {
     const { episode, spot } = this.part;
     if (this.parts.length > 1 && !row) return this.render(episode, spot, null);
     // Another outcome first, then another step or run, then the nearest step.
-    const far = (one) => [one.success === episode.success, one.step === episode.step && one.run === (episode.run || 0), Math.abs(one.step - episode.step)];
+    const far = (one) => [one.success === episode.success, one.step === episode.step && one.run === (episode.run || 0),
+      Math.abs(one.step - episode.step)];
     const nearer = (one, other) => far(one).map((value, at) => value - far(other)[at]).find((value) => value !== 0) || 0;
     try {
       const [first] = row ? [row] : (await this.sameTask(episode)).sort(nearer);
@@ -286,9 +291,11 @@ class Viewer {
 
   picker(episode, other) { // which one stands beside
     const runs = this.data.runs || [], select = h("select", { "aria-label": "Beside it" });
-    const told = (row) => [`${tick(row.success)} step ${row.step}`, runs.length > 1 && runs[row.run], row.episode !== row.task && row.episode];
+    const told = (row) => [`${tick(row.success)} step ${row.step}`, runs.length > 1 && runs[row.run],
+      row.episode !== row.task && row.episode];
     this.sameTask(episode).then((rows) => {
-      const option = (row) => h("option", { value: keyOf(row), selected: keyOf(row) === keyOf(nameOf(other)) }, told(row).filter(Boolean).join(", "));
+      const option = (row) => h("option", { value: keyOf(row), selected: keyOf(row) === keyOf(nameOf(other)) },
+        told(row).filter(Boolean).join(", "));
       select.append(...rows.map(option));
       select.addEventListener("change", () => this.sideBySide(rows[select.selectedIndex]));
     }, () => {});

@@ -6,7 +6,8 @@
 // Does what stands after `parent` follow this action? Where joint actions are crossed, `0-*` took part in `0-1`.
 function follows(parent, action) {
   if (parent === action) return true;
-  const [one, other] = [parent, action].map((name) => [name.slice(0, name.lastIndexOf(".")), name.slice(name.lastIndexOf(".") + 1).split("-")]);
+  const [one, other] = [parent, action].map((name) =>
+    [name.slice(0, name.lastIndexOf(".")), name.slice(name.lastIndexOf(".") + 1).split("-")]);
   const fits = (part, seat) => part === other[1][seat] || other[1][seat] === "*";
   return parent !== "" && one[0] === other[0] && one[1].length === other[1].length && one[1].every(fits);
 }
@@ -16,20 +17,23 @@ const knownCards = new WeakMap();
 function cardsOf(node) { // equal completions merged, the kept one first
   if (!knownCards.has(node)) {
     const alike = Map.groupBy(node.candidates, (one) => JSON.stringify([one.said, one.valid, one.finish]));
-    const cards = [...alike.values()].map((all) => ({ all: [...all].sort((a, b) => b.kept - a.kept), kept: all.some((one) => one.kept) }));
+    const cards = [...alike.values()].map((all) =>
+      ({ all: [...all].sort((a, b) => b.kept - a.kept), kept: all.some((one) => one.kept) }));
     knownCards.set(node, cards.sort((one, other) => other.kept - one.kept));
   }
   return knownCards.get(node);
 }
 
-const cardOf = (node, candidate) => cardsOf(node).find(({ all }) => all.some((one) => one.index === candidate)) || cardsOf(node)[0];
+const cardOf = (node, candidate) => cardsOf(node).find(({ all }) => all.some((one) => one.index === candidate))
+  || cardsOf(node)[0];
 const firstOf = (node) => cardsOf(node)[0].all[0].index;
 
 // The one way through the episode that leads over a spot: from the start to it, then on through what was followed.
 function pathOf({ nodes }, { place, candidate }) {
   const names = [nodes[place].node];
   const before = (parent) => nodes.find((node) => parent && node.candidates.some((one) => follows(parent, one.action)));
-  for (let node = before(nodes[place].parent); node && !names.includes(node.node); node = before(node.parent)) names.unshift(node.node);
+  let parent = before(nodes[place].parent);
+  for (; parent && !names.includes(parent.node); parent = before(parent.parent)) names.unshift(parent.node);
   for (let chosen = cardOf(nodes[place], candidate).all; ;) {
     const options = nodes.filter((node) => node.node === names.at(-1)).flatMap((node) => node.candidates);
     const ways = [...chosen, ...options.filter((one) => one.kept), ...options];
@@ -93,11 +97,13 @@ const SHADES = {
   surprise: { says: "−log p of each when it was sampled", unit: " nats", tell: decimal },
   entropy: { says: "entropy of the policy at each", unit: " nats", tell: decimal },
   advantage: { says: "praised: orange, blamed: blue", unit: "", tell: signed, both: true },
-  share: { says: "of the gradient, along it: orange, against it: blue", unit: "", tell: (value) => `${signed(100 * value)} %`, both: true },
+  share: { says: "of the gradient, along it: orange, against it: blue", unit: "",
+    tell: (value) => `${signed(100 * value)} %`, both: true },
 };
 
 function mostOf(episodes, shade) { // the largest size of a number, over all tokens of what is shown
-  const all = episodes.flatMap(({ nodes }) => nodes.flatMap(({ candidates }) => candidates.flatMap((one) => one.shades[shade] || [])));
+  const all = episodes.flatMap(({ nodes }) =>
+    nodes.flatMap(({ candidates }) => candidates.flatMap((one) => one.shades[shade] || [])));
   return all.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
 }
 
@@ -112,7 +118,8 @@ function shadeToken(token, value, most) {
   token.style.setProperty("--part", most && known(value) ? (Math.abs(value) / most).toFixed(3) : 0);
 }
 
-const shadesOfToken = ({ shades, ids }, t) => [`id ${ids[t]}`, ...Object.keys(shades).filter((name) => SHADES[name] && known(shades[name][t]))
+const shadesOfToken = ({ shades, ids }, t) =>
+  [`id ${ids[t]}`, ...Object.keys(shades).filter((name) => SHADES[name] && known(shades[name][t]))
   .map((name) => `${name} ${SHADES[name].tell(shades[name][t])}`)].join(", ");
 
 const strips = new WeakMap();
@@ -135,7 +142,8 @@ function shadeStrip(made, shade, most) {
 function tokenTable({ tokens, ids, shades }) {
   const names = Object.keys(shades).filter((name) => SHADES[name]);
   const cell = (name, t) => (known(shades[name][t]) ? SHADES[name].tell(shades[name][t]) : "");
-  return tableOf("tokens and their numbers", ["token", "id", ...names], tokens.map((text, t) => [text, ids[t], ...names.map((name) => cell(name, t))]));
+  return tableOf("tokens and their numbers", ["token", "id", ...names],
+    tokens.map((text, t) => [text, ids[t], ...names.map((name) => cell(name, t))]));
 }
 
 // The tree at a glance: a column per step of the environment, a circle per candidate, the kept way a thick line.
@@ -164,10 +172,12 @@ const dotAt = (block, card) => [block.x + SIZE.dot, block.y + SIZE.head + block.
 
 function edgesOf({ blocks }) {
   const kept = new Set(blocks.filter(({ node }) => !node.parent).map(({ node }) => node.node));
-  const leads = blocks.filter(({ node }, at) => !blocks.slice(0, at).some((one) => one.node.node === node.node)); // one of who acts together
+  const leads = blocks.filter(({ node }, at) =>
+    !blocks.slice(0, at).some((one) => one.node.node === node.node)); // one of who acts together
   return leads.flatMap((block) => {
     const all = block.node.candidates, isChosen = all.length === 1 || !all.every((one) => one.kept);
-    return block.cards.flatMap((card) => leads.filter(({ node }) => card.all.some((one) => follows(node.parent, one.action))).map((next) => {
+    return block.cards.flatMap((card) => leads.filter(({ node }) =>
+      card.all.some((one) => follows(node.parent, one.action))).map((next) => {
       const isThick = card.kept && isChosen && kept.has(block.node.node);
       if (isThick) kept.add(next.node.node);
       const [x, y] = dotAt(block, card), [to, down] = dotAt(next, next.cards[0]), half = (x + to) / 2;
@@ -179,13 +189,15 @@ function edgesOf({ blocks }) {
 
 function dotOf(block, card, most, color, choose) {
   const [cx, cy] = dotAt(block, card), shown = card.all[0], advantage = meanOf(card), many = card.all.length;
-  const told = [`candidate ${shown.index}`, card.kept && "kept", known(advantage) && `advantage ${signed(advantage)}`, many > 1 && `${many} alike`];
+  const told = [`candidate ${shown.index}`, card.kept && "kept", known(advantage) && `advantage ${signed(advantage)}`,
+    many > 1 && `${many} alike`];
   const circle = (kind) => svg(`circle.${kind}`, { cx, cy, r: SIZE.dot });
   const ring = circle("ring"), fill = circle(advantage < 0 ? "fill.below" : "fill.above");
   fill.style.setProperty("--part", most && advantage ? Math.abs(advantage) / most : 0);
   ring.style.stroke = color;
   const onclick = (event) => { event.stopPropagation(); choose(block.place, shown.index); };
-  return svg("g", { class: card.kept ? "dot kept" : "dot", "data-index": shown.index, onclick }, svg("title", told.filter(Boolean).join(", ")),
+  return svg("g", { class: card.kept ? "dot kept" : "dot", "data-index": shown.index, onclick },
+    svg("title", told.filter(Boolean).join(", ")),
     circle("ground"), fill, ring, many > 1 ? svg("text.many", { x: cx, y: cy + 4 }, String(many)) : "");
 }
 
@@ -196,10 +208,13 @@ function treeOf(episode, colors, choose) {
     const onclick = () => choose(place, firstOf(node));
     const onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); onclick(); } };
     return svg("g.block", { role: "button", tabindex: "-1", "aria-label": told, "data-place": place, onclick, onkeydown },
-      svg("rect.hit", { x: x - 5, y, width: plan.step - 4, height: SIZE.head + cards.length * SIZE.row, rx: 4 }), svg("title", told),
-      svg("text.label", { x, y: y + 12 }, labelOf(node)), cards.map((card) => dotOf(block, card, most, colors[node.agent] || "var(--quiet)", choose)));
+      svg("rect.hit", { x: x - 5, y, width: plan.step - 4, height: SIZE.head + cards.length * SIZE.row, rx: 4 }),
+        svg("title", told),
+      svg("text.label", { x, y: y + 12 }, labelOf(node)),
+        cards.map((card) => dotOf(block, card, most, colors[node.agent] || "var(--quiet)", choose)));
   });
-  const picture = svg("svg.overview", { width: plan.width, height: plan.height, role: "group", "aria-label": "Overview of the episode" }, edgesOf(plan), blocks);
+  const picture = svg("svg.overview", { width: plan.width, height: plan.height, role: "group",
+    "aria-label": "Overview of the episode" }, edgesOf(plan), blocks);
   return h("div.tree", picture, h("p.quiet.reads", READS));
 }
 
@@ -209,7 +224,8 @@ function markInTree(tree, place, card) { // marks where one is, and brings it in
     block.setAttribute("tabindex", now ? "0" : "-1");
     if (now) block.setAttribute("aria-current", "true");
     else block.removeAttribute("aria-current");
-    for (const one of block.querySelectorAll(".dot")) one.classList.toggle("now", now && card.all.some(({ index }) => String(index) === one.dataset.index));
+    for (const one of block.querySelectorAll(".dot")) one.classList.toggle("now",
+      now && card.all.some(({ index }) => String(index) === one.dataset.index));
     if (!now) continue;
     const [x, width] = ["x", "width"].map((name) => Number(block.querySelector(".hit").getAttribute(name)));
     if (x < tree.scrollLeft) tree.scrollLeft = x - 8;
@@ -222,10 +238,13 @@ function markInTree(tree, place, card) { // marks where one is, and brings it in
 const shortNumber = (value) => (typeof value === "number" ? decimal(value, 4).replace(/\.?0+$/, "") : String(value));
 
 function tokensOf(shown, made, context) {
-  const region = h("div.tokens"), unfold = button(counted(shown.tokens.length, "token"), () => toggle(region.hidden), { class: "plain unfold" });
-  const isReadable = shown.tokens.some((text, t) => text !== `#${shown.ids[t]}`); // then they stand in the place of what was said
+  const region = h("div.tokens"), unfold = button(counted(shown.tokens.length, "token"), () => toggle(region.hidden),
+    { class: "plain unfold" });
+  const isReadable = shown.tokens.some((text, t) =>
+    text !== `#${shown.ids[t]}`); // then they stand in the place of what was said
   function toggle(open) {
-    if (open && !region.children.length) region.append(stripOf(shown, context.shade(), context.most()), folded("as a table", () => tokenTable(shown), "details.numbers"));
+    if (open && !region.children.length) region.append(stripOf(shown, context.shade(), context.most()),
+      folded("as a table", () => tokenTable(shown), "details.numbers"));
     region.hidden = !open;
     unfold.setAttribute("aria-expanded", String(open));
     made.classList.toggle("instead", open && isReadable);
@@ -239,7 +258,8 @@ function membersOf(context, episode, node, shown) { // who was compared with it,
   if (!shown.group) return null;
   const size = shown.compared ?? context.source.groupSize(episode, shown.group);
   const who = size > 1 ? counted(size - 1, "other") : size === 1 ? "nobody" : "its group";
-  const told = (listed) => (listed < size ? `of its ${size} rows the ${listed} with the largest advantages` : "the advantage of each");
+  const told = (listed) => (listed < size ? `of its ${size} rows the ${listed} with the largest advantages`
+    : "the advantage of each");
   return folded(h("summary", { title: `group ${shown.group}` }, `compared with ${who}`), async () => {
     const all = await context.source.members(episode, shown.group).catch(() => []);
     if (!all.length) return h("p.quiet", "Its members are not on this page.");
@@ -251,37 +271,48 @@ function membersOf(context, episode, node, shown) { // who was compared with it,
 
 function memberOf(context, episode, isHere, one, most) {
   const where = { run: episode.run, step: episode.step, ...one }, isNumber = typeof one.advantage === "number";
-  const at = one.episode === episode.name ? `node ${one.node.replace(`${one.episode}/`, "")}` : one.episode, name = `${at}, candidate ${one.candidate}`;
+  const at = one.episode === episode.name ? `node ${one.node.replace(`${one.episode}/`, "")}` : one.episode,
+    name = `${at}, candidate ${one.candidate}`;
   const onclick = (event) => context.follow(event, where);
-  const link = context.source.has(where) ? h("a", { href: address(where), "aria-current": isHere ? "true" : null, onclick }, name)
+  const link = context.source.has(where) ? h("a",
+    { href: address(where), "aria-current": isHere ? "true" : null, onclick }, name)
     : h("span.quiet", { title: "not on this page" }, name);
-  return h("li", { class: isHere ? "here" : null }, h("span.value", isNumber ? signed(one.advantage) : ""), leaning(isNumber ? one.advantage : 0, most),
+  return h("li", { class: isHere ? "here" : null }, h("span.value", isNumber ? signed(one.advantage) : ""),
+    leaning(isNumber ? one.advantage : 0, most),
     h("span.who", swatch(context.data.agents[one.agent]), link), h("span.text", one.said));
 }
 
 function candidateOf(context, episode, node, place, card) {
-  const shown = card.all[0], advantage = meanOf(card), kept = card.kept && node.candidates.some((one) => !one.kept); // where all were kept, none was chosen
+  const shown = card.all[0], advantage = meanOf(card),
+    kept = card.kept && node.candidates.some((one) => !one.kept); // where all were kept, none was chosen
   const isUnlike = card.all.some((one) => advantageOf(one) !== advantageOf(shown)); // alike in words, not in what they earned
-  const made = h(kept ? "div.candidate.kept" : "div.candidate", { role: "group", "data-index": shown.index, "aria-label": `candidate ${shown.index}${kept ? ", kept" : ""}` });
+  const made = h(kept ? "div.candidate.kept" : "div.candidate",
+    { role: "group", "data-index": shown.index, "aria-label": `candidate ${shown.index}${kept ? ", kept" : ""}` });
   const flags = [shown.valid ? "" : "not understood", shown.finish === "length" ? "cut off" : ""].filter(Boolean);
   const same = `candidates ${card.all.map((one) => one.index).join(", ")} are word for word the same`;
   const [unfold, region] = shown.tokens.length ? tokensOf(shown, made, context) : [];
-  const earned = known(advantage) ? [h("span.quiet", isUnlike ? "mean advantage" : "advantage"), h("b", signed(advantage)), leaning(advantage, context.largest)] : [];
+  const earned = known(advantage) ? [h("span.quiet", isUnlike ? "mean advantage" : "advantage"),
+    h("b", signed(advantage)), leaning(advantage, context.largest)] : [];
   const fact = (name, value) => h("span.fact", `${name} `, h("b", value));
   // The advantage stands at the top, and a temperature of 1 says nothing.
   const isBelow = ([name, value]) => (name === "advantage" ? typeof value !== "number" : name !== "temperature" || value !== 1);
-  const facts = Object.entries(shown.numbers).filter(isBelow).map(([name, value]) => fact(name.replaceAll("_", " "), shortNumber(value)));
+  const facts = Object.entries(shown.numbers).filter(isBelow).map(([name, value]) =>
+    fact(name.replaceAll("_", " "), shortNumber(value)));
   const next = episode.nodes.findIndex((after) => card.all.some((one) => follows(after.parent, one.action)));
-  const goOn = next >= 0 && button("what followed →", () => context.goto(next, firstOf(episode.nodes[next])), { class: "plain" });
+  const goOn = next >= 0 && button("what followed →", () => context.goto(next, firstOf(episode.nodes[next])),
+    { class: "plain" });
   made.append(
-    h("header", h("strong", kept ? "✓ kept" : `candidate ${shown.index}`), card.all.length > 1 ? h("span.alike", { title: same }, `×${card.all.length}`) : "",
-      kept ? h("span.quiet", `candidate ${shown.index}`) : "", flags.map((flag) => h("span.flag", flag)), h("span.earned", unfold, earned)),
+    h("header", h("strong", kept ? "✓ kept" : `candidate ${shown.index}`),
+      card.all.length > 1 ? h("span.alike", { title: same }, `×${card.all.length}`) : "",
+      kept ? h("span.quiet", `candidate ${shown.index}`) : "", flags.map((flag) => h("span.flag", flag)),
+        h("span.earned", unfold, earned)),
     h("pre.said", shown.said || "(nothing)"), region || "", h("div.facts", facts, goOn || ""),
     ...(isUnlike ? [h("div.facts", card.all.map((one) => fact(`candidate ${one.index}`, signed(advantageOf(one)))))] : []),
     ...(shown.info ? [h("details.told", h("summary", "the world told"), h("pre.said", shown.info))] : []),
     membersOf(context, episode, node, shown) || "");
   made.addEventListener("click", (event) => {
-    if (!event.target.closest("button, a, summary, pre, input, .table") && !String(getSelection())) context.goto(place, shown.index, false);
+    if (!event.target.closest("button, a, summary, pre, input, .table") && !String(getSelection())) context.goto(place,
+      shown.index, false);
   });
   return made;
 }
@@ -311,7 +342,8 @@ function nodeOf(context, episode, node, place) {
   const heard = h("details.hears", { open: length <= 600 },
     h("summary", "heard", h("span.quiet", ` ${counted(length, "character")}`)), h("pre.said.heard", node.heard || "(nothing)"));
   const made = h("article.node", { tabindex: "-1", "data-place": place },
-    h("div.title", h("h3", swatch(color), node.agent, h("span.quiet", ` turn ${node.turn}`)), h("span.quiet", `environment step ${node.depth}, ${candidatesIn(node)}`)),
+    h("div.title", h("h3", swatch(color), node.agent, h("span.quiet", ` turn ${node.turn}`)),
+      h("span.quiet", `environment step ${node.depth}, ${candidatesIn(node)}`)),
     h(node.state ? "div.given.drawn" : "div.given", heard, stateOf(node)),
     cardsOf(node).map((card) => candidateOf(context, episode, node, place, card)));
   made.style.setProperty("--agent", color || "var(--quiet)");
@@ -320,11 +352,14 @@ function nodeOf(context, episode, node, place) {
 
 function headOf(data, episode, row, extra) {
   const runs = data.runs || [], run = episode.run || 0, missed = episode.success === false ? "outcome missed" : "outcome";
-  const facts = [runs.length > 1 && (new Set(runs).size < runs.length ? `${run}: ${runs[run]}` : runs[run]), `step ${episode.step}`,
-    row && known(row.return) && `return ${decimal(row.return)}`, row && counted(row.rows, "row"), row && counted(row.tokens, "token"),
+  const facts = [runs.length > 1 && (new Set(runs).size < runs.length ? `${run}: ${runs[run]}` : runs[run]),
+    `step ${episode.step}`,
+    row && known(row.return) && `return ${decimal(row.return)}`, row && counted(row.rows, "row"),
+      row && counted(row.tokens, "token"),
     episode.name !== episode.task && `episode ${episode.name}`];
   return h("div.named", h("h2", h("span", { class: missed, title: outcome(episode.success) }, tick(episode.success),
-    h("span.unseen", ` ${outcome(episode.success)}: `)), episode.task || episode.name), h("p.quiet", facts.filter(Boolean).join(" · ")), extra);
+    h("span.unseen", ` ${outcome(episode.success)}: `)), episode.task || episode.name),
+      h("p.quiet", facts.filter(Boolean).join(" · ")), extra);
 }
 
 // The column of an episode; `goto(part, place, candidate, scroll)` is what a press does. Two of them stand side by side.

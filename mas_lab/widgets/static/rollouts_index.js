@@ -56,7 +56,8 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
   const search = h("input.filter", { type: "search", placeholder: "Filter episodes", "aria-label": "Filter episodes",
     spellcheck: "false", autocomplete: "off", oninput: () => ask(90) });
   const chips = CHIPS.map((flag) => button(flag, () => chip(flag), { class: "chip", "aria-pressed": "false" }));
-  const sorts = h("select", { "aria-label": "Sort by", onchange: () => sortBy(sorts.value, true) }, columns.map(({ name, head, says }) =>
+  const sorts = h("select", { "aria-label": "Sort by", onchange: () => sortBy(sorts.value, true) },
+    columns.map(({ name, head, says }) =>
     h("option", { value: name }, name === "telling" ? "what tells most" : head || says)));
   const way = button("↓", () => sortBy(source.query.sort, !source.query.descending), { class: "plain way" });
   const count = h("p.count.quiet", { role: "status" }), more = h("p.more.quiet");
@@ -99,7 +100,8 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
   function line(place) {
     const row = source.row(place), now = row && keyOf(row) === current;
     const show = (event) => row && !event.target.closest("a") && context.show(row);
-    return h("tr", { "aria-rowindex": place + 2, "aria-current": now ? "true" : null, class: row ? null : "unread", onclick: show },
+    return h("tr", { "aria-rowindex": place + 2, "aria-current": now ? "true" : null, class: row ? null : "unread",
+      onclick: show },
       row ? columns.map((column) => cell(row, column, place, now)) : h("td", { colspan: columns.length }, "…"));
   }
 
@@ -114,7 +116,8 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
     body.replaceChildren(...Array.from({ length: Math.max(0, last - first) }, (_, at) => line(first + at)));
     if (!body.querySelector("a[tabindex='0']")) body.querySelector("a")?.setAttribute("tabindex", "0");
     if (focus !== null) body.querySelector(`a[data-place="${focus}"]`)?.focus({ preventScroll: true });
-    if (!all) body.append(h("tr", h("td.text", { colspan: columns.length }, "No episode fits. ", button("Clear the filter", () => setFilter("")))));
+    if (!all) body.append(h("tr", h("td.text", { colspan: columns.length }, "No episode fits. ",
+      button("Clear the filter", () => setFilter("")))));
   }
 
   function changed(top = true) { // another view: sorted, filtered, or read on
@@ -149,5 +152,6 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
 
   new ResizeObserver(() => draw(false)).observe(scroller);
   return { part, changed, showCurrent, place, redraw: () => draw(true), focus: () => { search.focus(); search.select(); },
-    told: () => (place() >= 0 ? `episode ${whole(place() + 1)} of ${whole(source.found())}` : "an episode outside of the filter") };
+    told: () => (place() >= 0 ? `episode ${whole(place() + 1)} of ${whole(source.found())}`
+      : "an episode outside of the filter") };
 }

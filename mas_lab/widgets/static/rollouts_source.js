@@ -133,7 +133,8 @@ function kernelOf(greeted, signal) {
 function sourceOf(data, marks, changed, signal) {
   const rows = rowsOf(data.index), places = new Map(rows.map((row, place) => [keyOf(row), place]));
   const episodes = new Map(), groups = new Map(Object.entries(data.groups || {})), waits = 400;
-  const source = { query: { sort: "telling", descending: true, filter: "" }, total: data.total ?? rows.length, onPage: rows.length,
+  const source = { query: { sort: "telling", descending: true, filter: "" }, total: data.total ?? rows.length,
+    onPage: rows.length,
     whole: false, live: false, note: "" };
   let view = pageView(data, rows, marks, source.query);
 
@@ -151,7 +152,8 @@ function sourceOf(data, marks, changed, signal) {
   // The kernel's view replaces the page's own when its first window is here; while a cell runs, the page's own stands.
   async function request(patience) {
     const { query } = source, isNew = () => query === source.query;
-    const fallBack = (why) => isNew() && show(pageView(data, rows, marks, query), false, `${why}: these are the page's own episodes`, true);
+    const fallBack = (why) => isNew() && show(pageView(data, rows, marks, query), false,
+      `${why}: these are the page's own episodes`, true);
     const late = setTimeout(fallBack, patience, "the kernel is busy");
     try {
       const next = await kernelView(kernel, query, () => changed(false));
@@ -194,7 +196,8 @@ function sourceOf(data, marks, changed, signal) {
 
     async members({ run = 0, step }, group) {
       const name = groupName({ run, step }, group);
-      if (!groups.has(name) && group && source.live) groups.set(name, (await kernel({ ask: "group", run, step, group })).members);
+      if (!groups.has(name) && group && source.live) groups.set(name,
+        (await kernel({ ask: "group", run, step, group })).members);
       return groups.get(name) || [];
     },
 
@@ -257,7 +260,8 @@ function marksOf(data, changed) {
       const columns = [...((data.runs || []).length > 1 ? ["run"] : []), "step", "episode", "task", "node", "note"];
       const lines = [columns, ...this.all().map((one) => columns.map((column) => csvCell(one[column])))];
       const link = h("a", { download: "marks.csv" });
-      link.href = URL.createObjectURL(new Blob([lines.map((cells) => `${cells.join(",")}\r\n`).join("")], { type: "text/csv" }));
+      link.href = URL.createObjectURL(new Blob([lines.map((cells) => `${cells.join(",")}\r\n`).join("")],
+        { type: "text/csv" }));
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     },

@@ -8,7 +8,8 @@ function namesOf(data) { // colours, and the names of policies and agents
     const own = data.lines.filter((line) => line.policy === policy);
     return own.length === 1 ? own[0].agent : "";
   };
-  const places = new Map(data.spikes.map((spike, place) => [JSON.stringify([spike.policy, spike.step, spike.optimizer_step]), place]));
+  const places = new Map(data.spikes.map((spike, place) =>
+    [JSON.stringify([spike.policy, spike.step, spike.optimizer_step]), place]));
   return { color, alone, whose: (policy, agent) => agent || alone(policy) || `policy ${policy}`,
     opened: (policy, when) => places.get(JSON.stringify([policy, ...when])) ?? -1 };
 }
@@ -20,14 +21,16 @@ const LEVELS = ["agents", "groups", "samples"];
 // Where the line of 0 stands, as a part of a bar's room, and how much of the room a share of 1 takes on each level.
 function scalesOf(anatomy) {
   const groups = anatomy.flatMap((agent) => agent.groups), samples = groups.flatMap((group) => group.samples);
-  const ends = [anatomy, groups, samples].map((parts) => parts.reduce(([low, high], { share }) => [Math.min(low, share), Math.max(high, share)], [0, 0]));
+  const ends = [anatomy, groups, samples].map((parts) =>
+    parts.reduce(([low, high], { share }) => [Math.min(low, share), Math.max(high, share)], [0, 0]));
   const zero = Math.max(...ends.map(([low, high]) => (low < 0 ? -low / (high - low) : 0)));
   const times = ends.map(([low, high]) => Math.min(low < 0 ? zero / -low : Infinity, high > 0 ? (1 - zero) / high : Infinity));
   return { zero, times: times.map((one) => (Number.isFinite(one) ? one : 0)) };
 }
 
 function scalesInWords({ zero, times }) {
-  const full = LEVELS.map((name, level) => (times[level] ? `${percent((1 - zero) / times[level])} among ${name}` : "")).filter(Boolean);
+  const full = LEVELS.map((name, level) =>
+    (times[level] ? `${percent((1 - zero) / times[level])} among ${name}` : "")).filter(Boolean);
   return `All bars start at one line, and compare within a level: from it to the right end is ${full.join(", ")}.`
     + (zero > 0 ? " A hatched bar to the left of it pulls against the step." : "");
 }
@@ -43,10 +46,12 @@ function trackOf(share, times, zero = 0) {
 
 function shareStrip(sample, exact) {
   const most = Math.max(...sample.shares.map(Math.abs)) || 1;
-  return h("div.strip", { role: "list", tabindex: "0", "aria-label": "tokens and their shares" }, sample.tokens.map((text, t) => {
+  return h("div.strip", { role: "list", tabindex: "0", "aria-label": "tokens and their shares" },
+    sample.tokens.map((text, t) => {
     const advantage = t in sample.advantages ? `, advantage ${sample.advantages[t]}` : "";
     const told = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy") + advantage;
-    const token = h(sample.shares[t] < 0 ? "span.token.below" : "span.token", { role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text);
+    const token = h(sample.shares[t] < 0 ? "span.token.below" : "span.token",
+      { role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text);
     token.style.setProperty("--part", (Math.abs(sample.shares[t]) / most).toFixed(3));
     return token;
   }));
@@ -58,7 +63,8 @@ function anatomyOf(spike, names, linkTo) {
   const said = (name, text) => h("pre.said", { tabindex: "0", role: "group", "aria-label": name }, text);
 
   function fold(level, name, share, agent, fill, isOpen) {
-    const made = folded(h("summary", label(name), trackOf(share, scales.times[level], scales.zero), h("span.part", percent(share))), fill, "details.node");
+    const made = folded(h("summary", label(name), trackOf(share, scales.times[level], scales.zero),
+      h("span.part", percent(share))), fill, "details.node");
     made.style.setProperty("--agent", names.color(agent));
     made.open = isOpen;
     made.unfold();
@@ -67,7 +73,8 @@ function anatomyOf(spike, names, linkTo) {
 
   const sample = (one, agent, isOpen) => fold(2, `sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
     h("div.quiet", Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ")),
-    ...(one.tokens ? [shareStrip(one, spike.exact), said("what it heard", one.heard), said("what it said", one.said || "(nothing)")]
+    ...(one.tokens ? [shareStrip(one, spike.exact), said("what it heard", one.heard),
+      said("what it said", one.said || "(nothing)")]
       : [little("Only the largest samples of a spike are kept with their tokens.")]), linkTo(spike, one, agent) || ""], isOpen);
 
   const group = (one, agent, isOpen) => fold(1, `group ${one.group} (${counted(one.rows, "row")})`, one.share, agent, () => [
@@ -78,11 +85,13 @@ function anatomyOf(spike, names, linkTo) {
     const [large, small] = [true, false].map((is) => all.filter((part) => Math.abs(part.share) >= 0.01 === is));
     const made = (parts) => parts.map((part, place) => group(part, agent, isOpen && parts !== small && place === 0));
     if (small.length < 4) return made(all);
-    return [...made(large), folded(h("summary", label(`${small.length} more groups below 1 % each`)), () => made(small), "details.node")];
+    return [...made(large), folded(h("summary", label(`${small.length} more groups below 1 % each`)),
+      () => made(small), "details.node")];
   }
 
   return [h("p.quiet", { id: "scales" }, scalesInWords(scales)),
-    ...spike.anatomy.map((one, place) => fold(0, one.agent, one.share, one.agent, () => groups(one, place === 0), place === 0))];
+    ...spike.anatomy.map((one, place) => fold(0, one.agent, one.share, one.agent, () => groups(one, place === 0),
+      place === 0))];
 }
 
 // The switch: the same batch as it was trained, and under either baseline. Shares are those of the gradient as it was
@@ -92,7 +101,8 @@ const JUDGES = { trained: "as it was trained", global: "global baseline", agent:
 const normsUnder = (spike, judge) => (judge === "trained" ? spike.norms : spike.baselines[judge]) || {};
 
 function normTable(spike, judge, names) {
-  const most = Math.max(...Object.keys(JUDGES).flatMap((name) => Object.values(normsUnder(spike, name)))), isOther = judge !== "trained";
+  const most = Math.max(...Object.keys(JUDGES).flatMap((name) => Object.values(normsUnder(spike, name)))),
+    isOther = judge !== "trained";
   const shown = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !names.alone(spike.policy));
   const rows = shown.map(([agent, norm]) => {
     const track = trackOf(norm, 1 / most), change = spike.norms[agent] ? percent(norm / spike.norms[agent] - 1) : "–";
@@ -104,8 +114,10 @@ function normTable(spike, judge, names) {
 }
 
 function judgedTable(spike, judge) {
-  const samples = spike.anatomy.flatMap(({ agent, groups }) => groups.flatMap((part) => part.samples.map((one) => ({ ...one, agent }))));
-  const judged = samples.filter((one) => one.judged && judge in one.judged).sort((a, b) => Math.abs(b.share) - Math.abs(a.share));
+  const samples = spike.anatomy.flatMap(({ agent, groups }) =>
+    groups.flatMap((part) => part.samples.map((one) => ({ ...one, agent }))));
+  const judged = samples.filter((one) => one.judged && judge in one.judged).sort((a, b) =>
+    Math.abs(b.share) - Math.abs(a.share));
   const heads = ["sample", "agent", "credit", "advantage as it was trained", `advantage, ${JUDGES[judge]}`];
   const cells = judged.map((one) => [one.row, one.agent, one.numbers.credit, one.numbers.advantage, one.judged[judge]]);
   return tableOf("The samples that had the largest shares as it was trained", heads, cells, { id: "judged" });
@@ -126,7 +138,8 @@ function judgement(spike, judge, names, linkTo) {
 }
 
 function judged(spike, names, linkTo, remembered) { // the switch and what it switches; the judge stays from spike to spike
-  const shown = h("div", { id: "judgement" }), judges = Object.keys(JUDGES).filter((name) => name === "trained" || name in spike.baselines);
+  const shown = h("div", { id: "judgement" }),
+    judges = Object.keys(JUDGES).filter((name) => name === "trained" || name in spike.baselines);
   const choices = judges.map((name) => button(JUDGES[name], () => choose(name)));
   function choose(judge) {
     remembered.judge = judge;
@@ -145,7 +158,8 @@ function episodesOf(data, bring) {
   const heading = h("h2", { id: "episode", tabindex: "-1" }, "The episode of a sample"), root = h("div");
   let viewer = null, from = null;
   const section = h("section", { id: "episodes", "aria-labelledby": "episode", hidden: true },
-    h("div.heading", heading, button("↑ back to the sample", () => bring(from?.isConnected ? from : document.getElementById("opened"), "center"))), root);
+    h("div.heading", heading, button("↑ back to the sample",
+      () => bring(from?.isConnected ? from : document.getElementById("opened"), "center"))), root);
 
   function open(where) {
     section.hidden = false;
@@ -164,7 +178,8 @@ function episodesOf(data, bring) {
 
   function linkTo(spike, sample, agent) {
     if (!sample.at || !(data.page || inside.has(key(spike.step, sample.at.episode)))) return null;
-    const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at.candidate || 0) }, told = `Sample ${sample.row} in its episode`;
+    const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at.candidate || 0) },
+      told = `Sample ${sample.row} in its episode`;
     const link = data.page ? h("a", { href: data.page + address(where) }, told)
       : h("a", { href: address(where), onclick: (event) => follow(event, where) }, told, " ↓");
     return h("p.into", link);
@@ -195,13 +210,15 @@ function inspectSpikes(root, data) {
     data.spikes.length ? h("span.quiet", "Filled circles open.") : "");
   const heads = ["whose", "step", "optimizer step", "norm before clipping", "usual norm", "score", "spike"];
   const numbers = folded("The numbers behind this chart", () => tableOf("Gradient norms", heads, data.lines.flatMap((line) =>
-    line.norms.map((norm, at) => [line.name, ...line.when[at], norm, line.usual[at], line.scores[at], line.high.includes(at) ? "yes" : ""]))));
+    line.norms.map((norm, at) => [line.name, ...line.when[at], norm, line.usual[at], line.scores[at],
+      line.high.includes(at) ? "yes" : ""]))));
 
   // What a click opens comes into view; which one it was is marked in the chart and in the list.
 
   const panel = h("section", { id: "anatomy", "aria-labelledby": "opened" });
   const whose = (spike, agent = spike.agent) => names.whose(spike.policy, agent);
-  const list = data.spikes.map((spike, place) => button(`step ${spike.step}, ${whose(spike)}, norm ${spike.norm.toPrecision(3)}`, () => show(place, true)));
+  const list = data.spikes.map((spike, place) =>
+    button(`step ${spike.step}, ${whose(spike)}, norm ${spike.norm.toPrecision(3)}`, () => show(place, true)));
 
   function bring(target, block = "start") {
     target.scrollIntoView({ block });
@@ -225,10 +242,12 @@ function inspectSpikes(root, data) {
     if (isAsked) bring(heading);
   }
 
-  root.replaceChildren(legend, chart.region, numbers, h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel, episodes.section);
+  root.replaceChildren(legend, chart.region, numbers,
+    h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel, episodes.section);
   chart.draw();
   if (data.spikes.length) show(0, false);
-  else panel.append(h("h2", { id: "opened" }, "No spike was opened"), h("p", "Train with watch=SpikeWatch() to record what spikes are made of."));
+  else panel.append(h("h2", { id: "opened" }, "No spike was opened"),
+    h("p", "Train with watch=SpikeWatch() to record what spikes are made of."));
   episodes.start();
 }
 

@@ -25,7 +25,8 @@ function chartOf(data, names, act) {
   const longest = Math.max(2, ...data.lines.map((line) => 1 + line.at.at(-1)));
   const frame = { left: 46, right: 12, top: 30, bottom: 40 };
   const shown = () => data.lines.filter((line) => !hidden.has(line));
-  const clipped = () => data.clipped.filter((own) => !hidden.has("clipped") && shown().some((line) => line.policy === own.policy));
+  const clipped = () => data.clipped.filter((own) => !hidden.has("clipped")
+    && shown().some((line) => line.policy === own.policy));
   let marks = [], isOpen = -1, current = null, low = 0, high = 1;
 
   const x = (place) => frame.left + (place / (longest - 1)) * (frame.width - frame.left - frame.right);
@@ -65,14 +66,16 @@ function chartOf(data, names, act) {
   function draw() {
     const lines = shown(), focused = marks.findIndex(([, made]) => made === document.activeElement);
     const norms = [...lines, ...clipped()].flatMap((line) => line.norms.filter((norm) => norm > 0));
-    const [least, most] = norms.reduce(([a, b], norm) => [Math.min(a, norm), Math.max(b, norm)], norms.length ? [Infinity, 0] : [1, 10]);
+    const [least, most] = norms.reduce(([a, b], norm) => [Math.min(a, norm), Math.max(b, norm)],
+      norms.length ? [Infinity, 0] : [1, 10]);
     frame.width = region.clientWidth || 1000;
     frame.height = frame.width < 560 ? 280 : 350;
     [low, high] = [Math.log10(least) - 0.05, Math.log10(most) + 0.1];
     const spiked = lines.reduce((sum, line) => sum + line.high.length, 0);
     const told = lines.length ? `Gradient norms of ${lines.map((line) => line.name).join("; ")} over optimizer steps, ${spiked} spikes marked`
       : "Gradient norms: every line is hidden";
-    const looks = { viewBox: `0 0 ${frame.width} ${frame.height}`, width: frame.width, height: frame.height, "aria-label": told };
+    const looks = { viewBox: `0 0 ${frame.width} ${frame.height}`, width: frame.width, height: frame.height,
+      "aria-label": told };
     for (const [name, value] of Object.entries(looks)) picture.setAttribute(name, value);
     marks = [];
     picture.replaceChildren(axes(), ...clipped().map((own) => curve(own, names.color(names.alone(own.policy)), "clipped")),
@@ -102,9 +105,12 @@ function chartOf(data, names, act) {
   function told({ line, place }) {
     const norm = line.norms[place], usual = line.usual[place], score = line.scores[place], [step, inner] = line.when[place];
     const judged = !(norm > 0) ? "no norm: 0, or the optimizer step was skipped"
-      : score === null ? `no score yet: the rule waits for ${data.warmup} norms` : `usual norm ${usual}, score ${signed(score, 1)}`;
-    const spike = names.opened(line.policy, line.when[place]) < 0 ? `a spike, ${data.closed}` : "a spike: click, or Enter, opens it";
-    return [`step ${step}, its optimizer step ${inner}`, `norm ${norm ?? "–"}`, judged, ...(line.high.includes(place) ? [spike] : [])];
+      : score === null ? `no score yet: the rule waits for ${data.warmup} norms`
+        : `usual norm ${usual}, score ${signed(score, 1)}`;
+    const spike = names.opened(line.policy, line.when[place]) < 0 ? `a spike, ${data.closed}`
+      : "a spike: click, or Enter, opens it";
+    return [`step ${step}, its optimizer step ${inner}`, `norm ${norm ?? "–"}`, judged,
+      ...(line.high.includes(place) ? [spike] : [])];
   }
 
   function read(point) {
@@ -113,7 +119,8 @@ function chartOf(data, names, act) {
     cursor.replaceChildren();
     box.hidden = !point;
     const lines = point ? told(point) : [];
-    const values = { min: 0, max: line ? line.at.length - 1 : 0, now: place, text: line ? [line.name, ...lines].join("; ") : "every line is hidden" };
+    const values = { min: 0, max: line ? line.at.length - 1 : 0, now: place,
+      text: line ? [line.name, ...lines].join("; ") : "every line is hidden" };
     for (const [name, value] of Object.entries(values)) reader.setAttribute(`aria-value${name}`, value);
     if (!point) return;
     const norm = line.norms[place], cx = x(line.at[place]), cy = norm > 0 ? y(norm) : frame.height / 2;
@@ -126,7 +133,8 @@ function chartOf(data, names, act) {
   function settle(cx, cy) { // the box: beside the point if there is room, else above or below it
     box.style.maxWidth = `${Math.min(frame.width - 8, 480)}px`;
     box.style.left = box.style.top = "0";
-    const { offsetWidth: wide, offsetHeight: high } = box, fits = frame.width - cx >= wide + 16, isBeside = fits || cx >= wide + 16;
+    const { offsetWidth: wide, offsetHeight: high } = box, fits = frame.width - cx >= wide + 16,
+      isBeside = fits || cx >= wide + 16;
     const left = !isBeside ? cx - wide / 2 : fits ? cx + 12 : cx - 12 - wide;
     const top = isBeside ? cy - high / 2 : cy > frame.height / 2 ? cy - 14 - high : cy + 14;
     box.style.left = `${Math.max(4, Math.min(frame.width - wide - 4, left))}px`;
@@ -162,7 +170,8 @@ function chartOf(data, names, act) {
 
   function point(event) {
     const [left, top] = within(event);
-    const far = (line, place) => (line.norms[place] > 0 ? Math.hypot(x(line.at[place]) - left, y(line.norms[place]) - top) : Infinity);
+    const far = (line, place) => (line.norms[place] > 0
+      ? Math.hypot(x(line.at[place]) - left, y(line.norms[place]) - top) : Infinity);
     read(nearestPoint(shown(), far));
   }
 
@@ -185,6 +194,7 @@ function chartOf(data, names, act) {
   return {
     region, draw, open, isHidden: (line) => hidden.has(line),
     toggle(line) { if (!hidden.delete(line)) hidden.add(line); draw(); },
-    focusMark: () => { const own = marks.find(([found]) => found === isOpen); own?.[1].focus({ preventScroll: true }); return Boolean(own); },
+    focusMark: () => { const own = marks.find(([found]) =>
+      found === isOpen); own?.[1].focus({ preventScroll: true }); return Boolean(own); },
   };
 }
