@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
-NORMS = [0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100]
 RATIO = "|G|² under the global over the own baseline"
 
 
@@ -59,36 +58,6 @@ def _one(figure: "Figure", direction: str, **where) -> None:
     """Draw a dotted line where both baselines give the same value."""
     add = figure.add_hline if direction == "h" else figure.add_vline
     add(**{"y" if direction == "h" else "x": 1}, line={"color": NEUTRAL, "width": 1, "dash": "dot"}, **where)
-
-
-def paired_norms(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
-    """Draw each agent's gradient norm before clipping under both baselines, at every step of one run.
-
-    Both norms come from the same batch. `pairs`: rows of a `PairedWatch`. A step without a point has norm 0. Under the
-    own baseline, every group of the agent was then lone (one row) or flat (equal credits).
-    """
-    from mas_lab.widgets.picture import subplots
-
-    require(pairs, ["agent", "norm_global", "norm_agent"], "paired_norms")
-    still = {agent: (pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).mean() for agent in agents}
-    titles = [f"{for_plotly(agent)} (own baseline gives 0 in {still[agent]:.0%} of its steps)" for agent in agents]
-    figure = subplots(rows=len(agents), cols=1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.09)
-    step = "step" if "step" in pairs.columns else "call"
-    for place, (agent, shade) in enumerate(colors(agents).items(), start=1):
-        own = pairs[pairs["agent"] == agent]
-        for column, color, symbol in (("norm_global", NEUTRAL, "x-thin"), ("norm_agent", shade, "circle")):
-            norms = own[column].where(own[column] > 0)
-            marker = {"color": color, "symbol": symbol, "size": 6, "line": {"width": 1.5, "color": color}}
-            name = for_plotly(f"{agent}, {BASELINE[column]}")
-            figure.add_scatter(x=own[step], y=norms, mode="lines+markers", line={"color": color, "width": 1},
-                               marker=marker, name=name, row=place, col=1)  # fmt: skip
-        figure.update_yaxes(type="log", title_text="norm", tickvals=NORMS, row=place, col=1)
-    figure.update_xaxes(title_text="training step", row=len(agents), col=1)
-    figure.update_layout(**LAYOUT | {"legend": {"orientation": "h", "y": -0.12}}, height=190 * len(agents) + 120)
-    return figure
-
-
-BASELINE = {"norm_global": "global baseline", "norm_agent": "own baseline"}
 
 
 def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":

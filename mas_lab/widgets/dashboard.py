@@ -1,17 +1,20 @@
 """LiveDashboard: run `train` in a thread, with a progress bar, growing curves and a stop button.
 
-The cell returns at once, and training goes on. This module leaves out the thread (`in_thread`), the results so far and
-their figure (`training`), and redrawing it in place (`live`). Other instruments look into the trained team; they take a
-dashboard as they take a run.
+The cell returns at once, and training goes on. Other instruments look into the trained team; they take a dashboard as
+they take a run. This module leaves out the results so far and their figure (`training`), and redrawing it in place
+(`live`).
 """
 
+import contextvars
 import copy
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pandas as pd
 
@@ -22,10 +25,10 @@ from mas_lab.recipes import Recipe, find
 from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
 from mas_lab.train import Report, train
+from mas_lab.train.held_out import heard_by
 from mas_lab.widgets.address import address
 from mas_lab.widgets.document import write
-from mas_lab.widgets.in_thread import InThread
-from mas_lab.widgets.index import index_of
+from mas_lab.widgets.episodes import index_of
 from mas_lab.widgets.live import LIVE, Shown
 from mas_lab.widgets.origin import Origin, own_team
 from mas_lab.widgets.rollouts import RolloutViewer
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
 
-class LiveDashboard(InThread):
+class LiveDashboard:
     """Train a team in a thread, so that the cell returns at once, and show the progress.
 
     `.stop()`, its button, or an interrupt of the kernel during `.wait()` ends training after the current step. If `run`
@@ -77,6 +80,8 @@ class LiveDashboard(InThread):
         Exception: Any error that `lab.train` raises for its arguments; in the foreground, any error of the training.
     """
 
+    _under_way: ClassVar[set["LiveDashboard"]] = set()
+
     def __init__(
         self,
         env: Env,
@@ -88,8 +93,11 @@ class LiveDashboard(InThread):
         foreground: bool | None = None,
         **settings: Any,
     ):
-        super().__init__(team)
-        self.env, self.seed = env, seed
+        self._refuse_a_team_in_training(team)
+        self._team, self.env, self.seed = team, env, seed
+        self.error: BaseException | None = None
+        """Exception that ended the training; `None` if it ended by its last step or by a stop."""
+        self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
         self._asked = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
         self.agents, self.steps, self.watch = tuple(env.agents), steps, settings.get("watch")
         self.whose = whose_success(find(recipe).plan)
@@ -111,7 +119,93 @@ class LiveDashboard(InThread):
     def __repr__(self) -> str:
         return f"LiveDashboard({self.name}: {self._line()})"
 
-    # Hooks that the training thread calls
+    # The thread
+
+    def _refuse_a_team_in_training(self, team: Team) -> None:
+        models = {id(policy.model) for policy in team.policies.values()}
+        for other in self._under_way:
+            if models & {id(policy.model) for policy in other._team.policies.values()}:
+                raise RuntimeError(
+                    f"LiveDashboard: this team is being trained by {other!r}; call its .stop() and .wait() "
+                    "first, or load a team of its own"
+                )
+
+    def _start(self, training: Generator[Report]) -> None:
+        self._under_way.add(self)
+        # The copied context sends the thread's output to this cell.
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._work, training), name="mas_lab training", daemon=True).start()
+
+    def _work(self, training: Generator[Report]) -> None:
+        try:
+            with heard_by(self._hear):
+                for report in training:
+                    self._take(report)
+                    if self._asked_to_stop.is_set():
+                        break
+        except BaseException as error:  # `wait` raises it again
+            self.error = error
+        try:
+            training.close()  # writes a checkpoint
+            self._close()
+        except BaseException as error:
+            self.error = self.error or error
+        self._under_way.discard(self)
+        self._outcome = "ended" if self.error is None else "failed"
+        try:
+            self._end()
+        finally:
+            self._ended.set()
+
+    def stop(self) -> None:
+        """End training after the current step.
+
+        The call returns at once. Use `wait()` to wait for the end.
+        """
+        self._asked_to_stop.set()
+        if not self._outcome:
+            self._tell()
+
+    def wait(self, timeout: float | None = None) -> Self:
+        """Wait until training has ended, or until the time is over.
+
+        An interrupt of the kernel stops training after the current step.
+
+        Args:
+            timeout: Seconds to wait at most. `None` waits without a limit.
+
+        Returns:
+            This object.
+
+        Raises:
+            BaseException: The error that ended the training, if there was one.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        try:
+            self._wait(until)
+        except KeyboardInterrupt:
+            self.stop()
+            self._wait(until)
+        if not self.running and self.error is not None:
+            raise self.error
+        return self
+
+    def _wait(self, until: float | None) -> None:
+        while not self._ended.wait(0.2):  # in slices, because Windows cannot interrupt an endless wait
+            if until is not None and time.monotonic() > until:
+                return
+
+    @property
+    def running(self) -> bool:
+        """Return whether training is still running."""
+        return not self._ended.is_set()
+
+    @property
+    def _state(self) -> str:
+        """Return "running", "stopping", "ended" or "failed"."""
+        return self._outcome or ("stopping" if self._asked_to_stop.is_set() else "running")
+
+    # What the thread calls at each step
 
     def _begin(self, step: int | None) -> None:
         """Load what a resumed run or a fork has shown before `step`, before anything is drawn."""

@@ -96,6 +96,10 @@ def _cell(value: Any) -> str:
     return f"<td>{escape(value)}</td>"
 
 
+def folded(summary: str, body: str) -> str:
+    return f"<details><summary>{summary}</summary>{body}</details>"
+
+
 def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, least: int = 0) -> str:
     """Return a plotly figure as HTML with its caption and, folded, the numbers behind it.
 
@@ -104,9 +108,8 @@ def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, l
     """
     drawn = json.loads(figure.to_json())
     size = {name: f"{drawn['layout'][name]}px" if name in drawn["layout"] else "100%" for name in ("width", "height")}
-    told, held = escape(described), ""
-    if data is not None:
-        held = f"<details><summary>The numbers behind this figure</summary>{table_html(data, described)}</details>"
+    told = escape(described)
+    held = folded("The numbers behind this figure", table_html(data, described)) if data is not None else ""
     return (
         f'<figure aria-label="{told}"><div class="wide" tabindex="0" role="group" aria-label="{told}">'
         f'<div style="min-width:{least}px"><div class="drawing" style="width:{size["width"]};height:{size["height"]}">'

@@ -3,14 +3,13 @@
 This module leaves out the figures, and the page around them (`rewards`).
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from mas_lab.table import trained
 from mas_lab.widgets.address import address
-from mas_lab.widgets.document import escape, table_html
+from mas_lab.widgets.document import escape, folded, table_html
 
 HEADS = ("agent", "earned", "spoke", "calls", "lone, flat", "signal", "F, own", "its own baseline")
 KEY = (
@@ -26,6 +25,9 @@ TURN_KEY = (
 )
 
 
+TURN_HEADS = ("agent", "turn", "rows", "spoke", "earned", "signal", "gain", "all turns", "a mean for each turn")
+
+
 def agents_html(
     table: pd.DataFrame, advice: pd.DataFrame, calls: Mapping[str, float], shades: Mapping[str, str],
     links: Mapping[str, str],
@@ -34,67 +36,57 @@ def agents_html(
 
     `table`: from `reward_table`. `advice`: from `advise`. `calls`: turns per episode. `links`: HTML beside an agent.
     """
-    rows = {row["agent"]: row for row in table.to_dict("records")}
-    lines = []
+    rows, lines = {row["agent"]: row for row in table.to_dict("records")}, []
     for told in advice.to_dict("records"):
-        agent = told["agent"]
-        cells = _numbers(rows[agent], told, calls.get(agent), shades[agent]) if agent in rows else ["–"] * 6
-        verdict = f"<b>{escape(told['own'])}</b>{_gain(told['policy_gain'])}"
-        held = "".join(map(_cell, [*cells, verdict]))
+        agent, row, cells = told["agent"], rows.get(told["agent"]), ["–"] * 6
+        if row:
+            often = f"{calls[agent]:.2f} ({row['rows']})" if agent in calls else str(row["rows"])
+            cells = [
+                f"{row['mean']:.3f} ± {row['std']:.3f}", _percent(row["spoke"]), often,
+                f"{_percent(row['lone'])}, {_percent(row['flat'])}", _bar(row["signal"], shades[agent]),
+                f"{row['F']:.2f}, {1 - told['lone'] - told['flat']:.2f}",
+            ]  # fmt: skip
+        gain = told["policy_gain"]
+        verdict = f"<b>{escape(told['own'])}</b>" + (f" ({_times(gain)})" if gain == gain else "")
         why = f"{escape(told['why'])}{links.get(agent, '')}"
         lines.append(
-            f'<tr><th scope="row">{_named(agent, shades)}</th>{held}</tr>'
-            f'<tr><td colspan="{len(HEADS)}"><div style="position: sticky; left: 0; max-width: min(64rem, 80vw); '
-            f'text-align: left; white-space: normal">{why}</div></td></tr>'
+            f'{_line(agent, shades, [*cells, verdict])}<tr><td colspan="{len(HEADS)}"><div style="position: sticky; '
+            f'left: 0; max-width: min(64rem, 80vw); text-align: left; white-space: normal">{why}</div></td></tr>'
         )
     return _table(HEADS, lines, "Who earned what, and would a baseline of its own pay?", KEY)
 
 
-def _numbers(row: Mapping[str, Any], told: Mapping[str, Any], calls: float | None, shade: str) -> list[str]:
-    own = 1 - told["lone"] - told["flat"]
-    often = f"{calls:.2f} ({row['rows']})" if calls is not None else str(row["rows"])
-    return [
-        f"{row['mean']:.3f} ± {row['std']:.3f}", _percent(row["spoke"]), often,
-        f"{_percent(row['lone'])}, {_percent(row['flat'])}", _bar(row["signal"], shade),
-        f"{row['F']:.2f}, {own:.2f}",
-    ]  # fmt: skip
-
-
-TURN_HEADS = ("agent", "turn", "rows", "spoke", "earned", "signal", "gain", "all turns", "a mean for each turn")
-
-
 def turns_html(table: pd.DataFrame, advice: pd.DataFrame, shades: Mapping[str, str]) -> str:
     """Return a table per agent and turn; `table` is from `reward_table` and `advice` from `advise`, both by turn."""
-    rows = {(row["agent"], row["turn"]): row for row in table.to_dict("records")}
-    lines = []
-    for told in advice.to_dict("records"):
-        row = rows[told["agent"], told["turn"]]
-        cells = [
+    told = advice[["agent", "turn", "signal", "gain", "policy_gain", "own"]]
+    both = told.merge(table[["agent", "turn", "rows", "spoke", "mean", "std"]], on=["agent", "turn"])
+    lines = [
+        _line(row["agent"], shades, [
             escape(row["turn"]), str(row["rows"]), _percent(row["spoke"]), f"{row['mean']:.3f} ± {row['std']:.3f}",
-            _bar(told["signal"], shades[told["agent"]]), _times(told["gain"]), _times(told["policy_gain"]),
-            escape(told["own"]),
-        ]  # fmt: skip
-        held = "".join(map(_cell, cells))
-        lines.append(f'<tr><th scope="row">{_named(told["agent"], shades)}</th>{held}</tr>')
+            _bar(row["signal"], shades[row["agent"]]), _times(row["gain"]), _times(row["policy_gain"]),
+            escape(row["own"]),
+        ])
+        for row in both.to_dict("records")
+    ]  # fmt: skip
     return _table(TURN_HEADS, lines, "The same per agent and turn", TURN_KEY)
 
 
-def _cell(told: str) -> str:
-    return f'<td style="white-space: nowrap">{told}</td>'
+def _line(agent: str, shades: Mapping[str, str], cells: Sequence[str]) -> str:
+    box = f"display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: {shades[agent]}"
+    held = "".join(f'<td style="white-space: nowrap">{cell}</td>' for cell in cells)
+    return (
+        f'<tr><th scope="row"><span style="white-space: nowrap"><span aria-hidden="true" style="{box}"></span> '
+        f"{escape(agent)}</span></th>{held}</tr>"
+    )
 
 
-def _table(heads: tuple[str, ...], lines: list[str], caption: str, key: str) -> str:
+def _table(heads: Sequence[str], lines: Sequence[str], caption: str, key: str) -> str:
     named = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
     return (
         f'<div class="table" tabindex="0" role="group" aria-label="{escape(caption)}" style="max-height: none"><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{named}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
         f"<p><small>{escape(key)}</small></p>"
     )
-
-
-def _named(agent: str, shades: Mapping[str, str]) -> str:
-    box = f"display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: {shades[agent]}"
-    return f'<span style="white-space: nowrap"><span aria-hidden="true" style="{box}"></span> {escape(agent)}</span>'
 
 
 def _bar(share: float, shade: str) -> str:
@@ -114,36 +106,22 @@ def _times(gain: float) -> str:
     return "unknown" if gain != gain else f"× {gain:.2g}" if gain < 10 else f"× {gain:.0f}"
 
 
-def _gain(gain: float) -> str:
-    return f" ({_times(gain)})" if gain == gain else ""
-
-
 def numbers_html(table: pd.DataFrame, advice: pd.DataFrame, step: int) -> str:
     """Return all numbers of a step, folded."""
-    behind = advice.drop(columns=["own", "why"])
-    return (
-        f"<details><summary>All numbers, and those behind the advice</summary>"
-        f"{table_html(table, f'Per agent, step {step}')}{table_html(behind, f'Behind the advice, step {step}')}"
-        f"</details>"
-    )
-
-
-def counts_html(counts: pd.DataFrame, step: int) -> str:
-    """Return the numbers behind the bars of a step, folded."""
-    held = table_html(counts, f"Rows by agent and credit, step {step}")
-    return f"<details><summary>The numbers behind this figure</summary>{held}</details>"
+    behind = table_html(advice.drop(columns=["own", "why"]), f"Behind the advice, step {step}")
+    return folded("All numbers, and those behind the advice", table_html(table, f"Per agent, step {step}") + behind)
 
 
 def links_to(turns: pd.DataFrame, page: str, step: int) -> dict[str, str]:
     """Return HTML per agent with links to its lowest and highest row in a RolloutViewer's `page`, if there is one."""
     if not page:
         return {}
-    rows, links = turns[trained(turns)], {}
+    rows, links = turns[trained(turns)].reset_index(drop=True), {}
     for agent, own in rows.groupby("agent", sort=False):
-        ends = {"lowest": own.loc[own["credit"].idxmin()], "highest": own.loc[own["credit"].idxmax()]}
-        to = {name: address(step=step, episode=row["episode"], node=row.get("node")) for name, row in ends.items()}
-        told = " · ".join(
-            f'<a href="{escape(page + to[name])}">{name} row, {row["credit"]:.3g}</a>' for name, row in ends.items()
-        )
-        links[agent] = f"<br>Read its {told}."
+        told = []
+        for name, place in (("lowest", own["credit"].idxmin()), ("highest", own["credit"].idxmax())):
+            row = own.loc[place]
+            to = escape(page + address(step=step, episode=row["episode"], node=row.get("node")))
+            told.append(f'<a href="{to}">{name} row, {row["credit"]:.3g}</a>')
+        links[agent] = f"<br>Read its {' · '.join(told)}."
     return links

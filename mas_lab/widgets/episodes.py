@@ -1,61 +1,88 @@
-"""Turn an episode into plain data for a page: its nodes in order, and each node's candidates with their tokens.
+"""Read episodes and comparison groups as a page's data, one step at a time, and choose those that a page holds.
 
-This module leaves out the choice of episodes (`index`), and how they are shown (`static/rollouts.js`).
+An episode has its nodes in order, and each node its candidates with their tokens. This module leaves out how episodes
+are ranked (`explain.index`) and how they are shown (`static/rollouts_episode.js`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow
+from pyarrow import compute
 
-from mas_lab.widgets.advantages import in_words, listed
-from mas_lab.widgets.source import Source
+from mas_lab.explain.index import NEEDED, READ, RULE, TOLD, indexed, reduced
+from mas_lab.explain.spike_rule import spike_steps
+from mas_lab.runs.disk import INFO, read_info
+from mas_lab.table import SCHEMA, TableError, require, trained
+from mas_lab.widgets.source import ALWAYS, Source, completed
 from mas_lab.widgets.text import escape_control_chars as escaped
+from mas_lab.widgets.text import visible_data
 
 NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage", "temperature")
 SHADES = ("surprise", "entropy", "advantage", "share")
-SAID = 80
-"""Characters of a completion in the list of a group."""
+SHOWN = [name for name in SCHEMA if name != "prompt_ids"]
+LISTED = ["episode", "node", "agent", "candidate", "credit", "advantage", "completion", "group"]
+"""Columns that are read of a row: `SHOWN` for a page, `LISTED` for a list of its group."""
+DATES = ["step", "optimizer_step", "policy", "skipped"]
+MEMBERS, SAID = 32, 80
+"""Members of a comparison group that a page lists, and characters of a completion in this list."""
+HELD = 4
+"""Steps kept in memory."""
+BEST, COMPANIONS, MISSES = 10, 1 / 4, 20
+"""The most telling episodes, which a page takes before any other; the share of a page for episodes to read beside the
+others; and how many episodes may not fit before no other is tried."""
+LINE = 300
+"""Bytes of an episode's line in the index."""
 
 Row = dict[str, Any]
+Data = dict[str, Any]
+States = Callable[[int, Sequence[Row]], dict[str, str]]
+"""Function (step, rows of an episode) -> {node: SVG}."""
+Shares = dict[tuple[int, int], list[float]]
+"""(step, row of the step's table from 0) -> a number per token of the completion."""
 
 
-def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str] | None = None) -> dict[str, Any]:
+# An episode
+
+
+def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str]) -> Data:
     """Return one episode as plain data: its nodes in order, each with its prompt and all of its candidates.
 
     `rows`: the rows of the episode. `states`: node -> SVG.
     """
-    nodes: dict[tuple[str, str], dict[str, Any]] = {}
+    nodes: dict[tuple[str, str], Data] = {}
     seats = {agent: seat for seat, agent in enumerate(source.agents)}
     most = max((size(row.get("advantage")) for row in rows), default=0.0)
     for row in sorted(rows, key=lambda row: (row["depth"], row["node"], seats.get(row["agent"], len(seats)))):
         node = nodes.setdefault((row["node"], row["agent"]), {
-            "node": escaped(row["node"]), "parent": escaped(row["parent"]), "depth": int(row["depth"]),
-            "agent": escaped(row["agent"]), "turn": int(row.get("turn", 0)), "heard": escaped(row.get("prompt", "")),
-            "candidates": [],
+            **{name: escaped(row[name]) for name in ("node", "parent", "agent")}, "depth": int(row["depth"]),
+            "turn": int(row.get("turn", 0)), "heard": escaped(row.get("prompt", "")), "candidates": [],
+            **({"state": states[row["node"]]} if row["node"] in states else {}),
         })  # fmt: skip
-        if states and row["node"] in states:
-            node["state"] = states[row["node"]]
         node["candidates"].append(_candidate(row, source, most))
     for node in nodes.values():
         node["candidates"].sort(key=lambda one: one["index"])
-    return {
-        "name": escaped(rows[0]["episode"]), "task": escaped(rows[0].get("task", "")), "success": _success(rows),
-        "nodes": list(nodes.values()),
-    }  # fmt: skip
+    reached = any(row["success"] for row in rows if row.get("kept", True)) if "success" in rows[0] else None
+    return {"name": escaped(rows[0]["episode"]), "task": escaped(rows[0].get("task", "")), "success": reached,
+            "nodes": list(nodes.values())}  # fmt: skip
 
 
-def _candidate(row: Row, source: Source, most: float) -> dict[str, Any]:
+def _candidate(row: Row, source: Source, most: float) -> Data:
     ids = [int(number) for number in row.get("completion_ids", ())]
-    shades = _shades(row, len(ids))
+    shades, info = _shades(row, len(ids)), row.get("info")
     is_telling = (most > 0 and size(row.get("advantage")) == most) or row.get("finish") == "length"
     return {
         "index": int(row.get("candidate", 0)), "action": escaped(row["action"]), "kept": bool(row.get("kept", True)),
         "valid": bool(row.get("valid", True)), "finish": escaped(row.get("finish", "")),
         "said": escaped(row["completion"]),
         "numbers": {name: in_words(row[name]) for name in NUMBERS if not _is_missing(row.get(name))},
-        "group": escaped(row.get("group", "")), "info": _told(row.get("info")),
+        "group": escaped(row.get("group", "")), "info": escaped(json.dumps(info, ensure_ascii=False)) if info else "",
         "tokens": source.token_texts(row.get("policy", ""), ids), "ids": ids, "shades": shades,
         "tell": bool(is_telling or "share" in shades),
     }  # fmt: skip
@@ -63,42 +90,297 @@ def _candidate(row: Row, source: Source, most: float) -> dict[str, Any]:
 
 def _shades(row: Row, length: int) -> dict[str, list[float]]:
     """Return the known values of each token, with four decimals."""
-    advantage = row.get("advantage")
-    if not _is_missing(advantage):
-        advantage = listed(advantage) if hasattr(advantage, "__len__") else [round(float(advantage), 4)] * length
-    logprobs, entropies, shares = (row.get(name) for name in ("logprobs", "entropies", "shares"))
+    advantage, logprobs = row.get("advantage"), row.get("logprobs")
+    if isinstance(advantage, Real) and not _is_missing(advantage):
+        advantage = [advantage] * length
     known = {
-        "surprise": [0.0 - round(float(logprob), 4) for logprob in logprobs] if logprobs is not None else [],
-        "entropy": listed(entropies), "advantage": advantage or [], "share": listed(shares),
+        "surprise": [0.0 - one for one in listed(logprobs)], "entropy": listed(row.get("entropies")),
+        "advantage": listed(advantage), "share": listed(row.get("shares")),
     }  # fmt: skip
     return {name: numbers for name, numbers in known.items() if numbers and len(numbers) == length}
 
 
+def in_words(advantage: object) -> float | str:
+    """Return the number to four decimals, or the range of a list."""
+    if isinstance(advantage, Real):
+        return round(float(advantage), 4)
+    low, high = np.min(advantage, initial=np.inf), np.max(advantage, initial=-np.inf)
+    return f"per token, {low:.4g} to {high:.4g}" if low <= high else "per token, of none"
+
+
+def listed(advantage: object) -> list[float]:
+    """Return the numbers of a list to four decimals; an empty list for a single number."""
+    return [round(float(one), 4) for one in advantage] if isinstance(advantage, list | tuple | np.ndarray) else []
+
+
 def size(advantage: Any) -> float:
     """Return the largest |advantage| of a row, or 0 if it has none."""
-    if isinstance(advantage, float):
-        return abs(advantage) if advantage == advantage else 0.0
-    return 0.0 if advantage is None else float(np.max(np.abs(np.asarray(advantage, float)), initial=0.0))
+    return 0.0 if _is_missing(advantage) else float(np.max(np.abs(np.asarray(advantage, float)), initial=0.0))
 
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value != value)
 
 
-def _told(info: Any) -> str:
-    """Return the environment's `info` on the step as JSON, or an empty string if there is none."""
-    return escaped(json.dumps(info, ensure_ascii=False)) if info else ""
+# Reading
 
 
-def _success(rows: Sequence[Row]) -> bool | None:
-    """Return whether any kept path reached the goal, or `None` without the column `success`."""
-    return any(row["success"] for row in rows if row.get("kept", True)) if "success" in rows[0] else None
+class Reading:
+    """Read the episodes and comparison groups of one source, which stands for run number `run`."""
+
+    def __init__(self, source: Source, run: int = 0, states: States | None = None, shares: Shares | None = None):
+        self.source, self.run = source, run
+        self._states, self._shares = states, shares or {}
+        self._step = lru_cache(HELD)(self._read)
+
+    def _read(self, step: int) -> pyarrow.Table | pd.DataFrame:
+        """Return the rows of a step that belong to its batch, with their place in the step as `row`."""
+        if self.source.run is not None:
+            [table] = self.source.arrow(SHOWN, [step], trained_only=False)
+            if set(ALWAYS) <= set(table.column_names):
+                table = table.append_column("row", pyarrow.array(np.arange(len(table))))
+                return table.filter(compute.invert(table["probe"]))
+        turns = completed(self.source.turns(step))
+        return turns.assign(row=range(len(turns)))[trained(turns)]
+
+    def _where(self, step: int, by: str, wanted: Callable[[str], bool], columns: Sequence[str]) -> list[Row]:
+        """Return the rows whose value in the column `by` is wanted: the existing `columns`, and `row`."""
+        table = self._step(step)
+        if isinstance(table, pd.DataFrame):
+            own = table[table[by].map(wanted).astype(bool)] if by in table else table[:0]
+            return own[[name for name in (*columns, "row") if name in own]].to_dict("records")
+        if by not in table.column_names:
+            return []
+        values = [value for value in table[by].unique().to_pylist() if wanted(value)]
+        own = table.filter(compute.is_in(table[by], pyarrow.array(values, table.schema.field(by).type)))
+        rows = own.select([name for name in (*columns, "row") if name in own.column_names]).to_pylist()
+        return [row | {INFO: read_info(row[INFO])} for row in rows] if rows and INFO in rows[0] else rows
+
+    def rows(self, step: int, episode: str) -> list[Row]:
+        """Return the rows of an episode as dicts."""
+        return self._where(step, "episode", episode.__eq__, SHOWN)
+
+    def with_groups(self, step: int, name: str, most: int = MEMBERS) -> tuple[Data, dict[str, list[Data]]]:
+        """Return an episode as a page's data, and the comparison groups of its rows under the names `run|step|group`.
+
+        A group lists at most `most` members, or more if the episode itself has more. A candidate's `compared` is the
+        full size of its group.
+        """
+        rows = self.rows(step, name)
+        for row in rows if self._shares else ():
+            row["shares"] = self._shares.get((step, row["row"]))
+        states = self._states(step, rows) if self._states else {}
+        episode = {"run": self.run, "step": step, **episode_data(rows, self.source, states)}
+        said = [one for node in episode["nodes"] for one in node["candidates"]]
+        found = self._members(step, {one["group"] for one in said} - {""})
+        for one in said:
+            one["compared"] = len(found.get(one["group"], ()))
+        groups = {f"{self.run}|{step}|{group}": _largest(rows, most, name) for group, rows in found.items()}
+        return episode, groups
+
+    def group(self, step: int, name: str, most: int) -> list[Data]:
+        """Return at most `most` members of a comparison group; `name` is its name as a page shows it."""
+        return [member for rows in self._members(step, {name}).values() for member in _largest(rows, most)]
+
+    def _members(self, step: int, names: set[str]) -> dict[str, list[Row]]:
+        """Return the rows of groups, by the names of the groups as a page shows them."""
+        found: dict[str, list[Row]] = {}
+        for row in self._where(step, "group", lambda name: escaped(name) in names, LISTED):
+            found.setdefault(escaped(row["group"]), []).append(row)
+        return found
 
 
-def member(row: Row) -> dict[str, Any]:
-    """Return one row of a comparison group, as a list shows it."""
+def _largest(rows: list[Row], most: int, own: str = "") -> list[Data]:
+    """Return `most` rows in order as a page lists them: all of the episode `own`, and those of largest |advantage|."""
+    least = sum(row["episode"] == own for row in rows)
+    order = sorted(range(len(rows)), key=lambda at: (rows[at]["episode"] != own, -size(rows[at].get("advantage"))))
+    return [_member(rows[place]) for place in sorted(order[: max(most, least)])]
+
+
+def _member(row: Row) -> Data:
     numbers = {name: None if _is_missing(row.get(name)) else in_words(row[name]) for name in ("credit", "advantage")}
     return {
         **{name: escaped(row[name]) for name in ("episode", "node", "agent")},
         "candidate": int(row.get("candidate", 0)), **numbers, "said": escaped(row["completion"])[:SAID],
     }  # fmt: skip
+
+
+def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
+    """Return the shares of each row's tokens.
+
+    `shares` is the table of `lab.attribute` on all turns of the source. With a column `step`, it may cover some steps
+    only. `None` takes the shares that the source's `SpikeWatch` recorded at its spikes. A row may then take part in
+    several optimizer steps: the shares of the highest spike count. Recorded proxies are left out, because they are not
+    shares. Raise TableError if `shares` belongs to another table.
+    """
+    if shares is None:
+        return _recorded_shares(source)
+    if missing := [name for name in ("row", "token", "share") if name not in shares.columns]:
+        raise TableError(f"shares: column {missing[0]!r} is missing; pass the table of lab.attribute(team, turns)")
+    if "step" not in shares.columns and source.run is not None and len(source.steps) > 1:
+        raise TableError("shares: they name no step; pass lab.attribute(team, run.step_turns(3)).assign(step=3)")
+    if "step" not in shares.columns and len(source.steps) == 1:
+        shares = shares.assign(step=source.steps[0])
+    if "step" not in shares.columns:  # rows count through all steps of a table in memory
+        at = pd.DataFrame(
+            {"step": source.memory["step"].to_numpy(), "within": source.memory.groupby("step").cumcount()}
+        )
+        at = at.reset_index(drop=True).reindex(shares["row"])
+        shares = shares.assign(step=at["step"].fillna(0).astype(int).to_numpy(), row=at["within"].fillna(-1).to_numpy())
+    found: Shares = {}
+    for step, own in shares.sort_values(["row", "token"], kind="stable").groupby("step"):
+        lengths = source.turns(int(step), ["completion_ids"])["completion_ids"].map(len).to_dict()
+        for row, values in own.groupby("row")["share"]:
+            if len(values) != lengths.get(row):
+                raise TableError(
+                    f"shares: row {row} of step {step} has {len(values)} shares, and the table "
+                    f"{lengths.get(row, 'no such row and no')} tokens; pass lab.attribute(team, turns) of these very "
+                    "turns, with a column `step` where they are one step's"
+                )
+            found[int(step), int(row)] = values.tolist()
+    return found
+
+
+def _recorded_shares(source: Source) -> Shares:
+    watched = source.watched()
+    spikes = [spike for spike in watched["spikes"] if spike.get("exact", True)] if watched else []
+    if not spikes:
+        return {}
+    stats = source.stats(DATES)
+    if source.live:  # the watch may be ahead of the reports
+        made = stats[~stats["skipped"].astype(bool)].drop_duplicates(DATES[:3])["policy"].value_counts()
+        spikes = [spike for spike in spikes if spike["call"] < made.get(spike["policy"], 0)]
+    ordered = spike_steps(stats, spikes)[::-1]  # the highest score last
+    return {(spike["step"], int(row)): list(values) for spike in ordered for row, values in spike["tokens"].items()}
+
+
+# The index and the choice
+
+
+def index_of(source: Source, run: int = 0) -> pd.DataFrame:
+    """Return a row per episode and step of a source, the most telling first; columns as in `explain.index.TOLD`."""
+    if source.run is not None:
+        tables = source.arrow(READ, trained_only=False)
+        return indexed(pd.concat([reduced(table) for table in tables], ignore_index=True), source.order, run)
+    require(source.memory, NEEDED, "RolloutViewer")
+    turns = pd.concat([completed(source.turns(step)).assign(step=step) for step in source.steps], ignore_index=True)
+    return indexed(reduced(turns[[name for name in READ if name in turns.columns]]), source.order, run)
+
+
+def ranks(index: pd.DataFrame, by: str) -> np.ndarray:
+    """Return a column as numbers to sort by: |advantage|, a text's rank by words and numbers, NaN if missing."""
+    if not pd.api.types.is_numeric_dtype(index[by]):
+
+        def parts(text: str) -> list[str | int]:
+            return [int(part) if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", text.lower()))]
+
+        order = {text: place for place, text in enumerate(sorted(index[by].unique(), key=parts))}
+        return index[by].map(order).to_numpy(float)
+    values = index[by].astype("Float64").to_numpy(float, na_value=np.nan)
+    return np.abs(values) if by == "advantage" else values
+
+
+def plain(index: pd.DataFrame) -> dict[str, list[Any]]:
+    """Return an index as a page's data, with visible texts, four decimals, and null for missing values."""
+    found = {}
+    for name in TOLD:
+        values = index[name].astype(object).where(index[name].notna(), None).tolist()
+        found[name] = [round(one, 4) if isinstance(one, float) else visible_data(one) for one in values]
+    return found
+
+
+class Room:
+    """Hold the content of a page: episodes by their places in the index, where 0 is the most telling.
+
+    `make(place)` returns an episode and its comparison groups.
+    """
+
+    def __init__(self, make: Callable[[int], tuple[Data, dict[str, list[Data]]]]):
+        self.episodes: dict[int, Data] = {}
+        self.groups: dict[str, dict[tuple, Data]] = {}
+        self.used = 0
+        self._make = lru_cache(2 * MISSES)(make)
+
+    def take(self, places: Iterable[int], limit: float) -> None:
+        """Add the episodes that fit into `limit` bytes, until `MISSES` of them did not fit."""
+        misses = 0
+        for place in places:
+            if place in self.episodes:
+                continue
+            episode, groups = self._make(place)
+            new = {name: {(one["node"], one["agent"], one["candidate"]): one for one in members}
+                   for name, members in groups.items()}  # fmt: skip
+            added = [one for name, members in new.items() for key, one in members.items()
+                     if key not in self.groups.get(name, ())]  # fmt: skip
+            needed = len(json.dumps([episode, added, list(new)], separators=(",", ":"))) + LINE
+            misses += self.used + needed > limit
+            if misses == MISSES:
+                return
+            if self.used + needed <= limit:
+                self.episodes[place], self.used = episode, self.used + needed
+                for name, members in new.items():
+                    self.groups[name] = members | self.groups.get(name, {})
+
+    def data(self, index: pd.DataFrame) -> Data:
+        """Return the data on the page's episodes, the most telling first, and the number of those left out."""
+        places = sorted(self.episodes)
+        episodes = [self.episodes[place] for place in places]
+        known = {
+            name for one in episodes for node in one["nodes"] for said in node["candidates"] for name in said["shades"]
+        }
+        return {
+            "index": plain(index.iloc[places]), "told": TOLD, "rule": RULE, "total": len(index),
+            "left_out": len(index) - len(places), "episodes": episodes,
+            "groups": {name: list(members.values()) for name, members in self.groups.items()},
+            "shades": [name for name in SHADES if name in known],
+        }  # fmt: skip
+
+
+def filled(index: pd.DataFrame, make: Callable, limit: float, first: Sequence[int] = ()) -> Room:
+    """Return a page of at most `limit` bytes.
+
+    It takes `first` whatever their size, then episodes in rounds. A quarter is kept for companions. If nothing fits, it
+    takes the most telling episode alone.
+    """
+    room, order = Room(make), in_rounds(index)
+    room.take(first, float("inf"))
+    room.take(order, (1 - COMPANIONS) * limit)
+    room.take(companions(index, sorted(room.episodes)), limit)
+    room.take(order, limit)
+    if not room.episodes:
+        room.take([0], float("inf"))
+    return room
+
+
+def in_rounds(index: pd.DataFrame) -> list[int]:
+    """Return the `BEST` most telling places, then the most telling of each step, the second of each step, and so on.
+
+    In each round, every beginning of the order of steps is spread evenly over training.
+    """
+    by = index.groupby(["run", "step"])
+    spread = np.array(spread_out(by.ngroups))[by.ngroup()]
+    return np.lexsort([spread, by.cumcount(), np.arange(len(index)) >= BEST]).tolist()
+
+
+def spread_out(n: int) -> list[int]:
+    """Return when each of `n` places is visited: first the first, then the middle, the quarters, the eighths."""
+    bits = max(1, (n - 1).bit_length())
+    return [int(f"{place:0{bits}b}"[::-1], 2) for place in range(n)]
+
+
+def companions(index: pd.DataFrame, places: Sequence[int]) -> Iterator[int]:
+    """Yield the episodes to read beside others: the same task in the other run, and a success beside a failure.
+
+    The nearest step is taken, and its most telling episode.
+    """
+    run, step, success = (index[name].astype(object).to_numpy() for name in ("run", "step", "success"))
+    same_task = index.groupby("task").indices
+    for place in places:
+        own = np.sort(same_task[index["task"].iat[place]])
+        solved = [success[at] is True and step[at] != step[place] and run[at] == run[place] for at in own]
+        for beside in (
+            own[run[own] != run[place]],
+            own[np.array(solved, bool)] if success[place] is False else own[:0],
+        ):
+            if len(beside):
+                yield int(beside[np.abs(step[beside] - step[place]).argmin()])

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from tqdm import tqdm
 
-from mas_lab.display.progress import front_end, progress_bar
+from mas_lab.display.progress import front_end
 from mas_lab.runs.scores import mean_scores
 from mas_lab.widgets.document import beside, escape, in_a_notebook
 from mas_lab.widgets.figures import learning_curves
@@ -111,37 +112,30 @@ class Controls:
     def __init__(self, steps: int, stop: Callable[[], None], look: Callable[[], str]):
         import ipywidgets
 
+        def button(label: str, icon: str, tooltip: str, press: Callable[[], None]) -> Any:
+            made = ipywidgets.Button(description=label, icon=icon, tooltip=tooltip)
+            made.on_click(lambda _: press())
+            return made
+
         self._bar = ipywidgets.IntProgress(min=0, max=max(1, steps), layout={"width": "30%"})
         told = "End training after this step, with a checkpoint where the run is kept"
-        self._button = ipywidgets.Button(description="Stop", icon="stop", tooltip=told)
-        self._button.on_click(lambda _: stop())
+        self._button = button("Stop", "stop", told, stop)
         told = "Open the most telling episode of the newest step below; training goes on"
-        self._look = ipywidgets.Button(description="Look", icon="search", tooltip=told)
-        self._look.on_click(lambda _: self._open(look))
+        self._look = button("Look", "search", told, lambda: self._open(look))
         self._line = ipywidgets.HTML()  # not Label, which renders $…$ as LaTeX
         self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._look, self._bar]), self._line])
         self._handle, self._told, self._has_ended = None, "", False
         self._opened, self._looked_at = None, {"text/plain": "", "text/html": ""}
 
     def show(self) -> None:
-        from IPython.display import display
-
         bundle = self._left() if self._has_ended else with_fallback(self._box, self._left()["text/html"])
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)
-        else:
-            self._handle.display(bundle, raw=True)
+        self._handle = _shown_again(self._handle, bundle)
 
     repeat = show
 
     def make_room(self) -> None:
         """Reserve the output of the look button, below everything shown so far."""
-        from IPython.display import display
-
-        if self._opened is None:
-            self._opened = display(self._looked_at, raw=True, display_id=True)
-        else:
-            self._opened.display(self._looked_at, raw=True)
+        self._opened = _shown_again(self._opened, self._looked_at)
 
     def _open(self, look: Callable[[], str]) -> None:
         self._look.disabled = True
@@ -168,6 +162,16 @@ class Controls:
         return {"text/plain": self._told, "text/html": beside(escape(self._told))}
 
 
+def _shown_again(handle: Any, bundle: dict[str, Any]) -> Any:
+    """Show an output, again if it has a handle, and return its handle."""
+    from IPython.display import display
+
+    if handle is None:
+        return display(bundle, raw=True, display_id=True)
+    handle.display(bundle, raw=True)
+    return handle
+
+
 class Line(Redrawn):
     """The line of `Controls` as text, for front ends without live widgets."""
 
@@ -179,11 +183,8 @@ class Bar:
     """A progress bar in a terminal, with the line of `Controls` at the end; silent if nobody watches."""
 
     def __init__(self, steps: int):
-        self._bar = progress_bar(steps, "training", "step", even=True)
-        self._bar.bar_format = "|{bar:20}| {elapsed}<{remaining} {desc}"
-
-    def repeat(self) -> None:
-        """Skip the repeat, because a terminal shows nothing twice."""
+        shown = "|{bar:20}| {elapsed}<{remaining} {desc}"
+        self._bar = tqdm(total=steps, disable=not sys.stderr.isatty(), leave=False, bar_format=shown)
 
     def tell(self, done: int, line: str, state: str) -> None:
         if self._bar.disable:
@@ -240,11 +241,10 @@ class Shown:
 
     def repeat(self) -> None:
         """Show the same again in the cell that runs now, except in the cell in which it was made."""
-        if self._cell == _cell():
+        if self._drawing is None or self._cell == _cell():
             return
         self._controls.repeat()
-        if self._drawing is not None:
-            self._drawing.repeat()
+        self._drawing.repeat()
         if isinstance(self._controls, Controls):
             self._controls.make_room()
 

@@ -1,6 +1,6 @@
-"""Draw gradient norms over optimizer steps as curves, and the largest samples of a spike as bars.
+"""Draw gradient norms over optimizer steps as curves, the largest samples of a spike, and what page data says of them.
 
-This module leaves out the rule (`spike_rule`), and the parts of a spike (`anatomy`).
+This module leaves out the rule (`spike_rule`) and the page (`spikes`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,27 +29,29 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
     from mas_lab.widgets.picture import Figure
 
     figure, shades = Figure(), colors(agents)
-    scored = scored.assign(place=places(scored))
-    for (policy, agent), own in without_repeats(scored).groupby(["policy", "agent"], sort=False):
-        shade, x = shades.get(agent, WHOLE), own["place"].to_numpy()
-        name = for_plotly(named(policy, agent))
-        line = {"color": shade, "width": 2 if agent else 3}
+    scored = without_repeats(scored.assign(place=places(scored)))
+    for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
+        shade, name = shades.get(agent, WHOLE), for_plotly(named(policy, agent))
+        judged = [
+            "still warming up" if np.isnan(score) else f"{score:+.1f} robust standard deviations from {usual:.3g}"
+            for usual, score in zip(own["usual"], own["score"], strict=True)
+        ]
         figure.add_scatter(
-            x=x, y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", line=line, text=_judged(own),
-            hovertemplate="%{y:.3g}<br>%{text}",
+            x=own["place"], y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", text=judged,
+            line={"color": shade, "width": 2 if agent else 3}, hovertemplate="%{y:.3g}<br>%{text}",
         )  # fmt: skip
-        high = own["spike"].to_numpy()
+        high = own[own["spike"]]
         marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
-        figure.add_scatter(
-            x=x[high], y=own["norm"][high], mode="markers", marker=marker, showlegend=False, name=f"spike of {name}"
-        )
-    if clipped is not None:
-        for policy, own in clipped.assign(place=places(clipped)).groupby("policy", sort=False):
-            shade = shades.get(own["agent"].iloc[0], WHOLE) if own["agent"].nunique() == 1 else WHOLE
-            own = own.drop_duplicates(["step", "optimizer_step"])
-            line, name = {"color": shade, "width": 1, "dash": "dot"}, for_plotly(f"{policy}, after clipping")
-            norms = own["policy_norm_clipped"].astype(float)
-            figure.add_scatter(x=own["place"], y=norms, name=name, mode="lines", line=line)
+        figure.add_scatter(x=high["place"], y=high["norm"], mode="markers", marker=marker, showlegend=False,
+                           name=f"spike of {name}")  # fmt: skip
+    for policy, own in (
+        clipped.assign(place=places(clipped)).groupby("policy", sort=False) if clipped is not None else ()
+    ):
+        shade = shades.get(own["agent"].iloc[0], WHOLE) if own["agent"].nunique() == 1 else WHOLE
+        own = own.drop_duplicates(["step", "optimizer_step"])
+        figure.add_scatter(x=own["place"], y=own["policy_norm_clipped"].astype(float), mode="lines",
+                           name=for_plotly(f"{policy}, after clipping"),
+                           line={"color": shade, "width": 1, "dash": "dot"})  # fmt: skip
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
     figure.update_yaxes(type="log")
     return figure
@@ -58,14 +60,6 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
 def places(stats: pd.DataFrame) -> pd.Series:
     """Return each row's place on the axis of the run's optimizer steps, from 0; a silent agent has no row there."""
     return stats.groupby([name for name in ("step", "optimizer_step") if name in stats.columns]).ngroup()
-
-
-def _judged(own: pd.DataFrame) -> list[str]:
-    """Return the rule's judgement of each norm, in words."""
-    return [
-        "still warming up" if np.isnan(score) else f"{score:+.1f} robust standard deviations from {usual:.3g}"
-        for usual, score in zip(own["usual"], own["score"], strict=True)
-    ]
 
 
 def without_repeats(scored: pd.DataFrame) -> pd.DataFrame:
@@ -78,20 +72,31 @@ def named(policy: str, agent: str) -> str:
     return f"{policy}, all" if not agent else agent if agent == policy else f"{policy}: {agent}"
 
 
+def lines_of(scored: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the lines of the page's chart: the numbers and places of each norm, and which ones are `high`."""
+    lines = []
+    for key, own in scored.assign(place=places(scored)).groupby(["policy", "agent"], sort=False):
+        policy, agent = map(escape_control_chars, key)
+        lines.append({
+            "policy": policy, "agent": agent, "name": named(policy, agent), "norms": short(own["norm"]),
+            "usual": short(own["usual"], 3), "scores": short(own["score"], 3), "at": own["place"].tolist(),
+            "when": own[["step", "optimizer_step"]].astype(int).to_numpy().tolist(),
+            "high": np.flatnonzero(own["spike"]).tolist(),
+        })  # fmt: skip
+    return lines
+
+
 def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the norms after clipping of the policies that it changed, with their `places` on the axis."""
     if "policy_norm_clipped" not in stats.columns:
         return []
     taken = stats.assign(place=places(stats))[~stats["skipped"].astype(bool)].drop_duplicates(["place", "policy"])
     return [
-        {
-            "policy": escape_control_chars(policy),
-            "at": own["place"].tolist(),
-            "norms": short(own["policy_norm_clipped"]),
-        }
+        {"policy": escape_control_chars(policy), "at": own["place"].tolist(),
+         "norms": short(own["policy_norm_clipped"])}
         for policy, own in taken.groupby("policy", sort=False)
         if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any()
-    ]
+    ]  # fmt: skip
 
 
 def short(numbers: pd.Series, digits: int = 4) -> list[float | None]:
@@ -101,17 +106,12 @@ def short(numbers: pd.Series, digits: int = 4) -> list[float | None]:
 
 def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[str], most: int = 20) -> "Figure":
     """Draw the samples of one spike with the largest shares of the gradient, in their agents' colours."""
-    import plotly.graph_objects as go
-
     from mas_lab.widgets.picture import Figure
 
-    shades = colors(agents)
     top = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
-    rows = turns.iloc[[int(row) for row, _ in top]]
-    names = [for_plotly(f"row {row} · {agent}") for (row, _), agent in zip(top, rows["agent"], strict=True)]
-    figure = Figure(go.Bar(x=[share for _, share in top], y=names, orientation="h",
-                              marker_color=[shades[agent] for agent in rows["agent"]]))  # fmt: skip
+    own, shades = turns["agent"].iloc[[int(row) for row, _ in top]], colors(agents)
+    names = [for_plotly(f"row {row} · {agent}") for (row, _), agent in zip(top, own, strict=True)]
+    figure = Figure().add_bar(x=[share for _, share in top], y=names, orientation="h",
+                              marker_color=[shades[agent] for agent in own])  # fmt: skip
     title = "share of the policy's gradient (all rows sum to 1)" if spike.get("exact", True) else PROXY
-    figure.update_layout(**LAYOUT, xaxis_title=title,
-                         yaxis_title="sample", height=120 + 22 * len(top))  # fmt: skip
-    return figure
+    return figure.update_layout(**LAYOUT, xaxis_title=title, yaxis_title="sample", height=120 + 22 * len(top))

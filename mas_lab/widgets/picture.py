@@ -2,7 +2,7 @@
 
 A stored notebook is also read where nothing runs: untrusted, in a viewer, or converted. Some viewers remove scripts,
 frames and styles, or do not know plotly's output. They show the static form. This module leaves out drawing the picture
-(`svg`).
+(`drawing`).
 """
 
 import re
@@ -14,7 +14,7 @@ import plotly.io
 from plotly.subplots import make_subplots
 
 from mas_lab.widgets.document import beside, in_a_notebook, live_or_static, table_html
-from mas_lab.widgets.svg import picture, plain_text
+from mas_lab.widgets.drawing import axis_of, picture, plain_text, title_of
 
 MOST = 24
 """Maximum number of rows in a figure's table."""
@@ -56,36 +56,26 @@ def _with_picture(figure: go.Figure, bundle: dict[str, Any]) -> dict[str, Any]:
 
 
 def numbers(figure: go.Figure) -> str:
-    """Return a folded table with the lowest, mean and highest value of a figure's traces.
+    """Return a folded table with the lowest, mean and highest value of a figure's traces, or an empty text.
 
-    It is for viewers that also remove images. The text is empty if no trace has an axis of numbers.
+    It is for viewers that also remove images. A trace counts along its axis of numbers, if it has one.
     """
-    axes, found = figure.layout.to_plotly_json(), {}
+    layout, found = figure.layout.to_plotly_json(), {}
     for trace in figure.data:
-        letters = "xy" if getattr(trace, "orientation", None) == "h" or trace.type == "histogram" else "yx"
-        own_axes = {one: axes.get(_axis_name(trace, one), {}) for one in letters}
-        letter = next((one for one in letters if not _has_names(own_axes[one])), None)
-        values = getattr(trace, letter, None) if letter else None
-        if values is not None:
-            title = (own_axes[letter].get("title") or {}).get("text") or ""
-            own = pd.to_numeric(pd.Series(list(values), dtype=object), errors="coerce").dropna()
-            found.setdefault((plain_text(trace.name or ""), plain_text(title)), []).append(own)
+        for letter in "xy" if getattr(trace, "orientation", None) == "h" or trace.type == "histogram" else "yx":
+            axis = axis_of(layout, getattr(trace, f"{letter}axis", None) or letter)
+            if not any(re.match(r"\W*[^\W\d]", plain_text(label)) for label in axis.get("ticktext", ())):
+                values = pd.Series(getattr(trace, letter, None), dtype=object)
+                own = pd.to_numeric(values, errors="coerce").dropna().astype(float)
+                found.setdefault((plain_text(trace.name or ""), plain_text(title_of(axis))), []).append(own)
+                break
+    held = {key: pd.concat(parts) for key, parts in found.items()}
     rows = [
-        {"name": name, "of": of, "points": len(held), "lowest": held.min(), "mean": held.mean(), "highest": held.max()}
-        for (name, of), parts in found.items() if len(held := pd.concat(parts).astype(float))
+        {"name": name, "of": of, "points": len(own), "lowest": own.min(), "mean": own.mean(), "highest": own.max()}
+        for (name, of), own in held.items() if len(own)
     ]  # fmt: skip
     if not rows:
         return ""
     more = f" ({len(rows) - MOST} more are left out)" if len(rows) > MOST else ""
     table = table_html(pd.DataFrame(rows[:MOST]), f"Its points, over all that has one name{more}")
     return f"<details><summary>The figure in numbers</summary>{table}</details>"
-
-
-def _axis_name(trace: Any, letter: str) -> str:
-    """Return the name of a trace's axis in the layout, such as "yaxis2"."""
-    return f"{letter}axis{(getattr(trace, f'{letter}axis', None) or letter)[1:]}"
-
-
-def _has_names(axis: dict[str, Any]) -> bool:
-    """Return whether the ticks have names as labels, so that the axis does not show numbers."""
-    return any(re.match(r"\W*[^\W\d]", plain_text(label)) for label in axis.get("ticktext", ()))

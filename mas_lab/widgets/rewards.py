@@ -18,8 +18,8 @@ from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.table import require, trained
 from mas_lab.widgets.address import page_address
 from mas_lab.widgets.credit_figures import Spread, calls_over_steps, rewards_over_steps, spread_figure, two_baselines
-from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, write
-from mas_lab.widgets.earned import agents_html, counts_html, links_to, numbers_html, turns_html
+from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
+from mas_lab.widgets.earned import agents_html, links_to, numbers_html, turns_html
 from mas_lab.widgets.figures import NEUTRAL, colors
 from mas_lab.widgets.source import Source
 
@@ -174,69 +174,50 @@ class RewardInspector:
         Raises:
             ValueError: If `rollouts` is not the address of a page.
         """
-        page, steps = page_address(rollouts, "RewardInspector"), self._choices()
-        turns = self._read(steps)
-        spread, agents = Spread.of(turns, self.source.agents), self.source.agents
-        parts = [f'<p class="quiet">{escape(self.source.title)}</p>', self._chooser(steps)]
-        parts += self._sections(turns, page)
-        figure = spread_figure(spread, agents, self.step)
-        described = f"Credits and advantages of {', '.join(agents)} under two baselines, at the step that is chosen"
+        page, agents = page_address(rollouts, "RewardInspector"), self.source.agents
+        steps = sorted({*self.source.some_steps(CHOICES - 1), self.step})
+        one = len(steps) == 1
+        turns = self.turns.assign(step=self.step) if one else self.source.some_turns(steps, READ).reset_index(drop=True)
+        spread = Spread.of(turns, agents)
+        sections = []
+        for step, own in turns.groupby("step", sort=True):
+            tables, links = self._tables(own), links_to(own, page, int(step))
+            sections.append(
+                f'<section data-step="{step}"{"" if step == self.step else " hidden"}><h2>Step {step}</h2>'
+                f"{self._told(tables, links)}{numbers_html(*tables[:2], int(step))}</section>"
+            )
         counts = pd.concat([credit_counts(own).assign(step=step) for step, own in turns.groupby("step")])
-        counts = counts[["step", "agent", "credit", "rows"]]
-        parts += [
-            f'<div id="spread">{figure_html(figure, described, counts, 60 + 180 * len(agents))}</div>',
-            *self._over_training(),
-            f"<details><summary>What the columns mean</summary>{key_html('rewards', self.table.columns)}"
-            f"{key_html('advise', self.advice.columns)}</details>",
-        ]
+        described = f"Credits and advantages of {', '.join(agents)} under two baselines, at the step that is chosen"
+        figure = figure_html(spread_figure(spread, agents, self.step), described,
+                             counts[["step", "agent", "credit", "rows"]], 60 + 180 * len(agents))  # fmt: skip
+        curves = "".join(figure_html(*curve) for curve in self._curves())
+        keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
+        body = (
+            f'<p class="quiet">{escape(self.source.title)}</p>{"" if one else self._chooser(steps)}{"".join(sections)}'
+            f'<div id="spread">{figure}</div>{"<h2>Over training</h2>" if curves else ""}{curves}'
+            f"{folded('What the columns mean', keys)}"
+        )
         data = {"steps": {str(step): spread.of_step(step, agents) for step in steps}}
-        return write(path, document("Who earned what", "".join(parts), data, scripts=(*FIGURES, "rewards.js")))
-
-    def _choices(self) -> list[int]:
-        """Return the steps of the page: evenly spread, with the first, the last and the chosen one."""
-        steps = self.source.some_steps(CHOICES - 1)
-        return sorted({*steps, self.step})
-
-    def _read(self, steps: Sequence[int]) -> pd.DataFrame:
-        if len(steps) == 1:
-            return self.turns.assign(step=steps[0])
-        return self.source.some_turns(steps, READ).reset_index(drop=True)
+        return write(path, document("Who earned what", body, data, scripts=(*FIGURES, "rewards.js")))
 
     def _chooser(self, steps: Sequence[int]) -> str:
-        if len(steps) == 1:
-            return ""
         buttons = "".join(
             f'<button type="button" data-step="{step}" aria-pressed="{str(step == self.step).lower()}">{step}</button>'
             for step in steps
         )
         return f'<div class="bar" id="steps" role="group" aria-label="Training step">Training step {buttons}</div>'
 
-    def _sections(self, turns: pd.DataFrame, page: str) -> Iterator[str]:
-        """Yield the tables of each step as HTML; all steps but the chosen one are hidden."""
-        found = [reward_table(turns, ("step", "agent")), advise(turns, self.source.agents, ("step", "agent"))]
-        if "turn" in turns.columns:
-            found += [reward_table(turns, ("step", *OF_TURN)), advise(turns, self.source.agents, ("step", *OF_TURN))]
-            found.append(call_table(turns, self.source.agents))
-        for step, own in turns.groupby("step", sort=True):
-            told = [table[table["step"] == step].drop(columns="step") for table in found]
-            links = links_to(own, page, int(step))
-            yield f"{self._section(step)}<h2>Step {step}</h2>{self._told(told, links)}"
-            yield f"{numbers_html(*told[:2], int(step))}</section>"
-
-    def _section(self, step: int) -> str:
-        return f'<section data-step="{step}"{"" if step == self.step else " hidden"}>'
+    def _tables(self, turns: pd.DataFrame) -> list[pd.DataFrame]:
+        """Return the tables of a step: earned and advised per agent and, if there are turns, per turn, and calls."""
+        agents, by = self.source.agents, [("agent",), *([OF_TURN] if "turn" in turns.columns else [])]
+        tables = [table for one in by for table in (reward_table(turns, one), advise(turns, agents, one))]
+        return tables + ([call_table(turns.drop(columns="step", errors="ignore"), agents)] if len(by) > 1 else [])
 
     def _told(self, told: Sequence[pd.DataFrame], links: Mapping[str, str]) -> str:
         """Return the tables of a step as HTML: per agent, and per turn if there are turns."""
-        shades = colors(self.source.agents)
-        shades |= {agent: NEUTRAL for agent in told[1]["agent"] if agent not in shades}
+        shades = dict.fromkeys(told[1]["agent"], NEUTRAL) | colors(self.source.agents)
         calls = dict(zip(told[4]["agent"], told[4]["calls"], strict=True)) if len(told) > 2 else {}
-        by_turn = turns_html(*told[2:4], shades) if len(told) > 2 else ""
-        return agents_html(*told[:2], calls, shades, links) + by_turn
-
-    def _over_training(self) -> Iterator[str]:
-        for heading, (figure, described, data) in zip(("<h2>Over training</h2>", ""), self._curves(), strict=False):
-            yield heading + figure_html(figure, described, data)
+        return agents_html(*told[:2], calls, shades, links) + (turns_html(*told[2:4], shades) if len(told) > 2 else "")
 
     def _curves(self) -> Iterator[tuple["Figure", str, pd.DataFrame]]:
         """Yield the figures over several training steps, each with a description and its numbers."""
@@ -250,13 +231,10 @@ class RewardInspector:
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
-        told = [self.table, self.advice]
-        if self.turn_table is not None:
-            told += [self.turn_table, self.turn_advice, call_table(self.turns, self.source.agents)]
-        display(HTML(beside(f"<p>{escape(self.source.title)}, step {self.step}</p>{self._told(told, {})}")))
-        display(self.figure())
-        for figure, *_ in self._curves():
+        told = self._told(self._tables(self.turns), {})
+        display(HTML(beside(f"<p>{escape(self.source.title)}, step {self.step}</p>{told}")))
+        for figure in (self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
-        numbers = numbers_html(self.table, self.advice, self.step)
-        numbers += counts_html(credit_counts(self.turns), self.step)
+        counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
+        numbers = numbers_html(self.table, self.advice, self.step) + folded("The numbers behind this figure", counts)
         display(HTML(beside(numbers + key_html("rewards", self.table.columns))))

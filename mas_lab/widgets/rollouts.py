@@ -17,18 +17,12 @@ from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
 from mas_lab.table import TableError, column, require
 from mas_lab.widgets.address import address, fields
-from mas_lab.widgets.advantages import in_words
-from mas_lab.widgets.answers import Answers
-from mas_lab.widgets.bridge import connect, new_name
-from mas_lab.widgets.choice import Room, filled
+from mas_lab.widgets.answers import Answers, connect, new_name
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
-from mas_lab.widgets.episodes import NUMBERS
+from mas_lab.widgets.episodes import NUMBERS, Reading, Room, filled, in_words, index_of, token_shares
 from mas_lab.widgets.figures import LAYOUT, colors
-from mas_lab.widgets.index import index_of
 from mas_lab.widgets.live import LIVE
-from mas_lab.widgets.reading import MEMBERS, Reading
-from mas_lab.widgets.shares import token_shares
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import PATIENCE, States
 from mas_lab.widgets.text import escape_control_chars, for_plotly
@@ -36,10 +30,8 @@ from mas_lab.widgets.text import escape_control_chars, for_plotly
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-PARTS = ("parts", "filter", "marks", "address", "kernel", "source", "walk", "tree", "tokens", "candidate", "episode",
-         "cells", "index", "pane", "bar", "acts", "viewer")  # fmt: skip
-SCRIPTS = ("parts.js", *(f"rollouts_{part}.js" for part in PARTS), "rollouts.js")
-"""Scripts of the page. Without `#rollouts`, `MasLabRollouts.mount(root, data)` puts the viewer anywhere on a page."""
+SCRIPTS = ("parts.js", "rollouts_source.js", "rollouts_index.js", "rollouts_episode.js", "rollouts.js")
+"""Scripts of the page. Without `#rollouts`, `mount(root, data)` puts the viewer anywhere on a page."""
 STYLES = ("rollouts.css",)
 HEIGHT = 760
 """Height of the frame in a notebook, in pixels."""
@@ -112,9 +104,7 @@ class RolloutViewer:
         limit_mb: float = 4.0,
         tasks: Sequence[Task] = (),
     ):
-        sources = [Source(one, agents) for one in ([x] if beside is None else [x, beside])]
-        for source in sources if team is not None else ():
-            source.use_team(team)
+        sources = [Source(one, agents, team) for one in ([x] if beside is None else [x, beside])]
         self.index = in_order(pd.concat([index_of(source, run) for run, source in enumerate(sources)]))
         self._states = [States(source, env, tasks, PATIENCE) for source in sources]
         found = [token_shares(source, given) for source, given in zip(sources, (shares, None), strict=False)]
@@ -174,7 +164,7 @@ class RolloutViewer:
             room = filled(self.index, self._read, self._limit, first)
         else:
             room = Room(self._read)
-            room.take_all(dict.fromkeys([*first, *self._asked]), float("inf"))
+            room.take([*first, *self._asked], float("inf"))
         for states in self._states:  # later requests come one by one and may take longer
             states.patience = float("inf")
         return room
@@ -182,7 +172,7 @@ class RolloutViewer:
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         """Return the episode of an index row, and its comparison groups under the names that a page gives them."""
         run, step, name = (self.index[column].iat[place] for column in ("run", "step", "episode"))
-        return self._readings[run].with_groups(int(step), name, MEMBERS)
+        return self._readings[run].with_groups(int(step), name)
 
     @property
     def episodes(self) -> list[str]:

@@ -9,20 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.address import page_address
-from mas_lab.widgets.anatomy import SAMPLE, anatomy
+from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
+from mas_lab.widgets.drawing import picture
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.norms import PROXY, clipped_norms, named, norm_curves, places, share_bars, short, without_repeats
-from mas_lab.widgets.peaks import unmarked_peaks
+from mas_lab.widgets.norms import PROXY, clipped_norms, lines_of, named, norm_curves, share_bars, without_repeats
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.spike_episodes import episodes_of
-from mas_lab.widgets.svg import picture
 from mas_lab.widgets.text import escape_control_chars
 
 if TYPE_CHECKING:
@@ -30,8 +25,7 @@ if TYPE_CHECKING:
 
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
-PARTS = ("_parts", "_chart", "_reading", "_anatomy", "_baselines", "_episodes", "")
-SCRIPTS = (*rollout_page.SCRIPTS, *(f"spikes{part}.js" for part in PARTS))
+SCRIPTS = (*rollout_page.SCRIPTS, "spikes_chart.js", "spikes.js")
 
 
 class SpikeInspector:
@@ -73,12 +67,9 @@ class SpikeInspector:
         threshold: float = 4.0,
         most: int = 12,
     ):
-        self.source = Source(x, agents)
-        if team is not None:
-            self.source.use_team(team)
+        self.source = Source(x, agents, team)
         remembered = watch.state() if watch is not None else self.source.watched()
-        rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule(warmup, window, threshold)
-        self.rule = rule
+        self.rule = rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule(warmup, window, threshold)
         self.stats = self.source.stats(READ)
         if "step" not in self.stats.columns:
             self.stats = self.stats.assign(step=0)
@@ -125,30 +116,14 @@ class SpikeInspector:
         Returns:
             Plain data with the lines of the chart, the numbers of the rule, the spikes and the episodes.
         """
-        agents = {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()}
-        peaks = unmarked_peaks(self.scores, self.rule)
-        by_line = self.scores.assign(place=places(self.scores)).groupby(["policy", "agent"], sort=False)
-        lines = [self._line(key, own) | {"peaks": peaks.get(key, [])} for key, own in by_line]
         opened = [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.spikes]
+        why = f"the page opens the {len(opened)} highest that the watch recorded" if opened else "nothing watched it"
         return {
-            "agents": agents, "lines": lines, "clipped": clipped_norms(self.stats), "threshold": self.rule.threshold,
-            "warmup": self.rule.warmup, "spikes": opened, "closed": self._why_closed(),
-            "page": rollouts, "rollouts": None if rollouts else episodes_of(self.spikes, self.source),
+            "agents": {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()},
+            "lines": lines_of(self.scores), "clipped": clipped_norms(self.stats), "warmup": self.rule.warmup,
+            "spikes": opened, "closed": f"not opened: {why}", "page": rollouts,
+            "rollouts": None if rollouts else episodes_of(self.spikes, self.source),
         }  # fmt: skip
-
-    def _why_closed(self) -> str:
-        """Return why a marked spike may not open."""
-        if not self.spikes:
-            return "not opened: nothing watched it"
-        return f"not opened: the page opens the {len(self.spikes)} highest that the watch recorded"
-
-    def _line(self, key: tuple[str, str], own: pd.DataFrame) -> dict[str, Any]:
-        policy, agent = map(escape_control_chars, key)
-        when = own[["step", "optimizer_step"]].astype(int).to_numpy().tolist()
-        high = np.flatnonzero(own["spike"]).tolist()
-        told = {"policy": policy, "agent": agent, "name": named(policy, agent)}
-        judged = {"norms": short(own["norm"]), "usual": short(own["usual"], 3), "scores": short(own["score"], 3)}
-        return told | judged | {"when": when, "at": own["place"].tolist(), "high": high}
 
     def _told(self) -> str:
         rule = self.rule

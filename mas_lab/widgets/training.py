@@ -12,7 +12,7 @@ from mas_lab.cells.plans import joint, tree
 from mas_lab.runs.run import Run
 from mas_lab.runs.scores import CURVE, kept_scores, mean_scores, run_curve
 from mas_lab.train import Report
-from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html
+from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html
 from mas_lab.widgets.figures import LAYOUT, PALETTE
 from mas_lab.widgets.norms import WHOLE, norm_curves
 from mas_lab.widgets.origin import Origin
@@ -86,14 +86,9 @@ class Training:
 
     def line(self, whose: str) -> str:
         """Return the newest numbers as a piece of text."""
-        told = ""
-        if self._curve:
-            last = self._curve[-1]
-            told = f", success {last['success']:.2f}, return {last['return']:.2f} ({whose})"
-        if self._held_out:
-            newest = self._held_out[-1]
-            told += f", held out {newest['success']:.2f} after {int(newest['step'])}"
-        return told
+        told = [f", success {one['success']:.2f}, return {one['return']:.2f} ({whose})" for one in self._curve[-1:]]
+        told += [f", held out {one['success']:.2f} after {int(one['step'])}" for one in self._held_out[-1:]]
+        return "".join(told)
 
 
 def training_figure(
@@ -113,14 +108,24 @@ def training_figure(
     from mas_lab.widgets.picture import subplots
 
     figure = subplots(rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]], vertical_spacing=0.2)
+    held_out = curve[:0] if held_out is None else held_out
+    drawn = []  # points, name, colour, width, size of the marks, opacity
+    if origin:
+        called = for_plotly(origin.name)
+        drawn.append((origin.curve, f"{called}: {whose_success(origin.plan)}", WHOLE, 1, 3, 0.8))
+        drawn.append((origin.held_out, f"{called}: {HELD_OUT}", PALETTE[0], 1, 3, 0.8))
+    drawn += [(curve, whose, WHOLE, 2, 4, 1), (held_out, HELD_OUT, PALETTE[0], 3, 8, 1)]
     for place, name in enumerate(("success", "return"), start=1):
+        for points, label, color, width, dots, opacity in drawn:
+            if len(points) or label == whose:
+                line = {"mode": "lines+markers", "line": {"color": color, "width": width}, "marker": {"size": dots}}
+                _line(figure, points["step"].tolist(), points[name].astype(float).tolist(), label, place,
+                      opacity=opacity, cliponaxis=False, **line)  # fmt: skip
         if origin:
-            _origin(figure, origin, name, place)
-            known = [one for one in (origin.curve, origin.held_out, curve, held_out) if one is not None]
-            _mark(figure, origin.step, pd.concat([one[name].astype(float) for one in known]), place)
-        _line(figure, curve, name, place, whose, {"color": WHOLE, "width": 2}, 4)
-        if held_out is not None and len(held_out):
-            _line(figure, held_out, name, place, HELD_OUT, {"color": PALETTE[0], "width": 3}, 8)
+            values = pd.concat([points[name].astype(float) for points, *_ in drawn])
+            ends = [0.0, 1.0] if place == 1 or values.isna().all() else [float(values.min()), float(values.max())]
+            _line(figure, [origin.step] * 2, ends, f"forked after {origin.step} steps", place, mode="lines",
+                  hoverinfo="name", line={"color": WHOLE, "width": 1, "dash": "dot"})  # fmt: skip
     for trace in norm_curves(scored, agents).data if scored is not None else ():
         figure.add_trace(trace, row=2, col=1)
     longest = max((int(max(trace.x, default=-1)) + 1 for trace in figure.data), default=0)
@@ -131,40 +136,16 @@ def training_figure(
     figure.update_yaxes(title_text="gradient norm (log scale)", type="log", row=2, col=1)
     figure.update_yaxes(title_font_size=13)
     keys = {name: {"orientation": "h", "y": y, "yanchor": "bottom", "x": 0} for name, y in KEYS.items()}
-    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 44, "b": 50}} | keys, height=544)
-    return figure
+    return figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 44, "b": 50}} | keys, height=544)
 
 
 KEYS = {"legend": 0.42, "legend2": 1.01}
 """Heights of the legends: the norms' legend is between the rows, the curves' legend above both."""
 
 
-def _line(
-    figure: "Figure", points: pd.DataFrame, name: str, place: int, whose: str, line: dict, size: int, opacity: float = 1
-) -> None:
-    figure.add_scatter(
-        x=points["step"].tolist(), y=points[name].astype(float).tolist(), mode="lines+markers", line=line,
-        marker={"size": size}, opacity=opacity, name=whose, legend="legend2", legendgroup=whose,
-        showlegend=place == 1, cliponaxis=False, row=1, col=place,
-    )  # fmt: skip
-
-
-def _origin(figure: "Figure", origin: Origin, name: str, place: int) -> None:
-    """Draw the run that this training was forked from, up to its present end."""
-    called, whose = for_plotly(origin.name), whose_success(origin.plan)
-    for points, kind, color in ((origin.curve, whose, WHOLE), (origin.held_out, HELD_OUT, PALETTE[0])):
-        if len(points):
-            _line(figure, points, name, place, f"{called}: {kind}", {"color": color, "width": 1}, 3, opacity=0.8)
-
-
-def _mark(figure: "Figure", step: int, values: pd.Series, place: int) -> None:
-    """Draw a line where the fork began, over the height of all `values`."""
-    ends = [0.0, 1.0] if place == 1 or not len(values) else [float(values.min()), float(values.max())]
-    figure.add_scatter(
-        x=[step, step], y=ends, mode="lines", hoverinfo="name", line={"color": WHOLE, "width": 1, "dash": "dot"},
-        name=f"forked after {step} steps", legend="legend2", legendgroup="forked", showlegend=place == 1,
-        row=1, col=place,
-    )  # fmt: skip
+def _line(figure: "Figure", x: list, y: list, name: str, place: int, **looks: Any) -> None:
+    figure.add_scatter(x=x, y=y, name=name, legend="legend2", legendgroup=name, showlegend=place == 1, row=1, col=place,
+                       **looks)  # fmt: skip
 
 
 def _ticks(steps: int) -> int:
@@ -176,12 +157,11 @@ def training_page(told: str, so_far: Training, figure: "Figure", agents: Sequenc
     """Return a standalone page; `told` says which training it is, and how far it is."""
     curve, stats = so_far.curve, so_far.stats
     described = f"Success, return and gradient norms of {', '.join(agents)} over {len(curve)} training steps"
-    parts = [f'<p class="quiet">{escape(told)}</p>',
-             figure_html(figure, described, curve, least=560)]  # fmt: skip
+    parts = [f'<p class="quiet">{escape(told)}</p>', figure_html(figure, described, curve, least=560)]
     if len(so_far.held_out):
         parts.append(table_html(so_far.held_out, "Scores on held-out tasks, by training steps made until then"))
     if len(stats):
         shown = ["step", "optimizer_step", "policy", "agent", "grad_norm", "grad_norm_clipped", "entropy"]
-        parts.append(f"<details><summary>The optimizer's numbers</summary>"
-                     f"{table_html(stats[shown], 'Gradient norms, and entropy in nats')}</details>")  # fmt: skip
+        table = table_html(stats[shown], "Gradient norms, and entropy in nats")
+        parts.append(folded("The optimizer's numbers", table))
     return document("Training", "".join(parts), scripts=FIGURES)

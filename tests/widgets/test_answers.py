@@ -1,46 +1,36 @@
-"""What a kernel answers a RolloutViewer's page, asked without a browser; and the filter, on cases and random tables."""
+"""What a kernel answers a RolloutViewer's page, asked without a browser (lines of its filter: with one)."""
 
 import numpy as np
 import pandas as pd
-import pyarrow
 import pytest
-from filter_cases import CASES, EPISODES
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from filter_cases import EPISODES
 
 import mas_lab as lab
 from mas_lab.runs.disk import read_arrow
-from mas_lab.widgets import bridge, texts
-from mas_lab.widgets.answers import Answers
-from mas_lab.widgets.filters import matching, parse
-from mas_lab.widgets.index import plain
-from mas_lab.widgets.text import escape_control_chars
+from mas_lab.widgets.answers import Answers, Texts, connect, matching
+from mas_lab.widgets.episodes import plain
 
 INDEX = pd.DataFrame(EPISODES).astype({"success": "boolean"})
-TEXTS = ["\n".join([one["task"], one["episode"], *one["texts"]]).lower() for one in EPISODES]
+KINDS = {
+    ("failed",): [0, 3], ("succeeded",): [1], ("invalid",): [1], ("truncated",): [0], ("lone",): [2], ("marked",): [0],
+    ("agent", "stage 1"): [2, 3], ("agent", "plan"): [], ("task", "sums 1"): [2, 3], ("step", "", 12, 15): [1, 2],
+    ("run", "", 1, 1): [2, 3], ("text", "walls"): [0, 1],
+}  # fmt: skip
 
 
-def found(line):
+def found(*terms):
     def have(places, word):
-        return np.array([word in TEXTS[place] for place in places], bool)
+        return np.array([any(word in text for text in EPISODES[place]["texts"]) for place in places], bool)
 
-    return np.flatnonzero(matching(INDEX, line, have, lambda: INDEX["marked"].to_numpy())).tolist()
-
-
-@pytest.mark.parametrize(("line", "expected"), CASES)
-def test_a_line_finds(line, expected):
-    assert found(line) == expected
+    return np.flatnonzero(matching(INDEX, terms, have, lambda: INDEX["marked"].to_numpy())).tolist()
 
 
-WORDS = [line for line, _ in CASES if line.strip('- "') and line.count('"') % 2 == 0]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(WORDS), max_size=4))
-def test_all_terms_of_a_line_must_hold(lines):
-    expected = set(range(len(EPISODES))).intersection(*(found(line) for line in lines))
-    assert found(" ".join(lines)) == sorted(expected)
-    assert len(parse(" ".join(lines))) == sum(len(parse(line)) for line in lines)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_term_finds_its_episodes_and_negated_all_others(kind):
+    term = (*kind, *("", 0, 0)[len(kind) - 1 :])
+    others = [place for place in range(4) if place not in KINDS[kind]]
+    assert found((*term, False)) == KINDS[kind] and found((*term, True)) == others
+    assert found((*term, False), ("step", "", 0, 12, False)) == [place for place in KINDS[kind] if place < 2]
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +42,10 @@ def ask(answers, **question):
     return answers.answer({"id": 7, **question})
 
 
-def window(answers, line="", sort="telling", descending=True, start=0, count=100):
-    told = {"ask": "index", "sort": sort, "descending": descending, "filter": line, "from": start, "count": count}
+def window(answers, *terms, sort="telling", descending=True, start=0, count=100):
+    """The answer about the rows with terms: kinds, or words to find."""
+    given = [{"kind": term} if term in ("failed", "marked") else {"kind": "text", "value": term} for term in terms]
+    told = {"ask": "index", "sort": sort, "descending": descending, "filter": given, "from": start, "count": count}
     return ask(answers, **told)
 
 
@@ -73,69 +65,52 @@ def test_the_index_is_answered_in_windows_however_it_is_sorted(answers):
     assert failed["found"] == int((~index["success"]).sum()) and not any(failed["rows"]["success"])
 
 
-def test_a_word_is_searched_in_all_that_was_heard_and_said(answers, spiky, monkeypatch):
+@pytest.mark.parametrize("kept", [10**9, 0])
+def test_a_word_is_searched_in_all_that_was_heard_and_said(spiky, monkeypatch, kept):
+    monkeypatch.setattr(Texts, "KEPT", kept)  # 0: a run with more text than memory is read again each time
     turns = lab.load_run(spiky).turns
     turns = turns[~turns["probe"]]
-    for word in ("w3", "asker now", "nobody says this"):
-        has = turns["prompt"].str.contains(word) | turns["completion"].str.contains(word)
-        expected = set(turns.loc[has, ["step", "episode"]].itertuples(index=False, name=None))
-        rows = window(answers, f'"{word}"')["rows"]
-        assert set(zip(rows["step"], rows["episode"], strict=True)) == expected
-    monkeypatch.setattr(texts, "KEPT", 0)  # a run with more text than memory is read again each time
-    again = lab.RolloutViewer(turns)._answers
-    assert window(again, "w3")["rows"]["episode"] and not again._texts._kept
-    assert set(window(again, "w3")["rows"]["episode"]) == set(window(answers, "w3")["rows"]["episode"])
+    for answers in (lab.RolloutViewer(spiky)._answers, lab.RolloutViewer(turns)._answers):
+        for word in ("w3", "asker now", "nobody says this"):
+            has = turns["prompt"].str.contains(word) | turns["completion"].str.contains(word)
+            expected = set(turns.loc[has, ["step", "episode"]].itertuples(index=False, name=None))
+            rows = window(answers, word)["rows"]
+            assert set(zip(rows["step"], rows["episode"], strict=True)) == expected
+        assert bool(answers._texts._kept) == bool(kept)
 
 
-LETTERS = st.text("aAkzZßẞİıΣσςKÅé語 .\n\t\x00\x1b\x7f\u202e\u2028\U0001f600", max_size=6)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(LETTERS, min_size=1, max_size=6), LETTERS, st.booleans())
-def test_a_word_is_found_where_python_finds_it_in_what_the_page_shows(said, word, is_dictionary):
-    known, places = escape_control_chars(word).lower(), np.arange(len(said))
-    expected = {place for place, text in enumerate(said) if known in escape_control_chars(text).lower()}
-    in_file = pyarrow.chunked_array([said[:2], said[2:]], pyarrow.string())
-    in_file = texts._as_text(in_file.dictionary_encode() if is_dictionary else in_file, "prompt", "a run")
-    for values in (in_file, pd.Series(said), pd.Series(said, dtype=object), pd.Series(said, dtype="category")):
-        assert set(texts._column(values, places).places_of(known.encode()).tolist()) == expected
-    assert not len(texts._column(in_file, np.full(len(said), -1)).places_of(b""))  # of no episode in the index
-
-
-def test_half_a_character_is_searched_for_and_shown_as_what_it_is():
-    heard = pd.Series(["x\ud800", None], dtype=object)
-    rows = pd.DataFrame({"episode": ["e", "f"], "agent": "a", "completion": "", "prompt": heard})
+def test_a_word_is_found_in_a_name_in_any_case_and_as_what_it_is_shown():
+    heard = pd.Series(["x\ud800", None, "ÅÉ \u202e"], dtype=object)
+    rows = pd.DataFrame({"episode": ["Eins", "f", "g"], "agent": "a", "completion": "", "prompt": heard})
     answers = lab.RolloutViewer(rows)._answers
-    assert window(answers, "U+D800")["rows"]["episode"] == ["e"] and window(answers, "\ud800")["found"] == 0
+    for word, expected in (("eins", ["Eins"]), ("åé", ["g"]), ("u+d800", ["Eins"]), ("\ud800", []), ("u+202e", ["g"])):
+        assert window(answers, word)["rows"]["episode"] == expected, word
 
 
 def test_only_steps_that_are_asked_for_are_read_and_each_once(spiky, monkeypatch):
-    read, texts_of = [], texts._tables
+    read = []
 
-    def tables(source, steps):
-        read.append(list(steps))
-        return texts_of(source, steps)
+    def parts(paths, columns):
+        read.append(len(paths))
+        return read_arrow(paths, columns)
 
-    monkeypatch.setattr(texts, "_tables", tables)
-    monkeypatch.setattr(texts, "AT_ONCE", 2)
     answers = lab.RolloutViewer(spiky)._answers
-    few = window(answers, "step:1-2 w3")["rows"]["episode"]
-    assert read == [[1, 2]]
-    every = window(answers, "w3")["rows"]
-    assert read == [[1, 2], [0, 3], [4]] and {1, 2} <= set(every["step"])
-    assert [name for name, step in zip(every["episode"], every["step"], strict=True) if step in (1, 2)] == few
-    window(answers, "w4 -w3")
-    assert len(read) == 3
+    monkeypatch.setattr("mas_lab.widgets.source.read_arrow", parts)
+    told = {"from": 0, "count": 9, "filter": [{"kind": "text", "value": "w3"}, {"kind": "step", "from": 1, "to": 2}]}
+    few = ask(answers, ask="index", **told)
+    assert read == [2] and set(few["rows"]["step"]) <= {1, 2}
+    window(answers, "w3")
+    assert window(answers, "w4")["total"] == 10 and read == [2, 5]
 
 
 def test_a_column_that_holds_no_text_is_named(spiky, monkeypatch):
     answers = lab.RolloutViewer(spiky)._answers
 
     def changed(parts, columns):
-        return [table.set_column(3, "prompt", [[[1.0]] * len(table)]) for table in read_arrow(parts, columns)]
+        return [table.set_column(3, "prompt", [[1.0] * len(table)]) for table in read_arrow(parts, columns)]
 
-    monkeypatch.setattr(texts, "read_arrow", changed)
-    assert "column 'prompt' holds list<item: double>, not text" in window(answers, "w3")["error"]
+    monkeypatch.setattr("mas_lab.widgets.source.read_arrow", changed)
+    assert "column 'prompt' holds double, not text" in window(answers, "w3")["error"]
 
 
 def test_an_episode_and_a_group_are_those_of_the_page(answers, spiky):
@@ -170,12 +145,16 @@ def test_marks_are_held_and_found(spiky):
 HUGE = "x" * 100_000
 WRONG = [
     None, 3, [], "ask", {}, {"ask": None}, {"ask": "__class__"}, {"ask": ["index"]}, {"ask": "index"},
-    {"ask": "index", "from": -1, "count": 1, "filter": ""}, {"ask": "index", "from": 0, "count": 501, "filter": ""},
-    {"ask": "index", "from": 0, "count": True, "filter": ""}, {"ask": "index", "from": 0.0, "count": 1, "filter": ""},
-    {"ask": "index", "from": 0, "count": 1, "filter": HUGE}, {"ask": "index", "from": 0, "count": 1, "filter": None},
-    {"ask": "index", "from": 0, "count": 1, "filter": "", "sort": "seat"},
-    {"ask": "index", "from": 0, "count": 1, "filter": "", "sort": ["step"]},
-    {"ask": "index", "from": 0, "count": 1, "filter": "", "descending": "yes"},
+    {"ask": "index", "from": -1, "count": 1, "filter": []}, {"ask": "index", "from": 0, "count": 501, "filter": []},
+    {"ask": "index", "from": 0, "count": True, "filter": []}, {"ask": "index", "from": 0.0, "count": 1, "filter": []},
+    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": "text", "value": HUGE}]},
+    {"ask": "index", "from": 0, "count": 1, "filter": None},
+    {"ask": "index", "from": 0, "count": 1, "filter": [], "sort": "seat"},
+    {"ask": "index", "from": 0, "count": 1, "filter": [], "sort": ["step"]},
+    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": "seat"}]},
+    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": ["text"]}]},
+    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": "step", "from": "1"}]},
+    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": "failed"}] * 101},
     {"ask": "episode", "run": 0, "step": 0, "episode": "nobody"},
     {"ask": "episode", "run": 1, "step": 0, "episode": "e"},
     {"ask": "episode", "run": 0, "step": "0", "episode": "e"},
@@ -204,7 +183,7 @@ def test_hostile_names_are_asked_for_as_they_are_shown(hostile):
     assert len(shown) == len(names) and "␛[31mred␛[0m␇" in shown
     for name in shown:
         assert ask(answers, ask="episode", step=0, episode=name)["episode"]["name"] == name
-        assert window(answers, '"' + name.replace('"', "") + '"', count=1)["found"] >= ('"' not in name)
+        assert window(answers, name.lower(), count=1)["found"]
         assert lab.RolloutViewer(rows, at=viewer.link(0, name)).data()["at"] == viewer.link(0, name)
         assert ask(answers, ask="marks", marks=[{"step": 0, "episode": name, "note": name}])["marked"] == 1
 
@@ -221,7 +200,7 @@ def test_the_widget_carries_questions_and_leaves_nothing(monkeypatch, answers):
         return Handle()
 
     monkeypatch.setattr("IPython.display.display", display)
-    widget = bridge.connect("mas-lab-1", answers.answer)
+    widget = connect("mas-lab-1", answers.answer)
     monkeypatch.setattr(type(widget), "send", lambda self, content: sent.append(content))
     assert widget._dom_classes == ("mas-lab-1",)
     assert "application/vnd.jupyter.widget-view+json" in shown[0] and shown[0]["text/html"] == ""

@@ -4,8 +4,7 @@ import pandas as pd
 import pytest
 
 from mas_lab.table import TableError
-from mas_lab.widgets.baselines import controlled_curves, paired_norms, ratio_dots, theory_against_measurement
-from mas_lab.widgets.figures import colors
+from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
 
 AGENTS = ("solver", "fixer")
 PAIRS = pd.DataFrame({
@@ -34,16 +33,6 @@ def test_controlled_curves():
     assert found["called 2×: measured"].marker.color != found["called 6×: measured"].marker.color
 
 
-def test_paired_norms():
-    figure, shades = paired_norms(PAIRS, AGENTS), colors(AGENTS)
-    found = traces(figure)
-    assert list(found["fixer, global baseline"].y) == [3.0, 2.0]
-    own = found["fixer, own baseline"]
-    assert own.y[0] == 1.5 and own.y[1] != own.y[1]  # no point where the norm is 0
-    assert own.marker.color == shades["fixer"] and found["solver, own baseline"].marker.color == shades["solver"]
-    assert "gives 0 in 50% of its steps" in figure.layout.annotations[1].text
-
-
 def test_ratio_dots():
     figure = ratio_dots(PAIRS, AGENTS)
     found = traces(figure)
@@ -61,7 +50,7 @@ def test_theory_against_measurement():
     assert [(list(trace.x), list(trace.y)) for trace in fixers] == [([4.0], [6.0]), ([5.0], [6.0])]
 
 
-@pytest.mark.parametrize("draw", [paired_norms, ratio_dots, theory_against_measurement])
+@pytest.mark.parametrize("draw", [ratio_dots, theory_against_measurement])
 def test_a_missing_column_is_named(draw):
     with pytest.raises(TableError, match="column 'agent' is missing"):
         draw(PAIRS.drop(columns="agent"), AGENTS)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import mas_lab as lab
 from mas_lab.explain.index import TOLD, informative
-from mas_lab.widgets.choice import Choice, filled, spread_out
-from mas_lab.widgets.index import index_of, plain, ranks
+from mas_lab.widgets.episodes import companions, filled, in_rounds, index_of, plain, ranks, spread_out
 from mas_lab.widgets.source import Source
 
 
@@ -127,14 +126,13 @@ def test_what_tells_much_by_hand():
 def test_steps_are_visited_from_afar_and_companions_are_near():
     assert spread_out(8) == [0, 4, 2, 6, 1, 5, 3, 7] and spread_out(1) == [0]
     index = made(step=[0, 1, 2, 3] * 5, task=["t", "u"] * 10)
-    order = list(Choice(index).in_rounds())
+    order = in_rounds(index)
     assert sorted(order[:10]) == list(range(10)) and sorted(order) == list(range(20))  # the most telling come first
     assert index["step"].iloc[order[10:]].tolist() == [2, 3, 0, 2, 1, 3, 0, 2, 1, 3]  # third ones, fourth ones, fifth
     failed = made(success=[False, True, True, False], step=[5, 1, 4, 4], task=["t", "t", "t", "t"])
-    assert Choice(failed).companions(0) == [2] and Choice(failed).companions(3) == [1]
-    assert Choice(failed).companions(1) == []
+    assert [list(companions(failed, [place])) for place in (0, 3, 1)] == [[2], [1], []]
     two = made(run=[0, 1, 1, 1], step=[5, 2, 6, 6], task=["t", "t", "t", "u"])
-    assert Choice(two).companions(0) == [2] and Choice(two).companions(3) == []
+    assert [list(companions(two, [place])) for place in (0, 3)] == [[2], []]
 
 
 def test_a_page_is_filled_to_its_limit_with_each_steps_most_telling_first():
@@ -153,8 +151,7 @@ def test_a_page_is_filled_to_its_limit_with_each_steps_most_telling_first():
         assert set(held) == set(range(20)) or len(room.episodes) < 30
     assert sizes == sorted(sizes) and len(filled(index, make, 1e9).episodes) == len(index)
     assert list(filled(index, make, 1, first=[7]).episodes) == [7] and list(filled(index, make, 1).episodes) == [0]
-    groups = filled(index, make, 40_000).groups["g"]
-    assert len(groups) == len({one["candidate"] for one in groups}) == sizes[-1]
+    assert len(filled(index, make, 40_000).groups["g"]) == sizes[-1], "a member of a group stands there twice"
 
 
 def test_a_failure_brings_the_episode_that_solved_its_task():

@@ -178,20 +178,6 @@ def open_a_spike(inspector):
         assert switched.inner_text() != before
 
 
-def test_an_interrupt_while_a_cell_waits_is_a_stop(run_all, models, tmp_path):
-    run = tmp_path / "run"
-    cell = TRAIN.format(tests=str(Path(__file__).parents[1]), models=str(models), run=str(run))
-    page = run_all(notebook_of(cell, "print('now', 'waiting')\nprint(board.wait())"), "waiting.ipynb")
-    page.wait_for_function(f"{DRAWN} >= 1")
-    page.get_by_text("now waiting").wait_for()
-    page.get_by_role("menuitem", name="Kernel", exact=True).click()
-    page.get_by_role("menuitem", name="Interrupt Kernel").click()
-    page.locator(".jp-OutputArea-output", has_text="LiveDashboard(").get_by_text("stopped)").wait_for()
-    kept = lab.load_run(run)
-    assert kept.checkpoint().step == kept.steps >= 1
-    page.close()
-
-
 EVIL_NAMES = """
 import sys
 sys.path.insert(0, {tests!r})
@@ -260,15 +246,6 @@ def follow_the_theme(page, frame):
         page.locator(f"body[data-jp-theme-light={str(not is_dark).lower()}]").wait_for(state="attached")
         playwright.expect(frame).to_have_css("background-color", PAPERS[is_dark], timeout=60_000)
         assert is_dark == (words.evaluate(f"words => {BRIGHTNESS}(getComputedStyle(words).fill)") > 0.5), name
-
-
-def test_notebook_05_is_read_to_its_spike(run_all):
-    page = run_all(prepared(notebooks_dir() / "05_gradient_spikes.ipynb", smoke=True), "gradient_spikes.ipynb")
-    answered(page, "05.4 not yet")
-    spikes = page.frame_locator("iframe[title^=SpikeInspector]")
-    open_a_spike(spikes)
-    assert "stage_8" in spikes.locator("#norms").inner_text()
-    page.close()
 
 
 REACH = """

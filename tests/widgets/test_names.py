@@ -17,7 +17,7 @@ from small import RECIPE, SETTINGS
 
 import mas_lab as lab
 from mas_lab import widgets
-from mas_lab.widgets.baselines import controlled_curves, paired_norms, ratio_dots, theory_against_measurement
+from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
 from mas_lab.widgets.credit_figures import Spread, calls_over_steps, rewards_over_steps, spread_figure
 from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines
@@ -68,7 +68,6 @@ DRAWN = {
     "norm_lines": lambda *_: norm_lines(SCORES),
     "mazes": maze,
     "controlled_curves": lambda *_: controlled_curves(POINTS),
-    "paired_norms": lambda *_: paired_norms(PAIRS, AGENTS),
     "ratio_dots": lambda *_: ratio_dots(PAIRS, AGENTS),
     "theory_against_measurement": lambda *_: theory_against_measurement(RATIOS, AGENTS),
     "two_baselines": lambda run, _: lab.RewardInspector(run).figure(),

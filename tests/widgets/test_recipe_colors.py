@@ -1,4 +1,4 @@
-"""Recipes' colours: fixed per name, never two alike on a board, and legible on white and in the dark."""
+"""Colours of recipes and agents: fixed per name, never two alike on a board, and legible on white and in the dark."""
 
 import itertools
 import re
@@ -9,7 +9,7 @@ import pytest
 
 import mas_lab as lab
 from mas_lab.widgets.document import STATIC
-from mas_lab.widgets.figures import PALETTE, learning_curves
+from mas_lab.widgets.figures import NEUTRAL, PALETTE, learning_curves
 from mas_lab.widgets.recipe_colors import COLORS, DASHES, KIT, WELL_APART, recipe_colors, recipe_dashes
 
 OKLAB = (np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]]),
@@ -40,13 +40,19 @@ def apart(one, other, blind="none"):
     return 100 * np.linalg.norm(seen[0] - seen[1])
 
 
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_they_stand_out_on_the_paper_of_a_page(theme):
+def test_they_stand_out_on_the_paper_of_a_page_and_of_a_dark_notebook():
     """3:1, as WCAG asks of graphics (1.4.11)."""
     style = (STATIC / "instruments.css").read_text(encoding="utf-8")
-    paper = re.search(r"--paper: light-dark\((#\w+), (#\w+)\)", style).groups()[theme]
-    paper = paper if len(paper) == 7 else "#" + "".join(2 * digit for digit in paper[1:])
-    assert {shade: contrast(shade, paper) for shade in (*COLORS, *PALETTE) if contrast(shade, paper) < 3} == {}
+    [dark] = re.findall(r"--paper: light-dark\(#fff, (#\w{6})\)", style)
+    for shade in (*COLORS, *PALETTE, NEUTRAL):
+        assert min(contrast(shade, paper) for paper in ("#ffffff", dark)) >= 3, shade
+        assert shade in COLORS or contrast(shade, "#111111") >= 3, "the paper of a dark JupyterLab"
+
+
+def test_no_two_agents_are_nearer_than_the_nearest_of_the_first_four():
+    told = {(blind, *two): apart(*two, blind) for blind in BLIND for two in itertools.combinations(PALETTE, 2)}
+    assert min(told, key=told.get) == ("green", PALETTE[2], PALETTE[3]) and min(told.values()) > 7
+    assert min(value for (blind, *_), value in told.items() if blind == "none") > 12
 
 
 def test_none_is_taken_for_an_agents():

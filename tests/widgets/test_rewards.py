@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -237,8 +235,3 @@ def test_what_it_cannot_read_is_named(spiky, turns):
         lab.RewardInspector(3)
     with pytest.raises(lab.RunError, match="there is no step 9; the run holds 5"):
         lab.RewardInspector(spiky, step=9)
-
-
-def test_plotly_is_imported_only_to_draw():
-    code = "import sys, mas_lab; mas_lab.RewardInspector; print('plotly' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"

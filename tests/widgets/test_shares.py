@@ -7,7 +7,7 @@ from small import AGENTS, RECIPE, Relay, make_team
 import mas_lab as lab
 from mas_lab.explain.spike_rule import spike_steps
 from mas_lab.table import TableError
-from mas_lab.widgets.shares import token_shares
+from mas_lab.widgets.episodes import token_shares
 from mas_lab.widgets.source import Source
 
 RELAY = Relay()
@@ -37,7 +37,7 @@ def test_a_tables_shares_are_found_by_step_and_row(team, turns):
 
 def test_shares_of_a_step_of_a_run(spiky):
     run = lab.load_run(spiky)
-    with pytest.raises(TableError, match=r"do not say of which step .*assign\(step=3\)"):
+    with pytest.raises(TableError, match=r"they name no step; .*assign\(step=3\)"):
         token_shares(Source(run), lab.attribute(run.team(), run.step_turns(3)))
     found = token_shares(Source(run), lab.attribute(run.team(), run.step_turns(3)).assign(step=3))
     assert {step for step, _ in found} == {3} and sum(map(sum, found.values())) == pytest.approx(1.0)
@@ -49,7 +49,7 @@ def test_shares_of_other_turns_are_refused(team, turns):
     long = int(shares.loc[shares["token"] == 1, "row"].iloc[0])
     with pytest.raises(TableError, match=rf"row {long} of step 3 has 1 shares, and the table [23] tokens"):
         token_shares(source, shares[(shares["row"] == long) & (shares["token"] == 0)])
-    with pytest.raises(TableError, match="there is no row 9999"):
+    with pytest.raises(TableError, match="no such row"):
         token_shares(source, shares.assign(row=9999))
     with pytest.raises(TableError, match="column 'share' is missing"):
         token_shares(source, shares.drop(columns="share"))

@@ -86,12 +86,6 @@ def test_the_anatomy_adds_up_from_token_to_agent(spiky):
             assert " ".join(text for text in sample["tokens"] if text[0] != "<") == row["completion"]
 
 
-def test_the_rule_of_the_watch_is_the_rule_of_the_page(spiky):
-    page = lab.SpikeInspector(spiky).page()
-    assert "more than 0.01 robust standard deviations above the median of the 4 norms" in page
-    assert held(page)["agents"] == colors(AGENTS)
-
-
 def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
     run, remembered = lab.load_run(spiky), lab.SpikeWatch(2, 4, 0.01)
     remembered.load_state(run.checkpoint().state["watch"])
@@ -193,7 +187,7 @@ def test_what_the_page_takes_of_episodes_is_bounded(spiky, monkeypatch):
     inspector = lab.SpikeInspector(spiky)
     every = inspector.data()["rollouts"]["episodes"]
     size = len(json.dumps(every[0])) + 20_000
-    monkeypatch.setattr("mas_lab.widgets.spike_episodes.LIMIT", size)
+    monkeypatch.setattr("mas_lab.widgets.anatomy.LIMIT", size)
     some = inspector.data()["rollouts"]
     assert 1 <= len(some["episodes"]) < len(every) and len(json.dumps(some["episodes"])) < size * 1.2
     largest = max(inspector.spikes[0]["rows"], key=lambda row: abs(inspector.spikes[0]["rows"][row]))

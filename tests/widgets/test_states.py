@@ -224,17 +224,6 @@ def test_tasks_of_more_steps_are_drawn_until_patience_ends(run):
     assert held(0, first) and held(1, second)
 
 
-def test_where_no_steps_tasks_are_found_no_more_are_drawn(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("mas_lab.widgets.states.LOST", 1)
-    other = shutil.copytree(run, tmp_path / "other")
-    recorded(other, seed=4)
-    for folder, reason in ((run, ""), (other, "the tasks of 1 steps are not those that the env draws again")):
-        held = States(Source(folder))
-        for step in (0, 1):
-            held(step, rows_of(Source(folder).turns(step)))
-        assert any(reason in why for why in held.why) if reason else not held.why
-
-
 def test_a_very_long_action_is_not_played_again_from_a_zip(run, tmp_path):
     for source, why in ((run, "has valid=False"), (lab.export(run, tmp_path / "handed_in.zip"), "20,000 char")):
         rows = [{**row, "completion": row["completion"] * 30_000} for row in rows_of(Source(source).turns(0))]

@@ -55,16 +55,6 @@ def test_a_frame_within_a_frame_follows_too(open_page, tmp_path):
     playwright.expect(paper).to_have_css("background-color", LIGHT)
 
 
-def test_a_frame_follows_the_system_where_no_notebook_says_anything(open_page, spiky, tmp_path):
-    path = tmp_path / "notebook.html"
-    path.write_text(lab.SpikeInspector(lab.load_run(spiky).stats)._repr_html_(), encoding="utf-8")
-    page = open_page(path)
-    paper = page.frame_locator("iframe").locator("body")
-    playwright.expect(paper).to_have_css("background-color", LIGHT)
-    page.emulate_media(color_scheme="dark")
-    playwright.expect(paper).to_have_css("background-color", DARK)
-
-
 def drawn(open_page, path, said, **layout):
     """A figure of plotly's as a notebook draws it, beside our style."""
     figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], name="a", showlegend=True))

@@ -2,11 +2,13 @@
 
 import html
 
+import numpy as np
 import pandas as pd
 import pytest
 from filter_cases import CASES, EPISODES
 
 import mas_lab as lab
+from mas_lab.widgets.answers import checked_terms, matching
 
 pytestmark = pytest.mark.browser
 
@@ -108,15 +110,24 @@ def test_the_index_is_sorted_and_filtered(opened, turns):
 
 
 FOUND = """([cases, episodes]) => cases.map(([line, _]) => {
-  const terms = MasLabRollouts.parse(line);
-  const has = (row) => MasLabRollouts.matches(terms, { row, marked: () => row.marked,
+  const terms = parse(line);
+  const has = (row) => matches(terms, { row, marked: () => row.marked,
     text: () => [row.task, row.episode, ...row.texts].join("\\0").toLowerCase() });
-  return [line, episodes.flatMap((row, place) => (has(row) ? [place] : []))];
+  return [line, episodes.flatMap((row, place) => (has(row) ? [place] : [])), terms];
 })"""
 
 
-def test_a_filter_finds_what_python_finds(opened):
-    assert [tuple(case) for case in opened().evaluate(FOUND, [CASES, EPISODES])] == CASES
+def test_a_line_finds_the_same_on_the_page_and_in_the_kernel(opened):
+    index = pd.DataFrame(EPISODES).astype({"success": "boolean"})
+    texts = ["\n".join([one["task"], one["episode"], *one["texts"]]).lower() for one in EPISODES]
+
+    def have(places, word):
+        return np.array([word in texts[place] for place in places], bool)
+
+    for (line, places, terms), case in zip(opened().evaluate(FOUND, [CASES, EPISODES]), CASES, strict=True):
+        assert (line, places) == case
+        mask = matching(index, checked_terms({"filter": terms}), have, lambda: index["marked"].to_numpy())
+        assert np.flatnonzero(mask).tolist() == places, line
 
 
 def test_each_key_moves_and_the_address_follows(opened):
@@ -200,8 +211,8 @@ MOUNTED_TWICE = """() => {
   const root = document.body.appendChild(document.createElement("div"));
   const data = JSON.parse(document.getElementById("data").textContent);
   root.id = "elsewhere";
-  MasLabRollouts.mount(root, data);
-  MasLabRollouts.mount(root, data);
+  mount(root, data);
+  mount(root, data);
 }"""
 
 
@@ -248,7 +259,7 @@ addEventListener("message", ({ source, data }) => {
   if (!data.ask) return;
   asked.push(data);
   const answer = (told) => source.postMessage({ id: data.id, ...told }, "*");
-  if (data.ask === "index" && data.filter === "broken") answer({ error: "the run is gone" });
+  if (data.ask === "index" && data.filter.some((one) => one.value === "broken")) answer({ error: "the run is gone" });
   else if (data.ask === "index") {
     const length = Math.max(0, Math.min(data.count, count - data.from));
     const all = Array.from({ length }, (_, at) => row(data.from + at));

@@ -1,74 +1,362 @@
 "use strict";
-// The RolloutViewer on a page: its address and its keys. `MasLabRollouts.mount(root, data)` puts one anywhere.
-((viewer) => {
-  const mounted = new WeakMap();
+// The RolloutViewer: what is shown, what is done with it, its keys. `mount(root, data)` puts one anywhere on a page.
 
-  function keysOf(made) {
-    // what a key does, while nobody types
-    return {
-      "/": () => made.index.focus(),
-      j: () => made.step(1),
-      k: () => made.step(-1),
-      f: () => made.failure(),
-      ArrowRight: () => made.move("path", 1),
-      ArrowLeft: () => made.move("path", -1),
-      t: () => made.move("agent", 1),
-      T: () => made.move("agent", -1),
-      c: () => made.move("candidate", 1),
-      C: () => made.move("candidate", -1),
-      g: () => made.move("group", 1),
-      G: () => made.move("group", -1),
-      m: () => made.marks.toggle(made.shown()),
-      n: () => made.note.focus(),
-      s: () => made.sideBySide(),
-      "?": () => made.dialog.showModal(),
-      Escape: () => made.parts.length > 1 && made.sideBySide(),
+const KEYS = [
+  ["/", "filter"],
+  ["j  k", "next, previous episode of the index"],
+  ["f", "next failure"],
+  ["→  ←", "along the path, and back"],
+  ["t  T", "the same agent's next, previous turn"],
+  ["c  C", "next, previous candidate"],
+  ["g  G", "next, previous member of the comparison group; it may lie in another episode"],
+  ["m", "mark, or take the mark away"],
+  ["n", "write a note"],
+  ["s", "side by side: the same task at another step, or in the other run"],
+  ["Esc", "leave what is open"],
+  ["?", "this list"],
+];
+const ARROWS = [
+  { name: "path", short: "path", says: "along the path", keys: ["←", "→"] },
+  { name: "agent", short: "agent's turns", says: "this agent's turns", keys: ["T", "t"] },
+  { name: "candidate", short: "candidates", says: "candidates of the node", keys: ["C", "c"] },
+  { name: "group", short: "group", says: "members of the comparison group", keys: ["G", "g"] },
+];
+
+function movesOf(move) { // the buttons of the four moves, with where one is in each
+  const parts = new Map(ARROWS.map(({ name, short, says, keys }) => {
+    const arrow = (sign, label, by, key) =>
+      button(sign, () => move(name, by), { "aria-label": `${label}: ${says} (key ${key})`, title: `key ${key}` });
+    const back = arrow("‹", "previous", -1, keys[0]), on = arrow("›", "next", 1, keys[1]), where = h("span.where");
+    const what = h("span.what", h("span.quiet", short), where);
+    return [name, { part: h("div.move", { role: "group", "aria-label": says, title: says }, back, what, on), where, back, on }];
+  }));
+  function set(name, { now, count }, before, after) {
+    const { where, back, on } = parts.get(name);
+    where.textContent = now ? `${now} of ${count}` : "–";
+    back.setAttribute("aria-disabled", String(!before));
+    on.setAttribute("aria-disabled", String(!after));
+  }
+  return { part: h("div.moves", [...parts.values()].map(({ part }) => part)), set };
+}
+
+function keysDialog() {
+  const rows = KEYS.map(([keys, says]) => h("tr", h("td", keys.split("  ").flatMap((key) => [h("kbd", key), " "])),
+    h("td", says)));
+  const dialog = h("dialog.keys", { "aria-labelledby": "rollouts-keys" }, h("h2", { id: "rollouts-keys" }, "Keys"),
+    h("table", h("tbody", rows)), button("Close", () => dialog.close()));
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  return dialog;
+}
+
+async function copied(text) { // the clipboard of a sandboxed frame takes the old way alone
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch { /* then as a selection */ }
+  const area = h("textarea.unseen", { "aria-label": "link" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+// Brings an element into view in whatever scrolls here: the pane itself, or, on a small screen, the page.
+function reveal(pane, target, under = 0, full = target) {
+  const box = target.getBoundingClientRect(), end = full.getBoundingClientRect().bottom, frame = pane.getBoundingClientRect();
+  if (pane.scrollHeight > pane.clientHeight + 1 && getComputedStyle(pane).overflowY !== "visible") {
+    const top = frame.top + under;
+    if (box.top < top || end > frame.bottom) pane.scrollTop += box.top - top - 10;
+  } else if (box.top < under || end > innerHeight) target.scrollIntoView({ block: "start" });
+}
+
+const nameOf = (episode) => ({ run: episode.run || 0, step: episode.step, episode: episode.name });
+
+class Viewer {
+  constructor(root, data, alone, signal) { // `alone`: the page is the viewer's, its address and all of its keys
+    Object.assign(this, { root, data, alone, parts: [], turn: null, shade: (data.shades || [])[0] || "surprise", most: 0 });
+    this.marks = marksOf(data, () => this.markChanged());
+    this.source = sourceOf(data, this.marks, (top) => this.listed(top), signal);
+    this.context = {
+      data, source: this.source, marks: this.marks, shade: () => this.shade, most: () => this.most,
+      show: (where) => this.open(where, {}, true),
+      follow: (event, where) => this.follow(event, where),
+      goto: (...spot) => this.goto(...spot),
     };
+    this.index = indexOf(this.context);
+    this.dialog = keysDialog();
+    root.replaceChildren(this.index.part, this.build(), this.dialog);
+    this.markChanged();
+    this.index.changed();
   }
 
-  function pressed(made, event) {
-    const { key, target } = event,
-      typing = target.closest("input, textarea, select, [contenteditable]");
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || made.dialog.open || !made.part)
-      return;
-    if (typing) return key === "Escape" && typing.blur();
-    const rows = target.closest(".rows") && { ArrowDown: () => made.step(1), ArrowUp: () => made.step(-1) }[key];
-    const act = rows || keysOf(made)[key];
+  build() {
+    const shades = this.data.shades || [], told = "Note on this episode";
+    this.moves = movesOf((name, by) => this.move(name, by));
+    this.legend = h("span.legend");
+    this.live = h("p.live.quiet", { role: "status" });
+    this.note = h("input.note", { type: "text", placeholder: told, "aria-label": told,
+      onchange: () => this.marks.set(this.shown(), this.note.value) });
+    this.star = button("☆", () => this.marks.toggle(this.shown()), { title: "key m", "aria-label": "Mark", class: "marks" });
+    this.both = button("side by side", () => this.sideBySide(), { "aria-pressed": "false", title: "key s" });
+    this.saving = button("export marks", () => this.marks.save(), { title: "as a table, CSV" });
+    this.columns = h("div.beside");
+    const select = h("select", { "aria-label": "Shade tokens by", onchange: () => this.setShade(select.value) },
+      shades.map((name) => h("option", { value: name, selected: name === this.shade }, name)));
+    const does = h("div.does", button("next failure", () => this.failure(), { title: "key f" }), this.both,
+      button("link", () => this.copyLink(), { title: "copy a link to this spot" }), this.star, this.note, this.saving,
+      button("?", () => this.dialog.showModal(), { "aria-label": "Keys", title: "Keys" }));
+    this.pane = h("section.pane", { "aria-label": "Episode" }, h("div.head", does, this.moves.part, this.live),
+      shades.length ? h("div.shading", h("label.quiet", "tokens by ", select), this.legend) : "", this.columns);
+    return this.pane;
+  }
+
+  get part() { return this.parts[0]; }
+
+  // An episode, and a spot in it.
+
+  async open(wanted, spot = {}, brought = false) {
+    const turn = (this.turn = {});
+    if (!this.source.isHere(wanted)) this.say(`Reading ${wanted.episode} …`);
+    try {
+      const episode = await this.source.open(wanted);
+      const other = spot.beside ? await this.source.open(addressOf(spot.beside)) : null;
+      if (turn !== this.turn) return; // asked for another meanwhile
+      if (!episode) {
+        if (!this.part) await this.open(this.source.first());
+        this.say(`Episode ${wanted.episode} of step ${wanted.step} is not on this page.`);
+        return;
+      }
+      this.render(episode, spotOf(episode, spot), other);
+      if (spot.node) this.reveal();
+      else if (brought) reveal(this.root, this.pane);
+    } catch (trouble) {
+      this.say(trouble.message);
+    }
+  }
+
+  render(episode, spot, other) {
+    const all = [episode, other].filter(Boolean);
+    this.most = mostOf(all, this.shade);
+    this.parts = [];
+    this.parts = all.map((one, at) => paneOf(this.context, one, this.source.rowOf(keyOf(nameOf(one))),
+      at ? this.picker(episode, one) : ""));
+    this.columns.replaceChildren(...this.parts.map(({ part }) => part));
+    this.root.classList.toggle("two", all.length > 1);
+    pressed(this.both, all.length > 1);
+    this.legend.replaceChildren(...legendOf(this.shade, this.most));
+    this.parts.forEach((part, at) => {
+      part.spot = at ? spotOf(part.episode, {}) : spot;
+      scrollable(part.part);
+      part.mark(part.spot);
+    });
+    this.index.showCurrent(keyOf(nameOf(episode)));
+    this.showMark();
+    this.told();
+  }
+
+  goto(part, place, candidate, scroll = true) {
+    part.spot = { place, candidate };
+    part.mark(part.spot);
+    if (part === this.part) this.told();
+    if (scroll) this.reveal(part);
+  }
+
+  reveal(part = this.part) {
+    const [node, shown] = part.mark(part.spot), at = part.episode.nodes[part.spot.place], { part: moves } = this.moves;
+    const isTall = shown.getBoundingClientRect().bottom - node.getBoundingClientRect().top > part.part.clientHeight;
+    const isFirst = cardOf(at, part.spot.candidate) === cardsOf(at)[0];
+    const under = getComputedStyle(moves).position === "sticky" ? moves.offsetHeight + 8 : 0;
+    reveal(part.part, isTall && !isFirst ? shown : node, under, shown);
+  }
+
+  shown() { // what is shown, as an address names it
+    const { episode, spot } = this.part, node = episode.nodes[spot.place];
+    const several = episode.nodes.filter((one) => one.node === node.node).length > 1;
+    return { ...nameOf(episode), task: episode.task, node: node.node, agent: several ? node.agent : undefined,
+      candidate: spot.candidate,
+      beside: this.parts[1] ? address(nameOf(this.parts[1].episode)).slice(1) : undefined };
+  }
+
+  follow(event, where) {
+    if (!isOwnClick(event)) return;
+    event.preventDefault();
+    this.open(where, where, true);
+  }
+
+  listed(top) { // the index changed: it is sorted, filtered, or the kernel's
+    if (!this.index) return;
+    this.index.changed(top);
+    if (this.part && this.index.place() >= 0) this.told();
+  }
+
+  // Where one is: counts of the moves, the line that is read out, the address.
+
+  told() {
+    const { episode, spot } = this.part, node = episode.nodes[spot.place];
+    for (const [name, move] of Object.entries(MOVES)) {
+      const on = move(episode, spot, 1);
+      this.moves.set(name, on, move(episode, spot, -1).to !== undefined, on.to !== undefined);
+    }
+    const { now, count } = MOVES.candidate(episode, spot, 1);
+    const said = [this.index.told(), outcome(episode.success), `${node.agent}, turn ${node.turn}`,
+      count > 1 && `candidate ${now} of ${count}`];
+    this.say(said.filter(Boolean).join(" · "));
+    if (this.alone) replaceAddress(address(this.shown()));
+    this.toldGroup();
+  }
+
+  async toldGroup() {
+    const { part } = this, { episode, spot } = part, members = await this.members();
+    if (part !== this.part || spot !== part.spot) return;
+    const on = groupMove(episode, spot, members, 1);
+    this.moves.set("group", on, groupMove(episode, spot, members, -1).to, on.to);
+  }
+
+  async members() {
+    const { episode, spot } = this.part;
+    const found = episode.nodes[spot.place].candidates.find((one) => one.index === spot.candidate);
+    return this.source.members(episode, found.group).catch(() => []);
+  }
+
+  say(text) {
+    if (this.live.textContent !== text) this.live.textContent = text; // said once
+  }
+
+  // What keys and buttons do.
+
+  async copyLink() {
+    const fragment = address(this.shown()), isFrame = location.protocol === "about:";
+    const link = this.alone && !isFrame ? location.href.split("#")[0] + fragment : fragment;
+    this.say((await copied(link)) ? "The link is copied." : link);
+  }
+
+  move(name, by) {
+    const { episode, spot } = this.part;
+    if (name === "group") return this.moveInGroup(by);
+    const { to } = MOVES[name](episode, spot, by);
+    if (to === undefined) return undefined;
+    if (name === "candidate") return this.goto(this.part, spot.place, to.all[0].index);
+    return this.goto(this.part, to, firstOf(episode.nodes[to]));
+  }
+
+  async moveInGroup(by) {
+    const { episode, spot } = this.part, { to } = groupMove(episode, spot, await this.members(), by);
+    if (!to) return;
+    const where = { ...nameOf(episode), ...to }, { place, candidate } = spotOf(episode, to);
+    const earned = typeof to.advantage === "number" ? signed(to.advantage) : "unknown";
+    if (to.episode === episode.name) this.goto(this.part, place, candidate);
+    else if (this.source.has(where)) this.open(where, where);
+    else this.say(`The next member is not on this page: ${to.episode}, candidate ${to.candidate}, advantage ${earned}: ${to.said}`);
+  }
+
+  step(by) { // the next episode of the index
+    const row = this.source.row(Math.max(0, this.index.place() + by));
+    if (row) this.open(row);
+  }
+
+  async failure() {
+    const row = await this.source.nextFailure(this.index.place());
+    if (row) this.open(row);
+    else this.say("No other failure in this list.");
+  }
+
+  setShade(name) {
+    this.shade = name;
+    this.most = mostOf(this.parts.map(({ episode }) => episode), name);
+    for (const strip of this.columns.querySelectorAll(".strip")) shadeStrip(strip, name, this.most);
+    this.legend.replaceChildren(...legendOf(name, this.most));
+  }
+
+  async sideBySide(row = null) {
+    const { episode, spot } = this.part;
+    if (this.parts.length > 1 && !row) return this.render(episode, spot, null);
+    // Another outcome first, then another step or run, then the nearest step.
+    const far = (one) => [one.success === episode.success, one.step === episode.step && one.run === (episode.run || 0),
+      Math.abs(one.step - episode.step)];
+    const nearer = (one, other) => far(one).map((value, at) => value - far(other)[at]).find((value) => value !== 0) || 0;
+    try {
+      const [first] = row ? [row] : (await this.sameTask(episode)).sort(nearer);
+      if (!first) return this.say("Nothing else of this task is on this page.");
+      return this.render(episode, spot, await this.source.open(first));
+    } catch (trouble) {
+      return this.say(trouble.message);
+    }
+  }
+
+  sameTask(episode) {
+    return this.source.sameTask({ ...nameOf(episode), task: episode.task });
+  }
+
+  picker(episode, other) { // which one stands beside
+    const runs = this.data.runs || [], select = h("select", { "aria-label": "Beside it" });
+    const told = (row) => [`${tick(row.success)} step ${row.step}`, runs.length > 1 && runs[row.run],
+      row.episode !== row.task && row.episode];
+    this.sameTask(episode).then((rows) => {
+      const option = (row) => h("option", { value: keyOf(row), selected: keyOf(row) === keyOf(nameOf(other)) },
+        told(row).filter(Boolean).join(", "));
+      select.append(...rows.map(option));
+      select.addEventListener("change", () => this.sideBySide(rows[select.selectedIndex]));
+    }, () => {});
+    return h("div.picker", select, button("close", () => this.sideBySide(), { class: "plain" }));
+  }
+
+  markChanged() {
+    const all = this.marks.all();
+    this.saving.textContent = all.length ? `export ${counted(all.length, "mark")}` : "export marks";
+    this.saving.disabled = !all.length;
+    this.source.tellMarks(all);
+    this.index.redraw();
+    this.showMark();
+  }
+
+  showMark() {
+    if (!this.part) return;
+    const key = keyOf(nameOf(this.part.episode)), has = this.marks.has(key);
+    pressed(this.star, has);
+    this.star.textContent = has ? "★" : "☆";
+    if (document.activeElement !== this.note) this.note.value = this.marks.note(key);
+  }
+
+  pressed(event) {
+    const { key, target } = event, isTyping = target.closest("input, textarea, select, [contenteditable]");
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || this.dialog.open || !this.part) return;
+    if (isTyping && key === "Escape") target.blur();
+    if (isTyping) return;
+    const inRows = target.closest(".rows") && { ArrowDown: () => this.step(1), ArrowUp: () => this.step(-1) }[key];
+    const moves = { ArrowRight: ["path", 1], ArrowLeft: ["path", -1], t: ["agent", 1], T: ["agent", -1],
+      c: ["candidate", 1], C: ["candidate", -1], g: ["group", 1], G: ["group", -1] };
+    const does = { "/": () => this.index.focus(), j: () => this.step(1), k: () => this.step(-1), f: () => this.failure(),
+      m: () => this.marks.toggle(this.shown()), n: () => this.note.focus(), s: () => this.sideBySide(),
+      "?": () => this.dialog.showModal(), Escape: () => this.parts.length > 1 && this.sideBySide() };
+    const act = inRows || does[key] || (moves[key] && (() => this.move(...moves[key])));
     if (!act) return;
     event.preventDefault();
     act();
   }
+}
 
-  // `alone`: the page is the viewer's, its address and all of its keys.
-  function mount(root, data, alone = false) {
-    mounted.get(root)?.abort(); // what stood there before hears nothing any more
-    const gone = new AbortController(),
-      { signal } = gone;
-    mounted.set(root, gone);
-    root.classList.add("viewer");
-    const made = new viewer.Viewer(root, data, alone, signal);
-    (alone ? document : root).addEventListener("keydown", (event) => pressed(made, event), { signal });
-    const there = (hash) => viewer.addressOf(hash);
-    const asked = (alone && there(location.hash)) || there(data.at || "");
-    if (alone)
-      addEventListener(
-        "hashchange",
-        () => {
-          const where = there(location.hash);
-          if (where) made.open(where, where);
-        },
-        { signal },
-      );
-    if (asked) made.open(asked, asked);
-    else if (data.episodes.length) made.open(made.source.first());
-    return made;
-  }
+const mounted = new WeakMap();
 
-  viewer.mount = mount;
-  const root = document.getElementById("rollouts"),
-    data = document.getElementById("data");
-  if (root && data) {
-    document.documentElement.classList.add("viewer-alone");
-    mount(root, JSON.parse(data.textContent), true);
-  }
-})(MasLabRollouts);
+function mount(root, data, alone = false) {
+  mounted.get(root)?.abort(); // what stood there before hears nothing any more
+  const gone = new AbortController(), { signal } = gone;
+  mounted.set(root, gone);
+  root.classList.add("viewer");
+  const made = new Viewer(root, data, alone, signal), asked = (alone && addressOf(location.hash)) || addressOf(data.at || "");
+  (alone ? document : root).addEventListener("keydown", (event) => made.pressed(event), { signal });
+  if (alone) addEventListener("hashchange", () => {
+    const where = addressOf(location.hash);
+    if (where) made.open(where, where);
+  }, { signal });
+  if (asked) made.open(asked, asked);
+  else if (data.episodes.length) made.open(made.source.first());
+  return made;
+}
+
+const rolloutsRoot = document.getElementById("rollouts");
+if (rolloutsRoot) {
+  document.documentElement.classList.add("viewer-alone");
+  mount(rolloutsRoot, JSON.parse(document.getElementById("data").textContent), true);
+}

@@ -1,96 +1,254 @@
 "use strict";
-// The norms of #data as a chart whose spikes are buttons, the anatomy of the spike chosen, and its samples' episodes.
-// All text is textContent.
-((spikes) => {
-  const { element, button, table, folded, swatch, namesOf, chartOf, readingOf, judged, episodesOf } = spikes;
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const root = document.getElementById("spikes");
-  const names = namesOf(data), remembered = { judge: "trained" };
-  const chart = chartOf(data, names, (place) => show(place, true));
+// The SpikeInspector: the chart, and the spike that is chosen, opened to agent, group, sample and token. A link on a
+// sample opens its episode in a RolloutViewer below, or on the page of one.
 
-  // The legend: a press hides a line or shows it; `only`, or a double click, leaves that line alone, and again shows all.
+function namesOf(data) { // colours, and the names of policies and agents
+  const color = (agent) => data.agents[agent] || "var(--quiet)";
+  const alone = (policy) => { // the one agent of a policy, whose norm is the policy's
+    const own = data.lines.filter((line) => line.policy === policy);
+    return own.length === 1 ? own[0].agent : "";
+  };
+  const places = new Map(data.spikes.map((spike, place) =>
+    [JSON.stringify([spike.policy, spike.step, spike.optimizer_step]), place]));
+  return { color, alone, whose: (policy, agent) => agent || alone(policy) || `policy ${policy}`,
+    opened: (policy, when) => places.get(JSON.stringify([policy, ...when])) ?? -1 };
+}
 
-  function legend() {
-    const made = element("div", { class: "bar legend", role: "group", "aria-label": "Lines of the chart" });
-    const press = () => data.lines.forEach((line, place) => {
-      const is = !chart.isHidden(line), isAlone = is && chart.shown().length === 1;
-      parts[place][0].setAttribute("aria-pressed", String(is));
-      parts[place][1].setAttribute("aria-pressed", String(isAlone && data.lines.length > 1));
-    });
-    const set = (lines) => { chart.show(lines); press(); };
-    const flip = (line) => set(data.lines.filter((one) => (one === line) === chart.isHidden(one)));
-    const only = (line) => set(chart.shown().length === 1 && !chart.isHidden(line) ? data.lines : [line]);
-    const parts = data.lines.map((line) => [
-      button(element("span", {}, swatch(names.color(line.agent)), line.name), () => flip(line), { ondblclick: () => only(line) }),
-      button("only", () => only(line), { "aria-label": `only ${line.name}` })]);
-    made.append(...parts.map((both) => element("span", { class: "key" }, ...(parts.length > 1 ? both : both.slice(0, 1)))));
-    if (data.clipped.length) {
-      const dotted = button("after clipping", () => {
-        chart.showClipped(!chart.isClippedShown);
-        dotted.setAttribute("aria-pressed", String(chart.isClippedShown));
-      }, { class: "dotted", "aria-pressed": "true" });
-      made.append(element("span", { class: "key" }, dotted));
-    }
-    const told = [data.spikes.length && "Filled circles open.",
-      data.lines.some((line) => line.peaks.length) && "Small rings are peaks taller than a spike that the rule does not mark."];
-    made.append(element("span", { class: "quiet" }, told.filter(Boolean).join(" ")));
-    press();
+// The anatomy. Bars of all levels start at one line; each level has its scale.
+
+const LEVELS = ["agents", "groups", "samples"];
+
+// Where the line of 0 stands, as a part of a bar's room, and how much of the room a share of 1 takes on each level.
+function scalesOf(anatomy) {
+  const groups = anatomy.flatMap((agent) => agent.groups), samples = groups.flatMap((group) => group.samples);
+  const ends = [anatomy, groups, samples].map((parts) =>
+    parts.reduce(([low, high], { share }) => [Math.min(low, share), Math.max(high, share)], [0, 0]));
+  const zero = Math.max(...ends.map(([low, high]) => (low < 0 ? -low / (high - low) : 0)));
+  const times = ends.map(([low, high]) => Math.min(low < 0 ? zero / -low : Infinity, high > 0 ? (1 - zero) / high : Infinity));
+  return { zero, times: times.map((one) => (Number.isFinite(one) ? one : 0)) };
+}
+
+function scalesInWords({ zero, times }) {
+  const full = LEVELS.map((name, level) =>
+    (times[level] ? `${percent((1 - zero) / times[level])} among ${name}` : "")).filter(Boolean);
+  return `All bars start at one line, and compare within a level: from it to the right end is ${full.join(", ")}.`
+    + (zero > 0 ? " A hatched bar to the left of it pulls against the step." : "");
+}
+
+function trackOf(share, times, zero = 0) {
+  const long = Math.abs(share) * times, bar = h(share < 0 ? "span.share.against" : "span.share");
+  bar.style.left = `${(100 * (share < 0 ? zero - long : zero)).toFixed(2)}%`;
+  bar.style.width = `${(100 * long).toFixed(2)}%`;
+  const made = h("span.track", { "aria-hidden": "true" }, bar);
+  made.style.setProperty("--zero", `${(100 * zero).toFixed(2)}%`);
+  return made;
+}
+
+function shareStrip(sample, exact) {
+  const most = Math.max(...sample.shares.map(Math.abs)) || 1;
+  return h("div.strip", { role: "list", tabindex: "0", "aria-label": "tokens and their shares" },
+    sample.tokens.map((text, t) => {
+    const advantage = t in sample.advantages ? `, advantage ${sample.advantages[t]}` : "";
+    const told = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy") + advantage;
+    const token = h(sample.shares[t] < 0 ? "span.token.below" : "span.token",
+      { role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text);
+    token.style.setProperty("--part", (Math.abs(sample.shares[t]) / most).toFixed(3));
+    return token;
+  }));
+}
+
+function anatomyOf(spike, names, linkTo) {
+  const scales = scalesOf(spike.anatomy);
+  const label = (text) => h("span.label", text), little = (text) => h("p.quiet", text);
+  const said = (name, text) => h("pre.said", { tabindex: "0", role: "group", "aria-label": name }, text);
+
+  function fold(level, name, share, agent, fill, isOpen) {
+    const made = folded(h("summary", label(name), trackOf(share, scales.times[level], scales.zero),
+      h("span.part", percent(share))), fill, "details.node");
+    made.style.setProperty("--agent", names.color(agent));
+    made.open = isOpen;
+    made.unfold();
     return made;
   }
 
-  function unmarked() {
-    const told = data.lines.flatMap((line) => line.peaks.map(([place, why]) =>
-      element("li", {}, `${line.name} at step ${line.when[place][0]}, norm ${line.norms[place]}, is not marked: ${why}`)));
-    const title = `Taller than a marked spike, and not marked: ${told.length === 1 ? "a peak" : `${told.length} peaks (the tallest of each line)`}, and why`;
-    return told.length ? element("details", { id: "peaks" }, element("summary", {}, title), element("ul", { class: "quiet" }, ...told)) : null;
+  const sample = (one, agent, isOpen) => fold(2, `sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
+    h("div.quiet", Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ")),
+    ...(one.tokens ? [shareStrip(one, spike.exact), said("what it heard", one.heard),
+      said("what it said", one.said || "(nothing)")]
+      : [little("Only the largest samples of a spike are kept with their tokens.")]), linkTo(spike, one, agent) || ""], isOpen);
+
+  const group = (one, agent, isOpen) => fold(1, `group ${one.group} (${counted(one.rows, "row")})`, one.share, agent, () => [
+    ...one.samples.map((part, place) => sample(part, agent, isOpen && place === 0)),
+    ...(one.little ? [little(`${one.little} more samples below ${percent(0.001)} each`)] : [])], isOpen);
+
+  function groups({ agent, groups: all }, isOpen) { // those of little consequence in one fold
+    const [large, small] = [true, false].map((is) => all.filter((part) => Math.abs(part.share) >= 0.01 === is));
+    const made = (parts) => parts.map((part, place) => group(part, agent, isOpen && parts !== small && place === 0));
+    if (small.length < 4) return made(all);
+    return [...made(large), folded(h("summary", label(`${small.length} more groups below 1 % each`)),
+      () => made(small), "details.node")];
   }
 
-  function numbers() {
-    const heads = ["whose", "step", "optimizer step", "norm before clipping", "usual norm", "score", "spike"];
-    const rows = () => data.lines.flatMap((line) => {
-      const high = new Set(line.high);
-      return line.norms.map((norm, place) => [line.name, ...line.when[place], norm, line.usual[place], line.scores[place], high.has(place) ? "yes" : ""]);
-    });
-    return folded("The numbers behind this chart", () => [table("Gradient norms", heads, rows())]);
+  return [h("p.quiet", { id: "scales" }, scalesInWords(scales)),
+    ...spike.anatomy.map((one, place) => fold(0, one.agent, one.share, one.agent, () => groups(one, place === 0),
+      place === 0))];
+}
+
+// The switch: the same batch as it was trained, and under either baseline. Shares are those of the gradient as it was
+// trained: under another baseline nothing of them is shown, but what that makes of the largest samples.
+
+const JUDGES = { trained: "as it was trained", global: "global baseline", agent: "agent-wise baseline" };
+const normsUnder = (spike, judge) => (judge === "trained" ? spike.norms : spike.baselines[judge]) || {};
+
+function normTable(spike, judge, names) {
+  const most = Math.max(...Object.keys(JUDGES).flatMap((name) => Object.values(normsUnder(spike, name)))),
+    isOther = judge !== "trained";
+  const shown = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !names.alone(spike.policy));
+  const rows = shown.map(([agent, norm]) => {
+    const track = trackOf(norm, 1 / most), change = spike.norms[agent] ? percent(norm / spike.norms[agent] - 1) : "–";
+    track.style.setProperty("--agent", names.color(agent));
+    return [agent || "whole policy", track, norm.toPrecision(4), ...(isOther ? [change] : [])];
+  });
+  const heads = ["agent", "beside the tallest", "norm", ...(isOther ? ["change"] : [])];
+  return tableOf(`Gradient norms before clipping, ${JUDGES[judge]}`, heads, rows, { id: "norms", "aria-live": "polite" });
+}
+
+function judgedTable(spike, judge) {
+  const samples = spike.anatomy.flatMap(({ agent, groups }) =>
+    groups.flatMap((part) => part.samples.map((one) => ({ ...one, agent }))));
+  const judged = samples.filter((one) => one.judged && judge in one.judged).sort((a, b) =>
+    Math.abs(b.share) - Math.abs(a.share));
+  const heads = ["sample", "agent", "credit", "advantage as it was trained", `advantage, ${JUDGES[judge]}`];
+  const cells = judged.map((one) => [one.row, one.agent, one.numbers.credit, one.numbers.advantage, one.judged[judge]]);
+  return tableOf("The samples that had the largest shares as it was trained", heads, cells, { id: "judged" });
+}
+
+function judgement(spike, judge, names, linkTo) {
+  const norms = normTable(spike, judge, names), quiet = (text) => h("p.quiet", text);
+  if (judge !== "trained") {
+    const note = "Shares of groups, samples and tokens are known of the gradient as it was trained; under the";
+    return [norms, judgedTable(spike, judge), quiet(`${note} ${JUDGES[judge]} they would be others.`)];
   }
+  const whose = names.alone(spike.policy) ? "norm" : "whole policy's norm";
+  const without = Object.entries(spike.without).map(([row, norm]) =>
+    quiet(`Without sample ${row}, the ${whose} would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
+  const told = spike.exact ? "Shares are exact and sum to 100 %."
+    : "Proxy, not shares of the gradient: parts of the summed |advantage| × weight × (1 − p); directions are not known.";
+  return [norms, ...without, quiet(told), ...anatomyOf(spike, names, linkTo)];
+}
+
+function judged(spike, names, linkTo, remembered) { // the switch and what it switches; the judge stays from spike to spike
+  const shown = h("div", { id: "judgement" }),
+    judges = Object.keys(JUDGES).filter((name) => name === "trained" || name in spike.baselines);
+  const choices = judges.map((name) => button(JUDGES[name], () => choose(name)));
+  function choose(judge) {
+    remembered.judge = judge;
+    choices.forEach((choice, place) => pressed(choice, judges[place] === judge));
+    shown.replaceChildren(...judgement(spike, judge, names, linkTo));
+  }
+  choose(judges.includes(remembered.judge) ? remembered.judge : "trained");
+  return [h("div.bar", { role: "group", "aria-label": "Baseline" }, "Judged by:", choices), shown];
+}
+
+// The episode of a sample.
+
+function episodesOf(data, bring) {
+  const held = data.rollouts, key = (step, episode) => JSON.stringify([Number(step), episode]);
+  const inside = new Set(held ? held.episodes.map((one) => key(one.step, one.name)) : []);
+  const heading = h("h2", { id: "episode", tabindex: "-1" }, "The episode of a sample"), root = h("div");
+  let viewer = null, from = null;
+  const section = h("section", { id: "episodes", "aria-labelledby": "episode", hidden: true },
+    h("div.heading", heading, button("↑ back to the sample",
+      () => bring(from?.isConnected ? from : document.getElementById("opened"), "center"))), root);
+
+  function open(where) {
+    section.hidden = false;
+    if (viewer) viewer.open(where, where);
+    else viewer = mount(root, { ...held, at: address(where) });
+    bring(heading);
+  }
+
+  function follow(event, where) {
+    if (!isOwnClick(event)) return;
+    event.preventDefault();
+    from = event.currentTarget;
+    replaceAddress(address(where));
+    open(where);
+  }
+
+  function linkTo(spike, sample, agent) {
+    if (!sample.at || !(data.page || inside.has(key(spike.step, sample.at.episode)))) return null;
+    const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at.candidate || 0) },
+      told = `Sample ${sample.row} in its episode`;
+    const link = data.page ? h("a", { href: data.page + address(where) }, told)
+      : h("a", { href: address(where), onclick: (event) => follow(event, where) }, told, " ↓");
+    return h("p.into", link);
+  }
+
+  function start() { // where the page's own address names an episode
+    const where = addressOf(location.hash);
+    if (where && inside.has(key(where.step, where.episode))) open(where);
+  }
+
+  addEventListener("hashchange", start);
+  return { section, linkTo, start };
+}
+
+function inspectSpikes(root, data) {
+  const names = namesOf(data), remembered = { judge: "trained" };
+  const chart = chartOf(data, names, (place) => show(place, true)), episodes = episodesOf(data, bring);
+
+  function key(line, name, ...parts) { // of the legend: a press hides what it names, or shows it
+    const made = button(h("span", parts, name), () => { chart.toggle(line); pressed(made, !chart.isHidden(line)); });
+    pressed(made, true);
+    return made;
+  }
+
+  const legend = h("div.bar.legend", { role: "group", "aria-label": "Lines of the chart" },
+    data.lines.map((line) => key(line, line.name, swatch(names.color(line.agent)))),
+    data.clipped.length ? key("clipped", "after clipping", h("span.dotted")) : "",
+    data.spikes.length ? h("span.quiet", "Filled circles open.") : "");
+  const heads = ["whose", "step", "optimizer step", "norm before clipping", "usual norm", "score", "spike"];
+  const numbers = folded("The numbers behind this chart", () => tableOf("Gradient norms", heads, data.lines.flatMap((line) =>
+    line.norms.map((norm, at) => [line.name, ...line.when[at], norm, line.usual[at], line.scores[at],
+      line.high.includes(at) ? "yes" : ""]))));
 
   // What a click opens comes into view; which one it was is marked in the chart and in the list.
 
-  const panel = element("section", { id: "anatomy", "aria-labelledby": "opened" });
-  const list = data.spikes.map((spike, place) => button(
-    `step ${spike.step}, ${names.whose(spike.policy, spike.agent)}, norm ${spike.norm.toPrecision(3)}`, () => show(place, true)));
+  const panel = h("section", { id: "anatomy", "aria-labelledby": "opened" });
+  const whose = (spike, agent = spike.agent) => names.whose(spike.policy, agent);
+  const list = data.spikes.map((spike, place) =>
+    button(`step ${spike.step}, ${whose(spike)}, norm ${spike.norm.toPrecision(3)}`, () => show(place, true)));
 
-  function bring(target) {
-    target.scrollIntoView({ block: "start" });
+  function bring(target, block = "start") {
+    target.scrollIntoView({ block });
     target.focus({ preventScroll: true });
   }
 
   function back() {
     chart.region.scrollIntoView({ block: "center" });
-    if (!chart.focusMark()) list[Math.max(0, list.findIndex((one) => one.getAttribute("aria-pressed") === "true"))].focus({ preventScroll: true });
+    if (!chart.focusMark()) list.find((one) => one.getAttribute("aria-pressed") === "true").focus({ preventScroll: true });
   }
 
-  function show(place, asked) {
-    const spike = data.spikes[place];
-    list.forEach((one, other) => one.setAttribute("aria-pressed", String(other === place)));
+  function show(place, isAsked) {
+    const spike = data.spikes[place], all = [...new Set(spike.agents.map((agent) => whose(spike, agent)))].join(", ");
+    list.forEach((one, other) => pressed(one, other === place));
     chart.open(place);
-    const all = [...new Set(spike.agents.map((agent) => names.whose(spike.policy, agent)))].join(", ");
-    const heading = element("h2", { id: "opened", tabindex: "-1" },
-      `Step ${spike.step}, ${names.whose(spike.policy, spike.agent)}: norm ${spike.norm.toPrecision(3)}, usual ${spike.usual.toPrecision(3)}`);
-    panel.replaceChildren(
-      element("div", { class: "heading" }, heading, button("↑ back to the chart", back)),
-      element("p", { class: "quiet" }, `Spiked as it was trained: ${all}; ${spike.score.toFixed(1)} robust standard deviations.`),
+    const heading = h("h2", { id: "opened", tabindex: "-1" },
+      `Step ${spike.step}, ${whose(spike)}: norm ${spike.norm.toPrecision(3)}, usual ${spike.usual.toPrecision(3)}`);
+    panel.replaceChildren(h("div.heading", heading, button("↑ back to the chart", back)),
+      h("p.quiet", `Spiked as it was trained: ${all}; ${spike.score.toFixed(1)} robust standard deviations.`),
       ...judged(spike, names, episodes.linkTo, remembered));
-    if (asked) bring(heading);
+    if (isAsked) bring(heading);
   }
 
-  const episodes = episodesOf(data, bring);
-  root.replaceChildren(...[legend(), chart.region, unmarked(), numbers(),
-    element("div", { class: "bar", role: "group", "aria-label": "Spikes, highest first" }, ...list), panel, episodes.section].filter(Boolean));
-  readingOf(data, names, chart, (place) => show(place, true));
+  root.replaceChildren(legend, chart.region, numbers,
+    h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel, episodes.section);
   chart.draw();
   if (data.spikes.length) show(0, false);
-  else panel.append(element("h2", { id: "opened" }, "No spike was opened"),
-    element("p", {}, "Train with watch=SpikeWatch() to record what spikes are made of."));
+  else panel.append(h("h2", { id: "opened" }, "No spike was opened"),
+    h("p", "Train with watch=SpikeWatch() to record what spikes are made of."));
   episodes.start();
-})(MasLabSpikes);
+}
+
+inspectSpikes(document.getElementById("spikes"), JSON.parse(document.getElementById("data").textContent));

@@ -1,151 +1,200 @@
 "use strict";
-// The chart: optimizer steps to the right, norms upwards on a log scale, as wide as the page; spikes are buttons.
-((spikes) => {
-  const { element, drawn } = spikes;
-  const NARROW = 560, NEAR = 24;
-  const within = (list) => [list.reduce((a, b) => Math.min(a, b)), list.reduce((a, b) => Math.max(a, b))];
+// The chart of gradient norms: optimizer steps to the right, norms upwards on a log scale. Spikes are buttons; any point
+// tells its numbers to the mouse and, once the chart has the focus, to the arrow keys.
+const NEAR = 24; // pixels around a spike that a click reaches
 
-  function scalesOf(frame, norms, longest) {
-    const [least, most] = norms.length ? within(norms) : [1, 10];
-    const low = Math.log10(least) - 0.05, high = Math.log10(most) + 0.1;
-    const x = (place) => frame.left + (place / (longest - 1)) * (frame.width - frame.left - frame.right);
-    const y = (norm) => frame.height - frame.bottom
-      - ((Math.log10(norm) - low) / (high - low)) * (frame.height - frame.top - frame.bottom);
-    return { x, y, low, high, longest };
+function logTicks(low, high) {
+  const exponents = Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, place) => Math.floor(low) + place);
+  const inside = (factors) => exponents.flatMap((exponent) => factors.map((factor) => factor * 10 ** exponent))
+    .filter((norm) => Math.log10(norm) >= low && Math.log10(norm) <= high);
+  const tenths = Array.from({ length: 90 }, (_, tenth) => 1 + tenth / 10);
+  return [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]].map(inside).find((found) => found.length > 2) || inside(tenths);
+}
+
+function stepBetween(longest, room) { // 1, 2 or 5 times a power of ten, with room for each label
+  const least = Math.max(1, longest / Math.max(2, Math.floor(room / 70))), power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
+}
+
+// `data`: lines, clipped norms, spikes; `names`: colours and names; `act(number)` opens a spike.
+function chartOf(data, names, act) {
+  const picture = svg("svg.chart", { role: "group" }), box = h("div.reading", { "aria-hidden": "true", hidden: true });
+  const reader = h("div.reader", { role: "slider", tabindex: "0",
+    "aria-label": "Points of the chart: left and right along a line, up and down to another line" });
+  const region = h("div.norms", reader, picture, box), cursor = svg("g.cursor", { "aria-hidden": "true" }), hidden = new Set();
+  const longest = Math.max(2, ...data.lines.map((line) => 1 + line.at.at(-1)));
+  const frame = { left: 46, right: 12, top: 30, bottom: 40 };
+  const shown = () => data.lines.filter((line) => !hidden.has(line));
+  const clipped = () => data.clipped.filter((own) => !hidden.has("clipped")
+    && shown().some((line) => line.policy === own.policy));
+  let marks = [], isOpen = -1, current = null, low = 0, high = 1;
+
+  const x = (place) => frame.left + (place / (longest - 1)) * (frame.width - frame.left - frame.right);
+  const y = (norm) => frame.height - frame.bottom - ((Math.log10(norm) - low) / (high - low)) * (frame.height - frame.top - frame.bottom);
+
+  function axes() {
+    const end = frame.width - frame.right, step = stepBetween(longest, end - frame.left);
+    const places = Array.from({ length: Math.ceil(longest / step) }, (_, at) => at * step);
+    return svg("g", { "aria-hidden": "true" },
+      logTicks(low, high).map((norm) => [svg("line", { x1: frame.left, x2: end, y1: y(norm), y2: y(norm) }),
+        svg("text", { x: frame.left - 8, y: y(norm) + 4, "text-anchor": "end" }, String(Number(norm.toPrecision(3))))]).flat(),
+      places.map((place) => svg("text", { x: x(place), y: frame.height - 22, "text-anchor": "middle" }, String(place))),
+      svg("text", { x: end, y: frame.height - 6, "text-anchor": "end" }, "optimizer step"),
+      svg("text", { x: 8, y: 16 }, "gradient norm before clipping (log scale)"));
   }
 
-  function ticks(low, high) {
-    const exponents = Array.from({ length: Math.ceil(high) - Math.floor(low) + 1 }, (_, place) => Math.floor(low) + place);
-    const inside = (factors) => exponents.flatMap((exponent) => factors.map((factor) => factor * 10 ** exponent))
-      .filter((norm) => Math.log10(norm) >= low && Math.log10(norm) <= high);
-    return [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]].map(inside).find((found) => found.length > 2)
-      || inside(Array.from({ length: 90 }, (_, tenth) => 1 + tenth / 10));
+  function curve({ at, norms }, color, kind) { // a norm of 0 leaves a gap
+    const d = norms.map((norm, place) =>
+      (norm > 0 ? `${norms[place - 1] > 0 ? "L" : "M"}${x(at[place]).toFixed(1)} ${y(norm).toFixed(1)}` : "")).join("");
+    return svg("path", { d, class: kind, style: `stroke: ${color}` });
   }
 
-  function apart(longest, room) { // 1, 2 or 5 times a power of ten, with room for each label
-    const least = Math.max(1, longest / Math.max(2, Math.floor(room / 70)));
-    const power = 10 ** Math.floor(Math.log10(least));
-    return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= least);
-  }
-
-  function axes(frame, { x, y, low, high, longest }) {
-    const made = drawn("g", { "aria-hidden": "true" }), end = frame.width - frame.right;
-    for (const norm of ticks(low, high))
-      made.append(drawn("line", { x1: frame.left, x2: end, y1: y(norm), y2: y(norm) }),
-        drawn("text", { x: frame.left - 8, y: y(norm) + 4, "text-anchor": "end" }, String(Number(norm.toPrecision(3)))));
-    const step = apart(longest, end - frame.left);
-    for (let place = 0; place < longest; place += step)
-      made.append(drawn("text", { x: x(place), y: frame.height - 22, "text-anchor": "middle" }, String(place)));
-    made.append(drawn("text", { x: end, y: frame.height - 6, "text-anchor": "end" }, "optimizer step"),
-      drawn("text", { x: 8, y: 16 }, "gradient norm before clipping (log scale)"));
+  function mark(line, place) {
+    const found = names.opened(line.policy, line.when[place]), color = names.color(line.agent);
+    const at = { cx: x(line.at[place]), cy: y(line.norms[place]), r: 7 };
+    if (found < 0) return svg("circle.spike", { ...at, style: `stroke: ${color}` });
+    const label = `Spike of ${line.name} at step ${line.when[place][0]}: norm ${line.norms[place]}`;
+    const onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(found); } };
+    // A mouse means the nearest of several above one another: the picture hears its click.
+    const onclick = (event) => { if (!event.detail) { event.stopPropagation(); act(found); } };
+    const made = svg("circle.spike", { ...at, role: "button", tabindex: "0", "aria-label": label, onkeydown, onclick,
+      style: `stroke: ${color}; fill: ${color}` });
+    marks.push([found, made]);
     return made;
   }
 
-  function curve(scale, { at, norms }) {
-    let pen = "M";
-    return norms.map((norm, place) => {
-      if (!(norm > 0)) { pen = "M"; return ""; }
-      const piece = `${pen}${scale.x(at[place]).toFixed(1)} ${scale.y(norm).toFixed(1)}`;
-      pen = "L";
-      return piece;
-    }).join("");
+  function draw() {
+    const lines = shown(), focused = marks.findIndex(([, made]) => made === document.activeElement);
+    const norms = [...lines, ...clipped()].flatMap((line) => line.norms.filter((norm) => norm > 0));
+    const [least, most] = norms.reduce(([a, b], norm) => [Math.min(a, norm), Math.max(b, norm)],
+      norms.length ? [Infinity, 0] : [1, 10]);
+    frame.width = region.clientWidth || 1000;
+    frame.height = frame.width < 560 ? 280 : 350;
+    [low, high] = [Math.log10(least) - 0.05, Math.log10(most) + 0.1];
+    const spiked = lines.reduce((sum, line) => sum + line.high.length, 0);
+    const told = lines.length ? `Gradient norms of ${lines.map((line) => line.name).join("; ")} over optimizer steps, ${spiked} spikes marked`
+      : "Gradient norms: every line is hidden";
+    const looks = { viewBox: `0 0 ${frame.width} ${frame.height}`, width: frame.width, height: frame.height,
+      "aria-label": told };
+    for (const [name, value] of Object.entries(looks)) picture.setAttribute(name, value);
+    marks = [];
+    picture.replaceChildren(axes(), ...clipped().map((own) => curve(own, names.color(names.alone(own.policy)), "clipped")),
+      ...lines.map((line) => curve(line, names.color(line.agent), line.agent ? "curve" : "curve whole")),
+      ...lines.flatMap((line) => line.high.map((place) => mark(line, place))), cursor);
+    if (focused >= 0 && marks[focused]) marks[focused][1].focus({ preventScroll: true });
+    open(isOpen);
+    read(current && lines.includes(current.line) ? current : null);
   }
 
-  function chartOf(data, names, act) {
-    const svg = drawn("svg", { class: "chart", role: "group" });
-    const region = element("div", { class: "norms" }, svg);
-    const longest = Math.max(2, ...data.lines.map((line) => 1 + line.at[line.at.length - 1]));
-    const hidden = new Set();
-    const shown = () => data.lines.filter((line) => !hidden.has(line));
-    let isClippedShown = true, isOpen = -1, width = 0, scale = null, marks = [], redrawn = () => {};
-    const clipped = () => (isClippedShown ? data.clipped.filter((own) => shown().some((line) => line.policy === own.policy)) : []);
-
-    function mark(line, place) {
-      const found = names.opened(line.policy, line.when[place]), shade = names.color(line.agent);
-      const label = `Spike of ${line.name} at step ${line.when[place][0]}: norm ${line.norms[place]}`;
-      const made = drawn("circle", { cx: scale.x(line.at[place]), cy: scale.y(line.norms[place]), r: 7, class: "spike" });
-      made.style.stroke = shade;
-      if (found < 0) return made;
-      made.style.fill = shade;
-      for (const [name, value] of [["role", "button"], ["tabindex", "0"], ["aria-label", label]]) made.setAttribute(name, value);
-      made.addEventListener("click", (event) => { // of several above one another, the mouse means the nearest
-        if (event.detail) return;
-        event.stopPropagation();
-        act(found);
-      });
-      made.addEventListener("keydown", (event) => {
-        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(found); }
-      });
-      marks.push([found, made]);
-      return made;
+  function open(number) {
+    isOpen = number;
+    for (const [found, made] of marks) {
+      pressed(made, found === isOpen);
+      made.classList.toggle("open", found === isOpen);
     }
-
-    function ring(line, place) {
-      const made = drawn("circle", { cx: scale.x(line.at[place]), cy: scale.y(line.norms[place]), r: 4, class: "peak" });
-      made.style.stroke = names.color(line.agent);
-      return made;
-    }
-
-    function path(own, shade, kind) {
-      const made = drawn("path", { d: curve(scale, own), class: kind });
-      made.style.stroke = shade;
-      return made;
-    }
-
-    function draw() {
-      width = region.clientWidth || 1000;
-      const focused = marks.findIndex(([, made]) => made === document.activeElement);
-      const frame = { width, height: width < NARROW ? 280 : 350, left: 46, right: 12, top: 30, bottom: 40 };
-      const lines = shown(), dotted = clipped();
-      scale = { ...scalesOf(frame, [...lines, ...dotted].flatMap((line) => line.norms.filter((norm) => norm > 0)), longest), frame };
-      for (const [name, value] of [["viewBox", `0 0 ${width} ${frame.height}`], ["width", width], ["height", frame.height],
-        ["aria-label", told(lines)]]) svg.setAttribute(name, value);
-      marks = [];
-      svg.replaceChildren(axes(frame, scale),
-        ...dotted.map((own) => path(own, names.color(names.alone(own.policy)), "clipped")),
-        ...lines.map((line) => path(line, names.color(line.agent), line.agent ? "curve" : "curve whole")),
-        ...lines.flatMap((line) => line.peaks.map(([place]) => ring(line, place))),
-        ...lines.flatMap((line) => line.high.map((place) => mark(line, place))));
-      if (focused >= 0 && marks[focused]) marks[focused][1].focus({ preventScroll: true });
-      open(isOpen);
-      redrawn();
-    }
-
-    function told(lines) {
-      const spiked = lines.reduce((sum, line) => sum + line.high.length, 0);
-      return lines.length ? `Gradient norms of ${lines.map((line) => line.name).join("; ")} over optimizer steps, ${spiked} spikes marked`
-        : "Gradient norms: every line is hidden";
-    }
-
-    function open(place) {
-      isOpen = place;
-      for (const [found, made] of marks) {
-        made.setAttribute("aria-pressed", String(found === isOpen));
-        made.classList.toggle("open", found === isOpen);
-      }
-    }
-
-    function markAt(x, y) { // the spike to open nearest to a place of the chart, or -1
-      const far = ([, made]) => Math.hypot(made.getAttribute("cx") - x, made.getAttribute("cy") - y);
-      const nearest = marks.reduce((best, one) => (best && far(best) <= far(one) ? best : one), null);
-      return nearest && far(nearest) < NEAR ? nearest[0] : -1;
-    }
-
-    svg.addEventListener("click", (event) => {
-      const { left, top } = svg.getBoundingClientRect(), found = markAt(event.clientX - left, event.clientY - top);
-      if (found >= 0) act(found);
-    });
-    new ResizeObserver(() => { if (region.clientWidth && region.clientWidth !== width) draw(); }).observe(region);
-
-    return {
-      region, svg, shown, draw, open, isHidden: (line) => hidden.has(line),
-      show(lines) { data.lines.forEach((line) => (lines.includes(line) ? hidden.delete(line) : hidden.add(line))); draw(); },
-      showClipped(is) { isClippedShown = is; draw(); },
-      focusMark: () => { const own = marks.find(([found]) => found === isOpen); if (own) own[1].focus({ preventScroll: true }); return Boolean(own); },
-      onRedrawn(then) { redrawn = then; },
-      get scale() { return scale; }, get isClippedShown() { return isClippedShown; },
-    };
   }
 
-  Object.assign(spikes, { chartOf });
-})(MasLabSpikes);
+  function markAt(left, top) { // the spike to open nearest to a place of the chart, or -1
+    const far = ([, made]) => Math.hypot(made.getAttribute("cx") - left, made.getAttribute("cy") - top);
+    const nearest = marks.reduce((best, one) => (best && far(best) <= far(one) ? best : one), null);
+    return nearest && far(nearest) < NEAR ? nearest[0] : -1;
+  }
+
+  // Reading: a point is {line, place}.
+
+  function told({ line, place }) {
+    const norm = line.norms[place], usual = line.usual[place], score = line.scores[place], [step, inner] = line.when[place];
+    const judged = !(norm > 0) ? "no norm: 0, or the optimizer step was skipped"
+      : score === null ? `no score yet: the rule waits for ${data.warmup} norms`
+        : `usual norm ${usual}, score ${signed(score, 1)}`;
+    const spike = names.opened(line.policy, line.when[place]) < 0 ? `a spike, ${data.closed}`
+      : "a spike: click, or Enter, opens it";
+    return [`step ${step}, its optimizer step ${inner}`, `norm ${norm ?? "–"}`, judged,
+      ...(line.high.includes(place) ? [spike] : [])];
+  }
+
+  function read(point) {
+    const first = shown()[0], { line, place } = point ?? { line: first, place: 0 };
+    current = point;
+    cursor.replaceChildren();
+    box.hidden = !point;
+    const lines = point ? told(point) : [];
+    const values = { min: 0, max: line ? line.at.length - 1 : 0, now: place,
+      text: line ? [line.name, ...lines].join("; ") : "every line is hidden" };
+    for (const [name, value] of Object.entries(values)) reader.setAttribute(`aria-value${name}`, value);
+    if (!point) return;
+    const norm = line.norms[place], cx = x(line.at[place]), cy = norm > 0 ? y(norm) : frame.height / 2;
+    cursor.append(svg("line", { x1: cx, x2: cx, y1: frame.top, y2: frame.height - frame.bottom }));
+    if (norm > 0) cursor.append(svg("circle", { cx, cy, r: 4.5, style: `fill: ${names.color(line.agent)}` }));
+    box.replaceChildren(h("strong", swatch(names.color(line.agent)), line.name), ...lines.map((one) => h("div", one)));
+    settle(cx, cy);
+  }
+
+  function settle(cx, cy) { // the box: beside the point if there is room, else above or below it
+    box.style.maxWidth = `${Math.min(frame.width - 8, 480)}px`;
+    box.style.left = box.style.top = "0";
+    const { offsetWidth: wide, offsetHeight: high } = box, fits = frame.width - cx >= wide + 16,
+      isBeside = fits || cx >= wide + 16;
+    const left = !isBeside ? cx - wide / 2 : fits ? cx + 12 : cx - 12 - wide;
+    const top = isBeside ? cy - high / 2 : cy > frame.height / 2 ? cy - 14 - high : cy + 14;
+    box.style.left = `${Math.max(4, Math.min(frame.width - wide - 4, left))}px`;
+    box.style.top = `${isBeside ? Math.max(4, Math.min(frame.height - high - 4, top)) : top}px`;
+  }
+
+  function nearestPoint(lines, far) { // the point of lines with the least `far(line, place)`
+    const all = lines.flatMap((line) => line.at.map((_, place) => ({ line, place, far: far(line, place) })));
+    return all.reduce((best, one) => (best && best.far <= one.far ? best : one), null);
+  }
+
+  function walk(event) {
+    const lines = shown(), { line, place } = current ?? { line: lines[0], place: 0 };
+    if (!line || event.altKey || event.ctrlKey || event.metaKey) return;
+    const along = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: line.at.length - 1 }[event.key];
+    const across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (along !== undefined) read({ line, place: Math.min(line.at.length - 1, Math.max(0, along)) });
+    else if (across) {
+      const other = lines[(lines.indexOf(line) + across + lines.length) % lines.length];
+      read(nearestPoint([other], (_, at) => Math.abs(other.at[at] - line.at[place])));
+    } else if (event.key === "Enter" || event.key === " ") {
+      const found = names.opened(line.policy, line.when[place]);
+      if (found >= 0 && line.high.includes(place)) act(found);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  function within(event) {
+    const { left, top } = picture.getBoundingClientRect();
+    return [event.clientX - left, event.clientY - top];
+  }
+
+  function point(event) {
+    const [left, top] = within(event);
+    const far = (line, place) => (line.norms[place] > 0
+      ? Math.hypot(x(line.at[place]) - left, y(line.norms[place]) - top) : Infinity);
+    read(nearestPoint(shown(), far));
+  }
+
+  picture.addEventListener("click", (event) => {
+    const found = markAt(...within(event));
+    if (found >= 0) act(found);
+  });
+  picture.addEventListener("pointermove", point);
+  picture.addEventListener("pointerdown", point);
+  picture.addEventListener("pointerleave", (event) => {
+    if (event.pointerType !== "touch" && document.activeElement !== reader) read(null);
+  });
+  reader.addEventListener("focus", () => {
+    const [line] = shown();
+    if (!current && line) read({ line, place: line.high[0] ?? 0 });
+  });
+  reader.addEventListener("blur", () => read(null));
+  reader.addEventListener("keydown", walk);
+  new ResizeObserver(() => { if (region.clientWidth && region.clientWidth !== frame.width) draw(); }).observe(region);
+  return {
+    region, draw, open, isHidden: (line) => hidden.has(line),
+    toggle(line) { if (!hidden.delete(line)) hidden.add(line); draw(); },
+    focusMark: () => { const own = marks.find(([found]) =>
+      found === isOpen); own?.[1].focus({ preventScroll: true }); return Boolean(own); },
+  };
+}
