@@ -1,6 +1,6 @@
 """One run of a user's program on one task: its thread, its calls, its limits and its rows.
 
-Leaves out: how a call is answered (`switchboard`).
+Leaves out: how a call is answered (`dispatcher`).
 """
 
 import asyncio
@@ -19,8 +19,9 @@ from numbers import Real
 from threading import Lock, Thread
 from typing import Any
 
-from mas_lab.bridges.openai_chat import Asked, Refused, asked_of
-from mas_lab.env import Message, Task, not_plain
+from mas_lab.bridges.openai_chat import Asked, Refused, answer_to, asked_of
+from mas_lab.env import Message, Task, not_plain, transcript
+from mas_lab.policy import Completion, Request
 
 Program = Callable[[Task, "Endpoint"], Any]
 """Function or coroutine function `program(task, endpoint)` of a user.
@@ -85,11 +86,16 @@ class Call:
     depth: int
     answer: Future = field(default_factory=Future)
 
+    @property
+    def place(self) -> str:
+        return f"task {self.episode.task.id!r}, agent {self.asked.agent!r}, turn {self.number}"
+
     def settle(self, answer: dict[str, Any] | Refused) -> None:
         """Set the answer, unless the call already has one.
 
         An episode may end in its own thread while another thread answers its call.
         """
+        self.episode.open.discard(self)
         with suppress(InvalidStateError):
             if isinstance(answer, Refused):
                 self.answer.set_exception(answer)
@@ -189,6 +195,22 @@ class Episode:
         silent = [agent for agent, reward in earned.agents.items() if reward and not self._calls[agent]]
         return f"it pays agent {silent[0]!r}, which it never called" if silent else ""
 
+    def take(self, call: Call, request: Request, policy: str, completion: Completion) -> None:
+        """Answer a call with a completion, and keep its row."""
+        self.rows.append({
+            "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": call.asked.agent,
+            "candidate": 0, "kept": True, "probe": False, "policy": policy,
+            "prompt": transcript(call.asked.messages), "prompt_ids": list(request.prompt_ids),
+            "temperature": request.temperature, "completion": completion.text,
+            "completion_ids": list(completion.ids), "logprobs": list(completion.logprobs),
+            "finish": completion.finish, "valid": True, "team_reward": 0.0, "local_reward": 0.0, "success": False,
+            "done": False, "info": {},
+        })  # fmt: skip
+        text = completion.text
+        for one in request.stop if completion.finish == "stop" else ():
+            text = text.partition(one)[0]  # OpenAI's answers do not include the stop text
+        call.settle(answer_to(call.asked, call.depth, len(request.prompt_ids), completion, text))
+
     def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
         """Return the rows of all answered calls as one path, in the order of the calls.
 
@@ -204,10 +226,10 @@ class Episode:
             if agent in last:
                 last[agent]["local_reward"] = float(reward)
         success = self.earned.success
-        won = bool(self.earned.team >= max_return - 1e-9 if success is None else success)
-        if rows:
-            rows[-1] |= {"team_reward": float(self.earned.team), "success": won, "done": True,
-                         "info": dict(self.earned.info)}  # fmt: skip
+        won = self.earned.team >= max_return - 1e-9 if success is None else success
+        for row in rows[-1:]:
+            row |= {"team_reward": float(self.earned.team), "success": bool(won), "done": True,
+                    "info": dict(self.earned.info)}  # fmt: skip
         return rows
 
 

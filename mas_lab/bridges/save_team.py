@@ -57,7 +57,7 @@ def _write(run: Run, checkpoint: Checkpoint, staged: Path) -> None:
     data = {"format": FORMAT, "step": checkpoint.step, **{key: team[key] for key in ("agents", "sampling", "frozen")},
             "policies": policies}  # fmt: skip
     (staged / TEAM).write_text(dumps(data, staged / TEAM), encoding="utf-8")
-    (staged / CARD).write_text(card(run, data), encoding="utf-8")
+    (staged / CARD).write_text(str(card(run, data)), encoding="utf-8")
 
 
 def _copy(name: str, source: Path, staged: Path, called: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _copy(name: str, source: Path, staged: Path, called: str) -> dict[str, Any]:
         )
     folder.mkdir(parents=True)
     for path in source.iterdir():
-        if path.is_file() and FILE.fullmatch(path.name):
+        if re.match(FILE, path.name):
             shutil.copyfile(path, folder / path.name)
     base = {key: value for key, value in record["source"].items() if value is not None}
     if base["kind"] == "directory":
