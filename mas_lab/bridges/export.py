@@ -100,8 +100,8 @@ def _hand_over(run: Run, folder: Path, env: Env | None) -> Path:
 
 def _env_of(config: Mapping[str, Any], env: Env | None) -> Env:
     said = config["env"]
-    name = said.get("name", "")
-    if name == ProgramEnv.name or hasattr(env, "played"):
+    name = said["name"]
+    if name == ProgramEnv.name:
         raise HandOverError("export: the run's env is a program, which plays itself; verl would have to run it")
     if ":" not in name and name not in ENVS:
         raise HandOverError(f"export: the run's env, {name!r}, is none that a bridge file can make: give it a class")

@@ -50,12 +50,11 @@ def load_team(
     folder = Path(where) if (Path(where) / TEAM).is_file() else _fetched(str(where), revision)
     team = read_team(folder)
     bases = [base] if isinstance(base, str | Path) else list(base)
-    if alphas := {one.lora.alpha for one in team.policies.values() if one.lora}:
-        if len(alphas | {options.get("alpha", *alphas)}) > 1:
-            raise PolicyError(
-                f"{folder / TEAM}: its adapters were trained with alpha={', '.join(map(str, sorted(alphas)))}; all are "
-                "loaded with that one: leave out alpha="
-            )
+    alphas = {one.lora.alpha for one in team.policies.values() if one.lora}
+    if alphas:
+        if len(alphas | {options.get("alpha", min(alphas))}) > 1:
+            told = ", ".join(map(str, sorted(alphas)))
+            raise PolicyError(f"{folder / TEAM}: its adapters were trained with alpha={told}; leave out alpha=")
         options["alpha"] = alphas.pop()
     given = {name: _given(name, one, folder, bases) for name, one in team.policies.items()}
     policies = open_given(given, backend=backend, **options)

@@ -72,9 +72,12 @@ def verl_settings(asked: Asked) -> dict[str, Any]:
     """Return the content of verl.yaml, which stands on top of verl's own defaults."""
     recipe, settings = asked.recipe, asked.settings
     environment = {"VERL_USE_EXTERNAL_MODULES": BRIDGE, "PYTHONPATH": "${oc.env:PYTHONPATH}"}
-    correction = {} if recipe.loss.tis is None else {
-        "rollout_correction": {"rollout_is": "token", "rollout_is_threshold": recipe.loss.tis}
-    }  # fmt: skip
+    adapter, correction = {}, {}
+    if lora := asked.policy["lora"]:
+        alpha = asked.policy["options"].get("alpha", 2.0)
+        adapter = {"lora_rank": lora["rank"], "lora_alpha": alpha * lora["rank"]}
+    if recipe.loss.tis is not None:
+        correction = {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": recipe.loss.tis}}
     return {
         "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
         "defaults": ["ppo_trainer", "_self_"],
@@ -92,7 +95,7 @@ def verl_settings(asked: Asked) -> dict[str, Any]:
             "max_response_length": asked.answer,
         },
         "actor_rollout_ref": {
-            "model": {"path": asked.model or "${oc.env:MAS_LAB_MODEL}", **_adapter(asked.policy)},
+            "model": {"path": asked.model or "${oc.env:MAS_LAB_MODEL}", **adapter},
             "rollout": {
                 "agent": {"default_agent_loop": NAME},
                 "n": recipe.plan.instances,
@@ -110,13 +113,6 @@ def verl_settings(asked: Asked) -> dict[str, Any]:
             },
         },
     }
-
-
-def _adapter(policy: Mapping[str, Any]) -> dict[str, Any]:
-    if not policy["lora"]:
-        return {}
-    rank = policy["lora"]["rank"]
-    return {"lora_rank": rank, "lora_alpha": policy["options"].get("alpha", 1.0) * rank}
 
 
 def _loss(loss: Loss) -> dict[str, Any]:
