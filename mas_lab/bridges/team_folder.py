@@ -99,10 +99,8 @@ def read_team(folder: Path) -> TeamFile:
         team = TeamFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise RunError(
-            f"{path}: {place} is {first['input']!r:.100}: {first['msg']}; it was edited, or a later version wrote it"
-        ) from None
+        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']} (found {first['input']!r:.100})".removeprefix(": ")
+        raise RunError(f"{path}: {told}; it was edited, or a later version wrote it") from None
     held = [path for one in team.policies.values() for path in (folder / one.folder).rglob("*") if path.is_file()]
     refuse_sizes({path.relative_to(folder).as_posix(): path.stat().st_size for path in held}, folder)
     for one in team.policies.values():

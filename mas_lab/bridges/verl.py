@@ -69,14 +69,11 @@ def estimate(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the recipe's advantages at each row's own tokens, twice: as advantages and as returns.
 
-    Both have the shape (bs, T). Raises HandOverError if the rows do not match the batch, or if rewards include a KL
-    penalty.
+    Both have the shape (bs, T). Raises HandOverError if there are no rows, or if rewards include a KL penalty.
     """
     rows = _rows.get(None)
     if rows is None:
         raise HandOverError("the estimator has no rows: only trainer.v1.trainer_mode=mas_lab hands them on")
-    if len(rows) != len(response_mask):
-        raise HandOverError(f"the batch has {len(response_mask)} rows, and {len(rows)} were told of")
     if config is not None and config.get("use_kl_in_reward", False):
         raise HandOverError("algorithm.use_kl_in_reward changes rewards that the recipe does not read: use_kl_loss")
     real = [number for number, row in enumerate(rows) if row is not None]
