@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 from huggingface_hub import ModelCard, ModelCardData
 
+from mas_lab.bridges.team_folder import HUB_ID
 from mas_lab.runs.run import Run
 from mas_lab.runs.scores import kept_scores, run_curve
 
-HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 POCKET_LICENSE = "apache-2.0"
 """License of this kit, which includes the pocket models."""
 LONGEST = 200
@@ -101,12 +101,12 @@ def block(data: Any) -> str:
 
 def _header(policies: Sequence[Mapping[str, Any]], data: Any) -> ModelCardData:
     bases = [one["base"] for one in policies]
-    named = {base["name"] for base in bases if base["kind"] == "hub" and HUB.fullmatch(base.get("name", ""))}
+    named = {base["name"] for base in bases if base["kind"] == "hub" and HUB_ID.fullmatch(base.get("name", ""))}
     peft = ["peft"] if any(one["kind"] == "adapter" for one in policies) else []
     return ModelCardData(
         base_model=sorted(named) or None,
         license=POCKET_LICENSE if all(base["kind"] == "pocket" for base in bases) else None,
-        datasets=[data] if isinstance(data, str) and HUB.fullmatch(data) else None,
+        datasets=[data] if isinstance(data, str) and HUB_ID.fullmatch(data) else None,
         library_name="mas_lab",
         tags=["mas_lab", "multi-agent", "reinforcement-learning", *peft],
     )

@@ -67,9 +67,5 @@ def _notes(asked: Asked) -> Iterator[str]:
         yield f"The learning rate is constant; the run's schedule, {settings.schedule!r}, is not handed over."
     if settings.minibatches > 1:
         yield "Minibatches are cut by verl: a node's candidates may fall into different ones."
-    yield ("verl writes the last row's reward over all rows of an episode. The recipe reads each row's own reward from "
-           "`extra_fields`, so that this changes verl's charts and nothing else.")  # fmt: skip
-    yield ("Padding rows join the batch before advantages. They are left out of the recipe and get 0; in means over "
-           "rows (`seq-mean-...`) verl counts them.")  # fmt: skip
     yield "Leave `algorithm.use_kl_in_reward`, `algorithm.filter_groups` and the asynchronous trainers out."
-    yield "The trainer, its agent loop and its optimizer steps were not run on GPUs by those who wrote this."
+    yield "docs/hand_over.md of mas_lab says how a row gets to the recipe, and what was tried: nothing on GPUs."

@@ -94,12 +94,9 @@ def _given(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path
 
     if one.lora is None:
         return Given(folder / one.folder, one.lr, one.template)
-    base, source = one.base, None
-    if base.kind == "pocket":
-        source = Source("pocket", base.name, base.digest)
-        source.check()
-    elif base.kind == "hub" and base.name in bases:
-        source = Source("hub", base.name, base.digest)
+    base = one.base
+    if base.kind == "pocket" or (base.kind == "hub" and base.name in bases):
+        source = Source(**base.model_dump())
     elif base.kind == "hub":
         raise PolicyError(
             f"policy {name!r:.80} is an adapter of the model {base.name!r} of the hub, which is not loaded unasked; if "

@@ -14,12 +14,11 @@ from mas_lab.env import Message, no_message
 from mas_lab.policy import Completion
 
 IGNORED = ("user", "metadata", "store", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key",
-           "safety_identifier", "timeout", "logprobs", "n")  # fmt: skip
-"""Parameters that change no token of the answer. `n` must also agree with `NEUTRAL`."""
+           "safety_identifier", "timeout", "logprobs")  # fmt: skip
+"""Parameters that change no token of the answer."""
 NEUTRAL = {
     "top_p": 1, "n": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "tools": [], "functions": [],
-    "response_format": {"type": "text"}, "tool_choice": "none", "top_logprobs": 0, "seed": None,
-    "reasoning_effort": None,
+    "response_format": {"type": "text"}, "tool_choice": "none", "top_logprobs": 0,
 }  # fmt: skip
 """Parameters that are accepted with these values only: training needs tokens from the full distribution."""
 INSTEAD = {
@@ -57,11 +56,9 @@ def asked_of(body: Any) -> Asked:
     """Parse a request's JSON, or raise `Refused` with the parameter and an alternative."""
     if not isinstance(body, Mapping):
         raise Refused(400, "invalid_json", "the body is no JSON object with model and messages")
-    known = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "stream"}
+    known = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "stream", *IGNORED}
     for name, value in body.items():
-        if name in known or value is None or (name in IGNORED and name not in NEUTRAL):
-            continue
-        if name not in NEUTRAL or value != NEUTRAL[name]:
+        if name not in known and value is not None and (name not in NEUTRAL or value != NEUTRAL[name]):
             instead = INSTEAD.get(name, "leave it out")
             raise Refused(400, "unsupported_parameter", f"{name}={value!r:.80} is not supported here: {instead}")
     if not isinstance(body.get("model"), str):

@@ -10,6 +10,7 @@ Allowed are safetensors, JSON and two plain texts of a tokenizer: no pickle and 
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,6 +30,7 @@ FILE = (
     r"|model\.safetensors\.index)\.json"
     r"|merges\.txt|chat_template\.jinja|(model(-[0-9]{5}-of-[0-9]{5})?|adapter_model)\.safetensors)$"
 )
+HUB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})?$"
 File, Sha256 = Annotated[str, Field(pattern=FILE)], Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -64,8 +66,8 @@ class PolicyEntry(BaseModel):
 
     @model_validator(mode="after")
     def _agrees(self):
-        if (self.kind == "adapter") != (self.lora is not None):
-            raise ValueError("an adapter has lora, and full weights have none")
+        if (self.kind == "adapter") != (self.lora is not None) or (self.lora and self.lora.index >= self.lora.adapters):
+            raise ValueError("an adapter has lora with an index below adapters, and full weights have no lora")
         return self
 
 

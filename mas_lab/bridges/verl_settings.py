@@ -3,19 +3,18 @@
 Leaves out: the folder around them (`export`).
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mas_lab.bridges.export_reader import BRIDGE
+from mas_lab.bridges.team_folder import HUB_ID
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.recipes import Recipe
 from mas_lab.train.settings import Settings
 
 NAME = "mas_lab"
 """Name under which our extensions are registered in verl."""
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 NEVER = 1e9
 """Bound that never acts, such as a dual clip, since verl has no value that means none."""
 AGGREGATES = {"token": "token-mean", "turn": "seq-mean-token-mean", "sum": "seq-mean-token-sum"}

@@ -163,8 +163,9 @@ EDITED = {
     "temperature: .*found 'hot'": lambda data: data["sampling"]["asker"].update(temperature="hot"),
     "device: Unexpected keyword argument": lambda data: data["sampling"]["asker"].update(device="x"),
     "an adapter has lora": lambda data: first(data).update(kind="adapter"),
-    "lora.rank: .*found 0": lambda data: first(data).update(
-        kind="adapter", lora={"adapters": 1, "index": 0, "rank": 0, "alpha": 2.0}),
+    "lora.rank: .*found 0": lambda data: first(data).update(lora={"adapters": 1, "index": 0, "rank": 0, "alpha": 2}),
+    "index below adapters": lambda data: first(data).update(
+        kind="adapter", lora={"adapters": 1, "index": 1, "rank": 1, "alpha": 2.0}),
 }  # fmt: skip
 
 
