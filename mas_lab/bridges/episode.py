@@ -167,7 +167,7 @@ class Episode:
         try:
             returned = self.program(self.task, endpoint)
             returned = asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
-            earned, why = earned_of(returned, self.agents), ""
+            earned, why = result_of(returned, self.agents, self._calls)
         except BaseException as error:  # any error fails this episode and no other
             earned, why = None, _told(error)
         self.end(earned, why)
@@ -179,10 +179,6 @@ class Episode:
                 return
             self._over, self.until = True, time.monotonic()
             self.why = self.why or why
-            if not self.why and not self._calls:
-                self.why = "it called nobody"
-            if not self.why:
-                self.why = self._unpaid(earned)
             self.earned = None if self.why else earned
         for call in list(self.open):
             call.settle(self._ended())
@@ -190,10 +186,6 @@ class Episode:
 
     def _ended(self) -> Refused:
         return Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
-
-    def _unpaid(self, earned: EpisodeResult) -> str:
-        silent = [agent for agent, reward in earned.agents.items() if reward and not self._calls[agent]]
-        return f"it pays agent {silent[0]!r}, which it never called" if silent else ""
 
     def take(self, call: Call, request: Request, policy: str, completion: Completion) -> None:
         """Answer a call with a completion, and keep its row."""
@@ -237,23 +229,27 @@ async def _awaited(coroutine: Any) -> Any:
     return await coroutine
 
 
-def earned_of(returned: Any, agents: Sequence[str]) -> EpisodeResult:
-    """Convert a program's return value, or raise ValueError with the reason."""
+def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[EpisodeResult, str]:
+    """Return a program's return value as a result, and the reason why it is none (or an empty text).
+
+    `calls` holds the number of calls of each agent.
+    """
     if isinstance(returned, Mapping):
         returned = EpisodeResult(agents=returned)
     elif not isinstance(returned, EpisodeResult):
         returned = EpisodeResult(team=returned)
-    strangers = [agent for agent in returned.agents if agent not in agents]
-    if strangers:
-        raise ValueError(f"it pays agent {strangers[0]!r:.80}, and the agents are {', '.join(agents)}")
-    for name, reward in {"the team's reward": returned.team, **returned.agents}.items():
+    for agent, reward in {"the team": returned.team, **returned.agents}.items():
         if not isinstance(reward, Real) or not isfinite(reward):
-            raise ValueError(
-                f"{name} is {reward!r:.80}; a program returns a number, {{agent: number}} or a lab.EpisodeResult"
-            )
-    if problem := not_plain(returned.info, "info"):
-        raise ValueError(problem)
-    return returned
+            said = "a program returns a number, {agent: number} or a lab.EpisodeResult"
+            return returned, f"the reward of {agent} is {reward!r:.80}; {said}"
+    if not calls:
+        return returned, "it called nobody"
+    for agent, reward in returned.agents.items():
+        if agent not in agents:
+            return returned, f"it pays agent {agent!r:.80}, and the agents are {', '.join(agents)}"
+        if reward and not calls[agent]:
+            return returned, f"it pays agent {agent!r}, which it never called"
+    return returned, not_plain(returned.info, "info")
 
 
 def _told(error: BaseException) -> str:

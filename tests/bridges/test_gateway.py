@@ -190,7 +190,7 @@ BROKEN = {
     hides_a_stranger: "called agent 'boss', and the agents are asker, doer",
     floods: "more than max_calls=6 calls",
     lambda task, endpoint: 1.0: "it called nobody",
-    lambda task, endpoint: relay(task, endpoint) * float("nan"): "the team's reward is nan",
+    lambda task, endpoint: relay(task, endpoint) * float("nan"): "the reward of the team is nan",
     lambda task, endpoint: {"boss": relay(task, endpoint)}: "it pays agent 'boss'",
     lambda task, endpoint: {"doer": len(endpoint("asker", "now")) + 1}: "it pays agent 'doer', which it never called",
 }
