@@ -97,8 +97,8 @@ def test_an_instance_of_a_handed_task_is_played_and_judged_as_by_the_cells(folde
     policy, rows = make_team("shared", models)["asker"], []
     for cell in pd.read_parquet(folder / "train.parquet")["extra_info"]:
         for session in range(3):
-            play = handed.play(cell["task"], session, "u", speaking(policy), policy.tokenizer, policy.context)
-            rows += asyncio.run(play)
+            episode = handed.play(cell["task"], session, "u", speaking(policy), policy.tokenizer, policy.context)
+            rows += asyncio.run(episode)
     expected = RECIPE.advantages(pd.DataFrame(rows).assign(step=0).drop(columns="occasion"))
     assert set(expected["agent"]) == set(AGENTS) and expected["episode"].nunique() == 12
     assert handed.advantages(rows)["advantage"].tolist() == expected["advantage"].tolist()
