@@ -20,7 +20,7 @@ POCKET_LICENSE = "apache-2.0"
 """License of this kit, which includes the pocket models."""
 LONGEST = 200
 METHOD = ("recipe", "env", "settings", "seed")
-PROVENANCE = ("versions", "code", "threads", "device", "ranks", "continued", "forked")
+PROVENANCE = ("versions", "code", "threads", "device", "ranks", "continued")
 """Keys of a run's description that the card shows."""
 
 
@@ -69,7 +69,7 @@ Parts of the method that cannot be told: {untold}.
 
 ## Provenance
 
-{block({key: config.get(key) for key in PROVENANCE})}
+{block({key: config.get(key) for key in PROVENANCE} | {"forked_after_step": config.get("forked", {}).get("step")})}
 
 The sha256 of every file stands in `team.json`.
 
