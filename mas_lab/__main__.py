@@ -78,7 +78,7 @@ def export(args: argparse.Namespace) -> None:
     from mas_lab.tasks.own import own_env
 
     if (args.zip is None) == (args.out is None) or (args.to is None) != (args.out is None):
-        raise SystemExit("mas_lab export: give RUN and a file to write, or RUN --to slime|verl --out FOLDER")
+        raise SystemExit("mas_lab export: give RUN and a file to write, or RUN --to verl --out FOLDER")
     env = None if args.env is None else own_env(args.env, Path())
     print(export(args.run, args.zip or args.out, to=args.to, env=env))
 
@@ -170,10 +170,10 @@ def parser() -> argparse.ArgumentParser:
 
     command(doctor, "print one block about this machine, to paste into a question")
 
-    sub = command(export, "pack a run into one zip, or hand it over to another trainer")
+    sub = command(export, "pack a run into one zip, or hand it over to verl")
     sub.add_argument("run", type=Path, help="folder of a run")
     sub.add_argument("zip", type=Path, nargs="?", default=None, help="file to write")
-    sub.add_argument("--to", choices=("slime", "verl"), default=None, help="a folder for this trainer instead")
+    sub.add_argument("--to", choices=("verl",), default=None, help="a folder for this trainer instead")
     sub.add_argument("--out", type=Path, default=None, help="the folder, with --to")
     sub.add_argument("--env", default=None, help="my_file:MyEnv, with --to, where the run's env is one of your own")
 

@@ -12,10 +12,9 @@ from typing import Any
 from mas_lab.backends.runner import PendingRequests, draw_seed
 from mas_lab.bridges.episode import Call, Episode
 from mas_lab.bridges.gateway import Gateway
-from mas_lab.bridges.openai_chat import Refused, answer_to
-from mas_lab.env import transcript
+from mas_lab.bridges.openai_chat import Refused
 from mas_lab.locks import locked
-from mas_lab.policy import Completion, Request
+from mas_lab.policy import Request
 from mas_lab.team import Team
 
 SLICE = 0.05
@@ -37,7 +36,7 @@ class Dispatcher:
         self.patience_s, self._news_at = patience_s, time.monotonic()
         self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
         self.asked: list[Call] = []
-        self.pending: PendingRequests[tuple[Call, dict[str, Any], Sequence[str]]] = PendingRequests(team, _whose)
+        self.pending: PendingRequests[tuple[Call, Request]] = PendingRequests(team, lambda kept: kept[0].place)
 
     def tell(self, episode: Episode, call: Call | None) -> None:
         """Report a call, or the end of the episode as `None`. Any thread may do so."""
@@ -46,8 +45,7 @@ class Dispatcher:
     def play(self, episodes: Sequence[Episode], at_once: int) -> None:
         coming, live = deque(episodes), set()
         try:
-            with Gateway() as gateway, locked(self.team.policies.values()):
-                gateway.agents = tuple(self.team)
+            with Gateway(tuple(self.team)) as gateway, locked(self.team.policies.values()):
                 while coming or live:
                     while coming and len(live) < at_once:
                         live.add(episode := coming.popleft())
@@ -77,8 +75,9 @@ class Dispatcher:
             calls, self.asked = sorted(self.asked, key=lambda call: (call.episode.name, call.depth)), []
             for agent in sorted({call.asked.agent for call in calls}):
                 self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
-        if self.pending:
-            self._collect()
+        for (call, request), completion in self.pending.answers() if self.pending else ():
+            if not call.answer.done():
+                call.episode.take(call, request, self.team.name_of(call.asked.agent), completion)
 
     def _hear(self, seconds: float) -> list[Episode]:
         """Take in calls, wait up to `seconds` for the first, and return the episodes that have ended."""
@@ -92,57 +91,30 @@ class Dispatcher:
             return ended
 
     def _submit(self, agent: str, calls: Sequence[Call]) -> None:
-        policy, sampling = self.team[agent], self.team.sampling[agent]
-        asked, told = [], []
+        kept = []
         for call in calls:
             try:
-                ids = tuple(policy.encode(call.asked.messages))
-            except Exception as error:  # from the chat template, which may not support tools, for example
-                self._refuse(call, 400, "messages", f"agent {agent!r}'s chat template cannot write it: {error}")
-                continue
-            limit = min(call.asked.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
-            if len(ids) + limit > policy.context:
-                self._refuse(
-                    call, 400, "context_length_exceeded",
-                    f"the prompt has {len(ids)} tokens; with max_tokens={limit} it exceeds the context of agent "
-                    f"{agent!r} ({policy.context} tokens)",
-                )  # fmt: skip
-                continue
-            temperature = call.asked.temperature or sampling.temperature
-            drawn = draw_seed(self.seed, self.step, call.episode.name, agent, call.number)
-            stop = (*sampling.stop, *call.asked.stop)
-            asked.append(Request(ids, limit, temperature, drawn, stop, sampling.top_p, sampling.top_k))
-            columns = {"policy": self.team.name_of(agent), "prompt": transcript(call.asked.messages),
-                       "prompt_ids": list(ids), "temperature": temperature}  # fmt: skip
-            told.append((call, columns, stop))
-        if asked:
-            self.pending.submit(policy, asked, told)
+                kept.append((call, self._request(call)))
+            except Refused as refused:
+                call.settle(refused)
+        if kept:
+            self.pending.submit(self.team[agent], [request for _, request in kept], kept)
 
-    def _refuse(self, call: Call, status: int, code: str, sentence: str) -> None:
-        call.episode.open.discard(call)
-        call.settle(Refused(status, code, sentence))
-
-    def _collect(self) -> None:
-        for (call, columns, stop), completion in self.pending.answers():
-            if not call.answer.done():
-                self._answer(call, columns, stop, completion)
-
-    def _answer(self, call: Call, columns: dict[str, Any], stop: Sequence[str], completion: Completion) -> None:
-        episode = call.episode
-        episode.rows.append({
-            "task": episode.task.id, "episode": episode.name, "node": "", "parent": "", "turn": call.number,
-            "depth": call.depth, "agent": call.asked.agent, "candidate": 0, "kept": True, "action": "", "probe": False,
-            **columns, "completion": completion.text, "completion_ids": list(completion.ids),
-            "logprobs": list(completion.logprobs), "finish": completion.finish, "valid": True, "team_reward": 0.0,
-            "local_reward": 0.0, "success": False, "done": False, "info": {},
-        })  # fmt: skip
-        text = completion.text
-        for one in stop if completion.finish == "stop" else ():
-            text = text.partition(one)[0]  # OpenAI's answers do not include the stop text
-        episode.open.discard(call)
-        call.settle(answer_to(call.asked, call.depth, len(columns["prompt_ids"]), completion, text))
-
-
-def _whose(kept: tuple[Call, dict[str, Any], Sequence[str]]) -> str:
-    call = kept[0]
-    return f"task {call.episode.task.id!r}, agent {call.asked.agent!r}, turn {call.number}"
+    def _request(self, call: Call) -> Request:
+        """Return the request for the engine, or raise `Refused`."""
+        asked, policy, sampling = call.asked, self.team[call.asked.agent], self.team.sampling[call.asked.agent]
+        try:
+            ids = tuple(policy.encode(asked.messages))
+        except Exception as error:  # from the chat template, which may not support tools, for example
+            told = f"agent {asked.agent!r}'s chat template cannot write it: {error}"
+            raise Refused(400, "messages", told) from error
+        limit = min(asked.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
+        if len(ids) + limit > policy.context:
+            raise Refused(
+                400, "context_length_exceeded",
+                f"the prompt has {len(ids)} tokens; with max_tokens={limit} it exceeds the context of agent "
+                f"{asked.agent!r} ({policy.context} tokens)",
+            )  # fmt: skip
+        drawn = draw_seed(self.seed, self.step, call.episode.name, asked.agent, call.number)
+        temperature = asked.temperature or sampling.temperature
+        return Request(ids, limit, temperature, drawn, (*sampling.stop, *asked.stop), sampling.top_p, sampling.top_k)

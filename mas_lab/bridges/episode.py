@@ -1,6 +1,6 @@
 """One run of a user's program on one task: its thread, its calls, its limits and its rows.
 
-Leaves out: how a call is answered (`switchboard`).
+Leaves out: how a call is answered (`dispatcher`).
 """
 
 import asyncio
@@ -19,8 +19,9 @@ from numbers import Real
 from threading import Lock, Thread
 from typing import Any
 
-from mas_lab.bridges.openai_chat import Asked, Refused, asked_of
-from mas_lab.env import Message, Task, not_plain
+from mas_lab.bridges.openai_chat import Asked, Refused, answer_to, asked_of
+from mas_lab.env import Message, Task, not_plain, transcript
+from mas_lab.policy import Completion, Request
 
 Program = Callable[[Task, "Endpoint"], Any]
 """Function or coroutine function `program(task, endpoint)` of a user.
@@ -85,11 +86,16 @@ class Call:
     depth: int
     answer: Future = field(default_factory=Future)
 
+    @property
+    def place(self) -> str:
+        return f"task {self.episode.task.id!r}, agent {self.asked.agent!r}, turn {self.number}"
+
     def settle(self, answer: dict[str, Any] | Refused) -> None:
         """Set the answer, unless the call already has one.
 
         An episode may end in its own thread while another thread answers its call.
         """
+        self.episode.open.discard(self)
         with suppress(InvalidStateError):
             if isinstance(answer, Refused):
                 self.answer.set_exception(answer)
@@ -161,7 +167,7 @@ class Episode:
         try:
             returned = self.program(self.task, endpoint)
             returned = asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
-            earned, why = earned_of(returned, self.agents), ""
+            earned, why = result_of(returned, self.agents, self._calls)
         except BaseException as error:  # any error fails this episode and no other
             earned, why = None, _told(error)
         self.end(earned, why)
@@ -173,10 +179,6 @@ class Episode:
                 return
             self._over, self.until = True, time.monotonic()
             self.why = self.why or why
-            if not self.why and not self._calls:
-                self.why = "it called nobody"
-            if not self.why:
-                self.why = self._unpaid(earned)
             self.earned = None if self.why else earned
         for call in list(self.open):
             call.settle(self._ended())
@@ -185,9 +187,21 @@ class Episode:
     def _ended(self) -> Refused:
         return Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
 
-    def _unpaid(self, earned: EpisodeResult) -> str:
-        silent = [agent for agent, reward in earned.agents.items() if reward and not self._calls[agent]]
-        return f"it pays agent {silent[0]!r}, which it never called" if silent else ""
+    def take(self, call: Call, request: Request, policy: str, completion: Completion) -> None:
+        """Answer a call with a completion, and keep its row."""
+        self.rows.append({
+            "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": call.asked.agent,
+            "candidate": 0, "kept": True, "probe": False, "policy": policy,
+            "prompt": transcript(call.asked.messages), "prompt_ids": list(request.prompt_ids),
+            "temperature": request.temperature, "completion": completion.text,
+            "completion_ids": list(completion.ids), "logprobs": list(completion.logprobs),
+            "finish": completion.finish, "valid": True, "team_reward": 0.0, "local_reward": 0.0, "success": False,
+            "done": False, "info": {},
+        })  # fmt: skip
+        text = completion.text
+        for one in request.stop if completion.finish == "stop" else ():
+            text = text.partition(one)[0]  # OpenAI's answers do not include the stop text
+        call.settle(answer_to(call.asked, call.depth, len(request.prompt_ids), completion, text))
 
     def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
         """Return the rows of all answered calls as one path, in the order of the calls.
@@ -204,10 +218,10 @@ class Episode:
             if agent in last:
                 last[agent]["local_reward"] = float(reward)
         success = self.earned.success
-        won = bool(self.earned.team >= max_return - 1e-9 if success is None else success)
-        if rows:
-            rows[-1] |= {"team_reward": float(self.earned.team), "success": won, "done": True,
-                         "info": dict(self.earned.info)}  # fmt: skip
+        won = self.earned.team >= max_return - 1e-9 if success is None else success
+        for row in rows[-1:]:
+            row |= {"team_reward": float(self.earned.team), "success": bool(won), "done": True,
+                    "info": dict(self.earned.info)}  # fmt: skip
         return rows
 
 
@@ -215,23 +229,27 @@ async def _awaited(coroutine: Any) -> Any:
     return await coroutine
 
 
-def earned_of(returned: Any, agents: Sequence[str]) -> EpisodeResult:
-    """Convert a program's return value, or raise ValueError with the reason."""
+def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[EpisodeResult, str]:
+    """Return a program's return value as a result, and the reason why it is none (or an empty text).
+
+    `calls` holds the number of calls of each agent.
+    """
     if isinstance(returned, Mapping):
         returned = EpisodeResult(agents=returned)
     elif not isinstance(returned, EpisodeResult):
         returned = EpisodeResult(team=returned)
-    strangers = [agent for agent in returned.agents if agent not in agents]
-    if strangers:
-        raise ValueError(f"it pays agent {strangers[0]!r:.80}, and the agents are {', '.join(agents)}")
-    for name, reward in {"the team's reward": returned.team, **returned.agents}.items():
+    for agent, reward in {"the team": returned.team, **returned.agents}.items():
         if not isinstance(reward, Real) or not isfinite(reward):
-            raise ValueError(
-                f"{name} is {reward!r:.80}; a program returns a number, {{agent: number}} or a lab.EpisodeResult"
-            )
-    if problem := not_plain(returned.info, "info"):
-        raise ValueError(problem)
-    return returned
+            said = "a program returns a number, {agent: number} or a lab.EpisodeResult"
+            return returned, f"the reward of {agent} is {reward!r:.80}; {said}"
+    if not calls:
+        return returned, "it called nobody"
+    for agent, reward in returned.agents.items():
+        if agent not in agents:
+            return returned, f"it pays agent {agent!r:.80}, and the agents are {', '.join(agents)}"
+        if reward and not calls[agent]:
+            return returned, f"it pays agent {agent!r}, which it never called"
+    return returned, not_plain(returned.info, "info")
 
 
 def _told(error: BaseException) -> str:

@@ -1,6 +1,6 @@
-"""A folder that `export(run, folder, to=...)` wrote, opened in the other trainer.
+"""A folder that `export(run, folder, to="verl")` wrote, opened beside verl.
 
-Leaves out: how the folder is written (`hand_over`), and the trainers' interfaces (`slime`, `verl`).
+Leaves out: how the folder is written (`export`), and verl's interfaces (`verl`).
 """
 
 import json
@@ -13,55 +13,55 @@ import pandas as pd
 
 from mas_lab.backends.runner import with_max_turns
 from mas_lab.bridges.external_rollout import Speak, Speaker, play
-from mas_lab.env import Env, Task, spec
+from mas_lab.env import Task, spec
 from mas_lab.recipes import from_data
 from mas_lab.runs.disk import read_json, read_table
 from mas_lab.table import column, plain, selected
 from mas_lab.tasks import make_env
+from mas_lab.tasks.own import own_env
 from mas_lab.team import Sampling
 
 FILE, BATCH, BRIDGE = "hand_over.json", "batch.parquet", "mas_lab_bridge"
 CLOSE = 1e-6
 """Tolerance for an advantage, relative to the recorded one if its magnitude is above 1."""
-KEPT = ("prompt_ids", "completion_ids", "logprobs")
-"""Columns that a trainer carries in fields of its own."""
 
 
 class HandOverError(ValueError):
-    """Error for a run that a trainer cannot take over, or for wrong values that it gave back."""
+    """Error for a run that verl cannot take over, or for wrong values that it gave back."""
 
 
 class Handed:
-    """Recipe, env and team settings of a folder. `env` is needed if the env is your own class."""
+    """Recipe, env and team settings of a folder.
 
-    def __init__(self, folder: str | Path, env: Env | None = None):
+    An env of a user's own is imported by its name, like the folder's bridge file.
+    """
+
+    def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         said = read_json(self.folder / FILE)
-        if env is None and ":" in said["env"]["name"]:
-            raise HandOverError(f"{self.folder / FILE}: the env {said['env']['name']} is your own; give it as env=")
-        if env is not None and spec(env) != said["env"]:
+        name, options = said["env"]["name"], {key: one for key, one in said["env"].items() if key != "name"}
+        env = own_env(name, self.folder, **options) if ":" in name else make_env(name, **options)
+        if spec(env) != said["env"]:
             raise HandOverError(f"{self.folder / FILE} was made for env {said['env']}, and this one is {spec(env)}")
-        self.env = with_max_turns(make_env(**said["env"]) if env is None else env, said["max_turns"])
+        self.env = with_max_turns(env, said["max_turns"])
         self.recipe = from_data(said["recipe"])
         self.sampling = {agent: Sampling(**one) for agent, one in said["sampling"].items()}
         self.frozen, self.template, self.seed = tuple(said["frozen"]), said["template"], said["seed"]
         self.minibatches = said["minibatches"]
 
     async def play(
-        self, task: str, number: Any, speak: Speak, tokenizer: Any, context: int = 2**31, occasion: Any = None
+        self, task: str, session: Any, occasion: str, speak: Speak, tokenizer: Any, context: int
     ) -> list[dict[str, Any]]:
         """Play one more instance of `task`, and return its rows.
 
-        `task` is JSON text from the parquet files, and `number` counts its instances. `occasion` distinguishes repeated
-        draws of one task. `None`: episodes are named as in `rollout`.
+        `task` is JSON text from the parquet files. `session` counts its instances, and `occasion` distinguishes
+        repeated draws of one task.
         """
         told = json.loads(task)
         speaker = Speaker(speak, tokenizer, self.template, context)
-        many = self.recipe.plan.instances > 1 or occasion is not None
-        episode = f"{told['id']}#{number}" if many else told["id"]
-        drawn = Task(told["id"], told["data"])
+        drawn, episode = Task(told["id"], told["data"]), f"{told['id']}#{session}@{occasion}"
         rows = await play(self.env, drawn, episode, self.recipe.plan, speaker, self.sampling, self.seed)
-        return rows if occasion is None else [{**row, "occasion": str(occasion)} for row in rows]
+        return [{**row, "occasion": occasion} for row in rows]
 
     def learns(self, row: Mapping[str, Any]) -> bool:
         """Return whether a row may be trained on; the recipe's `select` can still exclude it.
@@ -69,21 +69,6 @@ class Handed:
         Rows that only value a candidate and rows of frozen agents may not.
         """
         return not row["probe"] and row["agent"] not in self.frozen
-
-    def earned(self, rows: Sequence[Mapping[str, Any]]) -> float:
-        """Return the team's mean return over the paths of an instance, for the trainer's charts.
-
-        With `joint(mode="cross")` the mean is over its actions.
-        """
-        kept = {row["action"]: row for row in rows if row["kept"] and not row["probe"]}
-        leaves = kept.keys() - {row["parent"] for row in kept.values()}
-        returns = []
-        for action in leaves:
-            returns.append(0.0)
-            while action in kept:
-                returns[-1] += kept[action]["team_reward"]
-                action = kept[action]["parent"]
-        return float(np.mean(returns))
 
     def advantages(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         """Return all rows of one batch as a table with `credit`, `advantage` and `selected` from the recipe.

@@ -1,7 +1,7 @@
 """Episodes of the kit whose tokens are sampled by another trainer's engine.
 
 The env and the plan belong to the kit. Token ids go out, the sampled ids come back, and no text is encoded again.
-Leaves out: the engines (`slime`, `verl`) and the use of the rows (`handed`).
+Leaves out: the engines (`verl`) and the use of the rows (`export_reader`).
 """
 
 import asyncio

@@ -5,14 +5,18 @@ Files are checked before their content is loaded, and no code of others is run. 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mas_lab.backends.loading import open_given
-from mas_lab.bridges.team_folder import JSON, TEAM, listed, read_team, refuse_sizes, require_files
+from mas_lab.bridges.team_folder import TEAM, PolicyEntry, read_team, refuse_sizes
 from mas_lab.policy import PolicyError
 from mas_lab.runs.disk import RunError
-from mas_lab.team import Sampling, Team
+from mas_lab.team import Team
+
+FETCHED = [TEAM, "policies/*.safetensors", "policies/*.json", "policies/*/merges.txt", "policies/*/chat_template.jinja"]
+"""Files of a hub repository that are fetched: none of them can hold code."""
 
 
 def load_team(
@@ -24,8 +28,8 @@ def load_team(
 ) -> Team:
     """Load a team that `lab.save_team` wrote, from a folder or from the Hugging Face hub.
 
-    From the hub, only the files that `team.json` lists are fetched: safetensors, JSON and tokenizer texts. They may
-    take up to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
+    From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. They may take up
+    to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
 
     Args:
         where: A folder ("my_team"), or a hub id ("owner/name").
@@ -43,27 +47,18 @@ def load_team(
             another form.
         PolicyError: An adapter's base model is not among `base`, or `alpha` is not that of the adapters.
     """
-    if (Path(where) / TEAM).is_file():
-        folder = Path(where)
-    else:
-        folder = _fetched(str(where), revision)
-    data = read_team(folder / TEAM)
-    require_files(folder, data)
+    folder = Path(where) if (Path(where) / TEAM).is_file() else _fetched(str(where), revision)
+    team = read_team(folder)
     bases = [base] if isinstance(base, str | Path) else list(base)
-    alpha = {one["lora"]["alpha"] for one in data["policies"].values() if one["kind"] == "adapter"}
-    if len(alpha | ({options["alpha"]} if "alpha" in options and alpha else set())) > 1:
-        raise PolicyError(
-            f"{folder / TEAM}: its adapters were trained with alpha={', '.join(map(str, sorted(alpha)))}; all are "
-            "loaded with that one: leave out alpha="
-        )
-    if alpha:
-        options["alpha"] = alpha.pop()
-    policies = open_given(_given(data, folder, bases), backend=backend, **options)
-    try:
-        sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
-        return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
-    except (TypeError, ValueError) as error:
-        raise RunError(f"{folder / TEAM}: {error}; the file was edited") from error
+    alphas = {one.lora.alpha for one in team.policies.values() if one.lora}
+    if alphas:
+        if len(alphas | {options.get("alpha", min(alphas))}) > 1:
+            told = ", ".join(map(str, sorted(alphas)))
+            raise PolicyError(f"{folder / TEAM}: its adapters were trained with alpha={told}; leave out alpha=")
+        options["alpha"] = alphas.pop()
+    given = {name: _given(name, one, folder, bases) for name, one in team.policies.items()}
+    policies = open_given(given, backend=backend, **options)
+    return Team({agent: policies[name] for agent, name in team.agents.items()}, team.sampling, team.frozen)
 
 
 def _fetched(where: str, revision: str | None) -> Path:
@@ -78,71 +73,42 @@ def _fetched(where: str, revision: str | None) -> Path:
             "repository may be another one tomorrow"
         )
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import DryRunError, HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
-
-    def fetch(names: list[str], most: int | None = None) -> Path:
-        here = False
-        try:
-            told = snapshot_download(where, revision=revision, allow_patterns=names, dry_run=True)
-            sizes = {one.filename: one.file_size or 0 for one in told}
-            if most is not None and sum(sizes.values()) > most:
-                raise RunError(f"{where}: {names[0]} has {sum(sizes.values())} bytes; at most {most} are read")
-            refuse_sizes(sizes, where)
-        except (DryRunError, OfflineModeIsEnabled):
-            here = True  # offline: files that were fetched before are checked on disk
-        return Path(snapshot_download(where, revision=revision, allow_patterns=names, local_files_only=here))
+    from huggingface_hub.errors import DryRunError, OfflineModeIsEnabled
 
     try:
-        folder = fetch([TEAM], JSON)
-        if not (folder / TEAM).is_file():
-            raise RunError(f"{where} at {revision} holds no {TEAM}, so it is no team that lab.save_team wrote")
-        return fetch([TEAM, *listed(read_team(folder / TEAM))])
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        with suppress(DryRunError, OfflineModeIsEnabled):  # offline: what was fetched before is checked on disk
+            listed = snapshot_download(where, revision=revision, allow_patterns=FETCHED, dry_run=True)
+            refuse_sizes({one.filename: one.file_size or 0 for one in listed}, where)
+        folder = Path(snapshot_download(where, revision=revision, allow_patterns=FETCHED))
+    except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
         raise RunError(f"{where} at {revision} cannot be fetched: {error}") from error
+    if not (folder / TEAM).is_file():
+        raise RunError(f"{where} at {revision} holds no {TEAM}, so it is no team that lab.save_team wrote")
+    return folder
 
 
-def _given(data: dict[str, Any], folder: Path, bases: Sequence[str | Path]) -> dict[str, Any]:
-    """Return the arguments for the back ends, by policy."""
+def _given(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path]) -> Any:
+    """Return the arguments for the back end; raise PolicyError if an adapter's base model may not be loaded."""
     from mas_lab.backends.torch.base import Given
-
-    given = {}
-    for name, one in data["policies"].items():
-        place, lr, template = folder / one["folder"], float(one["lr"]), one["template"]
-        if one["kind"] == "full":
-            given[name] = Given(place, lr, template)
-            continue
-        lora = {"adapters": one["lora"]["adapters"], "rank": one["lora"]["rank"], "seed": 0,
-                "index": one["lora"]["index"]}  # fmt: skip
-        if type(own := one["lora"].get("own_rank")) is int:
-            lora["own_rank"] = own
-        given[name] = Given(place, lr, template, lora, _base(name, one["base"], bases))
-    return given
-
-
-def _base(name: str, recorded: dict[str, Any], bases: Sequence[str | Path]) -> Any:
-    """Return the base model of an adapter, or raise PolicyError if it may not be loaded."""
     from mas_lab.backends.torch.source import Source
 
-    kind, digest = recorded["kind"], recorded.get("digest")
-    if kind == "pocket":
-        source = Source.find(recorded.get("name", ""))
-        if source.kind != "pocket":
-            raise PolicyError(f"policy {name!r:.80}: no pocket model is called {recorded.get('name')!r:.80}")
-        return Source("pocket", source.name, digest)
-    if kind == "hub":
-        if recorded.get("name") not in bases:
-            model = f"{recorded.get('name')!r:.120}"
-            raise PolicyError(
-                f"policy {name!r:.80} is an adapter of the model {model} of the hub, which is not loaded unasked; if "
-                f"you want that one, ask for it: load_team(..., base={model})"
-            )
-        return Source("hub", recorded["name"], digest)
-    for given in bases:
-        if (Path(given) / "config.json").is_file():
-            found = Source.find(Path(given)).pinned()
-            if found.digest == digest:
-                return found
-    raise PolicyError(
-        f"policy {name!r:.80} is an adapter of a model in a folder of whoever trained it (sha256 of its weights: "
-        f"{digest}); get that model, and load_team(..., base=<its folder>)"
-    )
+    if one.lora is None:
+        return Given(folder / one.folder, one.lr, one.template)
+    base = one.base
+    if base.kind == "pocket" or (base.kind == "hub" and base.name in bases):
+        source = Source(**base.model_dump())
+    elif base.kind == "hub":
+        raise PolicyError(
+            f"policy {name!r:.80} is an adapter of the model {base.name!r} of the hub, which is not loaded unasked; if "
+            f"you want that one, ask for it: load_team(..., base={base.name!r})"
+        )
+    else:
+        found = (Source.find(Path(given)).pinned() for given in bases if (Path(given) / "config.json").is_file())
+        source = next((one for one in found if one.digest == base.digest), None)
+    if source is None:
+        raise PolicyError(
+            f"policy {name!r:.80} is an adapter of a model in a folder of whoever trained it (sha256 of its weights: "
+            f"{base.digest}); get that model, and load_team(..., base=<its folder>)"
+        )
+    lora = one.lora.model_dump(exclude={"alpha"}, exclude_none=True) | {"seed": 0}
+    return Given(folder / one.folder, one.lr, one.template, lora, source)

@@ -1,12 +1,12 @@
 """The part of OpenAI's chat completions that this kit supports.
 
 A request is parsed, and refused if the sampled tokens could not represent its result. An answer is written whole or as
-a stream. Leaves out: how a call is answered (`switchboard`), and the HTTP server (`gateway`).
+a stream. Leaves out: how a call is answered (`dispatcher`), and the HTTP server (`gateway`).
 """
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,11 @@ from mas_lab.env import Message, no_message
 from mas_lab.policy import Completion
 
 IGNORED = ("user", "metadata", "store", "stream_options", "service_tier", "parallel_tool_calls", "prompt_cache_key",
-           "safety_identifier", "timeout", "logprobs", "n")  # fmt: skip
-"""Parameters that change no token of the answer. `n` must also agree with `NEUTRAL`."""
+           "safety_identifier", "timeout", "logprobs")  # fmt: skip
+"""Parameters that change no token of the answer."""
 NEUTRAL = {
     "top_p": 1, "n": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "tools": [], "functions": [],
-    "response_format": {"type": "text"}, "tool_choice": "none", "top_logprobs": 0, "seed": None,
-    "reasoning_effort": None,
+    "response_format": {"type": "text"}, "tool_choice": "none", "top_logprobs": 0,
 }  # fmt: skip
 """Parameters that are accepted with these values only: training needs tokens from the full distribution."""
 INSTEAD = {
@@ -51,18 +50,15 @@ class Asked:
     temperature: float | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
-    stream: bool = False
 
 
 def asked_of(body: Any) -> Asked:
     """Parse a request's JSON, or raise `Refused` with the parameter and an alternative."""
     if not isinstance(body, Mapping):
         raise Refused(400, "invalid_json", "the body is no JSON object with model and messages")
-    known = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "stream"}
+    known = {"model", "messages", "temperature", "max_tokens", "max_completion_tokens", "stop", "stream", *IGNORED}
     for name, value in body.items():
-        if name in known or value is None or (name in IGNORED and name not in NEUTRAL):
-            continue
-        if name not in NEUTRAL or value != NEUTRAL[name]:
+        if name not in known and value is not None and (name not in NEUTRAL or value != NEUTRAL[name]):
             instead = INSTEAD.get(name, "leave it out")
             raise Refused(400, "unsupported_parameter", f"{name}={value!r:.80} is not supported here: {instead}")
     if not isinstance(body.get("model"), str):
@@ -74,20 +70,12 @@ def asked_of(body: Any) -> Asked:
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise Refused(400, "max_tokens", f"max_tokens={limit!r:.80}; give a number of 1 or more")
-    return Asked(body["model"], _messages(body.get("messages")), _temperature(body), limit, stop,
-                 bool(body.get("stream")))  # fmt: skip
-
-
-def _temperature(body: Mapping[str, Any]) -> float | None:
-    value = body.get("temperature")
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 10:
-        raise Refused(
-            400, "temperature",
-            f"temperature={value!r:.80}; give one above 0: what is always said alike is compared with nothing",
-        )  # fmt: skip
-    return float(value)
+    temperature = body.get("temperature")
+    if temperature is not None and not (isinstance(temperature, int | float) and 0 < temperature <= 10):
+        told = f"temperature={temperature!r:.80}; give one above 0: what is always said alike is compared with nothing"
+        raise Refused(400, "temperature", told)
+    temperature = None if temperature is None else float(temperature)
+    return Asked(body["model"], _messages(body.get("messages")), temperature, limit, stop)
 
 
 def _messages(messages: Any) -> list[Message]:
@@ -96,11 +84,10 @@ def _messages(messages: Any) -> list[Message]:
     read = []
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            raise Refused(
-                400, "messages", f"message {number} is {message!r:.80}; give {{'role': ..., 'content': text}}"
-            )
+            told = f"message {number} is {message!r:.80}; give {{'role': ..., 'content': text}}"
+            raise Refused(400, "messages", told)
         one = {key: value for key, value in message.items() if value is not None or key == "content"}
-        role = {"developer": "system"}.get(one.get("role"), one.get("role"))
+        role = "system" if one.get("role") == "developer" else one.get("role")
         one |= {"role": role, "content": _text(one.get("content"), number)}
         if problem := no_message(one):
             raise Refused(400, "messages", f"message {number}: {problem}")
@@ -119,21 +106,24 @@ def _text(content: Any, number: int) -> Any:
 
 def answer_to(asked: Asked, number: int, prompt_tokens: int, completion: Completion, text: str) -> dict[str, Any]:
     """Return the answer as one JSON object; its id is the number of the call in its episode."""
-    finish = "length" if completion.finish == "length" else "stop"
     said = len(completion.ids)
-    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": said, "total_tokens": prompt_tokens + said}
+    finish = "length" if completion.finish == "length" else "stop"
     choice = {"index": 0, "finish_reason": finish, "logprobs": None,
               "message": {"role": "assistant", "content": text, "refusal": None}}  # fmt: skip
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": said, "total_tokens": prompt_tokens + said}
     return {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": int(time.time()),
             "model": asked.agent, "choices": [choice], "usage": usage}  # fmt: skip
 
 
-def streamed(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the same answer as server-sent events: the whole text, the finish reason, the usage."""
-    told = {name: answer[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+def streamed(answer: Mapping[str, Any]) -> str:
+    """Return the same answer as server-sent events: the whole text, the finish reason, the usage."""
     [choice] = answer["choices"]
-    deltas = [({"role": "assistant", "content": choice["message"]["content"]}, None), ({}, choice["finish_reason"])]
-    chunks = [told | {"choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in deltas]
-    for chunk in (*chunks, told | {"choices": [], "usage": answer["usage"]}):
-        yield f"data: {json.dumps(chunk)}\n\n"
-    yield "data: [DONE]\n\n"
+    told = {"role": "assistant", "content": choice["message"]["content"]}
+    choices = [
+        [{"index": 0, "delta": told, "finish_reason": None}],
+        [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}],
+        [],
+    ]
+    chunks = [{**answer, "object": "chat.completion.chunk", "choices": one, "usage": None} for one in choices]
+    chunks[-1]["usage"] = answer["usage"]
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"

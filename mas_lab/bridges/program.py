@@ -181,20 +181,10 @@ class ProgramEnv:
             episode.earned = EpisodeResult(self.failed, success=False)
         return episode.closed_rows(self.max_return)
 
-    def _plays_itself(self) -> NoReturn:
+    def _plays_itself(self, *_: Any) -> NoReturn:
         raise EnvError("ProgramEnv: a program plays itself, whole: rollout(env, team, tasks, plan=episodes(n))")
 
-    def start(self, task: Task) -> Any:
-        self._plays_itself()
-
-    def acting(self, state: Any) -> tuple[str, ...]:
-        self._plays_itself()
-
-    def observe(self, state: Any, agent: str) -> list:
-        self._plays_itself()
-
-    def step(self, state: Any, actions: Mapping[str, str]) -> Any:
-        self._plays_itself()
+    start = acting = observe = step = _plays_itself
 
 
 class ProgramRunner:

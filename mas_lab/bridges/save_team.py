@@ -4,7 +4,6 @@ Weights are in plain Hugging Face or PEFT form. Files are copied from the newest
 without data about the machine. Leaves out: the form of the folder (`team_folder`), and the text of the card (`card`).
 """
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from mas_lab.bridges.card import card
 from mas_lab.bridges.team_folder import CARD, FILE, FORMAT, TEAM
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import RunError, Unwritten, dumps, hashes, read_json, whole_folder
+from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, whole_folder, write_json
 from mas_lab.runs.run import Run, load_run
 
 
@@ -38,47 +37,41 @@ def save_team(run: Run | str | Path, folder: str | Path) -> Path:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise RunError(f"{target} is there already; name a folder that is new or empty")
     try:
-        with whole_folder(target) as staged:
-            run.with_checkpoint(lambda checkpoint: _write(run, checkpoint, staged))
+        run.with_checkpoint(lambda checkpoint: _write(run, checkpoint, target))
     except Unwritten as error:
         raise RunError(f"{error}; the run is as it was: free space, or choose another place") from error
     return target
 
 
-def _write(run: Run, checkpoint: Checkpoint, staged: Path) -> None:
-    shutil.rmtree(staged)  # may hold files of an earlier try, whose checkpoint was deleted meanwhile
-    staged.mkdir()
+def _write(run: Run, checkpoint: Checkpoint, folder: Path) -> None:
     team = checkpoint.state["team"]
-    policies = {}
-    for number, name in enumerate(team["policies"]):
-        source = checkpoint.folder / "policies" / str(number)
-        slug = f"-{name}" if re.fullmatch(r"[A-Za-z0-9_]{1,40}", name) else ""
-        policies[name] = _copy(name, source, staged, f"policies/{number}{slug}")
-    data = {"format": FORMAT, "step": checkpoint.step, **{key: team[key] for key in ("agents", "sampling", "frozen")},
-            "policies": policies}  # fmt: skip
-    (staged / TEAM).write_text(dumps(data, staged / TEAM), encoding="utf-8")
-    (staged / CARD).write_text(card(run, data), encoding="utf-8")
+    with whole_folder(folder) as staged:
+        policies = {name: _copy(name, number, checkpoint, staged) for number, name in enumerate(team["policies"])}
+        kept = {key: team[key] for key in ("agents", "sampling", "frozen")}
+        data = {"format": FORMAT, "step": checkpoint.step, **kept, "policies": policies}
+        write_json(staged / TEAM, data)
+        card(run, data).save(staged / CARD)
 
 
-def _copy(name: str, source: Path, staged: Path, called: str) -> dict[str, Any]:
+def _copy(name: str, number: int, checkpoint: Checkpoint, staged: Path) -> dict[str, Any]:
     """Copy one policy's files, and return its entry in `team.json`."""
-    record, folder = read_json(source / "policy.json"), staged / called
+    source = checkpoint.folder / "policies" / str(number)
+    record = read_json(source / "policy.json")
     if record.get("backend") == "tinker":
         raise RunError(
             f"policy {name!r} lives behind a Tinker server, and the run holds no weights of it; download them"
         )
+    called = f"policies/{number}" + (f"-{name}" if re.fullmatch(r"[A-Za-z0-9_]{1,40}", name) else "")
+    folder = staged / called
     folder.mkdir(parents=True)
     for path in source.iterdir():
-        if path.is_file() and FILE.fullmatch(path.name):
+        if re.match(FILE, path.name):
             shutil.copyfile(path, folder / path.name)
     base = {key: value for key, value in record["source"].items() if value is not None}
     if base["kind"] == "directory":
         del base["name"]  # a path on a local machine
-    adapted = folder / "adapter_config.json"
-    if adapted.is_file():
-        config = json.loads(adapted.read_text(encoding="utf-8"))
-        config["base_model_name_or_path"] = base.get("name")
-        adapted.write_text(dumps(config, adapted), encoding="utf-8")
+    if (adapted := folder / "adapter_config.json").is_file():
+        write_json(adapted, read_json(adapted) | {"base_model_name_or_path": base.get("name")})
     told = {"folder": called, "kind": "adapter" if record["lora"] else "full", "base": base, "lr": record["lr"],
             "template": record["template"], "files": hashes(folder)}  # fmt: skip
     if record["lora"]:

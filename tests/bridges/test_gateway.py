@@ -65,9 +65,7 @@ def test_a_row_holds_the_tokens_that_were_sampled_with_their_log_probabilities(t
         assert policy.encode([{"role": "user", "content": row.prompt.removeprefix("user: ")}]) == row.prompt_ids
 
 
-def test_a_draw_hangs_on_nothing_but_seed_task_episode_agent_and_number(turns, team):
-    """However many run at once, whoever is slow, and whichever other tasks there are."""
-
+def test_draws_depend_on_seed_task_episode_agent_and_number_alone(turns, team):
     def slow(task, endpoint):
         time.sleep(0.02 * (hash(threading.current_thread().name) % 3))
         return relay(task, endpoint)
@@ -82,8 +80,7 @@ def test_a_draw_hangs_on_nothing_but_seed_task_episode_agent_and_number(turns, t
     assert (other["completion"].to_numpy() != turns["completion"].to_numpy()).any()
 
 
-def test_the_same_calls_are_computed_together_whoever_is_slow(team, monkeypatch):
-    """Also where new episodes begin in the place of those that have ended."""
+def test_the_same_calls_are_computed_together_however_slow_a_program_is(team, monkeypatch):
     waves = []
     engine = team["asker"].engine
     real = engine.submit
@@ -109,7 +106,7 @@ def test_the_same_calls_are_computed_together_whoever_is_slow(team, monkeypatch)
     pd.testing.assert_frame_equal(played[0][0], played[1][0], check_exact=True)
 
 
-def test_what_a_program_returns_is_who_earns(team):
+def test_a_program_pays_the_team_or_its_agents(team):
     def own(task, endpoint):
         relay(task, endpoint)
         endpoint("asker", "asker then w1")
@@ -176,15 +173,10 @@ def hangs(task, endpoint):
     time.sleep(30)
 
 
-def stranger(task, endpoint):
-    relay(task, endpoint)
-    return endpoint("boss", "hello")
-
-
 def hides_a_stranger(task, endpoint):
     with pytest.raises(Exception, match="no agent is called 'boss'"):
-        stranger(task, endpoint)
-    return 1.0
+        endpoint("boss", "hello")
+    return relay(task, endpoint)
 
 
 def floods(task, endpoint):
@@ -195,18 +187,17 @@ def floods(task, endpoint):
 BROKEN = {
     raises: r"its program raised KeyError: 'no such tool' \(test_gateway.py, line \d+\)",
     hangs: "took more than timeout_s=5 seconds",
-    stranger: "called agent 'boss', and the agents are asker, doer",
-    hides_a_stranger: "called agent 'boss'",
+    hides_a_stranger: "called agent 'boss', and the agents are asker, doer",
     floods: "more than max_calls=6 calls",
     lambda task, endpoint: 1.0: "it called nobody",
-    lambda task, endpoint: relay(task, endpoint) * float("nan"): "the team's reward is nan",
+    lambda task, endpoint: relay(task, endpoint) * float("nan"): "the reward of the team is nan",
     lambda task, endpoint: {"boss": relay(task, endpoint)}: "it pays agent 'boss'",
     lambda task, endpoint: {"doer": len(endpoint("asker", "now")) + 1}: "it pays agent 'doer', which it never called",
 }
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda program: program.__name__)
-def test_a_broken_episode_is_named_and_costs_itself_alone(broken, team, turns):
+def test_a_broken_episode_is_named_and_the_others_go_on(broken, team, turns):
     def sometimes(task, endpoint):
         return broken(task, endpoint) if task.data["word"] == "w1" else relay(task, endpoint)
 
@@ -263,6 +254,7 @@ def test_a_call_that_no_token_would_stand_for_is_refused_and_the_program_goes_on
     found, later = [], {}
 
     def asks(task, endpoint):
+        assert urlsplit(endpoint.base_url).hostname == "127.0.0.1"
         found.extend(post(endpoint, body) for body, *_ in REFUSED)
         found.append(post(endpoint, REFUSED[0][0], key="another"))
         found.append(post(endpoint, REFUSED[0][0], path="/v1/embeddings"))
@@ -297,17 +289,6 @@ def test_an_engine_that_fails_is_told_with_the_call_that_it_failed(team, monkeyp
         lab.play(relay, team, TASKS[:1], **LIMITS)
 
 
-def test_it_listens_on_loopback_alone_and_each_episode_has_a_key(team):
-    seen = []
-
-    def looks(task, endpoint):
-        seen.append((urlsplit(endpoint.base_url).hostname, endpoint.api_key))
-        return relay(task, endpoint)
-
-    lab.play(looks, team, TASKS, n=2, **LIMITS)
-    assert {host for host, _ in seen} == {"127.0.0.1"} and len({key for _, key in seen}) == 8
-
-
 def test_an_answer_ends_before_its_stop_text_and_the_row_holds_it(team):
     said = []
 
@@ -337,7 +318,7 @@ def test_an_env_made_of_a_program_is_trained_scored_kept_and_resumed(models, tmp
     scores = lab.evaluate(env_of(), make_team("shared", models), env_of().test, k=2)
     assert scores["latency"].gt(0).all() and scores["return"].between(0, 1).all()
     assert "relay" in json.dumps(runs[0].config["env"])
-    with pytest.raises(lab.RunError if hasattr(lab, "RunError") else Exception, match="cannot resume"):
+    with pytest.raises(lab.RunError, match="cannot resume"):
         other = env_of(at_the_same_time)
         list(lab.train(other, make_team("shared", models), recipe, 3, run=tmp_path / "cut", **settings))
 
@@ -360,7 +341,7 @@ def test_what_a_program_cannot_be_is_refused(team):
 
 
 @pytest.mark.slow
-def test_the_real_openai_client(team, turns):
+def test_the_openai_client_lists_agents_streams_and_raises(team, turns):
     pytest.importorskip("openai", reason="make clients installs it")
     import openai
 
@@ -378,61 +359,4 @@ def test_the_real_openai_client(team, turns):
         return score(said, task.data["word"])
 
     found = lab.play(asks, team, TASKS, n=3, seed=1, **LIMITS)
-    pd.testing.assert_frame_equal(found, turns)
-
-
-@pytest.mark.slow
-def test_a_real_langgraph_graph_of_two_agents(team, turns):
-    pytest.importorskip("langgraph", reason="make clients installs it")
-    from typing import TypedDict
-
-    from langchain_openai import ChatOpenAI
-    from langgraph.graph import END, START, StateGraph
-
-    class Talk(TypedDict):
-        word: str
-        heard: str
-        said: str
-
-    def graph(task, endpoint):
-        models = {agent: ChatOpenAI(model=agent, base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0)
-                  for agent in AGENTS}  # fmt: skip
-
-        def ask(talk):
-            return {"heard": models["asker"].invoke(f"asker now {talk['word']}").content}
-
-        def do(talk):
-            return {"said": models["doer"].invoke(f"doer now {talk['word']} {talk['heard']}").content}
-
-        built = StateGraph(Talk).add_node("asker", ask).add_node("doer", do)
-        built = built.add_edge(START, "asker").add_edge("asker", "doer").add_edge("doer", END).compile()
-        return score(built.invoke({"word": task.data["word"]})["said"], task.data["word"])
-
-    found = lab.play(graph, team, TASKS, n=3, seed=1, **LIMITS)
-    pd.testing.assert_frame_equal(found, turns)
-
-
-@pytest.mark.slow
-def test_real_autogen_agents(team, turns):
-    pytest.importorskip("autogen_agentchat", reason="make clients installs it")
-    from autogen_agentchat.agents import AssistantAgent
-    from autogen_ext.models.openai import OpenAIChatCompletionClient
-
-    about = {"vision": False, "function_calling": False, "json_output": False, "structured_output": False,
-             "family": "unknown"}  # fmt: skip
-
-    async def talks(task, endpoint):
-        async def ask(agent, text):
-            client = OpenAIChatCompletionClient(
-                model=agent, base_url=endpoint.base_url, api_key=endpoint.api_key, model_info=about,
-                include_name_in_message=False, max_retries=0,
-            )  # fmt: skip
-            result = await AssistantAgent(agent, client, system_message=None).run(task=text)
-            await client.close()
-            return result.messages[-1].content
-
-        heard = await ask("asker", f"asker now {task.data['word']}")
-        return score(await ask("doer", f"doer now {task.data['word']} {heard}"), task.data["word"])
-
-    found = lab.play(talks, team, TASKS, n=3, seed=1, **LIMITS)
     pd.testing.assert_frame_equal(found, turns)

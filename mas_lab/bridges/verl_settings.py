@@ -1,0 +1,130 @@
+"""A run's recipe and settings in the terms of verl, and the reasons for refusals.
+
+Leaves out: the folder around them (`export`).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mas_lab.bridges.export_reader import BRIDGE
+from mas_lab.bridges.team_folder import HUB_ID
+from mas_lab.cells.losses import Loss, clipped, reinforce
+from mas_lab.recipes import Recipe
+from mas_lab.train.settings import Settings
+
+NAME = "mas_lab"
+"""Name under which our extensions are registered in verl."""
+NEVER = 1e9
+"""Bound that never acts, such as a dual clip, since verl has no value that means none."""
+AGGREGATES = {"token": "token-mean", "turn": "seq-mean-token-mean", "sum": "seq-mean-token-sum"}
+"""Values of `aggregate`, with verl's names for the same means."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Facts about a run that verl needs. `prompt` and `answer` are maximal numbers of tokens."""
+
+    recipe: Recipe
+    settings: Settings
+    policies: Mapping[str, Mapping[str, Any]]
+    sampling: Mapping[str, Mapping[str, Any]]
+    prompt: int
+    answer: int
+
+    @property
+    def policy(self) -> Mapping[str, Any]:
+        return next(iter(self.policies.values()))
+
+    @property
+    def model(self) -> str:
+        """Return the hub id of the weights; empty if they are not from the hub."""
+        source = self.policy["source"]
+        return source["name"] if source["kind"] == "hub" and HUB_ID.fullmatch(source["name"]) else ""
+
+
+def refusals(asked: Asked) -> Iterator[str]:
+    """Yield the reasons against handing the run over, a sentence each."""
+    recipe, rounds = asked.recipe, asked.settings.rounds
+    if len(asked.policies) > 1:
+        yield (f"its team has {len(asked.policies)} policies ({', '.join(asked.policies)}), and verl moves the weights "
+               "of one; train a Team.shared")  # fmt: skip
+    if len({one["temperature"] for one in asked.sampling.values()}) > 1:
+        yield "its agents sample at different temperatures, and verl takes log-probabilities at one"
+    for place in ("plan", "credit", "center", "select"):
+        if callable(getattr(getattr(recipe, place), "load_state", None)):
+            yield (f"its {place}, {getattr(recipe, place)!r}, remembers from step to step, and what it remembers is "
+                   "kept with this kit's checkpoints alone")  # fmt: skip
+    if rounds > 1:
+        yield f"rounds={rounds} draws more tasks until enough rows are selected; verl draws its tasks once"
+    if type(recipe.loss) not in (clipped, reinforce):
+        yield f"its loss, {type(recipe.loss).__name__}, is none that verl has"
+    elif getattr(recipe.loss, "ratio", "token") == "action":
+        yield "clipped(ratio='action') takes one ratio per action, by the sum of its tokens, which verl has not"
+    if recipe.select is not None:
+        yield f"select={recipe.select!r}: verl keeps every row in its means, trained on or not"
+    if recipe.aggregate not in AGGREGATES:
+        yield f"aggregate={recipe.aggregate!r}: verl knows no agents; take one of {', '.join(AGGREGATES)}"
+
+
+def verl_settings(asked: Asked) -> dict[str, Any]:
+    """Return the content of verl.yaml, which stands on top of verl's own defaults."""
+    recipe, settings = asked.recipe, asked.settings
+    environment = {"VERL_USE_EXTERNAL_MODULES": BRIDGE, "PYTHONPATH": "${oc.env:PYTHONPATH}"}
+    adapter, correction = {}, {}
+    if lora := asked.policy["lora"]:
+        alpha = asked.policy["options"].get("alpha", 2.0)
+        adapter = {"lora_rank": lora["rank"], "lora_alpha": alpha * lora["rank"]}
+    if recipe.loss.tis is not None:
+        correction = {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": recipe.loss.tis}}
+    return {
+        "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
+        "defaults": ["ppo_trainer", "_self_"],
+        "trainer": {"use_v1": True, "v1": {"trainer_mode": NAME}},
+        # A recipe reads the env's rewards as they are, without a KL penalty in them.
+        "algorithm": {"adv_estimator": NAME, "use_kl_in_reward": False, **correction},
+        "ray_kwargs": {"ray_init": {"runtime_env": {"env_vars": environment}}},
+        "data": {
+            "train_files": "${oc.env:MAS_LAB_FOLDER}/train.parquet",
+            "val_files": "${oc.env:MAS_LAB_FOLDER}/test.parquet",
+            "train_batch_size": settings.tasks,
+            "shuffle": False,  # in the order in which they were drawn
+            "filter_overlong_prompts": False,  # the first prompt is not the longest
+            "max_prompt_length": asked.prompt,
+            "max_response_length": asked.answer,
+        },
+        "actor_rollout_ref": {
+            "model": {"path": asked.model or "${oc.env:MAS_LAB_MODEL}", **adapter},
+            "rollout": {
+                "agent": {"default_agent_loop": NAME},
+                "n": recipe.plan.instances,
+                "temperature": next(iter(asked.sampling.values()))["temperature"],
+                "calculate_log_probs": True,
+            },
+            "actor": {
+                "ppo_mini_batch_size": max(1, settings.tasks // settings.minibatches),  # our trainer sets it by batch
+                "ppo_epochs": settings.epochs,
+                "shuffle": False,
+                "optim": {"lr": asked.policy["lr"]},
+                "grad_clip": settings.max_norm or NEVER,
+                "loss_agg_mode": AGGREGATES[recipe.aggregate],
+                **_loss(recipe.loss),
+            },
+        },
+    }
+
+
+def _loss(loss: Loss) -> dict[str, Any]:
+    shared = {"use_kl_loss": bool(loss.kl), "entropy_coeff": loss.entropy}
+    if loss.kl:
+        shared |= {"kl_loss_coef": loss.kl, "kl_loss_type": "low_var_kl"}  # verl's name of k3
+    if not isinstance(loss, clipped):
+        return {"policy_loss": {"loss_mode": "gpg"}, **shared}
+    return {
+        "policy_loss": {"loss_mode": "gspo" if loss.ratio == "sequence" else "vanilla"},
+        "clip_ratio": loss.low,
+        "clip_ratio_low": loss.low,
+        "clip_ratio_high": loss.low if loss.high is None else loss.high,
+        "clip_ratio_c": loss.dual or NEVER,
+        **shared,
+    }
