@@ -1,9 +1,14 @@
 """Writes the page of the course, `docs/course.md`, from the masters of its notebooks: `python docs/course.py`."""
 
 import re
+import sys
 from pathlib import Path
 
-from mas_lab.course import exercises, forms
+from mas_lab.course import exercises
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "notebooks" / "tools"))
+
+import forms  # noqa: E402
 
 INTRO = """# The course
 
@@ -20,7 +25,7 @@ TEACHING = """
 
 - `make course` makes one zip, which is also the offline kit and the data set to attach on Kaggle: notebooks, solutions,
   executed pages, the wheel, a page for the teacher with routes of 50 minutes, 3 hours and 6 weeks, and a cheat sheet.
-- Students hand in runs, `lab.export("runs/mine", "alice.zip")`, and their notebooks; `python -m mas_lab grade FOLDER`
+- Students hand in runs, `lab.export("runs/mine", "alice.zip")`, and their notebooks; `python notebooks/tools grade FOLDER`
   makes a page of a class, with a board over everybody's runs: a class of twenty is twenty seeds.
 - `make site` makes the pages of this folder, the executed notebooks and the reference into a site that opens from a
   folder.
