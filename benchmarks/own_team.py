@@ -21,7 +21,7 @@ from mas_lab.train.record import versions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "notebooks" / "tools"))
 
-import forms  # noqa: E402
+import forms
 
 POCKET = {"steps": 400, "seed": 0}
 LR, STEPS, TASKS, SCORE_EVERY, HELD_OUT, REPEATS, BY_HAND = 1e-3, 40, 32, 10, 64, 4, 1000

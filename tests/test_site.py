@@ -108,10 +108,10 @@ def site(parts, tmp_path_factory):
     """Built with no notebook run but the first, which is taken as it was run before."""
     for name in ("sphinx", "myst_nb", "furo", "math_core"):
         pytest.importorskip(name, reason="`make pages` brings it")
-    build, executing = parts("build"), importlib.import_module("mas_lab.course.executing")
+    build, execution = parts("build"), importlib.import_module("execution")
     folder = tmp_path_factory.mktemp("site")
     first = min((ROOT / "notebooks").glob("*.ipynb"))
-    ran = executing.with_parameters(nbformat.read(first, 4), {"SMOKE": True})
+    ran = execution.with_parameters(nbformat.read(first, 4), {"SMOKE": True})
     code = [cell for cell in ran.cells if cell.cell_type == "code"]
     output = nbformat.v4.new_output
     code[-1].outputs = [

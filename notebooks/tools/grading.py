@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from handed_in import HandedRun, Notebook, Student, students
+
 from mas_lab.study.entries import Entry
 from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.board import PANEL, SIDE

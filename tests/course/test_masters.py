@@ -3,10 +3,11 @@
 import json
 import re
 
+import forms
 import nbformat
 import pytest
 
-from mas_lab.course import exercises, forms
+from mas_lab.course import exercises
 from mas_lab.paths import notebooks_dir
 
 MASTERS = forms.masters()

@@ -4,10 +4,13 @@ import re
 import zipfile
 from pathlib import Path
 
+import cheatsheet
+import execution
+import forms
 import nbformat
+import pack
 import pytest
 
-from mas_lab.course import cheatsheet, executing, forms, pack
 from mas_lab.recipes import RECIPES
 from mas_lab.table import SCHEMA
 
@@ -44,7 +47,7 @@ def test_a_teacher_gets_all_of_it_and_its_pages_need_no_network(wheel, tmp_path)
     kept, told = tmp_path / "ran", []
     kept.mkdir()
     for path in MASTERS.values():  # as if they had been run: the running itself is tested with the notebooks
-        solution = executing.with_parameters(pack._solution(path), {"SMOKE": True})
+        solution = execution.with_parameters(pack._solution(path), {"SMOKE": True})
         nbformat.write(solution, kept / f"{path.stem}-solution.ipynb")
     made = pack.pack(tmp_path / "course.zip", executed=kept, wheel=wheel, say=told.append)
     names = held(made)

@@ -2,10 +2,13 @@
 
 import re
 
+import execution
+import formulas
 import nbformat
+import pages
 import pytest
 
-from mas_lab.course import executing, formulas, pages
+import mas_lab
 
 V4 = nbformat.v4
 
@@ -17,26 +20,26 @@ def notebook(*sources):
 
 def test_parameters_are_set_where_they_stand_and_nowhere_else():
     stored = notebook("SMOKE = False")
-    made = executing.with_parameters(stored, {"SMOKE": True, "RECORDED": False})
+    made = execution.with_parameters(stored, {"SMOKE": True, "RECORDED": False})
     assert [cell.source for cell in made.cells] == ["SMOKE = True  # short?\nOTHER = SMOKE", "SMOKE = False"]
-    assert stored.cells[0].source.startswith("SMOKE = False") and not executing.same_cells(stored, made)
+    assert stored.cells[0].source.startswith("SMOKE = False") and not execution.same_cells(stored, made)
     made.cells[1].outputs = [V4.new_output("stream", text="x")]
-    assert executing.same_cells(made, executing.with_parameters(stored, {"SMOKE": True}))
+    assert execution.same_cells(made, execution.with_parameters(stored, {"SMOKE": True}))
 
 
 def test_a_notebook_runs_in_a_folder_of_its_own_with_this_package():
     source = "import mas_lab, os; print(len(os.listdir()), mas_lab.__file__)"
-    done = executing.execute(notebook(source), "mine")
-    assert done.cells[1].outputs[0].text == f"0 {executing.__file__.replace('course/executing', '__init__')}\n"
+    done = execution.execute(notebook(source), "mine")
+    assert done.cells[1].outputs[0].text == f"0 {mas_lab.__file__}\n"
 
 
 def test_a_cell_that_fails_is_named_and_may_be_let_be():
-    with pytest.raises(executing.NotebookError, match=r"^mine, cell 2: ZeroDivisionError: division by zero$"):
-        executing.execute(notebook("print(1)", "1 / 0", "print(2)"), "mine")
-    done = executing.execute(notebook("1 / 0", "print(2)"), "mine", go_on=True)
+    with pytest.raises(execution.NotebookError, match=r"^mine, cell 2: ZeroDivisionError: division by zero$"):
+        execution.execute(notebook("print(1)", "1 / 0", "print(2)"), "mine")
+    done = execution.execute(notebook("1 / 0", "print(2)"), "mine", go_on=True)
     assert [cell.outputs[0].output_type for cell in done.cells[1:]] == ["error", "stream"]
-    with pytest.raises(executing.NotebookError, match=r"^mine: "):
-        executing.execute(notebook("import os; os._exit(1)"), "mine")
+    with pytest.raises(execution.NotebookError, match=r"^mine: "):
+        execution.execute(notebook("import os; os._exit(1)"), "mine")
 
 
 def test_outputs_stand_in_forms_that_need_no_kernel():

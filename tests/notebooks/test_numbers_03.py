@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forms
 import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.course import forms
 from mas_lab.paths import data_dir, notebooks_dir
 from mas_lab.study.record import Recorded
 

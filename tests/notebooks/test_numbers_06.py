@@ -1,10 +1,10 @@
 """What notebook 06 says of recorded runs stands in the records."""
 
+import forms
 import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.course import forms
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
 

@@ -5,11 +5,11 @@ import random
 import sys
 import types
 
+import forms
 import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.course import forms
 from mas_lab.paths import data_dir, notebooks_dir
 
 RECORDS = data_dir() / "results" / "own_team"

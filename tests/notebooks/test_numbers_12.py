@@ -2,12 +2,12 @@
 
 import re
 
+import forms
 import numpy as np
 import pytest
 import yaml
 
 import mas_lab as lab
-from mas_lab.course import forms
 from mas_lab.paths import data_dir
 from mas_lab.study.intervals import bootstrap_interval, iqm, probability_of_improvement
 from mas_lab.study.record import Recorded
