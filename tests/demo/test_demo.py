@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from mas_lab import demo
 from mas_lab.__main__ import main as command
-from mas_lab.demo.command import headline, ladder_trials, results
+from mas_lab.demo import trials as demo
+from mas_lab.demo.command import headline, results
 from mas_lab.demo.report import largest_norms
-from mas_lab.demo.trials import Trained
+from mas_lab.demo.trials import Trained, ladder_trials
 
 
 def trained(trial, after, norm, began=100.0, ended=130.0):
