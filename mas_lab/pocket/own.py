@@ -101,9 +101,7 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
     require_trl()
     check_env(env, tasks=min(2, tasks), seed=seed)
     name = name_of(env)
-    design = Design(
-        stages=(Stage(steps, LR),), spread=0.08, marks=MARKS, episodes=tasks, held_out=tasks, repeats=REPEATS
-    )
+    design = Design(stages=(Stage(steps, LR),), marks=MARKS, episodes=tasks, held_out=tasks, repeats=REPEATS)
     command = f"lab.make_pocket({_said(env)}, out, steps={steps}, seed={seed}, tasks={tasks})"
     order = Order(name, design, {json.dumps({}): (1.0, env)}, (), seed, command)
     badly = _hostile(env, tasks, seed)

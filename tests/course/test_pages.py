@@ -45,12 +45,12 @@ def test_a_cell_that_fails_is_named_and_may_be_let_be():
 def test_outputs_stand_in_forms_that_need_no_kernel():
     held = notebook("x")
     output = V4.new_output
-    held.metadata["widgets"] = {}
+    held.metadata["widgets"], figure = {}, {"data": [], "layout": {"title": "</script>", "height": 99}}
     held.cells[1].outputs = [
         output("stream", text="\x1b[31m 1%\r99%\x1b[0m\nnext\n"),
         output("display_data", data={pages.WIDGET: {}, "text/plain": "Bar()"}),
         output("display_data", data={pages.WIDGET: {}, "text/html": "<b>static</b>"}),
-        output("display_data", data={pages.FIGURE: {"data": [], "layout": {"title": "</script>", "height": 99}}}),
+        output("display_data", data={pages.FIGURE: figure, "text/html": '<img src="data:image/svg+xml,">'}),
         output("stream", text="50%\r"),
     ]
     shown = pages.static(held)
@@ -59,14 +59,7 @@ def test_outputs_stand_in_forms_that_need_no_kernel():
     assert first.text == "99%\nnext\n" and dict(html.data) == {"text/html": "<b>static</b>"}
     drawn = figure.data["text/html"]
     assert "height:99px" in drawn and drawn.count("</script>") == 1 and pages.FIGURE not in figure.data
-
-
-def test_a_figure_is_drawn_and_not_shown_as_the_picture_that_it_carries():
-    held = notebook("x")
-    carried = {pages.FIGURE: {"data": [], "layout": {"height": 99}}, "text/html": '<img src="data:image/svg+xml,">'}
-    held.cells[1].outputs = [V4.new_output("display_data", data=carried)]
-    [figure] = pages.static(held).cells[1].outputs
-    assert pages.DRAWN in figure.data["text/html"] and "<img" not in figure.data["text/html"]
+    assert pages.DRAWN in drawn and "<img" not in drawn, "a figure is drawn, not shown as the picture that it carries"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from mas_lab.cells.episode import EpisodeState, Generation, StepEnv
 from mas_lab.check.env import check_env
 from mas_lab.course.compare import asked, close, need, same_loss, same_rows, tables
 from mas_lab.course.exercises import NotYet, exercise
-from mas_lab.env import Step, Task
+from mas_lab.tasks import make_env
 
 PULL = 0.5
 """Weight of the penalty in 09.4."""
@@ -34,40 +34,22 @@ def repaired(env):
         need((step.team_reward, step.valid["left"], step.valid["right"]) == (0, True, False), told)
 
 
-class Echo:
-    """Env to test plans: two agents act in turn, twice each, and every answer is valid."""
-
-    agents, max_turns, max_return, max_tokens, pocket = ("one", "other"), 2, 1.0, 4, ""
-
-    def start(self, task):
-        return ()
-
-    def acting(self, state):
-        return self.agents[len(state) % 2 :][:1]
-
-    def observe(self, state, agent):
-        return [{"role": "user", "content": " ".join(state)}]
-
-    def step(self, state, actions):
-        [(agent, text)] = actions.items()
-        done = len(state) == 3
-        return Step((*state, text), float(done), {agent: 0.0}, {agent: True}, done, done)
-
-
 ANSWERS = (("long answer", "short"), ("b", "a longer b"), ("same", "even"), ("the third", "3"))
-"""Two candidates for each turn of `Echo`. Of two with equal lengths, the first is kept."""
-KEPT = ["short", "b", "same", "3"]
+"""Two candidates for each call, again from the first after the last. Of two with equal lengths, the first is kept."""
+KEPT = ["short", "b", "same", "3"] * 2
 
 
 def played(plan) -> tuple[list[dict], list[tuple[int, int]]]:
-    """Play one episode of `Echo` as the driver does; return its rows, and (turn, candidate) of each request."""
-    episode, requested = EpisodeState(Echo(), Task("echo", {}), "echo"), []
+    """Play one maze as the driver does, in which no answer is a move; return rows and (call, candidate) requests."""
+    env, requested = make_env("plan_path"), []
+    [task] = env.tasks(1, "test", 0)
+    episode = EpisodeState(env, task, task.id)
 
     def answered(one):
         if isinstance(one, StepEnv):
-            return episode.env.step(one.at.state, {said.agent: said.text for said in one.said})
+            return env.step(one.at.state, {said.agent: said.text for said in one.said})
         requested.append((one.at.depth, one.candidate))
-        return Generation(one.agent, one.candidate, ANSWERS[one.at.depth][one.candidate], {})
+        return Generation(one.agent, one.candidate, ANSWERS[one.at.depth % 4][one.candidate], {})
 
     running, answers = plan(episode), None
     for _ in range(60):
@@ -86,10 +68,10 @@ def played(plan) -> tuple[list[dict], list[tuple[int, int]]]:
 )
 def asks_twice(plan):
     rows, requested = played(plan)
-    twice = sorted(requested) == [(turn, candidate) for turn in range(4) for candidate in range(2)]
-    need(twice, f"requests (turn, candidate): {requested}; ask for 0 and 1, since one number twice is one draw twice")
-    kept = [ANSWERS[row["depth"]][row["candidate"]] for row in rows if row["kept"]]
-    need(len(rows) == len(kept) == 4, f"{len(rows)} rows, {len(kept)} of them kept; record the kept answer alone")
+    twice = sorted(requested) == [(call, candidate) for call in range(8) for candidate in range(2)]
+    need(twice, f"requests (call, candidate): {requested}; ask for 0 and 1, since one number twice is one draw twice")
+    kept = [ANSWERS[row["depth"] % 4][row["candidate"]] for row in rows if row["kept"]]
+    need(len(rows) == len(kept) == 8, f"{len(rows)} rows, {len(kept)} of them kept; record the kept answer alone")
     need(kept == KEPT, f"of {ANSWERS} you kept {kept}")
 
 
