@@ -30,9 +30,9 @@ def entries(answer: Any, count: int, what: str) -> list:
 
 def names(answer: Any, known: Collection) -> set:
     """Return the names in a collection; raise `NotYet` if one is unknown, or if the answer is one text."""
-    need(isinstance(answer, Collection) and not isinstance(answer, str), "a list of names is asked for")
+    need(isinstance(answer, Collection) and not isinstance(answer, str), "a list is asked for")
     unknown = [name for name in answer if name not in known]
-    need(not unknown, f"{unknown[:1]} is none of: {', '.join(map(str, known))}")
+    need(not unknown, f"{', '.join(map(repr, unknown))}: put in some of {', '.join(map(str, known))}")
     return set(answer)
 
 
@@ -109,7 +109,7 @@ def same(
     if len(off):
         place = off[0]
         raise NotYet(
-            f"{where(place)}: your {what} is {yours[place]:.4g}, the cell's is {ours[place]:.4g} "
+            f"{where(place)}: your {what} is {yours[place]:.4g}, it should be {ours[place]:.4g} "
             f"({len(off)} of {len(ours)} differ)"
         )
 

@@ -153,7 +153,7 @@ WRONG = {
         (lambda now, *given: loss(now.detach(), *given),),
     ],
     "09.5": [
-        changed(luck=1.0),
+        changed(luck=0.7),
         changed(agents=("ann", "ben")),
         changed(agents=("guesser", "hinter", "judge")),
         (Unfinite(),),

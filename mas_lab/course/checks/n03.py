@@ -48,7 +48,7 @@ def pays(candidates, answer):
     offset = (candidates["b"] / candidates["sigma_k"]) ** 2
     threshold = (1 - candidates["n_k"] / EPISODES) / (candidates["n_k"] - 1)
     wrong = sorted(answer ^ set(candidates.loc[offset > threshold, "agent"]), key=known.index)
-    need(not wrong, f"{len(known) - len(wrong)} of {len(known)} are right; look at the {wrong[:1]} again")
+    need(not wrong, f"{len(known) - len(wrong)} of {len(known)} are right; look at the {''.join(wrong[:1])} again")
     return "by offset and by the number of rows, not by the offset alone"
 
 

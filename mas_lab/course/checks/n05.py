@@ -34,12 +34,12 @@ def large_and_signal(answer):
     "`wrong.groupby('agent')['global'].min() > 0` says of each agent whether all of its wrong answers are praised.",
 )
 def praised_for_anything(judged, named):
-    named = names(named, set(judged["agent"]))
+    named = names(named, judged["agent"].unique())
     lowest = judged[~judged["right"].astype(bool)].groupby("agent", sort=False)["global"].min()
     for agent, least in lowest.items():
         why = "some wrong answers of its have an advantage below 0" if agent in named else "look at its wrong ones"
         need((agent in named) == (least > 0), f"{agent}: {why}")
-    need(named <= set(lowest.index), f"{sorted(named - set(lowest.index))[:1]} gave no wrong answer in this table")
+    need(named <= set(lowest.index), f"{named - set(lowest.index)} gave no wrong answer in this table")
     return f"{len(named)} of {judged['agent'].nunique()} agents"
 
 
