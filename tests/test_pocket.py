@@ -90,12 +90,6 @@ def test_the_template_drops_the_system_prompt_and_closes_an_answer():
     assert told == "a1 <user> a2", "a mark that a model writes is not hidden"
 
 
-def test_other_marks_make_another_tokenizer():
-    one, two = (make_tokenizer(make_env("math").words, marks).get_vocab() for marks in (("<a>", "<b>"), ("<c>", "<d>")))
-    shared = set(one) & set(two) - {"<pad>", "<eos>", "<unk>"}
-    assert len(shared) > 10 and sum(one[word] != two[word] for word in shared) > len(shared) / 2
-
-
 def test_an_unknown_family_lists_the_known_ones():
     with pytest.raises(ValueError, match="'chess'; known are: plan_path"):
         build("chess")
@@ -224,19 +218,6 @@ def test_the_command_line_takes_an_env_of_ones_own(tmp_path, monkeypatch, capsys
 def test_a_folder_goes_with_one_model(said):
     with pytest.raises(SystemExit, match="one FAMILY, or one env of your own, goes with --out FOLDER"):
         cli.main(["pocket", *said])
-
-
-@needs_trl
-@pytest.mark.slow
-def test_a_model_of_ones_own_starts_with_room_and_learns(tmp_path):
-    env = Change()
-    team = lab.Team.shared(lab.load_policy(lab.make_pocket(env, tmp_path / "own", steps=300)), env.agents)
-    held_out = env.tasks(64, "test", 5)
-    before = lab.evaluate(env, team, held_out, k=4)["success"].mean()
-    assert 0.2 <= before <= 0.6
-    for _ in lab.train(env, team, lab.RECIPES["at_grpo"], 10, seed=0, tasks=32):
-        pass
-    assert lab.evaluate(env, team, held_out, k=4)["success"].mean() > before + 0.1
 
 
 def test_it_is_made_on_one_thread_and_leaves_the_number_that_is_asked_for(monkeypatch):
