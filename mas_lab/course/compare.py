@@ -63,6 +63,28 @@ def tables(
         yield shuffled(rows, number)
 
 
+def same_groups(yours: Any, ours: Sequence[str], what: str) -> None:
+    """Raise `NotYet` with two rows that only one of two lists of columns compares.
+
+    The tables have two candidates per call. Solver and verifier share weights, and a reader acts together with the
+    fixer.
+    """
+    yours = [yours] if isinstance(yours, str) else list(yours)
+    for table in tables(3):
+        table = pd.concat([table, table[table["agent"] == "fixer"].assign(agent="reader")])
+        node, large = table["episode"] + "/" + table["depth"].astype(str), table["agent"].isin(["solver", "verifier"])
+        table = table.assign(node=node, policy=np.where(large, "large", "small"))
+        both = pd.concat([table.assign(candidate=0), table.assign(candidate=1, kept=False)])
+        both = both.sample(frac=1, random_state=0).reset_index(drop=True)
+        names(yours, both.columns)
+        labels = [both.groupby(list(each)).ngroup().to_numpy() for each in (yours, ours)]
+        apart = np.argwhere(np.not_equal(*(each[:, None] == each for each in labels)))
+        if len(apart):
+            first, second = apart[0]
+            told = "are compared" if labels[0][first] == labels[0][second] else "are not compared"
+            raise NotYet(f"{what}: {place_of(both, first)} and {place_of(both, second)} {told} by {yours}")
+
+
 def shuffled(rows: Sequence[dict], seed: int) -> pd.DataFrame:
     """Return a table of these rows in random order."""
     return pd.DataFrame(rows).sample(frac=1, random_state=seed).reset_index(drop=True)

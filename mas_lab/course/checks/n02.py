@@ -2,13 +2,10 @@
 
 import dataclasses
 
-import numpy as np
-import pandas as pd
-
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, designed, names, need, place_of, same_rows, tables
+from mas_lab.course.compare import asked, designed, names, need, same_groups, same_rows, tables
 from mas_lab.course.exercises import exercise
 
 METHODS = {
@@ -18,7 +15,6 @@ METHODS = {
     "weights": ("task", "policy"),
     "decision": ("node", "agent"),
 }
-POLICIES = {"solver": "large", "verifier": "large", "fixer": "small", "reader": "small"}
 
 
 @exercise(
@@ -44,28 +40,7 @@ def strangers(labelled, rows):
 def columns_of(by):
     for name, ours in METHODS.items():
         need(by.get(name, ...) is not ..., f"{name}: nothing yet")
-        yours = [by[name]] if isinstance(by[name], str) else list(by[name])
-        for table in _candidates():
-            names(yours, table.columns)
-            labels = [table.groupby(list(each)).ngroup().to_numpy() for each in (yours, ours)]
-            apart = np.argwhere(np.not_equal(*(each[:, None] == each[None, :] for each in labels)))
-            if len(apart):
-                first, second = apart[0]
-                told = "are compared" if labels[0][first] == labels[0][second] else "are not compared"
-                need(False, f"{name}: {place_of(table, first)} and {place_of(table, second)} {told} by {yours}")
-
-
-def _candidates():
-    """Yield tables with two candidates per call.
-
-    Solver and verifier share weights, and a reader acts together with the fixer.
-    """
-    for table in tables(3):
-        table = pd.concat([table, table[table["agent"] == "fixer"].assign(agent="reader")])
-        node = table["episode"] + "/" + table["depth"].astype(str)
-        table = table.assign(node=node, policy=table["agent"].map(POLICIES))
-        both = pd.concat([table.assign(candidate=0), table.assign(candidate=1, kept=False)])
-        yield both.sample(frac=1, random_state=0).reset_index(drop=True)
+        same_groups(by[name], ours, name)
 
 
 @exercise(

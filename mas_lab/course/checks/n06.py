@@ -3,32 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.credits import mixed
-from mas_lab.cells.grouping import group
-from mas_lab.course.compare import asked, close, entries, need
+from mas_lab.course.compare import asked, close, entries, need, same_groups
 from mas_lab.course.exercises import exercise
-
-KEY = ["episode", "agent", "turn"]
-APART = {
-    "episode": "rows of different draws of a maze stand in one group: each is an instance with a tree of its own",
-    "agent": "a planner and an executor are compared with each other, who answer different prompts",
-    "turn": "an agent's turns are compared with each other, in which it stood in different places",
-}
-
-
-def trees() -> pd.DataFrame:
-    """Return the rows of two mazes as `tree(3)` leaves them, the first maze drawn twice.
-
-    There are two agents and two turns, and each row has its prompt.
-    """
-    return pd.DataFrame(
-        {"task": task, "episode": f"{task}-{draw}", "turn": turn, "agent": agent, "candidate": candidate}
-        | {"prompt": f"{task}{' moved' * turn} {agent}", "team_reward": 0.0, "local_reward": candidate / 2}
-        for task, draw in (("a", 0), ("a", 1), ("b", 0))
-        for turn in (0, 1)
-        for agent in ("planner", "executor")
-        for candidate in (0, 1, 2)
-    )
 
 
 @exercise(
@@ -37,12 +13,7 @@ def trees() -> pd.DataFrame:
     "Of one maze that was drawn twice each draw is an episode of its own, and has trees of its own.",
 )
 def key(by):
-    table = trees()
-    groups = group(table, by, mixed())["group"]
-    for name, why in APART.items():
-        need((table.groupby(groups)[name].nunique() == 1).all(), why)
-    together = groups.nunique() == table.groupby(KEY).ngroups
-    need(together, "the candidates of one prompt stand in several groups, and are not compared with each other")
+    same_groups(by, ("episode", "agent", "turn"), "your key")
     return "every group holds the K candidates of one prompt"
 
 
