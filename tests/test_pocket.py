@@ -5,7 +5,7 @@ import random
 import re
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -70,7 +70,8 @@ def test_a_shipped_model_leaves_room_to_learn(folder, recipe):
     team = record["held_out"][json.dumps(recipe.forms[0][1])]
     assert 0.2 <= max(team.values()) <= 0.6, f"{folder.name} starts at {team}"
     assert record["seed"] == 0 and record["command"] == f"python -m mas_lab pocket {folder.name}"
-    assert record["recipe"]["stages"] == json.loads(json.dumps([vars(stage) for stage in recipe.stages]))
+    design = json.loads(json.dumps(asdict(recipe)))
+    assert record["recipe"] == {name: design[name] for name in record["recipe"]}
 
 
 def test_the_template_drops_the_system_prompt_and_closes_an_answer():
