@@ -14,6 +14,7 @@
 #   make test-verl       a run handed over to verl, judged by verl's own code on a CPU; wants a Python below 3.13
 #   make site            the site: notebooks as they run, pages, reference; opens from _build/site/index.html, offline
 #   make course          one zip for a class: notebooks, solutions, pages, the wheel; dist/mas_lab_course.zip
+#   make grade           a page about what a class handed in, a folder for each student; ARGS="FOLDER"
 #   make lab             JupyterLab on a copy of the quickstart
 #   make doctor          one block about this machine, to paste into a question
 #
@@ -43,7 +44,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: course demo lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures games clients lint locks pages pocket site statistics trackers wheel
+.PHONY: course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures games clients lint locks pages pocket site statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -53,7 +54,7 @@ lab: $(READY)
 
 # What students open, from the masters; ARGS="--solutions --out FOLDER" writes the other form.
 notebooks: $(READY)
-	$(RUN) -m mas_lab notebooks $(ARGS)
+	$(RUN) notebooks/tools notebooks $(ARGS)
 
 doctor: $(READY)
 	$(RUN) -m mas_lab doctor
@@ -87,7 +88,11 @@ site: pages
 
 # One zip for a teacher, machines without a network, and hosted notebooks; ARGS=--students leaves the solutions out.
 course: pages
-	$(RUN) -m mas_lab course --out dist/mas_lab_course.zip $(ARGS)
+	$(RUN) notebooks/tools course --out dist/mas_lab_course.zip $(ARGS)
+
+# What a class handed in, on one page: make grade ARGS="FOLDER --out grades.html".
+grade: $(READY)
+	$(RUN) notebooks/tools grade $(ARGS)
 
 # The engines' own requirements exclude each other and the rest, so that each is installed alone, as locked.
 test-vllm test-unsloth: test-%:

@@ -80,7 +80,7 @@ def long_run(real: Path, folder: Path, steps: int) -> None:
 def quickstart_run(folder: Path) -> None:
     """One run of the quickstart, with a watch."""
     import mas_lab as lab
-    from mas_lab import demo
+    from mas_lab.demo import trials as demo
 
     env = lab.make_env(demo.ENV)
     watch = lab.SpikeWatch()

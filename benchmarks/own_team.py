@@ -10,14 +10,18 @@ episodes and optimizer steps; learning rates are not swept. Leaves out: what the
 import argparse
 import json
 import random
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab.course import forms
 from mas_lab.train.record import versions
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "notebooks" / "tools"))
+
+import forms
 
 POCKET = {"steps": 400, "seed": 0}
 LR, STEPS, TASKS, SCORE_EVERY, HELD_OUT, REPEATS, BY_HAND = 1e-3, 40, 32, 10, 64, 4, 1000

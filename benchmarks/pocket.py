@@ -55,7 +55,7 @@ def learn(case: str, steps: int) -> list[dict[str, float]]:
     import torch
 
     import mas_lab as lab
-    from mas_lab import demo
+    from mas_lab.demo import trials as demo
 
     env, recipe, team, settings = CASES[case]
     env, clock = lab.make_env(**env), Clock()

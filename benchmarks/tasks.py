@@ -23,7 +23,7 @@ from typing import Any
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab import demo
+from mas_lab.demo import trials as demo
 from mas_lab.runs.scores import mean_scores
 from mas_lab.study.processes import side_by_side
 from mas_lab.widgets.rewards import call_table

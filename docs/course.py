@@ -1,9 +1,14 @@
 """Writes the page of the course, `docs/course.md`, from the masters of its notebooks: `python docs/course.py`."""
 
 import re
+import sys
 from pathlib import Path
 
-from mas_lab.course import exercises, forms
+from mas_lab.course import exercises
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "notebooks" / "tools"))
+
+import forms
 
 INTRO = """# The course
 
@@ -20,8 +25,8 @@ TEACHING = """
 
 - `make course` makes one zip, which is also the offline kit and the data set to attach on Kaggle: notebooks, solutions,
   executed pages, the wheel, a page for the teacher with routes of 50 minutes, 3 hours and 6 weeks, and a cheat sheet.
-- Students hand in runs, `lab.export("runs/mine", "alice.zip")`, and their notebooks; `python -m mas_lab grade FOLDER`
-  makes a page of a class, with a board over everybody's runs: a class of twenty is twenty seeds.
+- Students hand in runs, `lab.export("runs/mine", "alice.zip")`, and their notebooks; `make grade ARGS=FOLDER` makes a
+  page of a class, with a board over everybody's runs: a class of twenty is twenty seeds.
 - `make site` makes the pages of this folder, the executed notebooks and the reference into a site that opens from a
   folder.
 - A notebook is written as text, `notebooks/masters/NAME.py`, with its solutions; `make notebooks` writes what students

@@ -2,7 +2,23 @@
 
 from pathlib import Path
 
-from mas_lab.course.glossary import page
+from mas_lab.course.glossary import TERMS
+
+INTRO = """# Glossary
+
+In a notebook: `lab.course.glossary()`, or `lab.course.glossary("advantage", "lone row")`. The columns of the table:
+`lab.schema()`. Written by `python docs/glossary.py` from `mas_lab/course/glossary.csv`.
+
+| word | meaning | source |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """Return the text of `docs/glossary.md`."""
+    rows = ((term, meaning.replace("|", "\\|"), source) for term, (meaning, source) in TERMS.items())
+    return INTRO + "".join(f"| **{term}** | {meaning} | {source} |\n" for term, meaning, source in rows)
+
 
 if __name__ == "__main__":
     Path(__file__).with_name("glossary.md").write_text(page(), encoding="utf-8")

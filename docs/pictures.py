@@ -21,7 +21,7 @@ from PIL import Image, ImageChops
 from plotly import graph_objects as go
 
 import mas_lab as lab
-from mas_lab import demo
+from mas_lab.demo import trials as demo
 from mas_lab.paths import data_dir
 from mas_lab.widgets.credit_figures import two_baselines
 from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes

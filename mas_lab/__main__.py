@@ -47,26 +47,6 @@ def copy_notebooks(folder: Path) -> Path:
     return folder.resolve()
 
 
-def notebooks(args: argparse.Namespace) -> None:
-    from mas_lab.course.forms import write
-    from mas_lab.paths import notebooks_dir
-
-    for path in write(args.out or notebooks_dir(), "solution" if args.solutions else "release", args.repository):
-        print(path)
-
-
-def course(args: argparse.Namespace) -> None:
-    from mas_lab.course.pack import pack
-
-    print(pack(args.out, args.full, args.students, args.executed, args.wheel))
-
-
-def grade(args: argparse.Namespace) -> None:
-    from mas_lab.course.grading import grade
-
-    print(grade(args.folder, args.out, args.run, say=print))
-
-
 def doctor(args: argparse.Namespace) -> None:
     from mas_lab.doctor import doctor
 
@@ -148,25 +128,6 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--folder", type=Path, default=Path("runs/notebooks"), help="where the copies go")
     sub.add_argument("--port", type=int, default=8888)
     sub.add_argument("--no-browser", action="store_true", help="only print the address")
-
-    sub = command(notebooks, "write the notebooks from their masters")
-    sub.add_argument("--solutions", action="store_true", help="with the solutions; the other form has none")
-    sub.add_argument("--out", type=Path, default=None, help="folder (default: where the package's notebooks are)")
-    sub.add_argument(
-        "--repository", default="", metavar="OWNER/NAME", help="on GitHub: adds badges for Colab and Kaggle"
-    )
-
-    sub = command(course, "pack the course into one zip: notebooks, solutions, pages, the wheel, a teacher's page")
-    sub.add_argument("--out", type=Path, default=Path("mas_lab_course.zip"), help="file to write")
-    sub.add_argument("--students", action="store_true", help="without solutions and the teacher's page")
-    sub.add_argument("--full", action="store_true", help="run the solutions at full length (default: short)")
-    sub.add_argument("--executed", type=Path, default=None, help="folder of notebooks that were run before")
-    sub.add_argument("--wheel", type=Path, default=None, help="of the kit (default: built from the checkout)")
-
-    sub = command(grade, "write a page about what a class handed in: exercises, runs, a board over all")
-    sub.add_argument("folder", type=Path, help="holds a folder for each student, with notebooks and zips of runs")
-    sub.add_argument("--out", type=Path, default=Path("grades.html"), help="file to write")
-    sub.add_argument("--run", action="store_true", help="run their notebooks again: their code, with your rights")
 
     command(doctor, "print one block about this machine, to paste into a question")
 

@@ -5,7 +5,7 @@ import random
 import re
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from mas_lab.paths import data_dir
 from mas_lab.pocket import own
 from mas_lab.pocket.build import build, one_thread
 from mas_lab.pocket.families import FAMILIES, Family, Stage
-from mas_lab.pocket.play import as_rows, demonstrations, hostile_play
+from mas_lab.pocket.play import as_rows, demonstrations
 from mas_lab.pocket.words import UNKNOWN, different, make_tokenizer
 from mas_lab.policy import PolicyError
 from mas_lab.tasks import make_env
@@ -70,7 +70,8 @@ def test_a_shipped_model_leaves_room_to_learn(folder, recipe):
     team = record["held_out"][json.dumps(recipe.forms[0][1])]
     assert 0.2 <= max(team.values()) <= 0.6, f"{folder.name} starts at {team}"
     assert record["seed"] == 0 and record["command"] == f"python -m mas_lab pocket {folder.name}"
-    assert record["recipe"]["stages"] == json.loads(json.dumps([vars(stage) for stage in recipe.stages]))
+    design = json.loads(json.dumps(asdict(recipe)))
+    assert record["recipe"] == {name: design[name] for name in record["recipe"]}
 
 
 def test_the_template_drops_the_system_prompt_and_closes_an_answer():
@@ -85,18 +86,14 @@ def test_the_template_drops_the_system_prompt_and_closes_an_answer():
     assert " ".join(text.split()) == "<user> goal a1 <assistant> a2 a1 <eos> <user> goal b1 <assistant>"
     ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
     assert tokenizer.eos_token_id in ids and tokenizer.convert_tokens_to_ids(UNKNOWN) not in ids
+    written = tokenizer("a1 <user> a2")["input_ids"]
+    told = tokenizer.decode([*written, tokenizer.eos_token_id], skip_special_tokens=True)
+    assert told == "a1 <user> a2", "a mark that a model writes is not hidden"
 
 
-def test_a_mark_that_a_model_writes_is_not_hidden_by_the_decoder():
-    tokenizer = make_tokenizer(make_env("plan_path").words)
-    ids = tokenizer("a1 <user> a2")["input_ids"]
-    assert tokenizer.decode([*ids, tokenizer.eos_token_id], skip_special_tokens=True) == "a1 <user> a2"
-
-
-def test_other_marks_make_another_tokenizer():
-    one, two = (make_tokenizer(make_env("math").words, marks).get_vocab() for marks in (("<a>", "<b>"), ("<c>", "<d>")))
-    shared = set(one) & set(two) - {"<pad>", "<eos>", "<unk>"}
-    assert len(shared) > 10 and sum(one[word] != two[word] for word in shared) > len(shared) / 2
+def test_an_unknown_family_lists_the_known_ones():
+    with pytest.raises(ValueError, match="'chess'; known are: plan_path"):
+        build("chess")
 
 
 TINY = Family(
@@ -106,6 +103,7 @@ TINY = Family(
     layers=1,
     hidden=16,
     heads=2,
+    spread=0.02,
     held_out=4,
 )
 
@@ -133,11 +131,6 @@ def test_a_word_that_the_env_leaves_out_is_an_error():
         rows_of(TINY, tokenizer)
 
 
-def test_an_unknown_family_lists_the_known_ones():
-    with pytest.raises(ValueError, match="'chess'; known are: plan_path"):
-        build("chess")
-
-
 @needs_trl
 @pytest.mark.slow
 def test_building_is_real_and_the_same_seed_gives_the_same_weights(tmp_path, monkeypatch):
@@ -158,11 +151,15 @@ def agreeing(tmp_path_factory):
 
 
 @needs_trl
-def test_an_env_of_ones_own_gets_a_model_that_plays_it(agreeing):
+def test_an_env_of_ones_own_gets_a_model_that_plays_it_and_says_how_it_was_made(agreeing):
     env, policy = Agree(), lab.load_policy(agreeing)
     assert policy.lr == 1e-3 and lab.load_policy(agreeing, lora=2).lr == 5e-3
     turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(4, "test", 0), lab.episodes(2))
     assert set(turns["agent"]) == set(env.agents) and turns["completion_ids"].map(len).max() <= 2
+    record = json.loads((agreeing / "provenance.json").read_text())
+    assert record["command"] == "lab.make_pocket(Agree(), out, steps=3, seed=0, tasks=10)"
+    assert record["recipe"]["stages"] == [{"steps": 3, "lr": 0.003, "options": {}, "batch": 64}]
+    assert set(record["held_out"]) == {"{}"} and set(record["held_out"]["{}"]) == {"success", "return"}
 
 
 @needs_trl
@@ -190,14 +187,6 @@ def test_its_words_are_those_of_demonstrated_and_hostile_play_on_both_splits(agr
     assert tokenizer.decode(ids) == (
         "<system> you are right <user> play round-3 <assistant> blue <eos> <user> other said red <assistant>"
     )
-
-
-@needs_trl
-def test_its_provenance_says_how_to_make_it_again(agreeing):
-    record = json.loads((agreeing / "provenance.json").read_text())
-    assert record["command"] == "lab.make_pocket(Agree(), out, steps=3, seed=0, tasks=10)"
-    assert record["recipe"]["stages"] == [{"steps": 3, "lr": 0.003, "options": {}, "batch": 64}]
-    assert set(record["held_out"]) == {"{}"} and set(record["held_out"]["{}"]) == {"success", "return"}
 
 
 @needs_trl
@@ -232,19 +221,6 @@ def test_a_folder_goes_with_one_model(said):
         cli.main(["pocket", *said])
 
 
-@needs_trl
-@pytest.mark.slow
-def test_a_model_of_ones_own_starts_with_room_and_learns(tmp_path):
-    env = Change()
-    team = lab.Team.shared(lab.load_policy(lab.make_pocket(env, tmp_path / "own", steps=300)), env.agents)
-    held_out = env.tasks(64, "test", 5)
-    before = lab.evaluate(env, team, held_out, k=4)["success"].mean()
-    assert 0.2 <= before <= 0.6
-    for _ in lab.train(env, team, lab.RECIPES["at_grpo"], 10, seed=0, tasks=32):
-        pass
-    assert lab.evaluate(env, team, held_out, k=4)["success"].mean() > before + 0.1
-
-
 def test_it_is_made_on_one_thread_and_leaves_the_number_that_is_asked_for(monkeypatch):
     import torch
 
@@ -260,13 +236,6 @@ def test_it_is_made_on_one_thread_and_leaves_the_number_that_is_asked_for(monkey
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-def test_hostile_play_answers_no_longer_than_the_env_allows():
-    env = Change()
-    said = list(hostile_play(env, env.tasks(3, "train", 0), seed=0))
-    lengths = [len(text.split()) for _, text in said]
-    assert max(lengths) == env.max_tokens and min(lengths) == 0 and {chat[0]["role"] for chat, _ in said} == {"user"}
 
 
 def shows(answer, base=Change, **changes):
@@ -312,12 +281,6 @@ def test_arguments_that_make_no_model_are_refused(tmp_path, arguments, why):
     with pytest.raises(ValueError, match=why):
         lab.make_pocket(Agree(), tmp_path / "own", **arguments)
     assert not (tmp_path / "own").exists()
-
-
-def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
-    (tmp_path / "thesis.txt").write_text("chapter 1")
-    with pytest.raises(FileExistsError, match="holds something that is no pocket model; name another folder"):
-        lab.make_pocket(Agree(), tmp_path)
 
 
 def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):

@@ -15,15 +15,15 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "notebooks" / "tools")]
 
 import diagrams  # noqa: E402
+import execution  # noqa: E402
+import forms  # noqa: E402
 import links  # noqa: E402
 import nbformat  # noqa: E402
+import pages as notebook_pages  # noqa: E402
 import public_names  # noqa: E402
-
-from mas_lab.course import executing, forms  # noqa: E402
-from mas_lab.course import pages as notebook_pages  # noqa: E402
 
 PAGES = ("docs/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/results/README.md", "benchmarks/README.md")
 FILES = ("docs/*.png", "LICENSE", "CITATION.cff")
@@ -87,9 +87,9 @@ def notebooks(pages: Path, asked: list[str] | None, full: bool, kept: Path | Non
     folder.mkdir(exist_ok=True)  # pages link to them as they are stored
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         shutil.copy(path, pages / "static" / path.name)
-        notebook = executing.with_parameters(nbformat.read(path, 4), {} if full else {"SMOKE": True})
+        notebook = execution.with_parameters(nbformat.read(path, 4), {} if full else {"SMOKE": True})
         if asked is None or path.stem in asked:
-            notebook = executing.executed(notebook, path.stem, kept)
+            notebook = execution.executed(notebook, path.stem, kept)
         nbformat.write(shown(notebook, path.name), folder / path.name)
     listed(folder)
 

@@ -6,12 +6,13 @@ from itertools import pairwise
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "notebooks" / "tools")]
 
 import docstrings  # noqa: E402
+import formulas  # noqa: E402
+import pages  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
-from mas_lab.course import formulas, pages  # noqa: E402
 from mas_lab.widgets import document  # noqa: E402
 
 project = "mas_lab"

@@ -1,6 +1,6 @@
-"""The course: functions that the notebooks call, and tools that make, pack and grade notebooks.
+"""The course: functions that the notebooks call while a student works.
 
-Leaves out: the notebooks themselves (`notebooks/masters/`), and everything that they teach.
+Leaves out: the notebooks themselves, and the tools that make, pack and grade them (`notebooks/tools/`).
 """
 
 from typing import TYPE_CHECKING

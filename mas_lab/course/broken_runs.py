@@ -5,7 +5,7 @@ This file contains the answers of notebook 13. Leaves out: the instruments that 
 (`checks/n13`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,33 +19,39 @@ from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import update
 from mas_lab.course.exercises import ExerciseError
 from mas_lab.env import Env
-from mas_lab.recipes import RECIPES
+from mas_lab.recipes import RECIPES, Recipe
 from mas_lab.tasks import make_env
 from mas_lab.team import Team
 from mas_lab.train.evaluate import evaluate
 
 COLUMNS = ["recipe", "seed", "step", "tokens", "success"]
+TASKS = 16
+"""Number of tasks in a step."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """Settings of one training. The fields from `table` on replace steps of the loop; their defaults are right."""
+    """Settings of one training. The last three fields replace steps of the loop; their defaults are right."""
 
-    env: str
+    env: Mapping[str, Any]
     recipe: str
     plan: Plan
     steps: int
-    options: dict[str, Any] = field(default_factory=dict)
     per_agent: bool = False
     lr: float = 1e-3
-    tasks: int = 16
-    table: Callable[[pd.DataFrame, Env, Team], pd.DataFrame] = lambda turns, env, team: turns
-    """Function that changes the rollout's table before advantages are computed."""
-    advantages: Callable[[pd.DataFrame, str], pd.DataFrame] = lambda turns, recipe: RECIPES[recipe].advantages(turns)
+    advantages: Callable[[pd.DataFrame, Recipe, Team], pd.DataFrame] = lambda turns, recipe, team: recipe.advantages(
+        turns
+    )
     fresh: bool = True
     """True if the policies that sample are the ones that learn. False: they keep their first weights."""
     told: Callable[[pd.DataFrame], float] | None = None
     """Function that computes the reported success. `None`: success on held-out tasks."""
+
+    def team(self, env: Env) -> Team:
+        """Return a new team with pocket weights."""
+        if self.per_agent:
+            return Team.per_agent(lambda agent: load_policy(env.pocket, lr=self.lr), env.agents)
+        return Team.shared(load_policy(env.pocket, lr=self.lr), env.agents)
 
 
 @dataclass(frozen=True)
@@ -64,52 +70,46 @@ class Training:
         return f"{name}: {rows}, success as reported {first:.2f} -> {last:.2f}"
 
 
-def _stride(turns: pd.DataFrame, recipe: str) -> pd.DataFrame:
+def _stride(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
     """Form groups of eight by position, although the rows were shuffled."""
     turns = turns.sample(frac=1, random_state=len(turns)).reset_index(drop=True)
-    right = RECIPES[recipe].advantages(turns)
+    right = recipe.advantages(turns)
     groups = np.arange(len(turns)) // 8
     of_group = right["credit"].groupby(groups)
     center, scale = of_group.transform("mean"), of_group.transform("std", ddof=0)
-    return right.assign(
-        group=[f"s{step}.{number}" for step, number in zip(right["step"], groups, strict=True)],
-        center=center,
-        scale=scale,
-        advantage=((right["credit"] - center) / (scale + 1e-6)).where(scale > 0, 0.0),
-    )
+    advantage = ((right["credit"] - center) / (scale + 1e-6)).where(scale > 0, 0.0)
+    names = [f"s{step}.{number}" for step, number in zip(right["step"], groups, strict=True)]
+    return right.assign(group=names, center=center, scale=scale, advantage=advantage)
 
 
-def _lone_kept(turns: pd.DataFrame, recipe: str) -> pd.DataFrame:
+def _lone_kept(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
     """Keep the credit of a row that is alone in its group as its advantage."""
-    right = RECIPES[recipe].advantages(turns)
+    right = recipe.advantages(turns)
     lone = right.groupby("group")["group"].transform("size") == 1
     return right.assign(advantage=right["advantage"].where(~lone, right["credit"]))
 
 
-def _padded(turns: pd.DataFrame, env: Env, team: Team) -> pd.DataFrame:
+def _padded(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
     """Pad every completion to the longest one, as in a rectangular batch, without a mask."""
     longest = int(turns["completion_ids"].map(len).max())
-    pad = {name: policy.tokenizer.pad_token_id or 0 for name, policy in team.policies.items()}
-    ids = [
-        [*ids, *[pad[name]] * (longest - len(ids))]
-        for ids, name in zip(turns["completion_ids"], turns["policy"], strict=True)
-    ]
+    pad = turns["policy"].map({name: policy.tokenizer.pad_token_id or 0 for name, policy in team.policies.items()})
+    ids = [[*ids, *[end] * (longest - len(ids))] for ids, end in zip(turns["completion_ids"], pad, strict=True)]
     logprobs = [[*given, *[0.0] * (longest - len(given))] for given in turns["logprobs"]]
-    return turns.assign(completion_ids=ids, logprobs=logprobs)
+    return recipe.advantages(turns.assign(completion_ids=ids, logprobs=logprobs))
 
 
 def _of_training(turns: pd.DataFrame) -> float:
     return float(turns.groupby("episode")["success"].any().mean())
 
 
-MAZE = Lesson("plan_path", "at_grpo", tree(8), steps=12)
-LADDER = Lesson("ladder", "dr_mas", episodes(8), 24, {"n_agents": 6}, per_agent=True, lr=3e-4)
+MAZE = Lesson({"name": "plan_path"}, "at_grpo", tree(8), steps=12)
+LADDER = Lesson({"name": "ladder", "n_agents": 6}, "dr_mas", episodes(8), steps=24, per_agent=True, lr=3e-4)
 RIGHT = {"A": MAZE, "B": LADDER, "C": MAZE, "D": MAZE, "E": LADDER}
 DEFECTS: dict[str, dict[str, Any]] = {
     "A": {"fresh": False},
     "B": {"advantages": _lone_kept},
     "C": {"told": _of_training},
-    "D": {"table": _padded},
+    "D": {"advantages": _padded},
     "E": {"advantages": _stride},
 }
 
@@ -119,38 +119,22 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
     if letter not in RIGHT:
         raise ExerciseError(f"no broken training {letter!r}; there are {', '.join(RIGHT)}")
     lesson = RIGHT[letter] if mended else replace(RIGHT[letter], **DEFECTS[letter])
-    steps = lesson.steps if steps is None else steps
-    env = make_env(lesson.env, **lesson.options)
-    team, speaking = _team(lesson, env), None if lesson.fresh else _team(lesson, env)
-    all_tasks, tables, stats, curve = env.tasks(lesson.tasks * steps, "train", seed), [], [], []
-    tokens, every = 0, max(1, steps // 4)
-
-    def score(step: int, told: float) -> None:
-        curve.append(("mended" if mended else f"run {letter}", seed, step, tokens, told))
-
-    score(0, _held_out(env, team))
+    name, recipe, steps = "mended" if mended else f"run {letter}", RECIPES[lesson.recipe], steps or lesson.steps
+    env = make_env(**lesson.env)
+    team = lesson.team(env)
+    speaking = team if lesson.fresh else lesson.team(env)
+    all_tasks, tables, stats, tokens = env.tasks(TASKS * steps, "train", seed), [], [], 0
+    curve = [(name, seed, 0, 0, _held_out(env, team))]
     for step in range(steps):
-        tasks = all_tasks[step * lesson.tasks : (step + 1) * lesson.tasks]
-        turns = rollout(env, speaking or team, tasks, lesson.plan, seed=seed, step=step)
+        turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], lesson.plan, seed=seed, step=step)
         tokens += int(turns["completion_ids"].map(len).sum())
-        turns = lesson.advantages(lesson.table(turns, env, team), lesson.recipe)
-        stats.append(update(team, turns, RECIPES[lesson.recipe].loss).assign(step=step))
+        turns = lesson.advantages(turns, recipe, team)
+        stats.append(update(team, turns, recipe.loss).assign(step=step))
         tables.append(turns)
-        if (step + 1) % every == 0 or step + 1 == steps:
-            score(step + 1, lesson.told(turns) if lesson.told else _held_out(env, team))
-    return Training(
-        pd.concat(tables, ignore_index=True),
-        pd.concat(stats, ignore_index=True),
-        pd.DataFrame(curve, columns=COLUMNS),
-        team,
-        env,
-    )
-
-
-def _team(lesson: Lesson, env: Env) -> Team:
-    if lesson.per_agent:
-        return Team.per_agent(lambda agent: load_policy(env.pocket, lr=lesson.lr), env.agents)
-    return Team.shared(load_policy(env.pocket, lr=lesson.lr), env.agents)
+        if (step + 1) % max(1, steps // 4) == 0 or step + 1 == steps:
+            curve.append((name, seed, step + 1, tokens, lesson.told(turns) if lesson.told else _held_out(env, team)))
+    both = (pd.concat(parts, ignore_index=True) for parts in (tables, stats))
+    return Training(*both, pd.DataFrame(curve, columns=COLUMNS), team, env)
 
 
 def _held_out(env: Env, team: Team) -> float:

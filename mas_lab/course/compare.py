@@ -1,10 +1,10 @@
-"""Comparison of an answer with the kit's own result on random tables.
+"""Comparison of an answer with the kit's own result, on random tables and tokens.
 
 The message names the first row that differs. Tables come from fixed seeds, so an answer meets the same ones each time.
 Leaves out: the questions (`checks/`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,27 @@ import pandas as pd
 from mas_lab.course.exercises import NotYet
 
 PLACE = ("task", "episode", "agent", "turn", "candidate")
+
+
+def need(right: Any, told: str) -> None:
+    """Raise `NotYet` with this text unless `right` is true."""
+    if not right:
+        raise NotYet(told)
+
+
+def entries(answer: Any, count: int, what: str) -> list:
+    """Return the entries of a list or tuple; raise `NotYet` if it has not `count` of them."""
+    need(isinstance(answer, list | tuple) and len(answer) == count, f"{what}: {count} of them are asked for, in a list")
+    need(... not in answer, f"{what}: put your answer in place of each `...`")
+    return list(answer)
+
+
+def names(answer: Any, known: Collection) -> set:
+    """Return the names in a collection; raise `NotYet` if one is unknown, or if the answer is one text."""
+    need(isinstance(answer, Collection) and not isinstance(answer, str), "a list is asked for")
+    unknown = [name for name in answer if name not in known]
+    need(not unknown, f"{', '.join(map(repr, unknown))}: put in some of {', '.join(map(str, known))}")
+    return set(answer)
 
 
 def tables(
@@ -29,28 +50,60 @@ def tables(
         rows = []
         for task in range(int(rng.integers(2, 4))):
             for episode in range(int(rng.integers(4, 7))):
-                reward, depth = float(rng.integers(0, 5)) / 4, 0
+                reward = float(rng.integers(0, 5)) / 4
                 said = [
-                    {
-                        "task": f"t{task}",
-                        "episode": f"t{task}e{episode}",
-                        "agent": agent,
-                        "turn": turn,
-                        "team_reward": 0.0,
-                        "local_reward": float(rng.integers(-2, 3)) / 4,
-                        "kept": True,
-                        "valid": bool(rng.random() > 0.15),
-                    }
+                    {"task": f"t{task}", "episode": f"t{task}e{episode}", "agent": agent, "turn": turn, "kept": True,
+                     "local_reward": float(rng.integers(-2, 3)) / 4, "valid": bool(rng.random() > 0.15)}
                     for place, agent in enumerate(agents)
                     if place == 0 or rng.random() < (0.9 - 0.6 * reward) / place
                     for turn in range(int(rng.integers(1, 3)))
-                ]
-                for row in said:
-                    row["depth"], depth = depth, depth + 1
-                said[-1]["team_reward"] = reward
-                rows += said
-        table = pd.DataFrame(rows)
-        yield table.sample(frac=1, random_state=number).reset_index(drop=True)
+                ]  # fmt: skip
+                rows += [{**row, "depth": depth, "team_reward": 0.0} for depth, row in enumerate(said)]
+                rows[-1]["team_reward"] = reward
+        yield shuffled(rows, number)
+
+
+def same_groups(yours: Any, ours: Sequence[str], what: str) -> None:
+    """Raise `NotYet` with two rows that only one of two lists of columns compares.
+
+    The tables have two candidates per call. Solver and verifier share weights, and a reader acts together with the
+    fixer.
+    """
+    yours = [yours] if isinstance(yours, str) else list(yours)
+    for table in tables(3):
+        table = pd.concat([table, table[table["agent"] == "fixer"].assign(agent="reader")])
+        node, large = table["episode"] + "/" + table["depth"].astype(str), table["agent"].isin(["solver", "verifier"])
+        table = table.assign(node=node, policy=np.where(large, "large", "small"))
+        both = pd.concat([table.assign(candidate=0), table.assign(candidate=1, kept=False)])
+        both = both.sample(frac=1, random_state=0).reset_index(drop=True)
+        names(yours, both.columns)
+        labels = [both.groupby(list(each)).ngroup().to_numpy() for each in (yours, ours)]
+        apart = np.argwhere(np.not_equal(*(each[:, None] == each for each in labels)))
+        if len(apart):
+            first, second = apart[0]
+            told = "are compared" if labels[0][first] == labels[0][second] else "are not compared"
+            raise NotYet(f"{what}: {place_of(both, first)} and {place_of(both, second)} {told} by {yours}")
+
+
+def shuffled(rows: Sequence[dict], seed: int) -> pd.DataFrame:
+    """Return a table of these rows in random order."""
+    return pd.DataFrame(rows).sample(frac=1, random_state=seed).reset_index(drop=True)
+
+
+def designed(rewards: Any, called: Any, episodes: int, agent: str = "critic", least: int = 1) -> pd.DataFrame:
+    """Return rows of a solver in every episode and of `agent` in those of `called`, with the rewards as credits.
+
+    Raises `NotYet` if the rewards are not numbers from 0 to 1, or if `called` is not a list of `least` episodes.
+    """
+    rewards = [float(reward) for reward in entries(rewards, episodes, "rewards")]
+    need(all(0 <= reward <= 1 for reward in rewards), "rewards are numbers from 0 to 1")
+    right = len(set(called)) == len(called) and set(called) <= set(range(episodes))
+    need(right, f"`called` holds episodes from 0 to {episodes - 1}, each at most once")
+    need(len(called) >= least, f"the {agent} is called in {len(called)} episodes; at least {least} are asked for")
+    spoken = [("solver", episode) for episode in range(episodes)] + [(agent, int(episode)) for episode in called]
+    return pd.DataFrame(
+        [{"task": "t", "episode": episode, "agent": name, "credit": rewards[episode]} for name, episode in spoken]
+    )
 
 
 def asked(answer: Callable, *given: Any) -> Any:
@@ -58,58 +111,76 @@ def asked(answer: Callable, *given: Any) -> Any:
 
     Raises `NotYet` if `answer` is not a function, raises an exception, or returns nothing.
     """
-    if not callable(answer):
-        raise NotYet(f"a function is asked for, and this is {type(answer).__name__}")
+    need(callable(answer), f"a function is asked for, and this is {type(answer).__name__}")
     name = getattr(answer, "__name__", "it")
-    copies = [one.copy() if isinstance(one, pd.DataFrame | pd.Series | np.ndarray) else one for one in given]
     try:
-        found = answer(*copies)
+        found = answer(*(one.copy() if hasattr(one, "copy") else one for one in given))
     except Exception as error:
         raise NotYet(f"`{name}` raised {type(error).__name__}: {error}") from error
-    if found is None or found is ...:
-        raise NotYet(f"`{name}` returned nothing; write its body, and return the result")
+    need(found is not None and found is not ..., f"`{name}` returned nothing; write its body, and return the result")
     return found
 
 
-def same_rows(
-    yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage", tolerance: float = 1e-4
+def same(
+    yours: Any, ours: Any, what: str, where: Callable[[int], str] = "number {}".format, tolerance: float = 1e-4
 ) -> None:
-    """Raise `NotYet` with the first row in which `yours` differs from `ours`; both have a number per row."""
-    yours = _numbers(yours, table, what)
-    off = ~np.isclose(yours, ours.to_numpy(dtype=float), rtol=tolerance, atol=tolerance)
-    if off.any():
-        row = int(np.flatnonzero(off)[0])
+    """Raise `NotYet` with the first place at which two arrays of numbers differ; `where` describes a place."""
+    yours, ours = np.asarray(yours, dtype=float), np.asarray(ours, dtype=float)
+    need(yours.shape == ours.shape, f"your {what} has the shape {yours.shape}, and {ours.shape} is asked for")
+    off = np.flatnonzero(~np.isclose(yours, ours, rtol=tolerance, atol=tolerance))
+    if len(off):
+        place = off[0]
         raise NotYet(
-            f"{where(table, row)}: your {what} is {yours[row]:.4g}, the cell's is {ours.iloc[row]:.4g} "
-            f"({int(off.sum())} of {len(table)} rows differ)"
+            f"{where(place)}: your {what} is {yours[place]:.4g}, it should be {ours[place]:.4g} "
+            f"({len(off)} of {len(ours)} differ)"
         )
 
 
-def _numbers(yours: Any, table: pd.DataFrame, what: str) -> np.ndarray:
-    if isinstance(yours, pd.DataFrame):
-        raise NotYet(f"a table came back; return the column {what!r} of it")
+def same_rows(yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage") -> None:
+    """Raise `NotYet` with the first row in which `yours` differs from `ours`; both have a number per row."""
+    need(not isinstance(yours, pd.DataFrame), f"a table came back; return the column {what!r} of it")
     if isinstance(yours, pd.Series) and set(yours.index) == set(table.index):
         yours = yours.reindex(table.index)
-    try:
-        numbers = np.asarray(yours, dtype=float)
-    except (TypeError, ValueError):
-        raise NotYet(f"a number per row is asked for, and this is {type(yours).__name__}") from None
-    if numbers.shape != (len(table),):
-        raise NotYet(f"{len(table)} rows went in, and what came back has the shape {numbers.shape}")
-    return numbers
+    same(yours, ours, what, lambda row: place_of(table, row))
+
+
+def same_loss(yours: Callable, ours: Callable) -> None:
+    """Raise `NotYet` with the first token whose loss or gradient is wrong.
+
+    Both functions get log-probabilities now and at sampling, advantages and rows, of 12 tokens; some ratios are far
+    from 1.
+    """
+    import torch
+
+    for seed in range(6):
+        draw = torch.Generator().manual_seed(seed)
+        old = -torch.rand(12, generator=draw) * 3 - 0.8
+        moved, advantages = (torch.randn(12, generator=draw) for _ in range(2))
+        moved = (0.4 * moved).index_fill(0, torch.tensor(seed), 0.0)  # a ratio of exactly 1
+
+        def token(place, moved=moved, advantages=advantages):
+            return f"token {place} (ratio {moved[place].exp():.2f}, advantage {advantages[place]:.2f})"
+
+        found = []
+        for loss in (yours, ours):
+            now = (old + moved).requires_grad_()
+            losses = loss(now, old, advantages, torch.arange(12) // 4)
+            need(isinstance(losses, torch.Tensor), f"a tensor is asked for, and {type(losses).__name__} came back")
+            need(losses.shape == now.shape, f"12 tokens went in, and the loss has the shape {tuple(losses.shape)}")
+            slopes = torch.autograd.grad(losses.sum(), now)[0] if losses.requires_grad else torch.zeros(12)
+            found.append((losses.detach(), slopes))
+        for what, mine, right in zip(("loss", "gradient"), *found, strict=True):
+            same(mine, right, what, token)
 
 
 def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2) -> None:
     """Raise `NotYet` if a number is not within `tolerance` (relative, and absolute near 0) of the right one."""
-    try:
-        number = float(yours)
-    except (TypeError, ValueError):
-        raise NotYet(f"{what}: a number is asked for, and this is {type(yours).__name__}") from None
-    if not np.isclose(number, ours, rtol=tolerance, atol=tolerance):
-        raise NotYet(f"{what}: {number:.4g} is too {'large' if number > ours else 'small'}")
+    number = float(yours)
+    near = np.isclose(number, ours, rtol=tolerance, atol=tolerance)
+    need(near, f"{what}: {number:.4g} is too {'large' if number > ours else 'small'}")
 
 
-def where(table: pd.DataFrame, row: int) -> str:
+def place_of(table: pd.DataFrame, row: int) -> str:
     """Describe a row by its number and by the columns that identify it."""
     place = ", ".join(f"{name} {table[name].iloc[row]}" for name in PLACE if name in table)
     return f"row {row} ({place})"

@@ -59,7 +59,8 @@ def of_notebook(number: str) -> list[Exercise]:
 def check(name: str, *answer: Any) -> None:
     """Print whether `answer` is right, and how many exercises of its notebook are right so far.
 
-    An answer that is still `...` is not right yet. An exception in the answer's own code is part of the verdict.
+    An answer that is still `...` is not right yet. An exception, in the answer's own code or because it has another
+    form than the exercise asks for, is part of the verdict.
 
     Args:
         name: The exercise, such as "03.2".
@@ -73,9 +74,9 @@ def check(name: str, *answer: Any) -> None:
         if any(part is ... for part in answer):
             raise NotYet("put your answer in place of the `...`")
         told = one.judge(*answer)
-    except NotYet as why:
+    except Exception as error:
         _right.discard(name)
-        print(f"○ {name} not yet: {why}")
+        print(f"○ {name} not yet: {_reason(error)}")
         if left := len(one.hints) - _hinted.get(name, 0):
             print(f'  {left} hint{"s" * (left > 1)}: lab.course.hint("{name}")')
         return
@@ -83,6 +84,15 @@ def check(name: str, *answer: Any) -> None:
     exercises = of_notebook(name[:2])
     done = sum(other.name in _right for other in exercises)
     print(f"● {name} right{f': {told}' if told else ''}    ({done} of {len(exercises)} in this notebook)")
+
+
+def _reason(error: Exception) -> str:
+    """Return why an answer is not right; any error other than `NotYet` is about its form, or of its own code."""
+    if isinstance(error, NotYet):
+        return str(error)
+    if type(error).__module__.startswith("mas_lab."):
+        return f"the kit refuses it: {error}"
+    return f"checking it raised {type(error).__name__}: {error}; has it the form that is asked for?"
 
 
 def hint(name: str) -> None:

@@ -59,26 +59,6 @@ def glossary(*words: str) -> Glossary:
     return Glossary({term: TERMS[term] for term in chosen})
 
 
-PAGE = """# Glossary
-
-In a notebook: `lab.course.glossary()`, or `lab.course.glossary("advantage", "lone row")`. The columns of the table:
-`lab.schema()`. Written by `python docs/glossary.py` from `mas_lab/course/glossary.csv`.
-
-| word | meaning | source |
-|---|---|---|
-"""
-
-
-def page() -> str:
-    """Return the text of `docs/glossary.md`."""
-    rows = [f"| **{term}** | {_cell(meaning)} | {source} |\n" for term, (meaning, source) in TERMS.items()]
-    return PAGE + "".join(rows)
-
-
-def _cell(meaning: str) -> str:
-    return meaning.replace("|", "\\|")
-
-
 def _line(term: str) -> str:
     meaning, source = TERMS[term]
     return f"{term}: {meaning}" + (f" ({source})" if source else "")

@@ -4,26 +4,13 @@ How one training runs is in `trials`, the page in `report`.
 """
 
 import shutil
-from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 import pandas as pd
 
 from mas_lab.demo.report import write_report
-from mas_lab.demo.trials import (
-    LADDER_RECIPES,
-    LADDER_STEPS,
-    METHOD,
-    SEEDS,
-    STAGES,
-    STEPS,
-    Trained,
-    Trial,
-    ladder,
-    learn_alike,
-    learn_apart,
-    maze,
-)
+from mas_lab.demo.trials import METHOD, SEEDS, STEPS, Trained, ladder_trials, learn_alike, learn_apart, maze
 from mas_lab.runs.run import runs_dir
 from mas_lab.study.processes import side_by_side
 
@@ -39,21 +26,15 @@ def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = 
     """
     out = Path(out) if out else runs_dir() / "quickstart"
     shutil.rmtree(out / KEPT, ignore_errors=True)
-    jobs = [maze(METHOD, 0, steps or STEPS), *ladder_trials(seeds, steps or LADDER_STEPS, out / KEPT)]
+    jobs = [maze(METHOD, 0, steps or STEPS), *ladder_trials(seeds, steps, out / KEPT)]
     runs: list[Trained] = []
     for (run,) in side_by_side([(learn_apart, trial) for trial in jobs]):
         runs.append(run)
         if run.trial.recipe == METHOD:
             print(f"first curve: {write_report(out, [run], waiting=len(jobs) > 1)}", flush=True)
     runs.sort(key=lambda run: jobs.index(run.trial))
-    _end(out, runs, [[run for run in runs if is_maze(run)], [run for run in runs if not is_maze(run)]])
+    _end(out, runs)
     return runs
-
-
-def ladder_trials(seeds: int, steps: int, kept: Path) -> list[Trial]:
-    """Return both baselines for each seed; the run of `grpo` with seed 0 is stored in `kept`."""
-    asked = [(recipe, seed) for seed in range(seeds) for recipe in LADDER_RECIPES]
-    return [ladder(*one, steps, kept if one == ("grpo", 0) else None) for one in asked]
 
 
 def compare(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None) -> list[Trained]:
@@ -64,22 +45,17 @@ def compare(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None
     out = Path(out) if out else runs_dir() / "compare"
     found = list(side_by_side([(learn_alike, seed, steps or STEPS) for seed in range(seeds)]))
     runs = [run for seed in sorted(found, key=lambda runs: runs[0].trial.seed) for run in seed]
-    _end(out, runs, [runs])
+    _end(out, runs)
     return runs
 
 
-def _end(out: Path, runs: list[Trained], lines: Iterable[list[Trained]]) -> None:
+def _end(out: Path, runs: list[Trained]) -> None:
     print(f"report: {write_report(out, runs)}")
     results(runs).to_json(out / "results.json", orient="records", indent=1)
     pd.concat([run.curve for run in runs]).to_csv(out / "curves.csv", index=False)
     pd.concat([run.norms for run in runs]).to_csv(out / "norms.csv", index=False, float_format="%.5g")
-    for told in lines:
-        if told:
-            print(headline(told))
-
-
-def is_maze(run: Trained) -> bool:
-    return run.trial.env["name"] != "ladder"
+    for _, own in groupby(runs, key=lambda run: run.trial.env["name"]):
+        print(headline(list(own)))
 
 
 def results(runs: list[Trained]) -> pd.DataFrame:
@@ -98,14 +74,13 @@ def headline(runs: list[Trained]) -> str:
     Success is the mean over seeds. The seconds run from the first start to the last end. On the ladder each recipe also
     has its largest gradient norm over all runs: `dr_mas 0.00 -> 0.51 (largest norm 2.7)`.
     """
-    table, mazes = results(runs), is_maze(runs[0])
-    told = []
+    table, env, told = results(runs), runs[0].trial.env, []
     for name, own in table.groupby("recipe", sort=False):
         norm = f"{own['largest_norm'].max():.1f}"
-        noted = "" if mazes else f" (largest norm {norm})" if not told else f" ({norm})"
+        noted = "" if env["name"] != "ladder" else f" (largest norm {norm})" if not told else f" ({norm})"
         told.append(f"{name} {own['before'].mean():.2f} -> {own['after'].mean():.2f}{noted}")
     count = table["seed"].nunique()
     over = f", {count} seeds" if count > 1 else ""
     seconds = max(run.ended for run in runs) - min(run.began for run in runs)
-    what = runs[0].trial.env["name"] if mazes else f"ladder of {STAGES}"
-    return f"{what}: {', '.join(told)}{over}, {seconds:.0f} s"
+    of = f" of {env['n_agents']}" if "n_agents" in env else ""
+    return f"{env['name']}{of}: {', '.join(told)}{over}, {seconds:.0f} s"

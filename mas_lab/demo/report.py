@@ -31,10 +31,10 @@ all stages, both learn."""
 
 def write_report(out: Path, runs: list[Trained], waiting: bool = False) -> Path:
     """Write `out/report.html` with all runs so far; `waiting` adds a note that more runs will follow."""
-    mazes_runs, ladders = ([run for run in runs if (run.trial.env["name"] == ENV) is one] for one in (True, False))
-    body = _maze(mazes_runs) if mazes_runs else []
-    if ladders:
-        body += _ladder(ladders)
+    body = []
+    for name, section in ((ENV, _maze), ("ladder", _ladder)):
+        own = [run for run in runs if run.trial.env["name"] == name]
+        body += section(own) if own else []
     if waiting:
         body.append("<h2>The ladder</h2><p>Still learning: open this page again when the command has ended.</p>")
     page = document("Teams that learn, and what a baseline does", "".join(body), scripts=FIGURES)

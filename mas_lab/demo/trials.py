@@ -98,6 +98,12 @@ def ladder(recipe: str, seed: int, steps: int = LADDER_STEPS, keep: Path | None 
     return Trial(env, recipe, seed, 3e-4, settings, steps, per_agent=True, keep=keep)
 
 
+def ladder_trials(seeds: int, steps: int | None, kept: Path) -> list[Trial]:
+    """Return both baselines for each seed; the run of `grpo` with seed 0 is stored in `kept`."""
+    asked = [(recipe, seed) for seed in range(seeds) for recipe in LADDER_RECIPES]
+    return [ladder(*one, steps or LADDER_STEPS, kept if one == ("grpo", 0) else None) for one in asked]
+
+
 def make_team(env: Env, lr: float = LR, per_agent: bool = False, frozen: tuple[str, ...] = ()) -> Team:
     """Return a team with pocket weights: one set for all agents, or one set for each."""
     if per_agent:

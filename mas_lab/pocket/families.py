@@ -26,8 +26,8 @@ class Design:
     layers: int = 3
     hidden: int = 96
     heads: int = 4
-    spread: float = 0.02
-    """Standard deviation of fresh weights. The usual 0.02 is meant for wide models; some families need more."""
+    spread: float = 0.08
+    """Standard deviation of fresh weights. The usual 0.02 is meant for wide models; most families need more."""
     by_length: bool = False
     """Batch rows of similar length. This saves padding if forms differ much, but a batch is no random sample."""
     marks: tuple[str, ...] = ("<user>", "<assistant>")
@@ -51,11 +51,6 @@ class Family(Design):
     forms: tuple[tuple[float, Mapping[str, Any]], ...]
     """(share of the demonstrations, options of `make_env`) for each form of the env that the model should play."""
 
-    def __post_init__(self):
-        total = sum(share for share, _ in self.forms)
-        if abs(total - 1) > 1e-9:
-            raise ValueError(f"pocket family of env {self.env!r}: the shares of its forms add up to {total}, not to 1")
-
 
 MATH_FORMS = (
     (0.34, {}),
@@ -68,10 +63,9 @@ MATH_FORMS = (
 )
 FAMILIES: dict[str, Family] = {
     "plan_path": Family(
-        env="plan_path",
+        env="plan_path",  # with a spread of 0.02 it needed 200 more steps for the same loss
         forms=((0.45, {}), (0.4, {"single_agent": True}), (0.1, {"n_agents": 4}), (0.05, {"n_agents": 16})),
         stages=(Stage(1200, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3, {"mistakes": 0.4})),
-        spread=0.08,  # 0.02 needed 200 more steps for the same loss
         by_length=True,
     ),
     # The fixer was still right in every third case after 120 steps of the second stage, in every sixth after 300.
@@ -79,11 +73,13 @@ FAMILIES: dict[str, Family] = {
         env="math",
         forms=MATH_FORMS,
         stages=(Stage(600, 3e-3, {"mistakes": 0.15}, batch=96), Stage(300, 1e-3)),
+        spread=0.02,
     ),
     "math_small": Family(
         env="math",
         forms=MATH_FORMS,
         stages=(Stage(900, 3e-3, {"mistakes": 0.15}, batch=96), Stage(120, 1e-3)),
+        spread=0.02,
         layers=2,
         hidden=64,
         marks=("<ask>", "<say>"),
@@ -93,19 +89,16 @@ FAMILIES: dict[str, Family] = {
         env="math_tool",
         forms=((0.85, {}), (0.1, {"single_agent": True}), (0.05, {"size": 3})),
         stages=(Stage(600, 3e-3, {"mistakes": 0.1}, batch=96), Stage(200, 1e-3)),
-        spread=0.08,
     ),
     "tldr": Family(
         env="tldr",
         forms=((0.65, {}), (0.35, {"single_agent": True})),
         stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(60, 5e-4)),
-        spread=0.08,
     ),
     "arxiv_intro": Family(
         env="arxiv_intro",
         forms=((0.4, {}), (0.4, {"max_turns": 2}), (0.2, {"single_agent": True})),
         stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(100, 5e-4, {"mistakes": 0.6})),
-        spread=0.08,
     ),
     "code_pair": Family(
         env="code_pair",
@@ -117,40 +110,28 @@ FAMILIES: dict[str, Family] = {
             (0.1, {"teamwork": "concatenated"}),
         ),
         stages=(Stage(400, 3e-3, {"mistakes": 0.1}, batch=48), Stage(40, 5e-4, batch=48)),
-        spread=0.08,
     ),
     "code_tests": Family(
         env="code_tests",
         forms=((0.8, {}), (0.2, {"single_agent": True})),
         # Not by length, which separates coders from testers: after 800 such steps each began an answer like the other.
         stages=(Stage(400, 3e-3, {"mistakes": 0.0}), Stage(150, 1e-3, {"mistakes": 0.6})),
-        spread=0.08,
     ),
     "search": Family(
         env="search",
         forms=((0.65, {}), (0.25, {"single_agent": True}), (0.1, {"size": 3})),
         stages=(Stage(1000, 3e-3, {"mistakes": 0.1}), Stage(100, 1e-3)),
-        spread=0.08,
     ),
     "sokoban": Family(
         env="sokoban",
         forms=((0.6, {}), (0.4, {"single_agent": True})),
         stages=(Stage(1800, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3)),
-        spread=0.08,
         by_length=True,
     ),
     "sudoku": Family(
         env="sudoku",
         forms=((0.6, {}), (0.4, {"single_agent": True})),
         stages=(Stage(900, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3)),
-        spread=0.08,
         by_length=True,
     ),
 }
-
-
-def find(name: str) -> Family:
-    """Return the family of this name; raise ValueError with the known names if there is none."""
-    if name not in FAMILIES:
-        raise ValueError(f"no pocket family is named {name!r}; known are: {', '.join(FAMILIES)}")
-    return FAMILIES[name]

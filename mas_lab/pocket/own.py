@@ -101,12 +101,11 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
     require_trl()
     check_env(env, tasks=min(2, tasks), seed=seed)
     name = name_of(env)
-    design = Design(
-        stages=(Stage(steps, LR),), spread=0.08, marks=MARKS, episodes=tasks, held_out=tasks, repeats=REPEATS
-    )
-    command = f"lab.make_pocket({_said(env)}, out, steps={steps}, seed={seed}, tasks={tasks})"
+    design = Design(stages=(Stage(steps, LR),), marks=MARKS, episodes=tasks, held_out=tasks, repeats=REPEATS)
+    made = repr(env) if is_dataclass(env) else f"{type(env).__qualname__}()"
+    command = f"lab.make_pocket({made}, out, steps={steps}, seed={seed}, tasks={tasks})"
     order = Order(name, design, {json.dumps({}): (1.0, env)}, (), seed, command)
-    badly = _hostile(env, tasks, seed)
+    badly = [said for split in ("train", "test") for said in hostile_play(env, _drawn(env, tasks, split, seed), seed)]
     shown = order.demonstrated()
     played = [*shown[0], *badly]
     words = different(played, getattr(env, "words", ()), name)
@@ -124,11 +123,6 @@ def _refuse(env: Env, out: Path, steps: int, tasks: int) -> None:
             raise ValueError(f"make_pocket: {argument}={value!r}; give a count from 1")
     if out.exists() and not (out / "provenance.json").is_file() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"make_pocket: {out} holds something that is no pocket model; name another folder")
-
-
-def _hostile(env: Env, tasks: int, seed: int) -> list[Said]:
-    """Return what the env shows after bad answers, on tasks of both splits."""
-    return [said for split in ("train", "test") for said in hostile_play(env, _drawn(env, tasks, split, seed), seed)]
 
 
 def _drawn(env: Env, tasks: int, split: str, seed: int) -> list[Task]:
@@ -151,7 +145,3 @@ def _context(env: Env, played: Sequence[Said], name: str) -> int:
         f"make_pocket: {name!r} showed {longest} words in one chat, answer included; a pocket model reads at most "
         f"{CONTEXTS[-1] // 2}: show less of what was said before, or lower max_tokens"
     )
-
-
-def _said(env: Env) -> str:
-    return repr(env) if is_dataclass(env) else f"{type(env).__qualname__}()"

@@ -36,7 +36,7 @@ SMOKE = False  # True: a few steps only, to see that everything runs
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab import demo
+from mas_lab.demo import trials as demo
 from mas_lab.widgets.figures import dialogue, mazes
 from mas_lab.widgets.live import LiveCurve
 

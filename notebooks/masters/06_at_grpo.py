@@ -23,8 +23,8 @@ import tempfile
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab import demo
 from mas_lab.course.games import Race
+from mas_lab.demo import trials as demo
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
 from mas_lab.widgets.figures import learning_curves

@@ -338,7 +338,7 @@ control.differences[["recipe", "higher", "lower", "won", "final", "final_low", "
 # %% [markdown]
 # ## Handing in, and a board over a class
 #
-# `lab.export` (or `python -m mas_lab export RUN ZIP`) makes one zip of a run: its tables and what it was asked for, no weights. A teacher puts the zips of a class into one folder. `AblationBoard(folder)` compares them as they are. `lab.study(..., sources=[folder])` is stricter: a run counts only if it was asked for just what a cell of the design asks for and made by the same code; whatever does not belong stands in `apart`, with the reason. Here the teacher's design asks for one seed less than the class handed in. (With a folder for each student, notebooks and zips in it, `python -m mas_lab grade FOLDER` writes one page: exercises, runs, the board.)
+# `lab.export` (or `python -m mas_lab export RUN ZIP`) makes one zip of a run: its tables and what it was asked for, no weights. A teacher puts the zips of a class into one folder. `AblationBoard(folder)` compares them as they are. `lab.study(..., sources=[folder])` is stricter: a run counts only if it was asked for just what a cell of the design asks for and made by the same code; whatever does not belong stands in `apart`, with the reason. Here the teacher's design asks for one seed less than the class handed in. (With a folder for each student, notebooks and zips in it, `python notebooks/tools grade FOLDER`, in a checkout, writes one page: exercises, runs, the board.)
 
 # %%
 zips = folder / "class"

@@ -2,10 +2,13 @@
 
 import re
 
+import execution
+import formulas
 import nbformat
+import pages
 import pytest
 
-from mas_lab.course import executing, formulas, pages
+import mas_lab
 
 V4 = nbformat.v4
 
@@ -17,37 +20,37 @@ def notebook(*sources):
 
 def test_parameters_are_set_where_they_stand_and_nowhere_else():
     stored = notebook("SMOKE = False")
-    made = executing.with_parameters(stored, {"SMOKE": True, "RECORDED": False})
+    made = execution.with_parameters(stored, {"SMOKE": True, "RECORDED": False})
     assert [cell.source for cell in made.cells] == ["SMOKE = True  # short?\nOTHER = SMOKE", "SMOKE = False"]
-    assert stored.cells[0].source.startswith("SMOKE = False") and not executing.same_cells(stored, made)
+    assert stored.cells[0].source.startswith("SMOKE = False") and not execution.same_cells(stored, made)
     made.cells[1].outputs = [V4.new_output("stream", text="x")]
-    assert executing.same_cells(made, executing.with_parameters(stored, {"SMOKE": True}))
+    assert execution.same_cells(made, execution.with_parameters(stored, {"SMOKE": True}))
 
 
 def test_a_notebook_runs_in_a_folder_of_its_own_with_this_package():
     source = "import mas_lab, os; print(len(os.listdir()), mas_lab.__file__)"
-    done = executing.execute(notebook(source), "mine")
-    assert done.cells[1].outputs[0].text == f"0 {executing.__file__.replace('course/executing', '__init__')}\n"
+    done = execution.execute(notebook(source), "mine")
+    assert done.cells[1].outputs[0].text == f"0 {mas_lab.__file__}\n"
 
 
 def test_a_cell_that_fails_is_named_and_may_be_let_be():
-    with pytest.raises(executing.NotebookError, match=r"^mine, cell 2: ZeroDivisionError: division by zero$"):
-        executing.execute(notebook("print(1)", "1 / 0", "print(2)"), "mine")
-    done = executing.execute(notebook("1 / 0", "print(2)"), "mine", go_on=True)
+    with pytest.raises(execution.NotebookError, match=r"^mine, cell 2: ZeroDivisionError: division by zero$"):
+        execution.execute(notebook("print(1)", "1 / 0", "print(2)"), "mine")
+    done = execution.execute(notebook("1 / 0", "print(2)"), "mine", go_on=True)
     assert [cell.outputs[0].output_type for cell in done.cells[1:]] == ["error", "stream"]
-    with pytest.raises(executing.NotebookError, match=r"^mine: "):
-        executing.execute(notebook("import os; os._exit(1)"), "mine")
+    with pytest.raises(execution.NotebookError, match=r"^mine: "):
+        execution.execute(notebook("import os; os._exit(1)"), "mine")
 
 
 def test_outputs_stand_in_forms_that_need_no_kernel():
     held = notebook("x")
     output = V4.new_output
-    held.metadata["widgets"] = {}
+    held.metadata["widgets"], figure = {}, {"data": [], "layout": {"title": "</script>", "height": 99}}
     held.cells[1].outputs = [
         output("stream", text="\x1b[31m 1%\r99%\x1b[0m\nnext\n"),
         output("display_data", data={pages.WIDGET: {}, "text/plain": "Bar()"}),
         output("display_data", data={pages.WIDGET: {}, "text/html": "<b>static</b>"}),
-        output("display_data", data={pages.FIGURE: {"data": [], "layout": {"title": "</script>", "height": 99}}}),
+        output("display_data", data={pages.FIGURE: figure, "text/html": '<img src="data:image/svg+xml,">'}),
         output("stream", text="50%\r"),
     ]
     shown = pages.static(held)
@@ -56,14 +59,7 @@ def test_outputs_stand_in_forms_that_need_no_kernel():
     assert first.text == "99%\nnext\n" and dict(html.data) == {"text/html": "<b>static</b>"}
     drawn = figure.data["text/html"]
     assert "height:99px" in drawn and drawn.count("</script>") == 1 and pages.FIGURE not in figure.data
-
-
-def test_a_figure_is_drawn_and_not_shown_as_the_picture_that_it_carries():
-    held = notebook("x")
-    carried = {pages.FIGURE: {"data": [], "layout": {"height": 99}}, "text/html": '<img src="data:image/svg+xml,">'}
-    held.cells[1].outputs = [V4.new_output("display_data", data=carried)]
-    [figure] = pages.static(held).cells[1].outputs
-    assert pages.DRAWN in figure.data["text/html"] and "<img" not in figure.data["text/html"]
+    assert pages.DRAWN in drawn and "<img" not in drawn, "a figure is drawn, not shown as the picture that it carries"
 
 
 @pytest.fixture
@@ -84,5 +80,5 @@ def test_a_page_of_a_notebook_stands_alone(math):
     made = pages.page(V4.new_notebook(cells=cells + [V4.new_code_cell("a < b")]), "A & B", scripts="there")
     assert "<title>A &amp; B</title>" in made and made.count("<math") == 2 and "a</span> <span" in made
     assert "https:" not in made.replace("http://www.w3.org", "") and 'href="there/formulas.css"' in made
-    assert "plotly" not in made, "no figure, no script of figures"
+    assert "<script src" not in made, "no figure, no script of figures"
     assert pages.parts()[formulas.FONT][:4] == b"\x00\x01\x00\x00"

@@ -2,16 +2,15 @@ import pandas as pd
 
 import mas_lab as lab
 
-
-def right_gain(n_k, N, signal):
-    return ((1 - 1 / n_k) / (1 - 1 / N)) ** 2 / signal
-
-
 BY_PAY = {
     "hard": (1, 1, 1, 0, "p", 0, "p", 0),
     "easy": (1, 1, 1, 1, 1, "p", 1, 0),
     "middle": (1, 1, 0, "p", "p", 0, 1, 1),
 }
+
+
+def right_gain(n_k, N, signal):
+    return ((1 - 1 / n_k) / (1 - 1 / N)) ** 2 / signal
 
 
 def batch():
@@ -20,9 +19,8 @@ def batch():
     for task, told in BY_PAY.items():
         for number, one in enumerate(told):
             episode = {"task": task, "episode": f"{task}-{number}", "turn": 0}
-            alone = one == 1
-            rows.append({**episode, "agent": "solver", "depth": 0, "team_reward": float(alone), "success": alone})
-            if not alone:
+            rows.append({**episode, "agent": "solver", "depth": 0, "team_reward": float(one == 1), "success": one == 1})
+            if one != 1:
                 paid = 0.2 * (one == "p")
                 rows.append({**episode, "agent": "helper", "depth": 1, "team_reward": paid, "success": one == "p"})
     return lab.RECIPES["grpo"].advantages(pd.DataFrame(rows))
@@ -35,33 +33,22 @@ def gain_at(pay):
     return told.loc["helper", "gain"]
 
 
-PAY = min((percent / 100 for percent in range(20, 101)), key=lambda pay: abs(gain_at(pay) - 1))
-
-
-def by_episode(turns, ddof=0, once=True, zero=True, by=("task", "agent"), scale=True):
+def by_episode(turns, ddof=0, once=True, lone=0.0, by=("task", "agent")):
     keys = list(by)
     units = turns.groupby([*keys, "episode"])["credit"].mean() if once else turns.set_index(keys)["credit"]
     split = units.groupby(level=keys)
     told = pd.DataFrame({"mean": split.mean(), "std": split.std(ddof=ddof), "n": split.size()})
     told["spread"] = split.max() - split.min()
     row = turns[keys].merge(told, left_on=keys, right_index=True, how="left")
-    advantage = (turns["credit"] - row["mean"]) / ((row["std"] if scale else 1.0) + 1e-6)
-    return advantage.mask((row["n"] < 2) | (row["spread"] < 1e-12), 0.0) if zero else advantage
-
-
-def raw_where_lone(turns):
-    alone = turns.groupby(["task", "agent"])["episode"].transform("nunique") < 2
-    return by_episode(turns).mask(alone, turns["credit"])
-
-
-WEIGHTS = {"math": 335_184, "math_small": 100_160}
+    advantage = (turns["credit"] - row["mean"]) / (row["std"] + 1e-6)
+    return advantage.mask((row["n"] < 2) | (row["spread"] < 1e-12), turns["credit"] if lone == "raw" else lone)
 
 
 class Model:
-    """What is asked of a policy here, without the seconds that it takes to load one."""
+    """Has what is asked of a policy here, and loads at once."""
 
-    def __init__(self, name, lr=1e-3):
-        self.lr, self.model, self._count = lr, self, WEIGHTS[name]
+    def __init__(self, name="math", lr=1e-3):
+        self.lr, self.model, self._count = lr, self, {"math": 335_184, "math_small": 100_160}[name]
 
     def parameters(self):
         return [self]
@@ -70,31 +57,30 @@ class Model:
         return self._count
 
 
-def team(frozen=("solver", "verifier"), fixer=("math", 1e-4), verifier="math_small", said=None, shared=False):
-    solver = Model("math", 1e-4) if shared else Model("math")
-    players = {"solver": solver, "verifier": Model(verifier), "fixer": solver if shared else Model(*fixer)}
-    said = said or {"verifier": lab.Sampling(temperature=0.5), "fixer": lab.Sampling(max_tokens=7)}
-    return lab.Team(players, sampling=said, frozen=frozen)
+COOL, SHORT = lab.Sampling(temperature=0.5), lab.Sampling(max_tokens=7)
 
 
+def team(frozen=("solver", "verifier"), sampling=None, **changed):
+    players = {"solver": Model(), "verifier": Model("math_small"), "fixer": Model("math", 1e-4)} | changed
+    return (lab.Team(players, sampling=sampling or {"verifier": COOL, "fixer": SHORT}, frozen=frozen),)
+
+
+BOTH = Model("math", 1e-4)
 RIGHT = {
-    "07.1": [(right_gain,), (lambda n_k, N, signal: ((n_k - 1) * N / (n_k * (N - 1))) ** 2 / signal,)],
-    "07.2": [(batch(), PAY)],
-    "07.3": [(["stage_2", "stage_3", "stage_4", "stage_5"],), (("stage_5", "stage_4", "stage_3", "stage_2"),)],
+    "07.1": [(right_gain,)],
+    "07.2": [(batch(), min((percent / 100 for percent in range(20, 101)), key=lambda pay: abs(gain_at(pay) - 1)))],
+    "07.3": [(["stage_2", "stage_3", "stage_4", "stage_5"],)],
     "07.4": [(by_episode,), (lambda turns: by_episode(turns).sort_index(ascending=False),)],
-    "07.5": [(team(),)],
+    "07.5": [team()],
 }
 WRONG = {
     "07.1": [
-        (...,),
         (lambda n_k, N, signal: (1 - 1 / n_k) / (1 - 1 / N) / signal,),
-        (lambda n_k, N, signal: (1 - 1 / n_k) / signal,),
-        (lambda n_k, N, signal: ((1 - 1 / N) / (1 - 1 / n_k)) ** 2 / signal,),
+        (lambda n_k, N, signal: right_gain(N, n_k, signal),),
         (lambda n_k, N, signal: 1 / signal,),
     ],
-    "07.2": [(batch(), ...), (batch(), 0.2), (batch(), 1.5), (batch(), "all")],
+    "07.2": [(batch(), 0.2), (batch(), 1.5), (batch(), "all")],
     "07.3": [
-        (...,),
         (["stage_6", "stage_7", "stage_8"],),
         ([f"stage_{number}" for number in range(1, 9)],),
         (["stage_2", "stage_3"],),
@@ -102,24 +88,20 @@ WRONG = {
         ("stage_2",),
     ],
     "07.4": [
-        (...,),
         (lambda turns: by_episode(turns, ddof=1),),
         (lambda turns: by_episode(turns, once=False),),
-        (lambda turns: by_episode(turns, zero=False),),
         (lambda turns: by_episode(turns, by=("task",)),),
-        (lambda turns: by_episode(turns, scale=False),),
-        (raw_where_lone,),
+        (lambda turns: by_episode(turns, lone="raw"),),
     ],
     "07.5": [
-        (...,),
-        (team(frozen="solver"),),
-        (team(frozen=("solver", "verifier", "fixer")),),
-        (team(fixer=("math", 3e-4)),),
-        (team(fixer=("math_small", 1e-4)),),
-        (team(verifier="math"),),
-        (team(said={"verifier": lab.Sampling(temperature=0.5)}),),
-        (team(said={"fixer": lab.Sampling(max_tokens=7)}),),
-        (team(shared=True),),
+        team(frozen="solver"),
+        team(frozen=("solver", "verifier", "fixer")),
+        team(fixer=Model("math", 3e-4)),
+        team(fixer=Model("math_small", 1e-4)),
+        team(verifier=Model()),
+        team(sampling={"verifier": COOL}),
+        team(sampling={"fixer": SHORT}),
+        team(solver=BOTH, fixer=BOTH),
         ({"solver": "math"},),
     ],
 }

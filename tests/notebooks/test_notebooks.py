@@ -8,10 +8,12 @@ import json
 import re
 from importlib.util import find_spec
 
+import execution
+import forms
 import nbformat
 import pytest
 
-from mas_lab.course import executing, exercises, forms
+from mas_lab.course import exercises
 from mas_lab.paths import notebooks_dir
 
 MASTERS = forms.masters()
@@ -38,11 +40,11 @@ def prepared(path, smoke: bool, recorded: bool = True, form: forms.Form | None =
     """A notebook with these parameters: the stored one, or a form of a master."""
     notebook = nbformat.reads(json.dumps(forms.notebook(path, form)), 4) if form else nbformat.read(path, as_version=4)
     assert re.search(r"^SMOKE = False", parameters(notebook).source, flags=re.M)
-    return executing.with_parameters(notebook, {"SMOKE": smoke, "RECORDED": recorded})
+    return execution.with_parameters(notebook, {"SMOKE": smoke, "RECORDED": recorded})
 
 
 def run(notebook):
-    return executing.execute(notebook, "the notebook")
+    return execution.execute(notebook, "the notebook")
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -10,13 +10,13 @@ import ipywidgets
 import numpy as np
 import pandas as pd
 import pytest
+from forms import masters
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from plotly import express
 from scripted import Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.course.forms import masters
 from mas_lab.widgets import answers, baselines, credit_figures, drawing, figures, norms, sliders
 from mas_lab.widgets.document import live_or_static
 from mas_lab.widgets.drawing import picture, svg, told

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from mas_lab.course.compare import close
-from mas_lab.course.exercises import NotYet, exercise
+from mas_lab.course.compare import close, entries, need
+from mas_lab.course.exercises import exercise
 
 CREDITS = (0.2, 0.2, 0.2, 0.6, 0.8)
 
@@ -14,11 +14,10 @@ CREDITS = (0.2, 0.2, 0.2, 0.6, 0.8)
     "The mean is 0.4. How far from it is each row, in standard deviations?",
 )
 def by_hand(advantages):
-    if not isinstance(advantages, list | tuple) or len(advantages) != len(CREDITS):
-        raise NotYet(f"a list of {len(CREDITS)} numbers is asked for, one per row")
     credit = pd.Series(CREDITS)
-    for row, (yours, ours) in enumerate(zip(advantages, (credit - credit.mean()) / credit.std(ddof=0), strict=True)):
-        close(yours, ours, f"row {row}, credit {credit[row]}", tolerance=0.02)
+    right = (credit - credit.mean()) / credit.std(ddof=0)
+    for row, yours in enumerate(entries(advantages, len(CREDITS), "advantages")):
+        close(yours, right[row], f"row {row}, credit {credit[row]}", tolerance=0.02)
     return f"and they sum to {abs(sum(advantages)):.1f}, as advantages of one group always do"
 
 
@@ -37,13 +36,10 @@ def not_chosen(turns, number):
     "Every row of one task in one group: no agent, no turn, no episode in `by`.",
 )
 def global_baseline(table):
-    if not isinstance(table, pd.DataFrame) or "advantage" not in table:
-        raise NotYet("the table as it comes out of `normalize` is asked for")
+    need("advantage" in table, "the table as it comes out of `normalize` is asked for")
     groups, tasks = table["group"].nunique(), table["task"].nunique()
-    if groups != tasks:
-        raise NotYet(f"{groups} groups for {tasks} tasks")
+    need(groups == tasks, f"{groups} groups for {tasks} tasks")
     spread = table.groupby(["task", "credit"])["advantage"].agg(lambda a: a.max() - a.min())
-    if spread.max() > 1e-9:
-        task, credit = spread.idxmax()
-        raise NotYet(f"task {task}: rows of credit {credit:.3g} got different advantages")
+    task, credit = spread.idxmax()
+    need(spread.max() < 1e-9, f"task {task}: rows of credit {credit:.3g} got different advantages")
     return "one baseline per task, whoever speaks"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import asked, close, same_rows
-from mas_lab.course.exercises import NotYet, exercise
+from mas_lab.course.compare import asked, close, entries, need, same_rows, shuffled
+from mas_lab.course.exercises import exercise
 
 ASKED = ("episodes(8)", "tree(8)", "joint(2)", "joint(8), all three together")
 COUNTS = (8 * 6, 8 * 6, sum(2**level for level in range(1, 7)), 8 * 3)
@@ -19,11 +19,7 @@ COUNTS = (8 * 6, 8 * 6, sum(2**level for level in range(1, 7)), 8 * 3)
     "Agents who act together: a joint action takes one call of each of them.",
 )
 def calls(counts):
-    if not isinstance(counts, list | tuple) or len(counts) != len(ASKED):
-        raise NotYet(f"a list of {len(ASKED)} numbers is asked for: {', '.join(ASKED)}")
-    if any(count is ... for count in counts):
-        raise NotYet("put a number in place of each `...`")
-    for name, yours, ours in zip(ASKED, counts, COUNTS, strict=True):
+    for name, yours, ours in zip(ASKED, entries(counts, len(ASKED), "counts"), COUNTS, strict=True):
         close(yours, ours, name, tolerance=1e-9)
 
 
@@ -38,12 +34,10 @@ def logprob(answer):
     for size, temperature, spread in ((5, 1.0, 1), (5, 2.0, 1), (40, 0.5, 3), (40, 3.0, 5), (8, 0.7, 2000)):
         logits, token = rng.normal(size=size) * spread, int(rng.integers(size))
         scaled = logits / temperature
-        ours = float(scaled[token] - np.logaddexp.reduce(scaled))
         yours = asked(answer, logits, token, temperature)
         where = f"{size} logits from {logits.min():.1f} to {logits.max():.1f}, token {token}, T = {temperature}"
-        if np.ndim(yours) == 0 and not np.isfinite(yours):
-            raise NotYet(f"{where}: {float(yours)} came back; does an exp overflow?")
-        close(yours, ours, where, tolerance=1e-6)
+        need(np.isfinite(yours).all(), f"{where}: {yours} came back; does an exp overflow?")
+        close(yours, scaled[token] - np.logaddexp.reduce(scaled), where, tolerance=1e-6)
 
 
 @exercise(
@@ -54,10 +48,9 @@ def logprob(answer):
 def returns(answer):
     for number, (table, ours) in enumerate(explored()):
         yours = asked(answer, table)
-        if not isinstance(yours, pd.Series):
-            raise NotYet(f"a Series indexed by episode is asked for, and this is {type(yours).__name__}")
-        if set(yours.index) != set(ours.index):
-            raise NotYet(f"the episodes are {', '.join(ours.index)}; your Series is indexed by {list(yours.index)[:4]}")
+        need(isinstance(yours, pd.Series), f"a Series is asked for, and this is {type(yours).__name__}")
+        told = f"the episodes are {', '.join(ours.index)}; your Series is indexed by {list(yours.index)[:4]}"
+        need(set(yours.index) == set(ours.index), told)
         for episode, earned in ours.items():
             close(yours[episode], earned, f"table {number}, {episode}, which earned {earned:.2f}", tolerance=1e-6)
 
@@ -71,9 +64,8 @@ def surest(answer):
     rng = np.random.default_rng(4)
     for _ in range(4):
         said = [(-rng.exponential(size=int(rng.integers(1, 9)))).tolist() for _ in range(8)]
-        reward = rng.random(8).round(2)
-        table = pd.DataFrame({"agent": "planner", "candidate": range(8), "logprobs": said, "local_reward": reward})
-        table = table.assign(team_reward=0.0, valid=True, temperature=1.0)
+        table = pd.DataFrame({"agent": "planner", "candidate": range(8), "logprobs": said, "temperature": 1.0})
+        table = table.assign(local_reward=rng.random(8).round(2), team_reward=0.0, valid=True)
         same_rows(asked(answer, table), table["logprobs"].map(np.mean), table, what="number")
     return "and no reward was looked at"
 
@@ -85,9 +77,8 @@ def explored() -> Iterator[tuple[pd.DataFrame, pd.Series]]:
     """
     for number in range(6):
         rng = np.random.default_rng([1, 3, number])
-        rows, earned = [], {}
-        for episode in (f"t{place}" for place in range(3)):
-            earned[episode] = 0.0
+        rows, earned = [], dict.fromkeys(("t0", "t1", "t2"), 0.0)
+        for episode in earned:
             for depth in range(int(rng.integers(1, 4))):
                 together = ("left", "right") if rng.random() < 0.5 else ("planner",)
                 kept, candidates = int(rng.integers(3)), rng.integers(0, 5, size=3) / 4
@@ -98,5 +89,4 @@ def explored() -> Iterator[tuple[pd.DataFrame, pd.Series]]:
                     for candidate, reward in enumerate(candidates)
                     for agent in together
                 ]  # fmt: skip
-        shuffled = pd.DataFrame(rows).sample(frac=1, random_state=number).reset_index(drop=True)
-        yield shuffled, pd.Series(earned)
+        yield shuffled(rows, number), pd.Series(earned)

@@ -3,17 +3,14 @@
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, close, same_rows, tables
-from mas_lab.course.exercises import NotYet, exercise
+from mas_lab.course.compare import asked, close, names, need, same_rows, tables
+from mas_lab.course.exercises import exercise
 from mas_lab.explain.advice import advise
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
-from mas_lab.team import Team
 
-FINED = episode_return(invalid=0.1)
 NEAR = 0.03
 """Tolerance around 1 for a gain."""
-LR, TOKENS = 1e-4, 7
 
 
 @exercise(
@@ -22,12 +19,11 @@ LR, TOKENS = 1e-4, 7
     "The ratio of the two brackets is squared; the whole is divided by the signal.",
 )
 def gain(answer):
-    for number, table in enumerate(tables()):
+    for table in tables():
         for row in advise(group(table, "task", episode_return())).itertuples():
             if row.n_k > 1 and row.signal > 0 and row.N > 1:
                 found = asked(answer, float(row.n_k), float(row.N), float(row.signal))
-                place = f"table {number}, {row.agent}, n_k {row.n_k:.3f}, N {row.N:.3f}, signal {row.signal:.3f}"
-                close(found, row.gain, place, tolerance=1e-6)
+                close(found, row.gain, f"n_k {row.n_k:.3f}, N {row.N:.3f}, signal {row.signal:.3f}", tolerance=1e-6)
 
 
 @exercise(
@@ -37,19 +33,14 @@ def gain(answer):
     "Drop credit, group, center, scale and advantage first: no cell overwrites what an earlier one wrote.",
 )
 def pay_for_a_gain_of_one(turns, pay):
-    try:
-        pay = float(pay)
-    except (TypeError, ValueError):
-        raise NotYet(f"a number is asked for, and this is {type(pay).__name__}") from None
-    if not 0 < pay <= 1:
-        raise NotYet(f"paid_help takes a pay above 0 and at most 1, not {pay:g}")
+    need(0 < pay <= 1, f"paid_help takes a pay above 0 and at most 1, not {pay:g}")
     helped = (turns["agent"] == "helper") & turns["success"]
-    rows = turns.drop(columns=[name for name in ("credit", "group", "center", "scale", "advantage") if name in turns])
+    rows = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
     paid = rows.assign(team_reward=rows["team_reward"].mask(helped, pay))
     found = advise(group(paid, "task", episode_return())).set_index("agent").loc["helper", "gain"]
-    if abs(found - 1) > NEAR:
-        raise NotYet(f"at a pay of {pay:g} the helper's gain is {found:.2f}")
-    return f"at a pay of {pay:.2f} the helper's gain is {found:.2f}"
+    told = f"at a pay of {pay:.2f} the helper's gain is {found:.2f}"
+    need(abs(found - 1) <= NEAR, told)
+    return told
 
 
 @exercise(
@@ -57,22 +48,17 @@ def pay_for_a_gain_of_one(turns, pay):
     "Two numbers work against each other: a small `signal`, and an `n_k` near 1, which leaves nothing to compare.",
     "gain = ((1 - 1/n_k) / (1 - 1/N))^2 / signal, and the verdict wants more than 1.25. What is it at n_k = 1?",
 )
-def whose_own_mean_pays(names):
-    if not isinstance(names, list | tuple | set) or not all(isinstance(name, str) for name in names):
-        raise NotYet("a list of names is asked for, as the column `agent` has them")
+def whose_own_mean_pays(answer):
     agents = Recorded(data_dir() / "results" / "studies" / "ladder").agents
-    five = agents.query("task == '8 agents' and arm == 'global' and window == 'start' and seed == 2").set_index("agent")
-    if unknown := sorted(set(names) - set(five.index)):
-        raise NotYet(f"{unknown[0]!r} is none of the stages: {', '.join(five.index)}")
-    pays = set(five.index[five["own"] == "pays"])
-    for name in five.index:
-        row = five.loc[name]
-        if name in names and name not in pays:
-            why = "it speaks in every episode" if row["n_k"] == row["N"] else "it has nothing to compare its rows with"
-            raise NotYet(f"not {name}: {why}")
-    if pays - set(names):
-        raise NotYet(f"right so far, and {len(pays - set(names))} more")
-    return "gains of " + ", ".join(f"{five.loc[name, 'gain']:.1f}" for name in sorted(pays))
+    eight = agents.query("task == '8 agents' and arm == 'global' and window == 'start' and seed == 2").set_index(
+        "agent"
+    )
+    answer, pays = names(answer, eight.index), set(eight.index[eight["own"] == "pays"])
+    for name in answer - pays:
+        always = eight.loc[name, "n_k"] == eight.loc[name, "N"]
+        need(False, f"not {name}: it {'speaks in every episode' if always else 'has nothing to compare its rows with'}")
+    need(answer == pays, f"right so far, and {len(pays - answer)} more")
+    return "gains of " + ", ".join(f"{eight.loc[name, 'gain']:.1f}" for name in sorted(pays))
 
 
 @exercise(
@@ -84,8 +70,8 @@ def whose_own_mean_pays(names):
 )
 def own_by_episode(answer):
     for table in tables():
-        wanted = normalize(group(table, ("task", "agent"), FINED), once_per="episode")
-        given = table[["task", "episode", "agent", "turn"]].assign(credit=wanted["credit"])
+        wanted = normalize(group(table, ("task", "agent"), episode_return(invalid=0.1)), once_per="episode")
+        given = wanted[["task", "episode", "agent", "turn", "credit"]]
         same_rows(asked(answer, given), wanted["advantage"], given)
 
 
@@ -96,24 +82,15 @@ def own_by_episode(answer):
     'Large is "math", small is "math_small"; the learning rate belongs to the policy: `lab.load_policy(name, lr=...)`.',
 )
 def team_of_two_sizes(team):
-    if not isinstance(team, Team):
-        raise NotYet(f"a lab.Team is asked for, and this is {type(team).__name__}")
-    if set(team) != {"solver", "verifier", "fixer"}:
-        raise NotYet(f"math with a fixer plays solver, verifier and fixer; the team has {', '.join(team)}")
+    need(set(team) == {"solver", "verifier", "fixer"}, f"the team has {', '.join(team)}, not solver, verifier, fixer")
     weights = {agent: sum(part.numel() for part in team[agent].model.parameters()) for agent in team}
-    if not weights["verifier"] < weights["solver"] == weights["fixer"]:
-        told = ", ".join(f"{agent} {count:,}" for agent, count in weights.items())
-        raise NotYet(f"solver and fixer are large, the verifier is small; these are {told} weights")
-    if set(team.frozen) != {"solver", "verifier"}:
-        raise NotYet(f"only the fixer learns; frozen is {', '.join(team.frozen) or 'nobody'}")
-    if team["fixer"] is team["solver"]:
-        raise NotYet("the fixer speaks with the solver's weights: what it learns would move the solver")
-    close(team["fixer"].lr / LR, 1.0, "the fixer's learning rate, over the one asked for")
-    drawn = team.sampling
-    close(drawn["fixer"].temperature, 1.0, "the fixer's temperature")
-    close(drawn["verifier"].temperature, 0.5, "the verifier's temperature")
-    if drawn["fixer"].max_tokens != TOKENS:
-        raise NotYet(
-            f"the fixer may say {drawn['fixer'].max_tokens or 'as much as the env allows'}, not {TOKENS} tokens"
-        )
+    right = weights["verifier"] < weights["solver"] == weights["fixer"]
+    need(right, f"solver and fixer are large, the verifier is small; these have weights {weights}")
+    need(set(team.frozen) == {"solver", "verifier"}, f"only the fixer learns; frozen is {', '.join(team.frozen)}")
+    apart = team["fixer"] is not team["solver"]
+    need(apart, "the fixer speaks with the solver's weights: what it learns would move the solver")
+    close(team["fixer"].lr / 1e-4, 1.0, "the fixer's learning rate, over the one asked for")
+    close(team.sampling["fixer"].temperature, 1.0, "the fixer's temperature")
+    close(team.sampling["verifier"].temperature, 0.5, "the verifier's temperature")
+    need(team.sampling["fixer"].max_tokens == 7, "the fixer may say 7 tokens")
     return "and what `advise` says of its fixer hangs on the batch: most of its rows are alone, or among equals"

@@ -9,8 +9,8 @@ import pandas as pd
 from mas_lab.cells.credits import return_to_go
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, close, same_rows
-from mas_lab.course.exercises import NotYet, exercise
+from mas_lab.course.compare import asked, close, entries, need, same_rows, shuffled
+from mas_lab.course.exercises import exercise
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.wording import content, words
 
@@ -19,7 +19,6 @@ RETURNS = (2.4, 0.4, 1.2, 2.0)
 AGENTS = ("short", "detailed")
 BRANCHES = {"a": 1.0, "b": 1.6, "a0": 2.0, "a1": 0.0, "b0": 0.5, "b1": -0.1}
 """Team rewards of 08.4: two joint actions at the first turn, and two after each of them."""
-GAMMAS = (0.5, 1.0)
 ENOUGH, TOLD_NOTHING = 2.5, 2.4
 """Scores that a pair must reach: in 08.5 under the published rewards, in 08.6 under the kit's own."""
 
@@ -30,36 +29,29 @@ ENOUGH, TOLD_NOTHING = 2.5, 2.4
     "One mean of the four returns, 1.5. Subtract it, and divide by nothing.",
 )
 def joint_by_hand(advantages):
-    if not isinstance(advantages, dict) or set(advantages) != set(AGENTS):
-        raise NotYet(f"a dict with a list for each of {AGENTS} is asked for")
-    mean = sum(RETURNS) / len(RETURNS)
     for agent in AGENTS:
-        if not isinstance(advantages[agent], list | tuple) or len(advantages[agent]) != len(RETURNS):
-            raise NotYet(f"{agent}: a list of {len(RETURNS)} numbers is asked for, one per joint action")
-        for number, (yours, earned) in enumerate(zip(advantages[agent], RETURNS, strict=True)):
-            close(yours, earned - mean, f"{agent}, joint action {number}, return {earned}")
+        for earned, yours in zip(RETURNS, entries(advantages[agent], len(RETURNS), agent), strict=True):
+            close(yours, earned - sum(RETURNS) / len(RETURNS), f"{agent}, the joint action of return {earned}")
     return "two agents, one number: nobody is told whose doing it was"
 
 
-def nodes(count: int = 6) -> Iterator[pd.DataFrame]:
+def nodes() -> Iterator[pd.DataFrame]:
     """Yield random tables of joint actions, grouped by node and agent as `magrpo` does.
 
     Some nodes are flat (equal rewards), and some lone (one joint action).
     """
-    for number in range(count):
+    for number in range(6):
         rng = np.random.default_rng([8, number])
         rows = []
         for node in range(int(rng.integers(3, 6))):
             size, kind = int(rng.integers(2, 6)), rng.random()
             earned = np.full(size, 1.5) if kind < 0.2 else rng.integers(0, 13, size) / 4
-            together = list(enumerate(earned))[: 1 if kind > 0.85 else None]
             rows += [
                 {"episode": f"t{node}", "node": f"t{node}/0", "agent": agent, "candidate": i, "team_reward": float(r)}
                 for agent in AGENTS
-                for i, r in together
+                for i, r in list(enumerate(earned))[: 1 if kind > 0.85 else None]
             ]
-        table = pd.DataFrame(rows).sample(frac=1, random_state=number).reset_index(drop=True)
-        yield group(table, by=("node", "agent"), credit=return_to_go())
+        yield group(shuffled(rows, number), by=("node", "agent"), credit=return_to_go())
 
 
 @exercise(
@@ -70,8 +62,7 @@ def nodes(count: int = 6) -> Iterator[pd.DataFrame]:
 )
 def leave_one_out(marloo):
     for table in nodes():
-        ours = normalize(table, center="loo", scale="none")["advantage"]
-        same_rows(asked(marloo, table), ours, table)
+        same_rows(asked(marloo, table), normalize(table, center="loo", scale="none")["advantage"], table)
     return "each is n / (n - 1) times MAGRPO's advantage, n rows in the group"
 
 
@@ -85,20 +76,21 @@ def leave_one_out(marloo):
 def cost_of_a_tree(cost):
     for g, agents, turns in ((4, 2, 1), (8, 2, 1), (4, 3, 1), (2, 2, 2), (4, 2, 2), (2, 3, 3)):
         for mode in ("aligned", "cross"):
-            found, what = asked(cost, g, agents, turns, mode), f"g={g}, {agents} agents, {turns} turns, {mode!r}"
-            if not isinstance(found, list | tuple) or len(found) != 2:
-                raise NotYet(f"{what}: two counts are asked for, (completions, joint actions)")
+            what = f"g={g}, {agents} agents, {turns} turns, {mode!r}"
+            completions, actions = asked(cost, g, agents, turns, mode)
             branches = g if mode == "aligned" else g**agents
-            close(found[1], sum(branches ** (turn + 1) for turn in range(turns)), f"{what}: joint actions", 1e-9)
-            close(found[0], agents * g * sum(branches**turn for turn in range(turns)), f"{what}: completions", 1e-9)
+            opened = sum(branches**turn for turn in range(turns))
+            close(actions, branches * opened, f"{what}: joint actions", 1e-9)
+            close(completions, agents * g * opened, f"{what}: completions", 1e-9)
     return "crossing costs steps of the environment, and at a single turn not one completion more"
 
 
 def branch_returns(gamma: float) -> dict[str, float]:
     """Return, for each joint action of `BRANCHES`, its reward + gamma * the mean return of its successors."""
-    after = {name: [worth for other, worth in BRANCHES.items() if other[0] == name and other != name] for name in "ab"}
-    first = {name: BRANCHES[name] + gamma * sum(after[name]) / len(after[name]) for name in "ab"}
-    return {name: first.get(name, worth) for name, worth in BRANCHES.items()}
+    return {
+        name: worth + gamma * (BRANCHES[f"{name}0"] + BRANCHES[f"{name}1"]) / 2 if name in "ab" else worth
+        for name, worth in BRANCHES.items()
+    }
 
 
 @exercise(
@@ -107,11 +99,7 @@ def branch_returns(gamma: float) -> dict[str, float]:
     "R(a) = 1.0 + gamma * (2.0 + 0.0) / 2.",
 )
 def returns_by_hand(returns):
-    if not isinstance(returns, dict) or set(returns) != set(GAMMAS):
-        raise NotYet(f"a dict is asked for: the returns at gamma = {GAMMAS[0]} and at gamma = {GAMMAS[1]}")
-    for gamma in GAMMAS:
-        if not isinstance(returns[gamma], dict) or set(returns[gamma]) != set(BRANCHES):
-            raise NotYet(f"gamma {gamma}: a dict with the return of each of {', '.join(BRANCHES)} is asked for")
+    for gamma in (0.5, 1.0):
         for name, worth in branch_returns(gamma).items():
             close(returns[gamma][name], worth, f"gamma {gamma}, joint action {name}")
     return "at gamma 0.5 b is the better beginning, at gamma 1 a is"
@@ -124,11 +112,9 @@ def story() -> str:
 
 def scored(pair, rewards: str) -> float:
     """Return the reward of a (short, detailed) pair for that text."""
-    if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-        raise NotYet("two texts are asked for, (short, detailed)")
     env = make_env("tldr", rewards=rewards)
     [task] = env.tasks(1, "test", seed=0)
-    return env.step(env.start(task), dict(zip(AGENTS, pair, strict=True))).team_reward
+    return env.step(env.start(task), dict(zip(AGENTS, entries(pair, 2, "texts"), strict=True))).team_reward
 
 
 @exercise(
@@ -140,10 +126,9 @@ def scored(pair, rewards: str) -> float:
 )
 def game_the_published(pair):
     reward = scored(pair, "published")
-    if told := set(content(words(" ".join(pair)))) & set(content(words(story()))):
-        raise NotYet(f"{sorted(told)[0]!r} stands in the story: nothing of it is to be told")
-    if reward < ENOUGH:
-        raise NotYet(f"the published rule pays {reward:.2f} for it, and {ENOUGH} is asked for")
+    told = set(content(words(" ".join(pair)))) & set(content(words(story())))
+    need(not told, f"{sorted(told)[:1]} stands in the story: nothing of it is to be told")
+    need(reward >= ENOUGH, f"the published rule pays {reward:.2f} for it, and {ENOUGH} is asked for")
     return f"{reward:.2f} of 3 for telling nothing; our rule pays {scored(pair, 'ours'):.2f}"
 
 
@@ -154,13 +139,8 @@ def game_the_published(pair):
     "Some words in both texts for the overlap; in the detailed one transitions, each with a word of the story behind.",
 )
 def game_ours(pair):
-    reward, source = scored(pair, "ours"), words(story())
-    told = set(pairwise(source))
-    for text in pair:
-        listed = words(text)
-        for two in pairwise(listed):
-            if two in told:
-                raise NotYet(f"{' '.join(two)!r} stands in the story like this: break that, too")
-    if reward < TOLD_NOTHING:
-        raise NotYet(f"our rule pays {reward:.2f} for it, and {TOLD_NOTHING} is asked for")
+    reward = scored(pair, "ours")
+    told = {two for text in pair for two in pairwise(words(text))} & set(pairwise(words(story())))
+    need(not told, f"{sorted(told)[:1]} stands in the story like this: break that, too")
+    need(reward >= TOLD_NOTHING, f"our rule pays {reward:.2f} for it, and {TOLD_NOTHING} is asked for")
     return f"{reward:.2f} of 3 for a bag of words: a high score is a necessary sign, not a sufficient one"

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mas_lab.course.compare import asked, close
-from mas_lab.course.exercises import NotYet, exercise
+from mas_lab.course.compare import asked, close, need
+from mas_lab.course.exercises import exercise
 
 T4 = 14.5
 """Memory of a T4 in GiB."""
@@ -22,19 +22,15 @@ def _peak(tokens: int) -> float:
     "`budget(agents=2, rank=16, train_tokens=2048, sample_tokens=2**15)` has the column `peak`.",
 )
 def largest_that_fits(tokens):
-    if not isinstance(tokens, int) or tokens < 1 or tokens & (tokens - 1):
-        raise NotYet("a power of two is asked for")
-    if (peak := _peak(tokens)) >= T4:
-        raise NotYet(f"{peak:.1f} GiB are more than the T4 has")
-    if (twice := _peak(2 * tokens)) < T4:
-        raise NotYet(f"twice as many fit too, in {twice:.1f} GiB")
+    need(tokens > 0 and not tokens & (tokens - 1), "a power of two is asked for")
+    peak, twice = _peak(tokens), _peak(2 * tokens)
+    need(peak < T4, f"{peak:.1f} GiB are more than the T4 has")
+    need(twice >= T4, f"twice as many fit too, in {twice:.1f} GiB")
     return f"{peak:.1f} GiB"
 
 
 @exercise(
-    "10.2",
-    "A has rank x inputs weights, and B outputs x rank.",
-    "Sum rank * (inputs + outputs) over the layers.",
+    "10.2", "A has rank x inputs weights, and B outputs x rank.", "Sum rank * (inputs + outputs) over the layers."
 )
 def adapter_weights(answer):
     rng = np.random.default_rng(0)

@@ -3,23 +3,17 @@
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import asked, close, where
-from mas_lab.course.exercises import NotYet, exercise
+from mas_lab.course.compare import asked, close, need, place_of
+from mas_lab.course.exercises import exercise
 
 KNOWN = ("best of K", "group key", "lone row", "padding", "stale weights")
 
 
 def _named(defect, right):
-    if defect not in KNOWN:
-        raise NotYet(f"the defect is one of {', '.join(map(repr, KNOWN))}")
-    if defect != right:
-        raise NotYet(f"{defect!r} is not what is wrong here; what would it leave in the table or in the statistics?")
-
-
-def _row(turns, number):
-    if not isinstance(number, int | np.integer) or not 0 <= number < len(turns):
-        raise NotYet(f"a row is a whole number from 0 to {len(turns) - 1}")
-    return turns.iloc[number]
+    need(defect in KNOWN, f"the defect is one of {', '.join(map(repr, KNOWN))}")
+    need(
+        defect == right, f"{defect!r} is not what is wrong here; what would it leave in the table or in the statistics?"
+    )
 
 
 @exercise(
@@ -30,7 +24,7 @@ def _row(turns, number):
 def stale(run, defect, step):
     _named(defect, "stale weights")
     apart = run.stats.groupby("step")["mismatch"].max()
-    close(step, int(apart.index[apart > 1e-3][0]), "the first step that other weights drew", tolerance=1e-9)
+    close(step, (apart > 1e-3).idxmax(), "the first step that other weights drew", tolerance=1e-9)
     return f"a ratio that should be 1 is off by {apart.max():.1f}"
 
 
@@ -41,12 +35,10 @@ def stale(run, defect, step):
 )
 def lone(run, defect, row):
     _named(defect, "lone row")
-    one = _row(run.turns, row)
-    size = int((run.turns["group"] == one["group"]).sum())
-    if size > 1:
-        raise NotYet(f"{where(run.turns, row)} stands in a group of {size}")
-    if one["advantage"] == 0:
-        raise NotYet(f"{where(run.turns, row)} is alone, and rightly has the advantage 0")
+    one = run.turns.iloc[row]
+    size = (run.turns["group"] == one["group"]).sum()
+    need(size == 1, f"{place_of(run.turns, row)} stands in a group of {size}")
+    need(one["advantage"] != 0, f"{place_of(run.turns, row)} is alone, and rightly has the advantage 0")
     return f"alone in its group, and told that {one['advantage']:.2f} is praise"
 
 
@@ -59,12 +51,10 @@ def best_of(run, defect, success):
     from mas_lab.train.evaluate import evaluate
 
     _named(defect, "best of K")
-    held_out = [
-        evaluate(run.env, run.team, run.env.tasks(64, "test", seed=seed), k=2, seed=seed)["success"].mean()
-        for seed in (0, 1)
-    ]
-    close(success, float(np.mean(held_out)), "what the team reaches alone, on held-out tasks", tolerance=0.1)
-    return f"{np.mean(held_out):.2f}, and {run.curve['success'].iloc[-1]:.2f} was reported"
+    drawn = [evaluate(run.env, run.team, run.env.tasks(64, "test", seed=s), k=2, seed=s)["success"] for s in (0, 1)]
+    alone = np.mean([each.mean() for each in drawn])
+    close(success, alone, "what the team reaches alone, on held-out tasks", tolerance=0.1)
+    return f"{alone:.2f}, and {run.curve['success'].iloc[-1]:.2f} was reported"
 
 
 @exercise(
@@ -74,12 +64,9 @@ def best_of(run, defect, success):
 )
 def padding(run, defect, row, tokens):
     _named(defect, "padding")
-    one = _row(run.turns, row)
-    ids = list(one["completion_ids"])
-    too_many = len(ids) - ids.index(1) - 1 if 1 in ids else 0
-    if not too_many:
-        raise NotYet(f"{where(run.turns, row)}: nothing stands behind its end")
-    close(tokens, too_many, f"{where(run.turns, row)}: tokens that nobody said", tolerance=1e-9)
+    behind = _behind_the_end(run.turns["completion_ids"].iloc[row])
+    need(behind, f"{place_of(run.turns, row)}: nothing stands behind its end")
+    close(tokens, behind, f"{place_of(run.turns, row)}: tokens that nobody said", tolerance=1e-9)
 
 
 @exercise(
@@ -89,11 +76,11 @@ def padding(run, defect, row, tokens):
 )
 def mixed_up(run, defect, first, second):
     _named(defect, "group key")
-    one, other = _row(run.turns, first), _row(run.turns, second)
-    if one["group"] != other["group"]:
-        raise NotYet(f"rows {first} and {second} stand in two groups, {one['group']} and {other['group']}")
-    if (one["task"], one["agent"]) == (other["task"], other["agent"]):
-        raise NotYet(f"rows {first} and {second} may well be compared: one agent, one task")
+    one, other = run.turns.iloc[first], run.turns.iloc[second]
+    together = one["group"] == other["group"]
+    need(together, f"rows {first} and {second} stand in two groups, {one['group']} and {other['group']}")
+    alike = (one["task"], one["agent"]) == (other["task"], other["agent"])
+    need(not alike, f"rows {first} and {second} may well be compared: one agent, one task")
     return f"{one['agent']} on task {one['task']} judged by {other['agent']} on task {other['task']}"
 
 
@@ -106,24 +93,23 @@ def mixed_up(run, defect, first, second):
 )
 def guard(answer, runs):
     for name, run in runs.items():
-        told = asked(answer, run.turns, run.stats)
-        if not isinstance(told, str):
-            raise NotYet(f"run {name}: a text is asked for, the defect or 'fine', and this is {type(told).__name__}")
-        ours = found(run.turns, run.stats)
-        if told != ours:
-            raise NotYet(f"run {name}: your guard says {told!r}" + ("" if ours != "fine" else ", and nothing is wrong"))
+        told, ours = asked(answer, run.turns, run.stats), found(run.turns, run.stats)
+        need(told == ours, f"run {name}: your guard says {told!r}{', and nothing is wrong' * (ours == 'fine')}")
     return "it would have stopped four of the five, before the first figure"
 
 
 def found(turns: pd.DataFrame, stats: pd.DataFrame) -> str:
     """Return the name of the defect in these tables, or "fine"."""
-    behind = turns["completion_ids"].map(lambda ids: len(ids) - list(ids).index(1) - 1 if 1 in ids else 0)
-    size = turns.groupby("group")["group"].transform("size")
-    who = turns.assign(who=turns["task"].astype(str) + turns["agent"]).groupby("group")["who"].nunique()
-    if behind.any():
+    groups = turns.groupby("group")
+    if turns["completion_ids"].map(_behind_the_end).any():
         return "padding"
     if stats["mismatch"].max() > 1e-3:
         return "stale weights"
-    if ((size == 1) & (turns["advantage"] != 0)).any():
+    if ((groups["group"].transform("size") == 1) & (turns["advantage"] != 0)).any():
         return "lone row"
-    return "group key" if (who > 1).any() else "fine"
+    return "group key" if (groups[["task", "agent"]].nunique() > 1).any(axis=None) else "fine"
+
+
+def _behind_the_end(ids) -> int:
+    ids = list(ids)
+    return len(ids) - ids.index(1) - 1 if 1 in ids else 0

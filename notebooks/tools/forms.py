@@ -11,7 +11,7 @@ A master is `notebooks/masters/NAME.py`, with cells in the percent format. In a 
 the lines above `### STARTER` belong to the solution. The lines below it belong to the release, without their comment
 sign. If there is no `### STARTER`, the release has `...` there. A cell tagged "solution" is in the solution only. The
 cell tagged "install" is the same in all notebooks (`INSTALL`). Badges are put into the first cell if the repository is
-known. Leaves out: running notebooks (`executing`).
+known. Leaves out: running notebooks (`execution`).
 """
 
 import json
@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from mas_lab.paths import notebooks_dir
-
+NOTEBOOKS = Path(__file__).resolve().parents[1]
+"""Folder of what students open; its folder `masters` has the masters."""
 Form = Literal["release", "solution"]
 BEGIN, STARTER, END = "### BEGIN SOLUTION", "### STARTER", "### END SOLUTION"
 METADATA = {
@@ -59,7 +59,7 @@ class MasterError(ValueError):
 
 def masters_dir() -> Path:
     """Return the folder of the masters."""
-    return notebooks_dir() / "masters"
+    return NOTEBOOKS / "masters"
 
 
 def masters() -> list[Path]:

@@ -2,7 +2,7 @@
 
     notebooks/      for students, with the wheel
     cheatsheet.html, figures/, environment/
-    INSTRUCTOR.md, solutions/, executed/, parts/      not in the students' zip
+    INSTRUCTOR.md, solutions/, executed/, parts/, tools/      not in the students' zip
 
 Leaves out: the kit's own dependencies, which are gigabytes; `environment/` lists their versions.
 """
@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mas_lab.course import executing, forms, pages
-from mas_lab.course.cheatsheet import cheatsheet
+import execution
+import forms
+import pages
+from cheatsheet import cheatsheet
+
 from mas_lab.course.exercises import of_notebook
-from mas_lab.paths import PACKAGE
 from mas_lab.runs.disk import whole
 from mas_lab.widgets.document import escape
 
 ROOT = "mas_lab_course"
 """Name of the folder in the zip."""
-ROWS, HERE = "<!-- notebooks -->", PACKAGE.parent
+ROWS, CHECKOUT = "<!-- notebooks -->", forms.NOTEBOOKS.parent
 
 
 class PackError(RuntimeError):
@@ -67,18 +69,16 @@ def _for_students(wheel: Path | None) -> Iterator[tuple[str, bytes]]:
         built = wheel or _built_wheel(Path(folder))
         yield f"notebooks/{built.name}", built.read_bytes()
     yield "cheatsheet.html", cheatsheet().encode()
-    for path in (*sorted((HERE / "docs").glob("*.png")), *sorted((HERE / "requirements").glob("cpu.lock"))):
+    for path in (*sorted((CHECKOUT / "docs").glob("*.png")), *sorted((CHECKOUT / "requirements").glob("cpu.lock"))):
         yield f"{'figures' if path.suffix == '.png' else 'environment'}/{path.name}", path.read_bytes()
 
 
 def _built_wheel(folder: Path) -> Path:
-    """Build a wheel of this checkout; an installed kit cannot be built again."""
-    if not (HERE / "pyproject.toml").is_file():
-        raise PackError("course: this kit was installed from a wheel; name that file: --wheel mas_lab-….whl")
-    command = [sys.executable, "-m", "pip", "wheel", str(HERE), "--quiet", "--no-deps", "--no-build-isolation"]
+    """Build a wheel of this checkout."""
+    command = [sys.executable, "-m", "pip", "wheel", str(CHECKOUT), "--quiet", "--no-deps", "--no-build-isolation"]
     done = subprocess.run([*command, "--wheel-dir", str(folder)], capture_output=True, text=True, encoding="utf-8")
     if done.returncode:
-        raise PackError(f"course: the wheel could not be built; `make wheel` says why: {done.stderr.strip()[-300:]}")
+        raise PackError(f"the wheel could not be built; `make wheel` says why: {done.stderr.strip()[-300:]}")
     return next(folder.glob("*.whl"))
 
 
@@ -88,10 +88,12 @@ def _for_teachers(
     yield "INSTRUCTOR.md", instructor(solutions).encode()
     for name, notebook in solutions.items():
         yield f"solutions/{name}.ipynb", (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
-        run = executing.with_parameters(notebook, {} if full else {"SMOKE": True})
-        done = executing.executed(run, f"{name}-solution", executed, say)
+        run = execution.with_parameters(notebook, {} if full else {"SMOKE": True})
+        done = execution.executed(run, f"{name}-solution", executed, say)
         yield f"executed/{name}.html", pages.page(done, title(notebook), scripts="../parts").encode()
     yield "executed/index.html", _index(solutions).encode()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        yield f"tools/{path.name}", path.read_bytes()
     for name, content in pages.parts().items():
         yield f"parts/{name}", content
 

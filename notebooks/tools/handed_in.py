@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mas_lab.course import executing
+import execution
+
 from mas_lab.course.exercises import of_notebook
 from mas_lab.runs.disk import is_litter
 from mas_lab.runs.run import load_run
@@ -122,7 +123,7 @@ def notebook(path: Path, name: str, run: bool = False) -> Notebook:
 
 def _told(error: Exception) -> str:
     text = " ".join(str(error).split())[:500]
-    known = type(error).__module__.startswith("mas_lab.")
+    known = isinstance(error, HandInError) or type(error).__module__.startswith("mas_lab.")
     return text if known and text else f"{type(error).__name__}: {text}"
 
 
@@ -163,13 +164,13 @@ def _run_again(path: Path) -> dict[str, bool]:
     """
     import nbformat
 
-    held = executing.with_parameters(nbformat.read(path, 4), {"SMOKE": True})
+    held = execution.with_parameters(nbformat.read(path, 4), {"SMOKE": True})
     for cell in held.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     mark = secrets.token_hex(8)
     held.cells.append(nbformat.v4.new_code_cell(TOLD.format(mark=mark)))
-    done = executing.execute(held, path.name, go_on=True, limit=CELL)
+    done = execution.execute(held, path.name, go_on=True, limit=CELL)
     printed = "\n".join(_text(output.get("text")) for output in done.cells[-1].outputs)
     last = re.search(rf"^{mark}(.*)$", printed, re.MULTILINE)
     if last is None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mas_lab.course.handed_in import HandedRun, Notebook, Student, students
+from handed_in import HandedRun, Notebook, Student, students
+
 from mas_lab.study.entries import Entry
 from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.board import PANEL, SIDE

@@ -1,6 +1,6 @@
 """An executed notebook as a page to read: static outputs, formulas without a script, no network.
 
-Leaves out: running it (`executing`). Outputs are shown as they are, so those of strangers must not come here
+Leaves out: running it (`execution`). Outputs are shown as they are, so those of strangers must not come here
 (`grading`).
 """
 
@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mas_lab.course import formulas
+import formulas
+
 from mas_lab.widgets.document import FIGURES, OFFLINE, STATIC, escape
 from mas_lab.widgets.text import for_script
 
