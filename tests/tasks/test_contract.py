@@ -74,7 +74,8 @@ EASE = {
 
 
 def listed(table):
-    return [pytest.param(name, options, id=f"{name} {options}") for name, own in table.items() for options in own]
+    rows = [(name, options) for name, own in table.items() for options in own]
+    return [pytest.param(*row, id=f"{row[0]} {place}") for place, row in enumerate(rows)]
 
 
 @pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in ENVS), *listed(KEPT)], ids=str)
