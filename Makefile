@@ -3,6 +3,7 @@
 #
 #   make demo            two teams learn on this CPU, one under two baselines; writes runs/quickstart/report.html
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
+#   make check           what a change must pass before it is shown: lint and the fast tests
 #   make test            the tests, side by side (JOBS=0: in one process); `make test-all` adds the slow ones, the browser
 #   make test-long       runs killed, interrupted and handed in broken, hundreds of times; an hour or so, not in CI
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
@@ -44,7 +45,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures games clients lint locks pages pocket site statistics trackers wheel
+.PHONY: check course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures games clients lint locks pages pocket site statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -60,6 +61,8 @@ doctor: $(READY)
 	$(RUN) -m mas_lab doctor
 
 env: $(READY)
+
+check: lint test
 
 test: $(READY)
 	$(PYTEST) $(SIDE_BY_SIDE) -m "$(FAST)" $(ARGS)
