@@ -6,10 +6,11 @@ Each env is one file in this folder. `ENVS["mine"] = MyEnv` adds your own.
 from dataclasses import fields
 from typing import Any
 
+import pandas as pd
+
 from mas_lab.env import Env, class_name
 from mas_lab.tasks.arxiv_intro import ArxivIntro
 from mas_lab.tasks.cascade import Cascade
-from mas_lab.tasks.catalog import Catalog
 from mas_lab.tasks.code_pair import CodePair
 from mas_lab.tasks.code_tests import CodeTests
 from mas_lab.tasks.finisher import Finisher
@@ -30,6 +31,28 @@ ALL = (
     PlanPath, Sokoban, Sudoku, Math, MathTool, Search, TLDR, ArxivIntro, CodeTests, CodePair, Ladder, PaidHelp,
     Finisher, Cascade, Stakes, ReasoningGym,
 )  # fmt: skip
+
+
+class Catalog(dict[str, type]):
+    """Dict from name to env class that is displayed as a table.
+
+    Each class is a frozen dataclass, and its init fields are the options of `make_env`. The columns show the agents
+    (class attribute `order`: `→` one after the other, `+` at once, `?` called on a condition) and the origin (`paper`).
+    Results of the pocket models are in the README and on `docs/tasks.md`.
+    """
+
+    def table(self) -> pd.DataFrame:
+        """Return one row per task."""
+        found = [(name, getattr(env, "order", ""), getattr(env, "paper", "")) for name, env in self.items()]
+        return pd.DataFrame(found, columns=["task", "agents", "from"])
+
+    def __repr__(self) -> str:
+        return self.table().to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html(index=False)
+
+
 ENVS = Catalog({env.name: env for env in ALL})
 """Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 

@@ -39,6 +39,9 @@ DUTY = {
     f"step, then put only the final answer, without words around it, in \\boxed{{}}. {DIFFER}",
     "solo": f"{PROGRAM} Where your last program is shown, no answer could be read from it: find the mistake.",
 }
+PYTHON = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
+TOLD = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
+"""Words of pocket programs and prompts."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class MathTool(chains.MathTask):
     """Share of its answers that copy the other agent's answer of the turn before, at `mistakes` = 1."""
 
     roles = ("tool", "reasoner")
+    words = (*chains.WORDS, *PYTHON, *TOLD, *DUTY)
 
     @property
     def max_return(self) -> float:
@@ -114,14 +118,7 @@ class MathTool(chains.MathTask):
     def max_tokens(self) -> int | Mapping[str, int]:
         if self.full:
             return 1024
-        return {agent: self.digits + 3 if agent == "reasoner" else 4 * self.digits + 8 for agent in self.agents}
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        python = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
-        told = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
-        return (*chains.WORDS, *python, *told, *DUTY)
+        return {agent: self.number + 3 if agent == "reasoner" else 4 * self.number + 8 for agent in self.agents}
 
     def start(self, task: Task) -> State:
         return State(task.id, task.data["problem"], task.data["gold"])

@@ -92,6 +92,7 @@ class PlanPath(MovesTask):
     numbers = range(3, 7)
     sides = {"pocket": 5, "full": 10}
     pocket_limit = 4
+    words = ("walls", "goal", "at", "hint", "none", *DUTY, *MovesTask.cells)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -103,11 +104,6 @@ class PlanPath(MovesTask):
             return 2.0
         farthest = 2 * (self.side - 1)
         return farthest + 1.5 + 0.01 * farthest * self.limit * self.max_turns
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return ("walls", "goal", "at", "hint", "none", *DUTY, *self.cells)
 
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"plan_path {self.side} {split} {seed}")

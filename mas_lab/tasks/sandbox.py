@@ -16,7 +16,7 @@ from keyword import iskeyword
 from typing import Any
 
 from mas_lab.backends.workers import usable_cores
-from mas_lab.tasks.shared import harness, monty, wasm
+from mas_lab.tasks.shared import harness
 from mas_lab.tasks.shared.child import Child, ChildEnded
 
 FUEL = 24_000_000_000
@@ -170,14 +170,14 @@ def outcome(told: Told, count: int, mark: str) -> Outcome:
 
 
 class Workers:
-    """Pool with one child process per core, each running `file`; a dead child is replaced at the next program."""
+    """Pool with one child process per core, each in one tier; a dead child is replaced at the next program."""
 
-    def __init__(self, file: str):
-        self.file, self.free, self.idle = file, threading.BoundedSemaphore(usable_cores()), []
+    def __init__(self, tier: str):
+        self.tier, self.free, self.idle = tier, threading.BoundedSemaphore(usable_cores()), []
 
     def __call__(self, source: str, seconds: float, megabytes: int, fuel: int) -> Told:
         with self.free:
-            child = self._living() or Child(self.file)
+            child = self._living() or Child(self.tier)
             try:
                 told = Told(**child.ask([source, seconds, megabytes, fuel], seconds + GRACE))
             except ChildEnded as ended:
@@ -198,4 +198,4 @@ _engines: dict[tuple[int, str], Workers] = {}
 
 
 def _engine(name: str) -> Workers:
-    return _engines.setdefault((os.getpid(), name), Workers({"pyeryx": wasm, "monty": monty}[name].__file__))
+    return _engines.setdefault((os.getpid(), name), Workers(name))

@@ -79,7 +79,7 @@ class Search(SizedTask):
     to 3."""
     max_turns: int = 4
     data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`sources.read`; `rows.question_and_answers` lists its
+    """Full size: a file, a folder or a data set of the hub (`rows.read`; `rows.question_and_answers` lists its
     columns). `None` means the few questions in `data/search`, about its corpus."""
     corpus: str | None = None
     """Full size: JSONL file that BM25 searches, see `retrieval`. `None` means the corpus in `data/search`."""
@@ -94,6 +94,7 @@ class Search(SizedTask):
     paper = "Dr. MAS, arXiv 2602.08847"
     order = "verifier → searcher? or answerer?, up to 4 turns"
     pocket = "search"
+    words = (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *DUTY)
     roles = ("verifier", "searcher", "answerer")
     numbers = range(1, 4)
     unit = "facts"
@@ -107,26 +108,17 @@ class Search(SizedTask):
     def __post_init__(self):
         super().__post_init__()
         given = [name for name in ("data", "corpus", "retriever") if getattr(self, name) is not None]
-        if given and not self.full:
-            raise ValueError(f"search: {given[0]} is for size='full'; pocket facts are looked up in the task's world")
-        if given == ["data"]:
-            raise ValueError(f"search: data={self.data!r} wants a corpus, or a retriever, that its questions are about")
-        if self.retriever is not None and (self.corpus or getattr(self.retriever, "__name__", "<").startswith("<")):
-            raise ValueError(
-                f"search: retriever={self.retriever!r}; give a function of your own in place of a corpus, one with a "
-                "name (def), by which a run can be recorded"
-            )
-        if self.passages < 1:
-            raise ValueError(f"search: passages={self.passages}; use a count from 1")
+        for name in given:
+            self.require(name, self.full, "it is for size='full'; pocket facts are looked up in the task's world")
+        self.require("data", given != ["data"], "give a corpus, or a retriever, that its questions are about")
+        named = not getattr(self.retriever, "__name__", "<").startswith("<")
+        fits = self.retriever is None or (named and not self.corpus)
+        self.require("retriever", fits, "give a function with a name (def), and no corpus beside it")
+        self.require("passages", self.passages >= 1, "use a count from 1")
 
     @property
     def max_tokens(self) -> int:
         return 512 if self.full else 4
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *DUTY)
 
     def problems(self, n: int, split: str, seed: int) -> Iterable[tuple[str, dict]]:
         if self.full:
@@ -139,7 +131,7 @@ class Search(SizedTask):
         return map(self._pocket_problem, drawn)
 
     def _pocket_problem(self, world: int) -> tuple[str, dict]:
-        question = worlds.question(world, self.number(None))
+        question = worlds.question(world, self.number)
         facts = worlds.chain(world, question)
         needed = [f"{person} {relation}" for person, relation, _ in facts]
         data = {"question": question, "answers": [facts[-1][-1]], "needed": needed, "world": world}

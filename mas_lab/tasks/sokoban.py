@@ -94,11 +94,8 @@ class Sokoban(MovesTask):
     roles = ("planner", "executor")
     numbers = range(4, 7)
     sides = {"pocket": 4, "full": 6}
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.boxes not in (1, 2):
-            raise ValueError(f"sokoban: boxes={self.boxes!r}; use 1 or 2")
+    choices = {"boxes": (1, 2)}
+    words = ("walls", "target", "box", "at", "hint", "none", *DUTY, *MovesTask.cells)
 
     @property
     def pocket_limit(self) -> int:
@@ -110,11 +107,6 @@ class Sokoban(MovesTask):
             return 2.0
         farthest = 2 * (self.side - 1) * self.boxes
         return WIN + self.limit * self.max_turns * (STEP + ON + SHAPING * (1 + (1 - GAMMA) * farthest))
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return ("walls", "target", "box", "at", "hint", "none", *DUTY, *self.cells)
 
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")

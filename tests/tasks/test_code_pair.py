@@ -4,12 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from plays import task_of
 
 from mas_lab.check.env import check_env
-from mas_lab.env import Task
 from mas_lab.tasks import make_env
 from mas_lab.tasks.code_pair import CodePair
 from mas_lab.tasks.shared import lists, pair_code
@@ -299,16 +296,6 @@ def test_level_feedback_says_something_of_each():
     )
 
 
-def test_without_examples_feedback_is_of_parser_and_calls_alone():
-    env, bare = CodePair(size="full", max_turns=2), replace(PROBLEM, examples="")
-    for (helper, main), said in ((GOOD, "- use of `aux`: fine"), ((SORTS, f(ALONE)), "does not call"),
-                                 ((SORTS, f("    return 1")), "does not call")):  # fmt: skip
-        state = env.step(env.start(task_of(bare)), {"helper": helper, "main": main}).state
-        assert (
-            said in env.observe(state, "main")[1]["content"] and "pass" not in env.observe(state, "main")[1]["content"]
-        )
-
-
 @pytest.mark.parametrize("options", [
     {"size": "full"}, {"size": "full", "feedback": "plain"}, {"size": "full", "teamwork": "in_turn"}, {},
     {"size": "full", "rewards": "published"}, {"size": "full", "single_agent": True},
@@ -404,16 +391,3 @@ def test_a_pocket_program_is_laid_out_for_the_published_rule():
     assert env.step(env.start(task), actions).team_reward == 4.0
     wrapper = actions | {"main": "def f ( x ) : return aux ( x )"}
     assert env.step(env.start(task), wrapper).info["fault"] in ("thin", "tests")
-
-
-spoken = st.lists(st.sampled_from(CodePair().words), max_size=20).map(" ".join) | st.text(max_size=60)
-programs_st = st.sampled_from(["def aux ( x ) : return x", "def aux ( x ) : x = sorted ( x ) ; return x"])
-mains_st = st.sampled_from(["def f ( x ) : x = aux ( x ) ; return x", "def f ( x ) : aux ( x ) ; return x"])
-
-
-@given(st.tuples(spoken | programs_st, spoken | mains_st), st.sampled_from(["ours", "published"]))
-def test_any_text_is_worth_between_0_and_4_and_always_the_same(texts, rewards):
-    env = CodePair(rewards=rewards)
-    state = env.start(Task("t", task_of(env._posed("sort then add 3 then reverse")).data))
-    first, second = (env.step(state, dict(zip(env.agents, texts, strict=True))) for _ in range(2))
-    assert 0 <= first.team_reward <= 4 and first == second

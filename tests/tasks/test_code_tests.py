@@ -197,14 +197,6 @@ def test_a_gold_program_that_cannot_be_run_leaves_the_tester_its_form(monkeypatc
     assert step.team_reward == 1
 
 
-def test_what_the_clock_ended_is_marked(monkeypatch):
-    run = sandbox.run
-    monkeypatch.setattr("mas_lab.tasks.shared.programs._known", {})
-    monkeypatch.setattr(sandbox, "run", lambda *given, **limits: replace(run(*given, **limits), backstop=True))
-    (step,) = played((RIGHT, CASES))
-    assert step.info["code"]["backstop"] is True
-
-
 # --- standard input
 
 READS = Problem(

@@ -116,12 +116,3 @@ def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pettingzoo", None)
     with pytest.raises(EnvError, match=r"pip install 'mas-lab\[games\]'"):
         lab.from_pettingzoo(dict, squares, square)
-
-
-def test_self_play_trains_a_pocket_model(tictactoe, tmp_path):
-    pytest.importorskip("trl", reason="TRL is not installed")
-    folder = lab.make_pocket(tictactoe, tmp_path / "squares", steps=60, tasks=8)
-    team = lab.Team.shared(lab.load_policy(folder), tictactoe.agents)
-    recipe = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
-    reports = list(lab.train(tictactoe, team, recipe, steps=2, seed=0, tasks=8))
-    assert reports[-1].stats["grad_norm"].gt(0).any()

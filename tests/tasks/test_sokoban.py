@@ -64,11 +64,6 @@ def test_local_is_the_way_that_was_made_good():
     assert [step.team_reward for step in steps] == [0.0] * 4 and steps[3].done and not steps[3].success
 
 
-def test_going_to_and_fro_earns_nothing_though_it_causes_no_deadlock():
-    plan, _ = play(make_env("sokoban"), "a1 a2 a1 a2", "a1")
-    assert plan.local_rewards == {"planner": 0.0}
-
-
 def test_a_lost_game_ends_there():
     plan, move = play(make_env("sokoban"), "a3 b3 b2 c2", "a3 b3 b2 c2")  # the box goes up to the edge, and stays there
     assert earned(plan) == (0.0, -2.0, False, False)
@@ -91,33 +86,6 @@ def test_what_blocks_stops_the_moves_and_is_valid(task, answer, at):
     """The edge, a wall, a cell that is not beside, standing still; two boxes in a row, a box at the edge."""
     (step,) = play(make_env("sokoban", size=5, boxes=2, single_agent=True), answer, task=task)
     assert word(step.state.place[0]) == at and step.valid == {"solo": True}
-
-
-@pytest.mark.parametrize("answer", ["", "b2 c2 b2 c2 b2", "b2 up", "executor", "b2, c2", "B2", "R", "g1", "a7"])
-def test_an_unreadable_answer_is_invalid_and_moves_nothing(answer):
-    plan, move = play(make_env("sokoban"), answer, answer)
-    assert plan.valid == {"planner": False} and move.valid == {"executor": False}
-    assert move.state.place == plan.state.place and earned(move) == (0.0, 0.0, False, False)
-
-
-def test_the_executor_sees_the_proposal():
-    env = make_env("sokoban")
-    state = env.start(ROOM)
-    assert env.observe(state, "planner")[0]["content"] == "walls c4 target d2 box b2 at a2 planner"
-    for said, heard in (("b2 c2", "b2 c2"), ("fly", "none")):
-        (plan,) = play(env, said)
-        expected = f"walls c4 target d2 box b2 hint {heard} at a2 executor"
-        assert env.acting(plan.state) == ("executor",)
-        assert env.observe(plan.state, "executor")[0]["content"] == expected
-
-
-def test_full_size_speaks_prose_and_reads_the_last_tag():
-    env = make_env("sokoban", size="full")
-    (plan,) = play(env, "first <moves>D</moves>, no: <moves>R, right</moves>")
-    assert plan.local_rewards == {"planner": 1.0}
-    system, user = env.observe(plan.state, "executor")
-    assert "executor" in system["content"] and "up to 20 moves" in system["content"]
-    assert user["content"] == ("The floor is 4 by 4. Walls: c4. Targets: d2. Boxes: b2. You are at a2.\nProposal: R R.")
 
 
 def test_published_pays_for_a_box_that_is_pushed_off_and_on_and_ours_does_not():

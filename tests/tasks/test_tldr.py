@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mas_lab.env import EnvError, Task
+from mas_lab.env import Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared import wording
-from mas_lab.tasks.shared.rows import post
 from mas_lab.tasks.shared.stories import WORDS
 from mas_lab.tasks.tldr import TLDR
 
@@ -62,10 +61,6 @@ def test_invented_words_cost_what_the_less_faithful_writer_has():
     assert both.info["faithful"] == pytest.approx(8 / 10)
     worse = score("old farmer violin wagon castle", DETAILED)
     assert worse.info["faithful"] == pytest.approx(2 / 5)
-
-
-def test_one_writer_cannot_pay_for_the_other():
-    assert score("wagon violin castle bell beach", DETAILED).team_reward == 0.0
 
 
 TAIL = " ".join(phrases[0] for phrases in wording.TRANSITIONS.values())
@@ -145,24 +140,6 @@ def test_both_write_at_once_and_unseen():
     assert env.acting(done) == ()
 
 
-def test_nothing_said_is_invalid():
-    step = score("", " . ")
-    assert step.valid == {"short": False, "detailed": False} and step.team_reward == 0.0
-
-
-spoken = st.lists(st.sampled_from(TLDR().words), max_size=40).map(" ".join) | st.text(max_size=60)
-
-
-@given(spoken, spoken, st.integers(0, 1000), st.sampled_from(["ours", "published"]))
-def test_rewards_are_bounded_and_the_step_is_pure(short, detailed, seed, rewards):
-    env = TLDR(rewards=rewards)
-    state = env.start(env.tasks(1, "train", seed)[0])
-    step = env.step(state, {"short": short, "detailed": detailed})
-    assert 0.0 <= step.team_reward <= env.max_return
-    assert step.success == (step.team_reward >= 2.4)
-    assert step == env.step(state, {"short": short, "detailed": detailed})
-
-
 @given(st.integers(0, 10**6))
 def test_words_that_the_text_lacks_never_pay(seed):
     rng, env = random.Random(seed), TLDR()
@@ -184,13 +161,6 @@ def test_a_faithful_summary_of_a_post_scores():
     )
     step = env.step(env.start(bread), {"short": short, "detailed": detailed})
     assert step.success and step.info["faithful"] > 0.9
-
-
-def test_columns():
-    assert post({"title": "A", "post": "B"}) == "A\nB"
-    assert post({"prompt": "POST: B\n\nTL;DR:"}) == "POST: B"
-    with pytest.raises(EnvError, match=r"\['summary'\]"):
-        post({"summary": "x"})
 
 
 @pytest.mark.parametrize(("name", "data"), [("tldr", POSTS), ("arxiv_intro", ABSTRACTS)])

@@ -2,7 +2,7 @@
 
 The calls are written after the program, with their arguments as literals. Each answer comes out as JSON of plain data,
 and only this process takes it apart. So no object of the program is ever compared with anything. Running the text is in
-`sandbox` and `wasm`.
+`sandbox` and `child`.
 """
 
 import builtins
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mas_lab.env import unwritable
-from mas_lab.tasks.shared.wasm import RESULT
+from mas_lab.tasks.shared.child import RESULT
 
 HALF_THERE = {
     "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",

@@ -154,7 +154,7 @@ class TwoTextsTask(SizedTask):
         if self.full:
             texts = sample(self.data, n, split, seed, column, self.name)
         else:
-            count = self.number(self.default)
+            count = self.number
             rng = random.Random(f"{self.name} {count} {split} {seed}")
             texts = draw(stories.stories(rng, count), n, split, self.name)
         return [(text, {"source": text}) for text in texts]

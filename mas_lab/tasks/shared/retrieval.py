@@ -12,7 +12,7 @@ from typing import Any
 
 from mas_lab.env import EnvError
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.sources import read_jsonl
+from mas_lab.tasks.shared.rows import read_jsonl
 
 Passage = Mapping[str, Any]
 """`{"title": text, "text": text}`, and other entries of its source."""
