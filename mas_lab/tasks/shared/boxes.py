@@ -22,6 +22,10 @@ class Room(Floor):
 
     targets: frozenset[Cell]
 
+    @property
+    def away(self) -> Mapping[Place, int]:
+        return distances(self)
+
     def free(self, cell: Cell) -> bool:
         return self.inside(cell) and cell not in self.walls
 
@@ -40,16 +44,6 @@ class Room(Floor):
 
     def solved(self, place: Place) -> bool:
         return place[1] == self.targets
-
-    def walk(self, place: Place, moves: tuple[str, ...]) -> list[Place]:
-        """Return the places passed, `place` first, until the room is solved or lost, or a move is blocked."""
-        path, away = [place], distances(self)
-        for move in moves:
-            after = self.after(path[-1], move)
-            if after == path[-1] or self.solved(path[-1]) or path[-1] not in away:
-                break
-            path.append(after)
-        return path
 
 
 @lru_cache(maxsize=128)

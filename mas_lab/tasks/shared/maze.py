@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from mas_lab.tasks.shared.bases import ProposalTask
 
@@ -24,7 +25,10 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True)
 class Floor:
-    """Square of cells with walls; the edge blocks like a wall."""
+    """Square of cells with walls; the edge blocks like a wall.
+
+    A subclass has `after(place, move)` and `away`, the number of moves to the end from each place that reaches it.
+    """
 
     size: int
     walls: frozenset[Cell]
@@ -38,11 +42,25 @@ class Floor:
         near = (cell[0] - at[0], cell[1] - at[1]) in MOVES.values()
         return cell if near and self.inside(cell) and cell not in self.walls else None
 
+    def walk(self, place: Any, moves: Sequence[str]) -> list[Any]:
+        """Return the places passed, `place` first, until the end is reached or out of reach, or a move is blocked."""
+        path = [place]
+        for move in moves:
+            after = self.after(path[-1], move)
+            if after == path[-1] or not self.away.get(path[-1]):
+                break
+            path.append(after)
+        return path
+
 
 @dataclass(frozen=True)
 class Maze(Floor):
     start: Cell
     goal: Cell
+
+    @property
+    def away(self) -> Mapping[Cell, int]:
+        return distances(self)
 
     def after(self, at: Cell, move: str) -> Cell:
         """Return the cell after `move`; `at` itself if it is blocked."""
@@ -89,17 +107,6 @@ def in_order(cells: Iterable[Cell]) -> list[str]:
 def beyond(at: Cell, move: str) -> Cell:
     """Return the cell that `move`, a letter of `MOVES`, points to, even if it is blocked or over the edge."""
     return at[0] + MOVES[move][0], at[1] + MOVES[move][1]
-
-
-def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
-    """Return the cells visited, `at` first, until the goal is reached or a move is blocked."""
-    path = [at]
-    for move in moves:
-        cell = maze.after(path[-1], move)
-        if path[-1] in (maze.goal, cell):
-            break
-        path.append(cell)
-    return path
 
 
 def read_moves(text: str, most: int, tagged: bool) -> tuple[str, ...] | None:
