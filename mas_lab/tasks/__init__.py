@@ -4,33 +4,21 @@ Each env is one file in this folder. `ENVS["mine"] = MyEnv` adds your own.
 """
 
 from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
 import pandas as pd
 
 from mas_lab.env import Env, class_name
-from mas_lab.tasks.arxiv_intro import ArxivIntro
-from mas_lab.tasks.cascade import Cascade
-from mas_lab.tasks.code_pair import CodePair
-from mas_lab.tasks.code_tests import CodeTests
-from mas_lab.tasks.finisher import Finisher
-from mas_lab.tasks.ladder import Ladder
-from mas_lab.tasks.math import Math
-from mas_lab.tasks.math_tool import MathTool
 from mas_lab.tasks.own import made
-from mas_lab.tasks.paid_help import PaidHelp
-from mas_lab.tasks.plan_path import PlanPath
-from mas_lab.tasks.reasoning_gym import ReasoningGym
-from mas_lab.tasks.search import Search
-from mas_lab.tasks.sokoban import Sokoban
-from mas_lab.tasks.stakes import Stakes
-from mas_lab.tasks.sudoku import Sudoku
-from mas_lab.tasks.tldr import TLDR
 
-ALL = (
-    PlanPath, Sokoban, Sudoku, Math, MathTool, Search, TLDR, ArxivIntro, CodeTests, CodePair, Ladder, PaidHelp,
-    Finisher, Cascade, Stakes, ReasoningGym,
-)  # fmt: skip
+CLASSES = {
+    "plan_path": "PlanPath", "sokoban": "Sokoban", "sudoku": "Sudoku", "math": "Math", "math_tool": "MathTool",
+    "search": "Search", "tldr": "TLDR", "arxiv_intro": "ArxivIntro", "code_tests": "CodeTests", "code_pair": "CodePair",
+    "ladder": "Ladder", "paid_help": "PaidHelp", "finisher": "Finisher", "cascade": "Cascade", "stakes": "Stakes",
+    "reasoning_gym": "ReasoningGym",
+}  # fmt: skip
+"""Module in this folder -> its env class."""
 
 
 class Catalog(dict[str, type]):
@@ -53,7 +41,7 @@ class Catalog(dict[str, type]):
         return self.table().to_html(index=False)
 
 
-ENVS = Catalog({env.name: env for env in ALL})
+ENVS = Catalog((name, getattr(import_module(f"mas_lab.tasks.{name}"), kind)) for name, kind in CLASSES.items())
 """Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

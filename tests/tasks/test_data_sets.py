@@ -31,33 +31,22 @@ def polaris(n):
 
 
 def dapo(n):
-    chat = [{"content": DAPO.format(f"What is {n} + 1?"), "role": "user"}]
     graded = {"ground_truth": str(n + 1), "style": "rule-lighteval/MATH_v2"}
-    return {"data_source": "math_dapo", "prompt": chat, "ability": "MATH", "reward_model": graded}
-
-
-def dapo_processed(n):
-    return {"prompt": f"What is {n} + 1?", "solution": str(n + 1), "source_prompt": dapo(n)["prompt"]}
-
-
-def aime24(n):
-    return {"id": n, "problem": f"What is {n} + 1?", "solution": rf"\boxed{{{n + 1}}}", "url": "https://example.org"}
-
-
-def aime25(n):
-    return {"problem": f"What is {n} + 1?", "answer": str(n + 1), "id": str(n)}
-
-
-def aime_2024(n):
-    worked = f"Add one to {n}, which is {n + 1}."
-    return {"ID": f"2024-I-{n}", "Problem": f"What is {n} + 1?", "Solution": worked, "Answer": n + 1}
+    return {"prompt": [{"content": DAPO.format(f"What is {n} + 1?"), "role": "user"}], "reward_model": graded}
 
 
 def gsm8k(n):
     return {"question": f"What is {n} + 1?", "answer": f"One more than {n}.\n#### {n + 1}"}
 
 
-MATHS = [polaris, dapo, dapo_processed, aime24, aime25, aime_2024, gsm8k]
+MATHS = {
+    "polaris": polaris,
+    "dapo": dapo,
+    "dapo_processed": lambda n: {"prompt": f"What is {n} + 1?", "solution": str(n + 1), "source_prompt": "x"},
+    "aime24": lambda n: {"id": n, "problem": f"What is {n} + 1?", "solution": rf"\boxed{{{n + 1}}}"},
+    "aime_2024": lambda n: {"Problem": f"What is {n} + 1?", "Solution": f"It is {n + 1}.", "Answer": n + 1},
+    "gsm8k": gsm8k,
+}
 
 
 def folder_of(path, form, **splits):
@@ -82,7 +71,7 @@ def drawn(env):
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-@pytest.mark.parametrize("row", MATHS, ids=lambda row: row.__name__)
+@pytest.mark.parametrize("row", MATHS.values(), ids=MATHS)
 def test_problems_and_answers(tmp_path, row, form):
     data = folder_of(tmp_path / "set", form, train=[row(n) for n in range(40)] * 3)  # DAPO repeats its problems
     found = drawn(make_env("math", size="full", data=data))
@@ -94,7 +83,7 @@ def test_problems_and_answers(tmp_path, row, form):
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_a_set_of_tests_alone_stays_one(tmp_path, form):
-    data = folder_of(tmp_path / "aime", form, test=[aime24(n) for n in range(30)])
+    data = folder_of(tmp_path / "aime", form, test=[MATHS["aime24"](n) for n in range(30)])
     env = make_env("math", size="full", data=data)
     assert len(env.tasks(30, "test", 0)) == 30
     with pytest.raises(EnvError, match=r"0 rows of split 'train', asked for 1 .*train 0, val 0, test 30"):

@@ -5,9 +5,11 @@ import random
 
 import pytest
 
+from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
 
 NOISE = ("", "answer 3", "1 2 3 answer 4", "approve", "approve reject", "a1 b2", "<moves>U R</moves>", "\\boxed{3}")
+DATA = {"math": "math/word_problems.jsonl", "tldr": "tldr/posts.jsonl", "arxiv_intro": "arxiv/abstracts.jsonl"}
 GOLDEN = {
     "plan_path": "b9dc90809e364dc7",
     "plan_path size=6 n_agents=4": "fbea91aa157454de",
@@ -32,6 +34,13 @@ GOLDEN = {
     "sokoban boxes=2 single_agent=1": "fb8ec70ac9dc5383",
     "sudoku": "2c99e4e0527872aa",
     "sudoku size=9 single_agent=1": "f18fc540d57c41e6",
+    "plan_path size=full n_agents=3 rewards=published": "9ee62e8fb9d9594a",
+    "sokoban size=full rewards=published": "d58b51f97888b589",
+    "sudoku size=full side=4 rewards=published": "0e4768d965c11ad9",
+    "math size=full n_agents=4 fixer=1": "3ae5c5e837799c11",
+    "search size=full rewards=published": "a4e965d88822fcad",
+    "tldr size=full rewards=published": "6d149183684e23d7",
+    "arxiv_intro size=full max_turns=2": "19f69807ba3db4ca",
 }
 
 
@@ -40,7 +49,7 @@ def played(env) -> str:
     told = hashlib.sha256(repr((env.agents, env.max_turns, env.max_return, env.max_tokens, env.words)).encode())
     for split in ("train", "test"):
         rng = random.Random(split)
-        for task in env.tasks(12, split, seed=3):
+        for task in env.tasks(2 if getattr(env, "size", 0) == "full" else 12, split, seed=3):
             told.update(repr((task.id, dict(task.data))).encode())
             state, done = env.start(task), False
             while not done:
@@ -59,4 +68,7 @@ def played(env) -> str:
 @pytest.mark.parametrize(("options", "expected"), GOLDEN.items())
 def test_nothing_moves(options, expected):
     name, *rest = options.split()
-    assert played(make_env(name, **{key: int(value) for key, value in (one.split("=") for one in rest)})) == expected
+    options = {key: int(value) if value.isdigit() else value for key, value in (one.split("=") for one in rest)}
+    if options.get("size") == "full" and name in DATA:
+        options["data"] = str(data_dir() / DATA[name])
+    assert played(make_env(name, **options)) == expected
