@@ -12,14 +12,12 @@ from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat, numbered, role_of
-from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, MovesTask, cell_of, in_order, mazes, word
+from mas_lab.tasks.shared.maze import Cell, Maze, MovesTask, cell_of, in_order, mazes, word
 from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.22
 """Share of wall cells, as published."""
-SHORTEST = 3
-"""Least number of moves on a shortest path; a maze with fewer is too easy."""
 
 RULES = (
     "You move through a grid and want to reach the goal in as few moves as possible. A cell is named by its column and "
@@ -107,14 +105,17 @@ class PlanPath(MovesTask):
 
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"plan_path {self.side} {split} {seed}")
-        for maze in draw(mazes(rng, self.side, DENSITY), n, split, self.name, home=Maze.layout, fits=self._fits):
+        for maze in draw(
+            mazes(rng, self.side, DENSITY),
+            n,
+            split,
+            self.name,
+            home=Maze.layout,
+            fits=lambda maze: self.fits(maze, maze.start),
+        ):
             places = {"start": word(maze.start), "goal": word(maze.goal)}
             data = {"size": self.side, "walls": in_order(maze.walls), **places}
             yield f"{maze.layout()} {maze.start} {maze.goal}", data
-
-    def _fits(self, maze: Maze) -> bool:
-        """Return whether the goal can be reached in time, and in no fewer moves than `SHORTEST`."""
-        return SHORTEST <= maze.away.get(maze.start, 0) <= self.limit * self.max_turns
 
     def start(self, task: Task) -> State:
         data = task.data
@@ -164,14 +165,7 @@ class PlanPath(MovesTask):
         return reward, reward
 
     def imperfect(self, state: State, rng: random.Random) -> list[str]:
-        """Return up to `limit` moves to the goal; a share `mistakes` is drawn at random."""
-        maze, at, away, moves = state.maze, state.at, state.maze.away, []
-        while len(moves) < self.limit and at != maze.goal:
-            good = [move for move in MOVES if away[maze.after(at, move)] < away[at]]
-            move = rng.choice(list(MOVES) if rng.random() < self.mistakes else good)
-            moves.append(move if self.full else word(maze.pointed(at, move)))
-            at = maze.after(at, move)
-        return moves
+        return self.moves_from(state.maze, state.at, rng)
 
     def draw(self, state: State) -> str:
         """Draw the maze: a disc for the team, a ring around the goal, and a dashed line for the last proposal."""

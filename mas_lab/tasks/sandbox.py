@@ -128,10 +128,9 @@ def _check(source: Any, entry: Any, inputs: Sequence, limits: dict[str, Any]) ->
     if entry is None and inputs:
         raise ValueError("sandbox.run: inputs need an entry, the function they are given to")
     for name, limit in limits.items():
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
-            raise ValueError(f"sandbox.run: {name}={limit!r}; give a number above 0")
-        if name != "timeout_s" and limit < 1:
-            raise ValueError(f"sandbox.run: {name}={limit!r}; give at least 1")
+        number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        if not number or not (0 if name == "timeout_s" else 1) <= limit < math.inf or not limit:
+            raise ValueError(f"sandbox.run: {name}={limit!r}; give a number above 0, and at least 1 of memory and fuel")
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,9 @@ class Workers:
 
     def __call__(self, source: str, seconds: float, megabytes: int, fuel: int) -> Told:
         with self.free:
-            child = self._living() or Child(self.tier)
+            child = self.idle.pop() if self.idle else Child(self.tier)
+            while not child.lives:
+                child = self.idle.pop() if self.idle else Child(self.tier)
             try:
                 told = Told(**child.ask([source, seconds, megabytes, fuel], seconds + GRACE))
             except ChildEnded as ended:
@@ -185,12 +186,6 @@ class Workers:
                 return Told(error=f"TimeoutError: no answer in {seconds:g} s" if late else "", backstop=late, late=late)
             self.idle.append(child)
             return told
-
-    def _living(self) -> Child | None:
-        while self.idle:
-            if (child := self.idle.pop()).lives:
-                return child
-        return None
 
 
 _engines: dict[tuple[int, str], Workers] = {}

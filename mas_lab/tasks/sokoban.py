@@ -14,14 +14,12 @@ from itertools import pairwise
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.boxes import Place, Room, layout, rooms
-from mas_lab.tasks.shared.maze import MOVES, MovesTask, beyond, cell_of, in_order, word
+from mas_lab.tasks.shared.maze import MovesTask, cell_of, in_order, word
 from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.15
 """Share of wall cells."""
-SHORTEST = 3
-"""Least number of moves of a solution; a room with fewer is too easy."""
 
 RULES = (
     "You push boxes onto targets. Column a is the leftmost, row 1 is the top. U lowers your row by one, D raises it, L "
@@ -111,15 +109,13 @@ class Sokoban(MovesTask):
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")
         drawn = rooms(rng, self.side, self.boxes, DENSITY)
-        for room, (at, boxes) in draw(drawn, n, split, self.name, lambda one: layout(one[0]), self._fits):
+        for room, (at, boxes) in draw(
+            drawn, n, split, self.name, lambda one: layout(one[0]), lambda one: self.fits(*one)
+        ):
             parts = {"walls": room.walls, "targets": room.targets, "boxes": boxes}
             parts = {name: in_order(cells) for name, cells in parts.items()}
             data = {"size": self.side, **parts, "start": word(at)}
             yield repr(data), data
-
-    def _fits(self, one: tuple[Room, Place]) -> bool:
-        """Return whether the room can be solved in time, and in no fewer moves than `SHORTEST`."""
-        return SHORTEST <= one[0].away.get(one[1], 0) <= self.limit * self.max_turns
 
     def start(self, task: Task) -> State:
         data = task.data
@@ -170,15 +166,7 @@ class Sokoban(MovesTask):
         return reward, reward
 
     def imperfect(self, state: State, rng: random.Random) -> list[str]:
-        """Return up to `limit` moves to the solution; a share `mistakes` is drawn at random."""
-        room, place, away, moves = state.room, state.place, state.room.away, []
-        while len(moves) < self.limit and away.get(place, 0) > 0:
-            good = [move for move in MOVES if away.get(room.after(place, move), away[place]) < away[place]]
-            inside = [move for move in MOVES if room.inside(beyond(place[0], move))]
-            move = rng.choice(inside if rng.random() < self.mistakes else good)
-            moves.append(move if self.full else word(beyond(place[0], move)))
-            place = room.after(place, move)
-        return moves
+        return self.moves_from(state.room, state.place, rng)
 
     def draw(self, state: State) -> str:
         """Draw the room: disc for the player, squares for boxes, rings for targets, dashed line for the proposal."""

@@ -5,8 +5,6 @@ from collections import deque
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from plays import in_turn
 
 from mas_lab.display.svg_rules import validate_svg
@@ -24,7 +22,6 @@ from mas_lab.tasks.shared.maze import MOVES, word
 ROOM = Task("by-hand", {"size": 4, "walls": ["c4"], "targets": ["d2"], "boxes": ["b2"], "start": "a2"})
 # Two boxes; the one in row 3 can be pushed over its target and back, from either side.
 TWO = Task("two", {"size": 5, "walls": [], "targets": ["c3", "c5"], "boxes": ["b3", "b4"], "start": "a3"})
-WORDS = [*(word((column, row)) for column in range(4) for row in range(4)), "x"]
 
 
 def play(env, *answers, task=ROOM):
@@ -163,44 +160,6 @@ def test_no_room_stands_in_both_splits_not_even_turned_or_mirrored():
     seen = [{layout(env.start(task).room) for task in env.tasks(400, split, 0)} for split in ("train", "test")]
     assert seen[0].isdisjoint(seen[1]) and min(map(len, seen)) > 30
     assert env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0) != env.tasks(5, "train", 1)
-
-
-@settings(max_examples=80)
-@given(
-    seed=st.integers(0, 500),
-    answers=st.lists(st.lists(st.sampled_from([*MOVES, "x"]), max_size=9), min_size=8, max_size=8),
-    boxes=st.integers(1, 2),
-    rewards=st.sampled_from(["ours", "published"]),
-)
-def test_laws_of_the_rewards(seed, answers, boxes, rewards):
-    env = make_env("sokoban", size="full", boxes=boxes, rewards=rewards) if boxes == 1 else make_env(
-        "sokoban", boxes=boxes, rewards=rewards)  # fmt: skip
-    state, total, own, done, answers = env.start(env.tasks(1, "train", seed)[0]), 0.0, 0.0, False, iter(answers)
-    away = distances(state.room)
-    while not done:
-        (agent,) = env.acting(state)
-        step = env.step(state, {agent: _said(env, state, next(answers))})
-        assert agent == "executor" or (step.team_reward == 0 and step.state.place == state.place)
-        own += step.local_rewards[agent] if agent == "executor" else 0.0
-        state, total, done = step.state, total + step.team_reward, step.done
-    assert total <= env.max_return
-    if rewards == "ours":
-        lost, first = state.place not in away, away[state.start]
-        on = 0 if lost else len(state.place[1] & state.room.targets)
-        assert total == pytest.approx(on / boxes + step.success)
-        assert (total == pytest.approx(2.0)) == step.success
-        assert own < 1 if lost else own == pytest.approx((first - away[state.place]) / first)  # however it was come by
-
-
-def _said(env, state, moves):
-    """Letters as they are, or the cells that they lead to from where the player stands."""
-    if env.size == "full":
-        return f"<moves>{' '.join(moves)}</moves>"
-    place, cells = state.place, []
-    for move in moves:
-        place = state.room.after(place, move) if move in MOVES else place
-        cells.append(word(place[0]))
-    return " ".join(cells)
 
 
 def test_the_picture_has_boxes_targets_and_the_player():

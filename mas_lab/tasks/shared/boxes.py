@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-from mas_lab.tasks.shared.maze import MOVES, Cell, Floor, word
+from mas_lab.tasks.shared.maze import MOVES, Cell, Floor, beyond, word
 
 Place = tuple[Cell, frozenset[Cell]]
 """Cell of the player, and cells of the boxes."""
@@ -25,6 +25,11 @@ class Room(Floor):
     @property
     def away(self) -> Mapping[Place, int]:
         return distances(self)
+
+    def pointed(self, place: Place) -> dict[str, Cell]:
+        """Return the cell that each move points to, even a wall; none beyond the edge."""
+        cells = {move: beyond(place[0], move) for move in MOVES}
+        return {move: cell for move, cell in cells.items() if self.inside(cell)}
 
     def free(self, cell: Cell) -> bool:
         return self.inside(cell) and cell not in self.walls

@@ -15,6 +15,8 @@ from mas_lab.tasks.shared.bases import ProposalTask
 
 MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
 
+SHORTEST = 3
+"""Least number of moves to the end of a task; fewer are too easy."""
 LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
 NAMED_CELL = re.compile(r"[a-f][1-6]")
 """Move of the pocket sizes: the name of the cell that it leads to."""
@@ -27,7 +29,8 @@ Cell = tuple[int, int]
 class Floor:
     """Square of cells with walls; the edge blocks like a wall.
 
-    A subclass has `after(place, move)` and `away`, the number of moves to the end from each place that reaches it.
+    A subclass has `after(place, move)`, `pointed(place)`, and `away`, the number of moves to the end from each place
+    that reaches it.
     """
 
     size: int
@@ -66,10 +69,9 @@ class Maze(Floor):
         """Return the cell after `move`; `at` itself if it is blocked."""
         return self.target(at, move) or at
 
-    def pointed(self, at: Cell, move: str) -> Cell:
-        """Return the cell that `move`, a letter of `MOVES`, points to, even a wall; `at` itself at the edge."""
-        cell = beyond(at, move)
-        return cell if self.inside(cell) else at
+    def pointed(self, at: Cell) -> dict[str, Cell]:
+        """Return the cell that each move points to, even a wall; `at` itself at the edge."""
+        return {move: cell if self.inside(cell := beyond(at, move)) else at for move in MOVES}
 
     def layout(self) -> str:
         """Return the walls as a text; mazes with the same walls belong to the same split."""
@@ -109,20 +111,6 @@ def beyond(at: Cell, move: str) -> Cell:
     return at[0] + MOVES[move][0], at[1] + MOVES[move][1]
 
 
-def read_moves(text: str, most: int, tagged: bool) -> tuple[str, ...] | None:
-    """Return the moves of an answer, or `None` if it cannot be read.
-
-    Moves are names of cells or, if `tagged`, letters of `MOVES` in the last `<moves>` tag. An answer cannot be read if
-    one of its words is no move, or if it has no move or more than `most`.
-    """
-    if tagged:
-        tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
-        text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
-    moves = tuple(LONG.get(name, name) for name in text.split())
-    known = all(move in MOVES if tagged else NAMED_CELL.fullmatch(move) for move in moves)
-    return moves if 1 <= len(moves) <= most and known else None
-
-
 def word(cell: Cell) -> str:
     """Return the name of a cell: `a3` for (0, 2)."""
     return f"{'abcdefghijklmnopqrstuvwxyz'[cell[0]]}{cell[1] + 1}"
@@ -153,8 +141,32 @@ class MovesTask(ProposalTask):
         return 512 if self.full else self.limit + 2
 
     def read(self, text: str) -> tuple[str, ...] | None:
-        """Return the moves of an answer, or `None` if it cannot be read."""
-        return read_moves(text, self.limit, tagged=self.full)
+        """Return the moves of an answer, or `None` if it cannot be read.
+
+        Moves are names of cells or, in full size, letters of `MOVES` in the last `<moves>` tag. An answer cannot be
+        read if one of its words is no move, or if it has no move or more than `limit`.
+        """
+        if self.full:
+            tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
+            text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
+        moves = tuple(LONG.get(name, name) for name in text.split())
+        known = all(move in MOVES if self.full else NAMED_CELL.fullmatch(move) for move in moves)
+        return moves if 1 <= len(moves) <= self.limit and known else None
+
+    def fits(self, floor: Floor, place: Any) -> bool:
+        """Return whether the end can be reached in time, and in no fewer moves than `SHORTEST`."""
+        return SHORTEST <= floor.away.get(place, 0) <= self.limit * self.max_turns
+
+    def moves_from(self, floor: Floor, place: Any, rng: random.Random) -> list[str]:
+        """Return up to `limit` moves towards the end; a share `mistakes` is drawn at random."""
+        moves = []
+        while len(moves) < self.limit and floor.away.get(place, 0) > 0:
+            cells, left = floor.pointed(place), floor.away[place]
+            good = [move for move in MOVES if floor.away.get(floor.after(place, move), left) < left]
+            move = rng.choice(list(cells) if rng.random() < self.mistakes else good)
+            moves.append(move if self.full else word(cells[move]))
+            place = floor.after(place, move)
+        return moves
 
     def written(self, said: Sequence[str]) -> str:
         return f"<moves>{' '.join(said)}</moves>" if self.full else " ".join(said)
