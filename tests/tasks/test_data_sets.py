@@ -160,20 +160,6 @@ def test_a_broken_line_in_a_folder_is_named_with_its_file(tmp_path):
         make_env("math", size="full", data=data).tasks(1, "train", 0)
 
 
-def test_an_unknown_configuration_lists_the_known_ones(tmp_path):
-    data = folder_of(tmp_path / "set", "jsonl", train=[gsm8k(n) for n in range(40)], test=[gsm8k(n) for n in range(9)])
-    card = "---\nconfigs:\n" + "".join(
-        f"- config_name: {name}\n  data_files:\n  - split: {split}\n    path: {split}.jsonl\n"
-        for name, split in (("main", "train"), ("socratic", "test"))
-    )
-    (tmp_path / "set" / "README.md").write_text(card + "---\n")
-    with pytest.raises(EnvError, match=r"'Main' not found. Available: \['main', 'socratic'\]"):
-        make_env("math", size="full", data=f"{data}:Main").tasks(1, "train", 0)
-    with pytest.raises(EnvError, match=r"\['main', 'socratic'\]"):
-        make_env("math", size="full", data=data).tasks(1, "train", 0)
-    assert len(make_env("math", size="full", data=f"{data}:socratic").tasks(9, "test", 0)) == 9
-
-
 def test_what_does_not_open_is_named_with_what_to_do(tmp_path, monkeypatch):
     (tmp_path / "set").mkdir()
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)

@@ -32,7 +32,9 @@ def play(env, *texts, problem=PROBLEM, gold="5"):
 
 
 def earned(steps):
-    return [(agent, step.team_reward, next(iter(step.local_rewards.values())), step.done) for agent, step in steps]
+    """Return agents, team rewards, local rewards, and ends."""
+    found = [(agent, step.team_reward, step.local_rewards[agent], step.done) for agent, step in steps]
+    return [list(column) for column in zip(*found, strict=True)]
 
 
 def test_a_chain_is_read_from_left_to_right_mod_10():
@@ -43,19 +45,15 @@ def test_a_chain_is_read_from_left_to_right_mod_10():
 
 def test_the_outcome_arrives_once_at_the_approval():
     steps = play(Math(), "2 0 7 5 answer 5", "approve")
-    assert earned(steps) == [("solver", 0.0, 1.0, False), ("verifier", 1.0, 1.0, True)]
+    assert earned(steps) == [["solver", "verifier"], [0.0, 1.0], [1.0, 1.0], [False, True]]
     assert [step.success for _, step in steps] == [False, True]
     assert steps[-1][1].state.done and Math().acting(steps[-1][1].state) == ()
 
 
 def test_the_last_answer_counts_when_the_rounds_run_out():
     steps = play(Math(max_turns=2), "answer 4", "reject", "answer 5", "reject")
-    assert earned(steps) == [
-        ("solver", 0.0, 0.2, False),
-        ("verifier", 0.0, 1.0, False),
-        ("solver", 0.0, 1.0, False),
-        ("verifier", 1.0, 0.0, True),
-    ]
+    rewards = [0.0, 0.0, 0.0, 1.0], [0.2, 1.0, 1.0, 0.0]
+    assert earned(steps) == [["solver", "verifier"] * 2, *rewards, [False, False, False, True]]
     assert sum(step.team_reward for _, step in steps) == Math().max_return
 
 
@@ -108,12 +106,8 @@ def test_the_fixer_is_called_only_after_a_rejection():
     env = Math(fixer=True)
     assert [agent for agent, _ in play(env, "answer 5", "approve")] == ["solver", "verifier"]
     steps = play(env, "answer 4", "reject", "answer 5", "approve")
-    assert earned(steps) == [
-        ("solver", 0.0, 0.2, False),
-        ("verifier", 0.0, 1.0, False),
-        ("fixer", 0.0, 1.0, False),
-        ("verifier", 1.0, 1.0, True),
-    ]
+    agents, rewards = ["solver", "verifier", "fixer", "verifier"], ([0.0, 0.0, 0.0, 1.0], [0.2, 1.0, 1.0, 1.0])
+    assert earned(steps) == [agents, *rewards, [False, False, False, True]]
     told = env.observe(steps[1][1].state, "fixer")[0]["content"]
     assert told == f"tried 4 fix {PROBLEM}"
 
@@ -142,7 +136,7 @@ def test_several_solvers_speak_in_turn_and_the_last_one_counts():
 
 def test_a_single_agent_answers_once():
     steps = play(Math(single_agent=True), "answer 5")
-    assert earned(steps) == [("solo", 1.0, 1.0, True)] and steps[0][1].success
+    assert earned(steps) == [["solo"], [1.0], [1.0], [True]] and steps[0][1].success
 
 
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(Math().words), max_size=8), st.booleans())

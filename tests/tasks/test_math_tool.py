@@ -143,26 +143,6 @@ def test_hole_the_answer_in_an_error():
     assert ours.local_rewards["tool"] == 0.0 and paid([ours]) == [(0.0, False, False)]
 
 
-def test_pocket_prompts_tell_both_answers_of_the_turn_before():
-    env = MathTool()
-    first = env.start(Task("t", {"problem": PROBLEM, "gold": "5"}))
-    assert [env.observe(first, agent)[0]["content"] for agent in env.agents] == [
-        f"tool {PROBLEM}",
-        f"reasoner {PROBLEM}",
-    ]
-    cases = {
-        "printed 5 answered 4": (RIGHT, "answer 4"),
-        "printed error answered none": ("print ( x )", "4"),
-        "printed other answered none": ("print ( 15 )", ""),
-        "printed nothing answered none": ("x = 5", ""),
-        "printed none answered 0": ("x =", "answer 0"),
-    }
-    for told, said in cases.items():
-        (step,) = played(said)
-        for agent in env.agents:
-            assert env.observe(step.state, agent) == [{"role": "user", "content": f"{told} {agent} {PROBLEM}"}]
-
-
 @pytest.mark.parametrize(("code", "boxed", "gold"), [
     ("print(36.0)", "36", "36"), ("print('1/3')", r"\frac{1}{3}", "1/3"), ("print(6 * 6)", r"36 \text{ stamps}", "36"),
 ])  # fmt: skip
@@ -187,24 +167,3 @@ def test_a_program_without_slips_prints_the_value_of_its_chain(digits, seed):
     code = written(chain, random.Random(seed))
     assert programs.printed(code).line == str(chains.value(chain))
     assert len(code.split()) <= MathTool(size=digits).max_tokens["tool"]
-
-
-spoken = st.lists(st.sampled_from(MathTool().words), max_size=12).map(" ".join) | st.sampled_from(
-    [RIGHT, "answer 5", "answer 4", "print ( 4 )"]
-)
-
-
-@given(st.lists(st.tuples(spoken, spoken), min_size=4, max_size=4))
-def test_whatever_is_said_the_team_earns_one_for_a_right_answer_agreed_on(turns):
-    env = MathTool()
-    state, earned = env.start(Task("t", {"problem": PROBLEM, "gold": "5"})), 0.0
-    for tool, reasoner in turns:
-        step = env.step(state, {"tool": tool, "reasoner": reasoner})
-        assert step == env.step(state, {"tool": tool, "reasoner": reasoner})
-        state, earned = step.state, earned + step.team_reward
-        assert all(0 <= reward <= 1 for reward in step.local_rewards.values())
-        if step.done:
-            break
-    assert step.done and earned == float(step.success)
-    assert step.success == (state.printed == state.answer == "5")
-    assert (state.turn == 4) or state.printed == state.answer is not None

@@ -1,7 +1,6 @@
 """The search task: protocol, rewards by hand, what the released rules fall for, worlds, retrieval."""
 
 import importlib.util
-import random
 import sys
 from pathlib import Path
 
@@ -42,19 +41,10 @@ def find(query):
 
 def test_two_facts_are_searched_and_the_answer_pays_once():
     steps = play(Search(), "search", "anna friend", "search", f"{FRIEND} city", "answer", CITY)
-    assert earned(steps) == [
-        ("verifier", 0.0, 1.0, True, False),
-        ("searcher", 0.0, 1.0, True, False),
-        ("verifier", 0.0, 1.0, True, False),
-        ("searcher", 0.0, 1.0, True, False),
-        ("verifier", 0.0, 1.0, True, False),
-        ("answerer", 1.0, 1.0, True, True),
-    ]
+    right = [(agent, 0.0, 1.0, True, False) for agent in ["verifier", "searcher"] * 2 + ["verifier"]]
+    assert earned(steps) == [*right, ("answerer", 1.0, 1.0, True, True)]
     assert [step.success for _, step in steps] == [False] * 5 + [True]
-    assert Search().acting(steps[-1][1].state) == () and steps[1][1].info == {
-        "query": "anna friend",
-        "found": ["anna friend"],
-    }
+    assert steps[1][1].info == {"query": "anna friend", "found": ["anna friend"]}
 
 
 def test_who_answers_too_early_is_told_and_so_is_who_searches_for_nothing():
@@ -77,14 +67,8 @@ def test_the_last_turn_without_an_answer_scores_nothing():
 
 def test_what_cannot_be_read_is_invalid_and_finds_nothing():
     steps = play(Search(), "hmm", "friend anna", "search answer", "anna", "answer", "oslo lima")
-    assert earned(steps) == [
-        ("verifier", 0.0, 0.0, False, False),
-        ("searcher", 0.0, 0.0, False, False),
-        ("verifier", 0.0, 0.0, False, False),
-        ("searcher", 0.0, 0.0, False, False),
-        ("verifier", 0.0, 0.0, True, False),
-        ("answerer", 0.0, 0.0, False, True),
-    ]
+    unread = [(agent, 0.0, 0.0, False, False) for agent in ["verifier", "searcher"] * 2]
+    assert earned(steps) == [*unread, ("verifier", 0.0, 0.0, True, False), ("answerer", 0.0, 0.0, False, True)]
     assert [look.found for look in steps[-1][1].state.looks] == [(), ()]
 
 
@@ -265,19 +249,3 @@ def test_every_question_has_one_answer_that_its_facts_give(world, hops):
         assert (who, said, value) == (person, relation, known[person, relation])
         person = value
     assert all(worlds.look_up(world, f"{who} {said}")[0][1].endswith(value) for who, said, value in links)
-
-
-@settings(max_examples=60)
-@given(st.integers(0, 10**6), st.lists(st.sampled_from(Search().words), max_size=3), st.booleans(), st.booleans())
-def test_whatever_is_said_the_return_is_the_truth_of_the_answer(seed, babble, solo, published):
-    env, rng = Search(single_agent=solo, rewards="published" if published else "ours"), random.Random(seed)
-    (task,) = env.tasks(1, "train", seed)
-    state, total, done, paid = env.start(task), 0.0, False, 0.0
-    while not done:
-        (agent,) = env.acting(state)
-        text = " ".join(babble) if rng.random() < 0.3 else env.demonstrate(state, agent, rng)
-        step = env.step(state, {agent: text})
-        paid += step.local_rewards.get("searcher", 0.0)
-        state, total, done = step.state, total + step.team_reward, step.done
-    assert total == float(step.success) == float(text in task.data["answers"] and agent != "verifier" and step.success)
-    assert len(state.looks) <= env.max_turns and paid <= len(task.data["needed"])
