@@ -243,7 +243,7 @@ class ProgramTask(SizedTask):
             found = sample(self.data, n, split, seed, self.name)
         else:
             found = self.drawn(random.Random(f"{self.name} {self.number} {split} {seed}"), n, split)
-        return [(problem.key, asdict(problem)) for problem in found]
+        return [(f"{problem.text} {problem.entry}", asdict(problem)) for problem in found]
 
     def shorten(self, text: str) -> str:
         """Return the part of a draft that is shown."""

@@ -242,11 +242,6 @@ class Problem:
     does the same."""
 
     @property
-    def key(self) -> str:
-        """Return the text that names the problem."""
-        return f"{self.text} {self.entry}"
-
-    @property
     def shown(self) -> tuple[Case, ...]:
         return _read(self.examples, self.entry)
 
@@ -282,13 +277,8 @@ def _read(text: str, entry: str) -> tuple[Case, ...]:
     return tuple(read_cases(text, entry))
 
 
-@lru_cache(maxsize=1024)
-def _run(source: str) -> sandbox.Outcome:
-    return sandbox.run(source, **LIMITS)
-
-
 def _printed(gold: str, *arguments: Any) -> sandbox.Outcome:
     """Run the gold program with its standard input, if the arguments are one text."""
     if len(arguments) != 1 or not isinstance(arguments[0], str):
         return sandbox.Outcome("error", stderr="TypeError: standard input is one text")
-    return _run(f"import io, sys\nsys.stdin = io.StringIO({arguments[0]!r})\n{gold}")
+    return printed(f"import io, sys\nsys.stdin = io.StringIO({arguments[0]!r})\n{gold}").outcome
