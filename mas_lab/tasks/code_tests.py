@@ -14,7 +14,7 @@ from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import lists, problem_sets, programs
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.harness import literal
-from mas_lab.tasks.shared.programs import Case, Graded, Problem, as_text, function, read_code, readable, unjudged
+from mas_lab.tasks.shared.programs import Case, Problem, Result, as_text, function, read_code, readable, unjudged
 from mas_lab.tasks.shared.rows import draw
 
 BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
@@ -201,7 +201,7 @@ class CodeTests(problem_sets.ProgramTask):
                 found[key] = found.get(key, True) and passed
         return list(found.values())
 
-    def _gave(self, problem: Problem, cases: list[Case], own: Graded) -> tuple[tuple[str, str], ...]:
+    def _gave(self, problem: Problem, cases: list[Case], own: Result) -> tuple[tuple[str, str], ...]:
         values = own.outcome.values
         failed = [i for i, passed in enumerate(own.passed) if not passed][: self.most]
         if not self.full:
