@@ -72,7 +72,7 @@ class PettingZoo(foreign.Shown):
 
     def start(self, task: Task) -> State:
         played = _Played(self, task.data["seed"], ())
-        return State(task.data["seed"], (), played.heard(self.say), _pairs(played.earned))
+        return State(task.data["seed"], (), played.heard(self.say), tuple(played.earned.items()))
 
     def acting(self, state: State) -> tuple[str, ...]:
         return tuple(agent for agent, _ in state.heard)
@@ -95,7 +95,7 @@ class PettingZoo(foreign.Shown):
         due = {agent: played.earned[agent] for agent in self.agents if agent in turns}
         local = {agent: total - dict(state.paid).get(agent, 0.0) for agent, total in due.items()}
         team = sum(played.earned.values()) - sum(dict(state.earned).values()) if self.cooperative else 0.0
-        after = State(state.seed, moves, () if over else heard, _pairs(played.earned), _pairs(due))
+        after = State(state.seed, moves, () if over else heard, tuple(played.earned.items()), tuple(due.items()))
         return Step(after, team / len(self.agents), local, valid, over and self._won(played.earned, due), over)
 
     def _won(self, earned: Mapping[str, float], paid: Mapping[str, float]) -> bool:
@@ -166,7 +166,7 @@ class _Played:
         ((_, action),) = chosen.items()
         self.world.step(action)
         self._pay(self.world.rewards)
-        while self.world.agents and self._is_dead(self.world.agent_selection):
+        while self.world.agents and any(self.world.last(observe=False)[2:4]):  # terminated or truncated
             self.world.step(None)
 
     def heard(self, say: Callable[[Any, str], str]) -> tuple[tuple[str, str], ...]:
@@ -177,16 +177,9 @@ class _Played:
         seen = self.seen if self.parallel else {agent: self.world.observe(agent) for agent in acting}
         return tuple((agent, say(seen[agent], agent)) for agent in acting)
 
-    def _is_dead(self, agent: str) -> bool:
-        return self.world.terminations[agent] or self.world.truncations[agent]
-
     def _pay(self, rewards: Mapping[str, float]) -> None:
         for agent, reward in rewards.items():
             if agent not in self.earned:
                 world = f"PettingZoo world {self.env.world}, step {len(self.moves)}"
                 raise EnvError(f"{world}: it pays {agent!r}; possible_agents are {self.env.agents}")
             self.earned[agent] += float(reward)
-
-
-def _pairs(of: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    return tuple(of.items())
