@@ -211,15 +211,14 @@ class _Check:
 
     def acting(self, state: Any, task: Task, turns: Counter) -> tuple[str, ...]:
         acting = tuple(self.pure("acting", state, lambda: self.env.acting(state), task=task.id, turns=dict(turns)))
-        told = f"nobody acts after turns {dict(turns)}; return Step(done=True) from the last step"
-        self.law("somebody acts until it is done", bool(acting), told, task=task.id)
-        most = self.env.max_turns
+        agents, most = self.env.agents, self.env.max_turns
+        known = set(acting) <= set(agents) and len(set(acting)) == len(acting) > 0
+        told = f"acting gave {acting} after turns {dict(turns)}; name one or more of {agents} until a step is done"
+        self.law("agents act until it is done", known, told, task=task.id)
         for agent in acting:
-            where = {"task": task.id, "agent": agent, "turn": turns[agent]}
-            self.law("those who act are known", agent in self.env.agents, f"not in agents={self.env.agents}", **where)
             told = f"acts again after max_turns={most}; the episode must be done by then"
+            where = {"task": task.id, "agent": agent, "turn": turns[agent]}
             self.law("ends within max_turns", turns[agent] < most, told, **where)
-        self.law("nobody acts twice at once", len(set(acting)) == len(acting), f"acting is {acting}", task=task.id)
         return acting
 
     def speak(self, player: str, state: Any, agent: str, rng: random.Random, task: Task, turns: Counter) -> str:

@@ -63,16 +63,21 @@ def test_invented_words_cost_what_the_less_faithful_writer_has():
     assert worse.info["faithful"] == pytest.approx(2 / 5)
 
 
+INVENTED = "qaaaa qbbbb qcccc qdddd qeeee qffff qgggg qhhhh"
+OTHER = "the poor hunter lost the bell near the beach . the happy child bought the basket near the village ."
 TAIL = " ".join(phrases[0] for phrases in wording.TRANSITIONS.values())
 
 
-def test_hole_invented_words_with_a_tail_of_transitions():
-    short = "qaaaa qbbbb qcccc qdddd qeeee qffff qgggg qhhhh"  # 47 characters, 8 words
-    detailed = f"{short} {TAIL}"  # under 150 characters, 8 + 17 words
-    published = score(short, detailed, size="full", rewards="published")
-    assert published.team_reward == pytest.approx(0.5 + 1 + 0.5 + 0.4 * 0.95 + 0.6)
-    ours = score(short, detailed, size="full")
-    assert ours.team_reward == 0.0 and not ours.success
+@pytest.mark.parametrize(("short", "detailed", "source", "size", "theirs", "ours"), [
+    (INVENTED, f"{INVENTED} {TAIL}", SOURCE, "full", 2.98, 0.0),  # 8 words, and 17 more that connect nothing
+    (SHORT, DETAILED, OTHER, "pocket", 2.76, 0.0),  # a summary of another text
+    ("farmer " * 8, "farmer boat " * 9, SOURCE, "full", 2.6, 0.6),  # 2 different words among 18
+])  # fmt: skip
+def test_holes_of_the_published_formula(short, detailed, source, size, theirs, ours):
+    published = score(short, detailed, source, size=size, rewards="published")
+    assert published.team_reward == pytest.approx(theirs, abs=0.01)
+    step = score(short, detailed, source, size=size)
+    assert step.team_reward == pytest.approx(ours, abs=0.2) and not step.success
 
 
 def test_hole_a_tail_of_transitions_after_faithful_words_connects_nothing():
@@ -90,24 +95,10 @@ def test_hole_a_transition_inside_a_word():
     assert wording.transitions(text, SOURCE) == set()
 
 
-def test_hole_a_summary_of_another_text():
-    other = "the poor hunter lost the bell near the beach . the happy child bought the basket near the village ."
-    assert score(SHORT, DETAILED, other, rewards="published").team_reward > 2.7
-    assert score(SHORT, DETAILED, other).team_reward == 0.0
-
-
 def test_hole_one_endless_word_is_length():
     detailed = f"{SHORT} {'x' * 40}"
     assert score(SHORT, detailed, rewards="published").info["ratio"] == 1.0
     assert score(SHORT, detailed).info["ratio"] == pytest.approx((6 / 5 - 1.1) / 0.5)
-
-
-def test_hole_one_word_for_ever():
-    short, detailed = "farmer " * 8, "farmer boat " * 9
-    assert score(short, detailed, size="full", rewards="published").team_reward >= 2.6
-    ours = score(short, detailed, size="full")
-    assert ours.info["faithful"] == pytest.approx((2 / 18) / 0.5)  # 2 different words among 18
-    assert ours.team_reward < 0.8
 
 
 def test_filler_costs():
