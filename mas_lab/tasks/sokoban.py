@@ -13,8 +13,7 @@ from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat
-from mas_lab.tasks.shared.boxes import Place, Room, layout, rooms
-from mas_lab.tasks.shared.maze import MovesTask, cell_of, in_order, word
+from mas_lab.tasks.shared.maze import MovesTask, Place, Room, cell_of, in_order, layout, rooms, word
 from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 

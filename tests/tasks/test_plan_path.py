@@ -3,7 +3,6 @@
 import pytest
 from plays import in_turn
 
-from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import EnvError, Task
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.maze import distances
@@ -98,15 +97,3 @@ def test_no_wall_layout_stands_in_both_splits():
 def test_too_many_tasks_are_refused():
     with pytest.raises(EnvError, match="ask for fewer"):
         make_env("plan_path", size=3).tasks(10_000, "test", 0)
-
-
-def test_the_picture_has_the_walls_the_goal_and_where_a_proposal_leads():
-    """Cells are 26 pixels, the first at 18: b2 has its corner at (44, 44) and its middle at (57, 57)."""
-    env = make_env("plan_path", size=3)
-    state = env.start(Task("t", {"size": 3, "walls": ["b2", "c1"], "start": "a1", "goal": "c3"}))
-    told = env.draw(state)
-    assert 'd="M44 44h26v26h-26zM70 18h26v26h-26z"' in told and "stands at a1, the goal is c3" in told
-    assert '<circle cx="31" cy="31" r="6"' in told and '<circle cx="83" cy="83" r="9"' in told
-    assert "polyline" not in told and validate_svg(told) == ""
-    heard = env.step(state, {"planner": "a2 a3 b2"}).state
-    assert 'points="31,31 31,57 31,83"' in env.draw(heard)  # the wall at b2 ends it

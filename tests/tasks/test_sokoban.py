@@ -7,11 +7,9 @@ from itertools import islice
 import pytest
 from plays import in_turn
 
-from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import EnvError, Task
 from mas_lab.tasks import make_env
-from mas_lab.tasks.shared.boxes import Room, distances, layout, rooms
-from mas_lab.tasks.shared.maze import MOVES, word
+from mas_lab.tasks.shared.maze import MOVES, Room, layout, rooms, word
 
 # Player at a2, box b2, target d2, a wall at c4; edges block:
 #      a b c d
@@ -126,7 +124,7 @@ def test_the_solver_backwards_agrees_with_one_forwards():
     for size, boxes, count in ((4, 1, 1200), (5, 1, 300), (4, 2, 40)):
         for room, place in islice(rooms(rng, size, boxes, 0.15), count):
             found.append(forwards(room, place))
-            assert distances(room).get(place) == found[-1]
+            assert room.away.get(place) == found[-1]
     assert 300 < sum(way is not None for way in found) < 700
 
 
@@ -160,15 +158,3 @@ def test_no_room_stands_in_both_splits_not_even_turned_or_mirrored():
     seen = [{layout(env.start(task).room) for task in env.tasks(400, split, 0)} for split in ("train", "test")]
     assert seen[0].isdisjoint(seen[1]) and min(map(len, seen)) > 30
     assert env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0) != env.tasks(5, "train", 1)
-
-
-def test_the_picture_has_boxes_targets_and_the_player():
-    """Cells are 26 pixels, the first at 18; a box stands 5 pixels within its cell."""
-    env = make_env("sokoban")
-    state = env.start(ROOM)
-    told = env.draw(state)
-    assert 'd="M70 96h26v26h-26z"' in told and 'd="M49 49h16v16h-16z"' in told  # the wall at c4, the box at b2
-    assert '<circle cx="109" cy="57" r="9"' in told and '<circle cx="31" cy="57" r="6"' in told  # d2 and a2
-    heard = env.step(state, {"planner": "b2 c2"}).state
-    assert 'points="31,57 57,57 83,57"' in env.draw(heard) and validate_svg(env.draw(heard)) == ""
-    assert 'd="M101 49h16v16h-16z"' in env.draw(env.step(heard, {"executor": "b2 c2"}).state)
