@@ -12,8 +12,8 @@ from plays import in_turn
 from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
-from mas_lab.tasks.search import Search
-from mas_lab.tasks.shared import retrieval, worlds
+from mas_lab.tasks.search import Search, bm25, index
+from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.grading import plain_answer
 from mas_lab.tasks.shared.rows import question_and_answers, read_jsonl
 
@@ -165,10 +165,10 @@ def test_without_named_passages_one_with_the_answer_is_enough():
 
 @needs_bm25s
 def test_bm25_finds_what_shares_words_and_nothing_else():
-    titles = [passage["title"] for passage in retrieval.bm25(CORPUS, "lighthouse keepers", 3, "search")]
+    titles = [passage["title"] for passage in bm25(CORPUS, "lighthouse keepers", 3, "search")]
     assert titles[:2] == ["The Salt Clock", "Sill Light"]
-    assert retrieval.bm25(CORPUS, "quantum", 3, "search") == retrieval.bm25(CORPUS, "", 3, "search") == []
-    assert len(retrieval.bm25(CORPUS, "the islands of Halven", 100, "search")) < 40
+    assert bm25(CORPUS, "quantum", 3, "search") == bm25(CORPUS, "", 3, "search") == []
+    assert len(bm25(CORPUS, "the islands of Halven", 100, "search")) < 40
 
 
 @needs_bm25s
@@ -183,7 +183,7 @@ def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(lines))
     with pytest.raises(EnvError, match=rf"search: .*corpus\.jsonl.*{why}"):
-        retrieval.bm25(str(path), "a", 3, "search")
+        bm25(str(path), "a", 3, "search")
 
 
 @needs_bm25s
@@ -195,7 +195,7 @@ def test_a_missing_corpus_is_told_before_anybody_plays():
 
 def test_without_bm25s_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    retrieval.index.cache_clear()
+    index.cache_clear()
     with pytest.raises(EnvError, match="search: BM25 needs bm25s: pip install bm25s, or give a retriever"):
         Search(size="full").tasks(1, "train", 0)
     assert Search(size="full", retriever=find).tasks(1, "train", 0)
