@@ -89,9 +89,7 @@ def test_an_option_that_makes_no_sense_is_refused(name, options):
 
 
 @pytest.mark.parametrize("name", SIZED)
-@pytest.mark.parametrize(
-    "options", [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}], ids=str
-)
+@pytest.mark.parametrize("options", BAD, ids=str)
 def test_a_shared_option_that_makes_no_sense_is_named(name, options):
     ((option, value),) = options.items()
     told = f"{name}: {option}={value!r}; " if name != "tldr" or option != "max_turns" else "no option max_turns"
