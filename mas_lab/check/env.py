@@ -32,7 +32,6 @@ HARRIED = 2
 CLOSELY, THEN_EVERY = 16, 24
 """Every call is made twice in the first `CLOSELY` steps of an episode, and then in every `THEN_EVERY`-th step."""
 EPSILON = 1e-9
-UNPICKLED = (pickle.PicklingError, TypeError, AttributeError)
 PARTS = ("agents", "max_turns", "max_return", "tasks", "start", "acting", "observe", "step", "max_tokens")
 
 
@@ -262,6 +261,6 @@ def same(first: Any, second: Any) -> bool:
         pass
     try:
         return pickle.dumps(first) == pickle.dumps(second)
-    except UNPICKLED as error:
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
         kind = type(first).__name__
         raise EnvError(f"a {kind} has neither equality nor a pickle ({error}); use frozen dataclasses") from None
