@@ -5,12 +5,15 @@ shipped pocket model plays it. Leaves out: what is rewarded (the docstring of ea
 """
 
 import inspect
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
+
 import mas_lab as lab
-from mas_lab.tasks.catalog import learned
+from mas_lab.paths import data_dir
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- tasks -->", "<!-- /tasks -->"
@@ -46,9 +49,28 @@ An env of your own is five pure functions: [Your own parts](extending.md#an-envi
 """
 
 
+GRADED = ("code_pair", "tldr", "arxiv_intro")
+"""Tasks that are scored by their share of the best return, because their success is only a threshold."""
+
+
+def learned(task: str) -> str:
+    """Return the recorded results of one task, before and after training, or an empty text."""
+    folder = data_dir() / "results" / task
+    if not (folder / "results.csv").is_file():
+        return ""
+    runs = pd.read_csv(folder / "results.csv")
+    trial = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))["trial"]
+    name, best = ("return", runs["max_return"]) if task in GRADED else ("success", 1.0)
+    after = runs[name] / best
+    ends = dict.fromkeys([f"{after.min():.2f}", f"{after.max():.2f}"])
+    before = (runs[f"{name}_before"] / best).mean()
+    return f"{before:.2f} → {'-'.join(ends)} ({trial['recipe']}, {trial['steps']} steps)"
+
+
 def table() -> str:
     """The catalogue as Markdown."""
     found = lab.ENVS.table()
+    found["pocket play"] = [learned(name) for name in found["task"]]
     lines = [f"| {' | '.join(found.columns)} |", f"|{'---|' * len(found.columns)}"]
     for row in found.itertuples(index=False):
         name, *rest = row

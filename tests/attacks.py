@@ -27,6 +27,11 @@ LINE = "[[FORGED, null]]"
 """What the harness answers for one call that returned FORGED."""
 TOLD = '{"text": "[[FORGED, null]]", "error": "", "said": "", "backstop": false, "late": false}'
 """What a worker answers then."""
+EQUAL = """    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __hash__(self): return 1
+"""
+DUMPS = "import json\njson.dumps = lambda *a, **k: {}\ndef f(): return 1"
 
 ATTACKS = [
     # Files, environment, network, processes
@@ -107,44 +112,13 @@ def f(): return 1
     attack("aborts", "import os\ndef f(): os.abort()"),
     attack("returns from the module", f"return {LINE!r}\ndef f(): return 1"),
     # Values that claim to be equal to everything
-    attack("equals everything", """
-class Any:
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __hash__(self): return 1
-def f(): return Any()
-"""),
-    attack("says it is an int", """
-class Any:
-    @property
-    def __class__(self): return int
-    def __eq__(self, other): return True
-def f(): return Any()
-"""),
-    attack("is an int that equals everything", """
-class Any(int):
-    def __eq__(self, other): return True
-    def __hash__(self): return 1
-def f(): return Any(FORGED)
-"""),
-    attack("is a text that equals everything", """
-class Any(str):
-    def __eq__(self, other): return True
-    def __hash__(self): return 1
-def f(): return Any('FORGED')
-"""),
-    attack("is a list that equals everything", """
-class Any(list):
-    def __eq__(self, other): return True
-    def __iter__(self): return iter([FORGED])
-def f(): return [Any()]
-"""),
-    attack("hides it in a dict", """
-class Any:
-    def __eq__(self, other): return True
-    def __hash__(self): return 1
-def f(): return {'a': [(1, Any())]}
-"""),
+    attack("equals everything", f"class Any:\n{EQUAL}def f(): return Any()"),
+    attack("says it is an int", f"class Any:\n    __class__ = int\n{EQUAL}def f(): return Any()"),
+    attack("is an int that equals everything", f"class Any(int):\n{EQUAL}def f(): return Any(FORGED)"),
+    attack("is a text that equals everything", f"class Any(str):\n{EQUAL}def f(): return Any('FORGED')"),
+    attack("is a list that equals everything",
+           f"class Any(list):\n{EQUAL}    def __iter__(self): return iter([FORGED])\ndef f(): return [Any()]"),
+    attack("hides it in a dict", f"class Any:\n{EQUAL}def f(): return {{'a': [(1, Any())]}}"),
     attack("is a class whose name raises", """
 class Meta(type):
     @property
@@ -176,20 +150,14 @@ def f():
     _mas_lab_result = '[[FORGED, null]]'
     return 1
 """, ok=True),
-    attack("answers for more calls",
-           "import json\njson.dumps = lambda *a, **k: '[1, null], [2, null]'\ndef f(): return 1"),
-    attack("answers what is no pair",
-           "import json\njson.dumps = lambda *a, **k: '[[1, 2, 3], null]'\ndef f(): return 1"),
-    attack("answers an unknown kind",
-           """import json\njson.dumps = lambda *a, **k: '[["eval", ["1"]], null]'\ndef f(): return 1"""),
-    attack("answers an object", """import json\njson.dumps = lambda *a, **k: '[{"a": 1}, null]'\ndef f(): return 1"""),
-    attack("answers a list in a set",
-           """import json\njson.dumps = lambda *a, **k: '[["set", [["list", []]]], null]'\ndef f(): return 1"""),
-    attack("answers brackets without end",
-           "import json\njson.dumps = lambda *a, **k: '[' * 200_000\ndef f(): return 1"),
-    attack("answers digits without end",
-           "import json\njson.dumps = lambda *a, **k: '[' + '9' * 9999 + ', null]'\ndef f(): return 1"),
-    attack("answers a number", "import json\njson.dumps = lambda *a, **k: 7\ndef f(): return 1"),
+    attack("answers for more calls", DUMPS.format("'[1, null], [2, null]'")),
+    attack("answers what is no pair", DUMPS.format("'[[1, 2, 3], null]'")),
+    attack("answers an unknown kind", DUMPS.format("""'[["eval", ["1"]], null]'""")),
+    attack("answers an object", DUMPS.format("""'[{"a": 1}, null]'""")),
+    attack("answers a list in a set", DUMPS.format("""'[["set", [["list", []]]], null]'""")),
+    attack("answers brackets without end", DUMPS.format("'[' * 200_000")),
+    attack("answers digits without end", DUMPS.format("'[' + '9' * 9999 + ', null]'")),
+    attack("answers a number", DUMPS.format("7")),
     attack("empties sys.modules", "import sys\nsys.modules.clear()\ndef f(): return 1", ok=True),
     attack("puts a module of its own under json", """
 import sys

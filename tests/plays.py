@@ -3,6 +3,7 @@
 from dataclasses import asdict
 
 from mas_lab.env import Task
+from mas_lab.tasks import sandbox
 
 
 def task_of(problem):
@@ -19,3 +20,19 @@ def in_turn(env, task, texts):
         state = steps[-1][1].state
         assert (env.acting(state) == ()) == steps[-1][1].done
     return steps
+
+
+def lacking(monkeypatch, marked):
+    """A tier that lacks what a program that holds `marked` uses."""
+    run = sandbox.run
+    monkeypatch.setattr("mas_lab.tasks.shared.programs._known", {})
+    monkeypatch.setattr("mas_lab.tasks.shared.programs._warned", set())
+
+    def some(source, entry=None, inputs=(), **limits):
+        if marked not in source:
+            return run(source, entry, inputs, **limits)
+        count = len(inputs)
+        error = f"ModuleNotFoundError: {marked}"
+        return sandbox.Outcome("unsupported", (None,) * count, error, failed=(True,) * count)
+
+    monkeypatch.setattr(sandbox, "run", some)

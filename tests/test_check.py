@@ -102,22 +102,22 @@ BROKEN = {
     "counter": "agent 'one', turn 0, text '': step gave two answers",
     "moody": "agent 'one', turn 0: observe gave two answers",
     "endless": "agent 'one', turn 2: acts again after max_turns=2",
-    "mute": "nobody acts after turns",
-    "nan": "agent 'one', turn 0: reward team_reward is nan",
-    "infinite": "agent 'one', turn 0: reward team_reward is inf",
-    "none": "reward team_reward is None",
+    "mute": r"acting gave \(\) after turns .*; name one or more of",
+    "nan": "Count.step: team_reward is nan for env 'count', task 'train0', agent 'one', turn 0",
+    "infinite": "team_reward is inf for",
+    "none": "team_reward is None for",
     "rich": "above max_return=4.0",
     "lost": "without success",
-    "nobody": "step.local_rewards has",
-    "flag": r"step.valid\[one\] is 1; give a bool",
-    "stranger": "agent 'three', turn 0: not in agents",
+    "nobody": "agent 'one' has no local reward or no `valid` for env 'count'",
+    "flag": r"valid\['one'\] is 1 for .* give True or False",
+    "stranger": r"task 'train0': acting gave \('three',\)",
     "chat": "agent 'one', turn 0: observe gave 'say'; give a list",
-    "ids": "split 'train', seed 0: tasks\\(2\\) has id 'train0' twice",
+    "ids": r"split 'train', seed 0: tasks\(2\) gave 2 tasks with 1 ids",
     "leak": "in both splits; .*splits_meet = True",
     "wordless": "max_tokens=0; give an int from 1, or one per agent",
-    "bare": "agent 'one', turn 0: step gave dict; give mas_lab.Step",
-    "idle": r"step.local_rewards has \['one', 'two'\], but \['one'\] acted, and \['one'\] may be named",
-    "tuple": r"turn 0: info\['seen'\] is \(1, 2\) \(tuple\); use JSON types",
+    "bare": "step: it returned dict for env 'count', task 'train0', agent 'one', turn 0",
+    "idle": r"step.local_rewards has \['one', 'two'\], but only \['one'\] may be named",
+    "tuple": r"info\['seen'\] is \(1, 2\) \(tuple\); use JSON types.*env 'count', task 'train0', agent 'one', turn 0",
     "role": "observe gave {'role': 'judge', 'content': 'say'} has no role",
     "key": "a message has the key 'names'; chat templates take role, content, name",
     "silence": "a message's content is None; give text",
@@ -131,7 +131,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_env_is_caught_with_its_place(broken):
-    with pytest.raises(EnvError, match=f"^env 'count'.*{BROKEN[broken]}"):
+    with pytest.raises(EnvError, match=BROKEN[broken]):
         check_env(Count(broken), tasks=2)
 
 
@@ -157,7 +157,7 @@ def test_tool_messages_pass():
 GAMES = {
     "shared": "team_reward is 1.0 in a competitive env; what an agent earns there is its local reward",
     "poor": "agent 'left': earned 1.0, above max_return=0.5",
-    "sore": "success is False at the end, but the agents earned {'left': 1.0, 'right': -1.0}; .*'left' earned the most",
+    "sore": "success is False, but the agents earned {'left': 1.0, 'right': -1.0}; .*'left' earned the most",
 }
 
 

@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import singledispatch
+from numbers import Real
 from typing import Any
 
 import pandas as pd
 
 from mas_lab.display.svg_rules import validate_svg
-from mas_lab.env import Env, EnvError, Step, Task, env_option, no_message, not_plain, transcript
+from mas_lab.env import ROLES, Env, EnvError, Step, Task, env_option, no_message, not_plain, transcript, validate_step
 
 HOSTILE = ("nothing", "garbage", "cut", "long", "unicode")
 """Players besides the env's own `demonstrate`; each of them says something that no env expects."""
@@ -31,7 +32,6 @@ HARRIED = 2
 CLOSELY, THEN_EVERY = 16, 24
 """Every call is made twice in the first `CLOSELY` steps of an episode, and then in every `THEN_EVERY`-th step."""
 EPSILON = 1e-9
-UNPICKLED = (pickle.PicklingError, TypeError, AttributeError)
 PARTS = ("agents", "max_turns", "max_return", "tasks", "start", "acting", "observe", "step", "max_tokens")
 
 
@@ -85,12 +85,11 @@ class _Check:
     def law(self, check: str, holds: bool, problem: str, **where) -> None:
         """Count one more `check`, or raise an error with the `problem` and its place."""
         if not holds:
-            raise self.error(problem, where)
+            raise EnvError(f"{self.place(where)}: {problem}")
         self.times[check] += 1
 
-    def error(self, problem: str, where: Mapping[str, Any]) -> EnvError:
-        place = "".join(f", {key} {_quoted(value)}" for key, value in where.items())
-        return EnvError(f"env {self.name!r}{place}: {problem}")
+    def place(self, where: Mapping[str, Any]) -> str:
+        return f"env {self.name!r}" + "".join(f", {key} {_quoted(value)}" for key, value in where.items())
 
     def call(self, name: str, function: Callable[[], Any], where: Mapping[str, Any]) -> Any:
         """Return the result of `function()`; an error in it is raised again with its place."""
@@ -98,7 +97,7 @@ class _Check:
             return function()
         except Exception as error:
             told = f"{name} failed: {type(error).__name__}: {error}; an env answers whatever is said"
-            raise self.error(told, where) from error
+            raise EnvError(f"{self.place(where)}: {told}") from error
 
     def pure(self, name: str, argument: Any, function: Callable[[], Any], **where) -> Any:
         """Return the result of `function()`.
@@ -108,14 +107,13 @@ class _Check:
         if not self.closely:
             return self.call(name, function, where)
         if self.seen is None or self.seen[0] is not argument:
-            self.seen = argument, self.call("copying a state", lambda: kept(argument), where)
+            self.seen = argument, self.call("copying a state", lambda: deepcopy(argument), where)
         first = self.call(name, function, where)
-        self.law(f"{name} leaves its argument alone", self.seen[1](argument), f"{name} changed what it was given; "
-                 "build a new object instead (a frozen dataclass makes this mistake impossible), or begin with "
-                 "state = copy.deepcopy(state)", **where)  # fmt: skip
+        told = f"{name} changed what it was given; return a new object, or begin with state = copy.deepcopy(state)"
+        self.law(f"{name} leaves its argument alone", same(argument, self.seen[1]), told, **where)
         second = self.call(name, function, where)
-        self.law(f"{name} gives the same answer twice", same(first, second), f"{name} gave two answers to one "
-                 "question; draw no random numbers in it and keep nothing in the env", **where)  # fmt: skip
+        told = f"{name} gave two answers to one question; draw no random numbers in it and keep nothing in the env"
+        self.law(f"{name} gives the same answer twice", same(first, second), told, **where)
         return first
 
     def attributes(self) -> None:
@@ -124,42 +122,39 @@ class _Check:
             self.law("has every part", hasattr(env, name), f"`{name}` is missing; see mas_lab.env.Env")
         agents = env.agents
         named = isinstance(agents, tuple) and agents and all(isinstance(agent, str) and agent for agent in agents)
-        self.law("agents are names", named and len(set(agents)) == len(agents),
-                 f"agents={agents!r}; give a tuple of different names")  # fmt: skip
-        self.law("a game has two sides", len(agents) > 1 or not self.game,
-                 f"competitive, with agents={agents!r}; a game needs two")  # fmt: skip
+        differ = named and len(set(agents)) == len(agents)
+        self.law("agents are names", differ, f"agents={agents!r}; give a tuple of different names")
+        self.law("a game has two sides", len(agents) > 1 or not self.game, f"agents={agents!r}; a game needs two")
         self.law("max_turns is a count", _count(env.max_turns), f"max_turns={env.max_turns!r}; give an int from 1")
-        self.law("max_return is finite", _finite(env.max_return), f"max_return={env.max_return!r}; give a number")
+        finite = isinstance(env.max_return, Real) and math.isfinite(env.max_return)
+        self.law("max_return is finite", finite, f"max_return={env.max_return!r}; give a number")
         most = env.max_tokens if isinstance(env.max_tokens, Mapping) else dict.fromkeys(agents, env.max_tokens)
-        self.law("max_tokens are counts", all(_count(most.get(agent)) for agent in agents),
-                 f"max_tokens={env.max_tokens!r}; give an int from 1, or one per agent")  # fmt: skip
+        counts = all(_count(most.get(agent)) for agent in agents)
+        told = f"max_tokens={env.max_tokens!r}; give an int from 1, or one per agent"
+        self.law("max_tokens are counts", counts, told)
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """Return the tasks to play, after a look at both splits under a few seeds."""
         contents: dict[str, dict[str, str]] = {"train": {}, "test": {}}
         for part, known in contents.items():
             for task in [task for s in range(seed, seed + 4) for task in self.drawn(n, part, s)]:
-                text = self.plain(task)
-                self.law("one id, one problem", known.setdefault(task.id, text) == text,
-                         "two problems share this id; make it from the content", task=task.id)  # fmt: skip
+                one = known.setdefault(task.id, text := self.plain(task)) == text
+                self.law("one id, one problem", one, "two problems have this id; hash the content", task=task.id)
         if not env_option(self.env, "splits_meet"):
             train, test = contents["train"], contents["test"]
             shared = [*(set(train) & set(test)), *(i for i, text in test.items() if text in set(train.values()))]
-            self.law("train and test are disjoint", not shared, "in both splits; let the content decide its split "
-                     "(a hash of it), or declare splits_meet = True where there are few tasks",
-                     task=next(iter(shared), ""))  # fmt: skip
+            told = "in both splits; split by a hash of the content, or declare splits_meet = True"
+            self.law("train and test are disjoint", not shared, told, task=next(iter(shared), ""))
         return self.env.tasks(n, split, seed)
 
     def drawn(self, n: int, split: str, seed: int) -> list[Task]:
         where = {"split": split, "seed": seed}
         found = self.pure("tasks", (n, split, seed), lambda: self.env.tasks(n, split, seed), **where)
         tasks = isinstance(found, list) and all(isinstance(task, Task) for task in found)
-        told = "" if tasks else f"tasks gave {_quoted(found)}; give a list of mas_lab.Task"
-        self.law("tasks gives tasks", tasks, told, **where)
-        twice = [name for name, count in Counter(task.id for task in found).items() if count > 1]
-        self.law("task ids are unique", not twice, f"tasks({n}) has id {next(iter(twice), '')!r} twice", **where)
-        self.law("tasks gives what was asked", len(found) == n,
-                 f"tasks({n}) gave {len(found)}; if that is all there is, check fewer", **where)  # fmt: skip
+        self.law("tasks gives tasks", tasks, f"tasks gave {_quoted(found)}; give a list of mas_lab.Task", **where)
+        different = len({task.id for task in found})
+        told = f"tasks({n}) gave {len(found)} tasks with {different} ids; if that is all there is, check fewer"
+        self.law("tasks gives what was asked", len(found) == different == n, told, **where)
         return found
 
     def plain(self, task: Task) -> str:
@@ -191,21 +186,21 @@ class _Check:
 
     def earned(self, last: Step, total: float, task: Task) -> None:
         best, success = self.env.max_return, last.success
-        self.law("return within max_return", total <= best + EPSILON, f"returned {total}, above max_return={best}; "
-                 "state the true bound", task=task.id)  # fmt: skip
-        self.law("max_return means success", success or total < best - EPSILON, f"returned max_return={best} without "
-                 "success; one of the two is wrong", task=task.id)  # fmt: skip
+        told = f"returned {total}, above max_return={best}; state the true bound"
+        self.law("return within max_return", total <= best + EPSILON, told, task=task.id)
+        told = f"returned max_return={best} without success; one of the two is wrong"
+        self.law("max_return means success", success or total < best - EPSILON, told, task=task.id)
         self.law("success pays", total > 0 or not success, f"success, but the return is {total}", task=task.id)
 
     def won(self, last: Step, own: Mapping[str, float], task: Task) -> None:
         first, *others = self.env.agents
+        most = self.env.max_return
         for agent, earned in own.items():
-            self.law("own return within max_return", earned <= self.env.max_return + EPSILON, f"earned {earned}, above "
-                     f"max_return={self.env.max_return}; state the true bound", task=task.id, agent=agent)  # fmt: skip
+            told = f"earned {earned}, above max_return={most}; state the true bound"
+            self.law("own return within max_return", earned <= most + EPSILON, told, task=task.id, agent=agent)
         won = own[first] > max(own[other] for other in others) + EPSILON
-        self.law("success is the first agent's win", last.success == won, f"success is {last.success} at the end, but "
-                 f"the agents earned {dict(own)}; in a competitive env it says whether {first!r} earned the most",
-                 task=task.id)  # fmt: skip
+        told = f"success is {last.success}, but the agents earned {dict(own)}; it means that {first!r} earned the most"
+        self.law("success is the first agent's win", last.success == won, told, task=task.id)
 
     def picture(self, state: Any, task: Task, turns: Counter) -> None:
         if hasattr(self.env, "draw"):
@@ -215,14 +210,14 @@ class _Check:
 
     def acting(self, state: Any, task: Task, turns: Counter) -> tuple[str, ...]:
         acting = tuple(self.pure("acting", state, lambda: self.env.acting(state), task=task.id, turns=dict(turns)))
-        self.law("somebody acts until it is done", bool(acting), f"nobody acts after turns {dict(turns)}, and no step "
-                 "said done; return Step(done=True) from the last one", task=task.id)  # fmt: skip
+        agents, most = self.env.agents, self.env.max_turns
+        known = set(acting) <= set(agents) and len(set(acting)) == len(acting) > 0
+        told = f"acting gave {acting} after turns {dict(turns)}; name one or more of {agents} until a step is done"
+        self.law("agents act until it is done", known, told, task=task.id)
         for agent in acting:
+            told = f"acts again after max_turns={most}; the episode must be done by then"
             where = {"task": task.id, "agent": agent, "turn": turns[agent]}
-            self.law("those who act are known", agent in self.env.agents, f"not in agents={self.env.agents}", **where)
-            self.law("ends within max_turns", turns[agent] < self.env.max_turns, "acts again after "
-                     f"max_turns={self.env.max_turns}; the episode must be done by then", **where)  # fmt: skip
-        self.law("nobody acts twice at once", len(set(acting)) == len(acting), f"acting is {acting}", task=task.id)
+            self.law("ends within max_turns", turns[agent] < most, told, **where)
         return acting
 
     def speak(self, player: str, state: Any, agent: str, rng: random.Random, task: Task, turns: Counter) -> str:
@@ -230,35 +225,22 @@ class _Check:
         messages = self.pure("observe", state, lambda: self.env.observe(state, agent), **where)
         chat = isinstance(messages, list) and messages
         problem = next(filter(None, map(no_message, messages)), "") if chat else _quoted(messages)
-        self.law("observe gives chat messages", chat and not problem, f"observe gave {problem}; give a list of "
-                 "{'role': 'system' | 'user' | 'assistant' | 'tool', 'content': text}", **where)  # fmt: skip
+        told = f"observe gave {problem}; give a list of {{'role': {' | '.join(map(repr, ROLES))}, 'content': text}}"
+        self.law("observe gives chat messages", chat and not problem, told, **where)
         if player == "demonstrate":
-            text = self.call("demonstrate", lambda: self.env.demonstrate(state, agent, rng), where)
-            self.law("texts are texts", isinstance(text, str), f"demonstrate gave {text!r}; give a str", **where)
-            return text
+            return self.call("demonstrate", lambda: self.env.demonstrate(state, agent, rng), where)
         once = player == "long" and turns[agent]  # else the history would grow without bound
         return hostile("cut" if once else player, transcript(messages), rng)
 
     def step(self, step: Step, acting: tuple[str, ...], turns: Counter, **where) -> None:
-        kind = type(step).__name__
-        self.law("step gives a Step", isinstance(step, Step), f"step gave {kind}; give mas_lab.Step", **where)
+        validate_step(self.env, step, acting, self.place(where))
         spoken = {agent for agent in self.env.agents if turns[agent] or agent in acting}
         for name, allowed in (("local_rewards", spoken), ("valid", set(acting))):
-            keys = set(getattr(step, name))
-            self.law("one entry per agent that acted", set(acting) <= keys <= allowed,
-                     f"step.{name} has {sorted(keys)}, but {sorted(acting)} acted, and {sorted(allowed)} may be named "
-                     "(others have said nothing that could earn it)", **where)  # fmt: skip
-        for name, value in (("team_reward", step.team_reward), *step.local_rewards.items()):
-            self.law("rewards are finite", _finite(value), f"reward {name} is {value!r}; give a finite number", **where)
+            told = f"step.{name} has {sorted(getattr(step, name))}, but only {sorted(allowed)} may be named"
+            self.law("others have no entry", set(getattr(step, name)) <= allowed, told, **where)
         shared = step.team_reward if self.game else 0
-        self.law("a game has no team reward", shared == 0, f"team_reward is {shared} in a competitive env; what an "
-                 "agent earns there is its local reward", **where)  # fmt: skip
-        flags = {"success": step.success, "done": step.done, **{f"valid[{a}]": step.valid[a] for a in acting}}
-        for name, value in flags.items():
-            self.law("flags are bool", isinstance(value, bool), f"step.{name} is {value!r}; give a bool", **where)
-        mapping = isinstance(step.info, Mapping)
-        problem = not_plain(step.info, "info") if mapping else f"info is {step.info!r}; give a dict"
-        self.law("info is plain", not problem, problem, **where)
+        told = f"team_reward is {shared} in a competitive env; what an agent earns there is its local reward"
+        self.law("a game has no team reward", shared == 0, told, **where)
 
 
 def _quoted(value: Any) -> str:
@@ -270,23 +252,6 @@ def _count(value: Any) -> bool:
     return isinstance(value, int) and value >= 1
 
 
-def _finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except TypeError:
-        return False
-
-
-def kept(value: Any) -> Callable[[Any], bool]:
-    """Return a function that says whether an object is still equal to `value`, from a pickle or else from a copy."""
-    try:
-        before = pickle.dumps(value)  # much faster than a copy
-    except UNPICKLED:
-        copy = deepcopy(value)
-        return lambda now: same(now, copy)
-    return lambda now: pickle.dumps(now) == before or same(now, pickle.loads(before))
-
-
 def same(first: Any, second: Any) -> bool:
     """Return True if two objects are equal, or have equal pickles (for classes without their own equality)."""
     try:
@@ -296,6 +261,6 @@ def same(first: Any, second: Any) -> bool:
         pass
     try:
         return pickle.dumps(first) == pickle.dumps(second)
-    except UNPICKLED as error:
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
         kind = type(first).__name__
         raise EnvError(f"a {kind} has neither equality nor a pickle ({error}); use frozen dataclasses") from None

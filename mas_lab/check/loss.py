@@ -10,8 +10,6 @@ from typing import Any
 from mas_lab.cells.losses import Loss
 
 AGGREGATES = ("token", "turn", "agent", "sum")
-ROW_AGGREGATES = ("turn", "agent")
-"""Aggregates in which a row counts once, however long it is."""
 CALLED_WITH = "(logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)"
 REPORTED = {"clips": "(logprobs_N, old_N, advantages_N, row_N)", "ratios": "(logprobs_N, old_N, row_N)"}
 
@@ -31,7 +29,7 @@ def require_loss(loss: Any, aggregate: str, cell: str) -> None:
                 f"{cell}: {what} {name} takes {inspect.signature(method)}, and is called with {asked}: let row_N, the "
                 f"row of each token, be its {which} argument"
             )
-    if loss.is_sequence_level and aggregate not in ROW_AGGREGATES:
+    if loss.is_sequence_level and aggregate not in ("turn", "agent"):
         raise ValueError(
             f"{cell}: {loss!r} gives every token of a row what belongs to the whole row, and aggregate={aggregate!r} "
             "adds it up once for each token: long rows would weigh twice, by their ratio and by their length; pass "

@@ -4,33 +4,44 @@ Each env is one file in this folder. `ENVS["mine"] = MyEnv` adds your own.
 """
 
 from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
-from mas_lab.env import Env, class_name
-from mas_lab.tasks.arxiv_intro import ArxivIntro
-from mas_lab.tasks.cascade import Cascade
-from mas_lab.tasks.catalog import Catalog
-from mas_lab.tasks.code_pair import CodePair
-from mas_lab.tasks.code_tests import CodeTests
-from mas_lab.tasks.finisher import Finisher
-from mas_lab.tasks.ladder import Ladder
-from mas_lab.tasks.math import Math
-from mas_lab.tasks.math_tool import MathTool
-from mas_lab.tasks.own import made
-from mas_lab.tasks.paid_help import PaidHelp
-from mas_lab.tasks.plan_path import PlanPath
-from mas_lab.tasks.reasoning_gym import ReasoningGym
-from mas_lab.tasks.search import Search
-from mas_lab.tasks.sokoban import Sokoban
-from mas_lab.tasks.stakes import Stakes
-from mas_lab.tasks.sudoku import Sudoku
-from mas_lab.tasks.tldr import TLDR
+import pandas as pd
 
-ALL = (
-    PlanPath, Sokoban, Sudoku, Math, MathTool, Search, TLDR, ArxivIntro, CodeTests, CodePair, Ladder, PaidHelp,
-    Finisher, Cascade, Stakes, ReasoningGym,
-)  # fmt: skip
-ENVS = Catalog({env.name: env for env in ALL})
+from mas_lab.env import Env, class_name
+from mas_lab.tasks.own import made
+
+CLASSES = {
+    "plan_path": "PlanPath", "sokoban": "Sokoban", "sudoku": "Sudoku", "math": "Math", "math_tool": "MathTool",
+    "search": "Search", "tldr": "TLDR", "arxiv_intro": "ArxivIntro", "code_tests": "CodeTests", "code_pair": "CodePair",
+    "ladder": "Ladder", "paid_help": "PaidHelp", "finisher": "Finisher", "cascade": "Cascade", "stakes": "Stakes",
+    "reasoning_gym": "ReasoningGym",
+}  # fmt: skip
+"""Module in this folder -> its env class."""
+
+
+class Catalog(dict[str, type]):
+    """Dict from name to env class that is displayed as a table.
+
+    Each class is a frozen dataclass, and its init fields are the options of `make_env`. The columns show the agents
+    (class attribute `order`: `→` one after the other, `+` at once, `?` called on a condition) and the origin (`paper`).
+    Results of the pocket models are in the README and on `docs/tasks.md`.
+    """
+
+    def table(self) -> pd.DataFrame:
+        """Return one row per task."""
+        found = [(name, getattr(env, "order", ""), getattr(env, "paper", "")) for name, env in self.items()]
+        return pd.DataFrame(found, columns=["task", "agents", "from"])
+
+    def __repr__(self) -> str:
+        return self.table().to_string(index=False)
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html(index=False)
+
+
+ENVS = Catalog((name, getattr(import_module(f"mas_lab.tasks.{name}"), kind)) for name, kind in CLASSES.items())
 """Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

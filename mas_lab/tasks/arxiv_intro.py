@@ -73,7 +73,7 @@ class ArxivIntro(TwoTextsTask):
     max_turns: int = 1
     """Either 1, or 2 with a review between the turns."""
     data: str = "LovelyBuggies/arXiv_abstract"
-    """Full size: a file, a folder or a data set of the hub (`sources.read`). `rows.abstract` lists its columns."""
+    """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.abstract` lists its columns."""
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1. Invented words and wrong lengths grow with it."""
 
@@ -81,6 +81,8 @@ class ArxivIntro(TwoTextsTask):
     paper = "MAGRPO, arXiv 2508.04652"
     order = "background + method, 1 or 2 turns"
     pocket = "arxiv_intro"
+    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "draft", *REVIEWS, *TASK)
+    choices = {"max_turns": (1, 2)}
     roles = ("background", "method")
     numbers = range(3, 9)
     targets = {"pocket": POCKET, "full": FULL}
@@ -90,19 +92,9 @@ class ArxivIntro(TwoTextsTask):
     misjudges = 0.6
     """Share of its texts that are a sentence too long or too short, at `mistakes` = 1."""
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.max_turns > 2:
-            raise ValueError(f"arxiv_intro: max_turns={self.max_turns}; one turn, or two with the reviewer between")
-
     @property
     def max_return(self) -> float:
         return BEST * (self.max_turns if self.published else 1)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "draft", *REVIEWS, *TASK)
 
     def observe(self, state: State, agent: str) -> list[Message]:
         places = {"background": (0,), "method": (1,)}.get(agent, (0, 1))

@@ -9,12 +9,12 @@ full size has programming problems. The reward of two functions and the feedback
 
 import ast
 import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import lists, pair_code, problem_sets
-from mas_lab.tasks.shared.bases import SizedTask, chat
+from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.pair_reward import MARKER
 from mas_lab.tasks.shared.pair_use import AUX, returns
 from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
@@ -22,9 +22,6 @@ from mas_lab.tasks.shared.rows import draw
 
 OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
 """Pocket size: operations of a problem, cases that the feedback uses, and hidden cases."""
-LONGEST = 4000
-"""Characters of a draft that are shown."""
-TEAMWORK = ("together", "concatenated", "in_turn")
 BLOCK = "one Python block, fenced by three backticks, without tests or examples"
 PART = "a function `aux` that does a part of the work. It must not be the whole solution, it returns its result"
 TASK = {
@@ -59,7 +56,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class CodePair(SizedTask):
+class CodePair(problem_sets.ProgramTask):
     """Helper and main write at once, for `max_turns` turns.
 
     A pair of drafts is worth up to 4 (`pair_code.judge`). The levels are gated: a level that fails shuts off those
@@ -122,20 +119,14 @@ class CodePair(SizedTask):
     """Share of its main functions that do all the work alone, at `mistakes` = 1."""
 
     roles = ("helper", "main")
-    numbers = range(2, 5)
-    unit = "operations"
+    default = OPERATIONS
+    words = (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_code.SENTENCES, *TASK)
+    choices = {"teamwork": ("together", "concatenated", "in_turn"), "feedback": ("plain", "level")}
 
     def __post_init__(self):
         super().__post_init__()
-        for name, known in {"teamwork": TEAMWORK, "feedback": ("plain", "level")}.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"code_pair: {name}={getattr(self, name)!r}; use {', '.join(map(repr, known))}")
-        if self.single_agent and self.teamwork != "together":
-            raise ValueError(f"code_pair: teamwork={self.teamwork!r} needs a team; leave single_agent out")
-
-    @property
-    def operations(self) -> int:
-        return self.number(OPERATIONS)
+        alone = self.single_agent and self.teamwork != "together"
+        self.require("teamwork", not alone, "it needs a team; leave single_agent out")
 
     @property
     def max_return(self) -> float:
@@ -144,21 +135,11 @@ class CodePair(SizedTask):
     @property
     def max_tokens(self) -> int:
         both = 2 if self.single_agent else 1
-        return both * (768 if self.full else 16 * self.operations + 16)
+        return both * (768 if self.full else 16 * self.number + 16)
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_code.SENTENCES, *TASK)
-
-    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
-        """Return `n` problems; in pocket size their first operation makes a difference."""
-        if self.full:
-            found = problem_sets.sample(self.data, n, split, seed, self.name)
-        else:
-            chains = lists.problems(random.Random(f"code_pair {self.operations} {split} {seed}"), self.operations)
-            found = [self._posed(text) for text in draw(chains, n, split, self.name, fits=divides)]
-        return [(problem.key, asdict(problem)) for problem in found]
+    def drawn(self, rng: random.Random, n: int, split: str) -> Iterator[Problem]:
+        """Return `n` pocket problems; their first operation makes a difference."""
+        return map(self._posed, draw(lists.problems(rng, self.number), n, split, self.name, fits=divides))
 
     def _posed(self, text: str) -> Problem:
         cases = [[given, list(wanted)] for given, wanted in lists.cases(text, SHOWN + HIDDEN)]
@@ -206,15 +187,12 @@ class CodePair(SizedTask):
         source = read_code(text)
         return source is not None and returns(function(source, (AUX, problem.entry)[place]))
 
-    def _draft(self, text: str) -> str:
-        return text.strip()[:LONGEST] if self.full else " ".join(text.split()[: self.max_tokens])
-
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         texts = [state.aux, *actions.values()] if state.aux is not None else list(actions.values())
         if self.single_agent:
             texts = actions["solo"].split(MARKER)
             texts = texts if len(texts) == 2 else ["", ""]
-        drafts = tuple(map(self._draft, texts))
+        drafts = tuple(self.shorten(text.strip()) for text in texts)
         valid = {
             agent: all(self._defines(drafts[place], place, state.problem) for place in self._places(agent))
             for agent in actions

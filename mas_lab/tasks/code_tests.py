@@ -7,32 +7,20 @@ and the problems in `programs`. Whether a case would catch a mistake is not meas
 """
 
 import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import lists, problem_sets
-from mas_lab.tasks.shared.bases import SizedTask, chat
+from mas_lab.tasks.shared import lists, problem_sets, programs
+from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.harness import literal
-from mas_lab.tasks.shared.programs import (
-    Case,
-    Graded,
-    Problem,
-    as_text,
-    function,
-    read_cases,
-    read_code,
-    readable,
-    unjudged,
-)
+from mas_lab.tasks.shared.programs import Case, Problem, Result, as_text, function, read_code, readable, unjudged
 from mas_lab.tasks.shared.rows import draw
 
 BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
 VALID, RIGHT = 0.2, 0.8
 OPERATIONS, HIDDEN, TESTED = 2, 4, 3
 """Pocket size: operations of a problem, hidden cases, and digits of the list that the tester's cases use."""
-LONGEST = 4000
-"""Characters of a draft that are shown."""
 GIVEN = " of "
 """Text between the operations of a pocket problem and the list that the tester shall use."""
 
@@ -70,7 +58,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class CodeTests(SizedTask):
+class CodeTests(problem_sets.ProgramTask):
     """Coder and tester write at once, for up to `max_turns` turns.
 
     The episode ends early if the function passes all of the tester's cases and there are enough of them. Hidden cases
@@ -113,12 +101,8 @@ class CodeTests(SizedTask):
     1."""
 
     roles = ("coder", "tester")
-    numbers = range(2, 5)
-    unit = "operations"
-
-    @property
-    def operations(self) -> int:
-        return self.number(OPERATIONS)
+    default = OPERATIONS
+    words = (*lists.WORDS, "f", GIVEN.strip(), "was", "tested", "gave", "error", *TASK)
 
     @property
     def fewest(self) -> int:
@@ -134,25 +118,13 @@ class CodeTests(SizedTask):
 
     @property
     def max_tokens(self) -> int:
-        return 1024 if self.full else 18 * self.operations + 10
+        return 1024 if self.full else 18 * self.number + 10
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return (*lists.WORDS, "f", GIVEN.strip(), "was", "tested", "gave", "error", *TASK)
-
-    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
-        """Return `n` problems; in pocket size their operations decide the split."""
-        if self.full:
-            found = problem_sets.sample(self.data, n, split, seed, self.name)
-        else:
-            found = [self._posed(text) for text in draw(self._texts(split, seed), n, split, self.name, chain)]
-        return [(problem.key, asdict(problem)) for problem in found]
-
-    def _texts(self, split: str, seed: int):
-        rng = random.Random(f"code_tests {self.operations} {split} {seed}")
-        for operations in lists.problems(rng, self.operations):
-            yield f"{operations}{GIVEN}{' '.join(map(str, lists.numbers(rng, TESTED)))}"
+    def drawn(self, rng: random.Random, n: int, split: str) -> Iterator[Problem]:
+        """Return `n` pocket problems; their operations decide the split."""
+        chains = lists.problems(rng, self.number)
+        texts = (f"{one}{GIVEN}{' '.join(map(str, lists.numbers(rng, TESTED)))}" for one in chains)
+        return map(self._posed, draw(texts, n, split, self.name, chain))
 
     def _posed(self, text: str) -> Problem:
         cases = "\n".join(lists.case("f", x, y) for [x], y in lists.cases(chain(text), HIDDEN))
@@ -206,7 +178,7 @@ class CodeTests(SizedTask):
             gave = self._gave(problem, cases, own)
             info |= {"tests": gold.info | {"counted": len(counted)}, "own": own.info, "agreed": agreed}
         done = agreed or state.turn + 1 == self.max_turns
-        texts = [self._draft(actions[agent]) for agent in self.agents]
+        texts = [self.shorten(actions[agent]) for agent in self.agents]
         after = State(state.task, problem, texts[0], texts[-1], gave, worth, state.turn + 1, done)
         gained = worth if published else worth - state.worth
         info |= {"unknown": lacking} if lacking else {}
@@ -214,7 +186,7 @@ class CodeTests(SizedTask):
 
     def _cases(self, problem: Problem, text: str) -> list[Case]:
         """Return the cases in an answer; in pocket size only those with one list of `TESTED` digits."""
-        cases = read_cases(text, problem.entry)
+        cases = programs.read_cases(text, problem.entry)
         return cases if self.full else [case for case in cases if len(case[0]) == 1 and is_list(case[0][0], TESTED)]
 
     def _counted(self, problem: Problem, cases: list[Case], right: tuple[bool, ...]) -> list[bool]:
@@ -229,7 +201,7 @@ class CodeTests(SizedTask):
                 found[key] = found.get(key, True) and passed
         return list(found.values())
 
-    def _gave(self, problem: Problem, cases: list[Case], own: Graded) -> tuple[tuple[str, str], ...]:
+    def _gave(self, problem: Problem, cases: list[Case], own: Result) -> tuple[tuple[str, str], ...]:
         values = own.outcome.values
         failed = [i for i, passed in enumerate(own.passed) if not passed][: self.most]
         if not self.full:
@@ -237,9 +209,6 @@ class CodeTests(SizedTask):
         error = readable(own.outcome.stderr)
         came = [error if own.outcome.failed[i] else repr(values[i])[:200] for i in failed]
         return tuple((as_text([cases[i]], problem.entry)[:400], one) for i, one in zip(failed, came, strict=True))
-
-    def _draft(self, text: str) -> str:
-        return text[:LONGEST] if self.full else " ".join(text.split()[: self.max_tokens])
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from: wrong operations, wrong digits.

@@ -28,8 +28,7 @@ class Finisher(ChainTask):
     agents = ("solver", "finisher")
 
     def __post_init__(self):
-        if not 0 <= self.low < 1:
-            raise ValueError(f"finisher: low={self.low!r}; a wrong ending is worth at least 0 and less than 1")
+        self.require("low", 0 <= self.low < 1, "a wrong ending is worth at least 0 and less than 1")
 
     def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
         finishes = state.place == 1

@@ -29,8 +29,8 @@ class Ladder(ChainSequence):
     order = "stage_1 → stage_2? → … stage_8?"
 
     def __post_init__(self):
-        if self.n_agents is not None and not (type(self.n_agents) is int and 2 <= self.n_agents <= AGENTS):
-            raise ValueError(f"ladder: n_agents={self.n_agents!r}; use 2 to {AGENTS}")
+        fits = self.n_agents is None or (type(self.n_agents) is int and 2 <= self.n_agents <= AGENTS)
+        self.require("n_agents", fits, f"use 2 to {AGENTS}")
 
     @property
     def agents(self) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ class Math(chains.MathTask):
     fixer: bool = False
     max_turns: int = 3
     data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`sources.read`), or `reasoning_gym:<task>`. `None` means
+    """Full size: a file, a folder or a data set of the hub (`rows.read`), or `reasoning_gym:<task>`. `None` means
     `reasoning_gym:gsm_symbolic`. `rows.problem_and_answer` lists the columns of a file."""
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1. Missing running values and slips grow with it."""
@@ -116,11 +116,11 @@ class Math(chains.MathTask):
     """Share of the answers of `demonstrate` without running values, by role, at `mistakes` = 1."""
     trusts = 0.85
     """Share of its verdicts without running values that approve."""
+    words = (*chains.WORDS, "solve", "check", "fix", "others", "tried", "answer", "none", *VERDICTS)
 
     def __post_init__(self):
         super().__post_init__()
-        if self.single_agent and self.fixer:
-            raise ValueError("math: fixer=True needs a team; leave single_agent out")
+        self.require("fixer", not (self.single_agent and self.fixer), "a fixer needs a team; leave single_agent out")
 
     @property
     def fewest(self) -> int:
@@ -137,12 +137,7 @@ class Math(chains.MathTask):
 
     @property
     def max_tokens(self) -> int:
-        return 1024 if self.full else self.digits + 3
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return (*chains.WORDS, "solve", "check", "fix", "others", "tried", "answer", "none", *VERDICTS)
+        return 1024 if self.full else self.number + 3
 
     def start(self, task: Task) -> State:
         return State(task.data["problem"], task.data["gold"])

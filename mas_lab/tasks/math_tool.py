@@ -17,13 +17,13 @@ from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import chains, programs
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.grading import is_right
-from mas_lab.tasks.shared.programs import Printed
+from mas_lab.tasks.shared.programs import Result
 
 RUNS, PRINTS, FORMAT, MATCH = 0.1, 0.1, 0.2, 0.8
 """Local rewards: for a program that ends without an error, for a program that prints, for a reasoner's answer that can
 be read, and for a right answer of either agent."""
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-UNREAD = Printed(sandbox.Outcome("no program"))
+UNREAD = Result(sandbox.Outcome("no program"))
 SLIPS = {"digit": 0.15, "operation": 0.1, "modulo": 0.15, "bracket": 0.1}
 """Probability that a program of `demonstrate` has another digit, has another operation, forgets `% 10`, or lacks its
 last bracket, at `mistakes` = 1."""
@@ -39,6 +39,9 @@ DUTY = {
     f"step, then put only the final answer, without words around it, in \\boxed{{}}. {DIFFER}",
     "solo": f"{PROGRAM} Where your last program is shown, no answer could be read from it: find the mistake.",
 }
+PYTHON = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
+TOLD = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
+"""Words of pocket programs and prompts."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class State:
     gold: str
     turn: int = 0
     code: str | None = None
-    ran: Printed = UNREAD
+    ran: Result = UNREAD
     printed: str | None = None
     answer: str | None = None
     done: bool = False
@@ -105,6 +108,7 @@ class MathTool(chains.MathTask):
     """Share of its answers that copy the other agent's answer of the turn before, at `mistakes` = 1."""
 
     roles = ("tool", "reasoner")
+    words = (*chains.WORDS, *PYTHON, *TOLD, *DUTY)
 
     @property
     def max_return(self) -> float:
@@ -114,14 +118,7 @@ class MathTool(chains.MathTask):
     def max_tokens(self) -> int | Mapping[str, int]:
         if self.full:
             return 1024
-        return {agent: self.digits + 3 if agent == "reasoner" else 4 * self.digits + 8 for agent in self.agents}
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        python = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
-        told = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
-        return (*chains.WORDS, *python, *told, *DUTY)
+        return {agent: self.number + 3 if agent == "reasoner" else 4 * self.number + 8 for agent in self.agents}
 
     def start(self, task: Task) -> State:
         return State(task.id, task.data["problem"], task.data["gold"])
@@ -148,15 +145,15 @@ class MathTool(chains.MathTask):
         if not state.turn:
             return f"{agent} {state.problem}"
         ran = state.ran
-        seen = state.printed or ("none" if ran == UNREAD else ran.status)
+        seen = state.printed or ("none" if ran == UNREAD else ran.outcome.status)
         seen = ("other" if ran.line else "nothing") if seen == "ok" else seen
         answered = "" if agent == "solo" else f"answered {state.answer or 'none'} "
         return f"printed {seen} {answered}{agent} {state.problem}"
 
-    def answer_of(self, ran: Printed) -> str | None:
+    def answer_of(self, ran: Result) -> str | None:
         """Return a program's answer, or `None`; a pocket answer is one digit and nothing else."""
-        said = ran.line if ran.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
-        if ran.status != "ok" and self.published:
+        said = ran.line if ran.outcome.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
+        if ran.outcome.status != "ok" and self.published:
             said = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
         return said if said and (self.full or chains.is_digit(said)) else None
 
@@ -200,19 +197,19 @@ class MathTool(chains.MathTask):
         return written(state.problem, rng, self.mistakes) if working else f"print ( {values[-1]} )"
 
 
-def worth(ran: Printed) -> float:
+def worth(ran: Result) -> float:
     """Return a program's reward apart from its answer; an unsupported program earns as much as one that prints."""
     if ran.unknown:
         return RUNS + PRINTS
-    return RUNS * (ran.status == "ok") + PRINTS * (ran.status == "ok" and ran.line != "")
+    return RUNS * (ran.outcome.status == "ok") + PRINTS * (ran.outcome.status == "ok" and ran.line != "")
 
 
-def came_of(ran: Printed) -> str:
+def came_of(ran: Result) -> str:
     """Return a text for the author of a full-size program that says what the program did."""
     if ran.unknown:
         return f"It needs what this sandbox does not have: {ran.error}"
-    if ran.status != "ok":
-        return f"It failed ({ran.status}): {ran.error}"
+    if ran.outcome.status != "ok":
+        return f"It failed ({ran.outcome.status}): {ran.error}"
     return f"It printed: {ran.line}" if ran.line else "It printed nothing."
 
 

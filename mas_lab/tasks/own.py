@@ -5,7 +5,6 @@ must never come here, because a run may come from anybody. Envs of the package a
 """
 
 import importlib
-import importlib.util
 import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -51,19 +50,12 @@ def own_env(name: str, folder: Path, **options: Any) -> Env:
 
 def _from_file(file: Path, name: str) -> ModuleType:
     """Import the file under its own name, as `import` would do in its folder."""
-    known = sys.modules.get(file.stem)
-    if known is not None:
-        if Path(getattr(known, "__file__", None) or "").resolve() == file:
-            return known
-        raise EnvError(f"env {name!r}: another module is called {file.stem!r} already; rename {file.name}")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.parent))
     try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[file.stem]
-        raise
+        importlib.invalidate_caches()
+        module = importlib.import_module(file.stem)
     finally:
         sys.path.remove(str(file.parent))
+    if Path(getattr(module, "__file__", None) or "").resolve() != file:
+        raise EnvError(f"env {name!r}: another module is called {file.stem!r} already; rename {file.name}")
     return module

@@ -30,8 +30,7 @@ class PaidHelp(ChainTask):
     words = (*WORDS, "tried", "none", "solve", "answer")
 
     def __post_init__(self):
-        if not 0 < self.pay <= 1:
-            raise ValueError(f"paid_help: pay={self.pay!r}; help is worth more than 0 and at most 1")
+        self.require("pay", 0 < self.pay <= 1, "help is worth more than 0 and at most 1")
 
     def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
         helps = state.place == 1

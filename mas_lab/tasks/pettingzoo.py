@@ -9,7 +9,7 @@ Rendering is not supported, and neither are agents that are born while the world
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ class PettingZoo(foreign.Shown):
 
     def start(self, task: Task) -> State:
         played = _Played(self, task.data["seed"], ())
-        return State(task.data["seed"], (), played.heard(self.say), _pairs(played.earned))
+        return State(task.data["seed"], (), played.heard(self.say), tuple(played.earned.items()))
 
     def acting(self, state: State) -> tuple[str, ...]:
         return tuple(agent for agent, _ in state.heard)
@@ -95,7 +95,7 @@ class PettingZoo(foreign.Shown):
         due = {agent: played.earned[agent] for agent in self.agents if agent in turns}
         local = {agent: total - dict(state.paid).get(agent, 0.0) for agent, total in due.items()}
         team = sum(played.earned.values()) - sum(dict(state.earned).values()) if self.cooperative else 0.0
-        after = State(state.seed, moves, () if over else heard, _pairs(played.earned), _pairs(due))
+        after = State(state.seed, moves, () if over else heard, tuple(played.earned.items()), tuple(due.items()))
         return Step(after, team / len(self.agents), local, valid, over and self._won(played.earned, due), over)
 
     def _won(self, earned: Mapping[str, float], paid: Mapping[str, float]) -> bool:
@@ -132,19 +132,18 @@ def from_pettingzoo(
     except ImportError as error:
         raise EnvError(f"worlds of PettingZoo need it ({error}): pip install 'mas-lab[games]'") from None
     world = make()
-    if not isinstance(world, AECEnv | ParallelEnv):
-        raise EnvError(f"from_pettingzoo: make() gave {type(world).__name__}; give `env` or `parallel_env` of a module")
-    if not getattr(world, "possible_agents", None):
-        raise EnvError(f"from_pettingzoo: {type(world).__name__} names no possible_agents; agents that are born while "
-                       "the world runs cannot be played here")  # fmt: skip
-    return PettingZoo(make, say, read, tuple(world.possible_agents), **options)
+    agents = getattr(world, "possible_agents", None) if isinstance(world, AECEnv | ParallelEnv) else None
+    if not agents:
+        told = "give `env` or `parallel_env` of a module that names its possible_agents; none may be born later"
+        raise EnvError(f"from_pettingzoo: make() gave {type(world).__name__}; {told}")
+    return PettingZoo(make, say, read, tuple(agents), **options)
 
 
 class _Played:
     """A fresh world on which the moves so far have been made."""
 
     def __init__(self, env: PettingZoo, seed: int, moves: Moves):
-        self.env, self.world, self.steps = env, env.make(), 0
+        self.env, self.world, self.moves = env, env.make(), moves
         self.earned, self.over = dict.fromkeys(env.agents, 0.0), False
         self.parallel = not hasattr(self.world, "agent_iter")
         first = self.world.reset(seed=seed)
@@ -160,7 +159,6 @@ class _Played:
         self.over = True
 
     def move(self, chosen: Mapping[str, Any]) -> None:
-        self.steps += 1
         if self.parallel:
             self.seen, rewards, *_ = self.world.step(dict(chosen))
             self._pay(rewards)
@@ -168,35 +166,20 @@ class _Played:
         ((_, action),) = chosen.items()
         self.world.step(action)
         self._pay(self.world.rewards)
-        while self.world.agents and self._is_dead(self.world.agent_selection):
+        while self.world.agents and any(self.world.last(observe=False)[2:4]):  # terminated or truncated
             self.world.step(None)
 
     def heard(self, say: Callable[[Any, str], str]) -> tuple[tuple[str, str], ...]:
         """Return each agent that acts now with the text that it gets."""
         if self.over:
             return ()
-        acting: Sequence[str] = (
-            self.world.agents if self.parallel else self.world.agents and [self.world.agent_selection]
-        )
-        strangers = set(acting) - set(self.env.agents)
-        if strangers:
-            raise EnvError(f"{self._place}: {sorted(strangers)} act; possible_agents are {self.env.agents}")
+        acting = self.world.agents if self.parallel else self.world.agents and [self.world.agent_selection]
         seen = self.seen if self.parallel else {agent: self.world.observe(agent) for agent in acting}
         return tuple((agent, say(seen[agent], agent)) for agent in acting)
-
-    def _is_dead(self, agent: str) -> bool:
-        return self.world.terminations[agent] or self.world.truncations[agent]
 
     def _pay(self, rewards: Mapping[str, float]) -> None:
         for agent, reward in rewards.items():
             if agent not in self.earned:
-                raise EnvError(f"{self._place} pays {agent!r}; possible_agents are {self.env.agents}")
+                world = f"PettingZoo world {self.env.world}, step {len(self.moves)}"
+                raise EnvError(f"{world}: it pays {agent!r}; possible_agents are {self.env.agents}")
             self.earned[agent] += float(reward)
-
-    @property
-    def _place(self) -> str:
-        return f"PettingZoo world {self.env.world} ({type(self.world.unwrapped).__name__}), step {self.steps}"
-
-
-def _pairs(of: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    return tuple(of.items())

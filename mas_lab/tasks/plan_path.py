@@ -12,14 +12,12 @@ from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat, numbered, role_of
-from mas_lab.tasks.shared.maze import MOVES, Cell, Maze, MovesTask, cell_of, distances, in_order, mazes, walk, word
+from mas_lab.tasks.shared.maze import Cell, Maze, MovesTask, cell_of, in_order, mazes, word
 from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.22
 """Share of wall cells, as published."""
-SHORTEST = 3
-"""Least number of moves on a shortest path; a maze with fewer is too easy."""
 
 RULES = (
     "You move through a grid and want to reach the goal in as few moves as possible. A cell is named by its column and "
@@ -92,6 +90,7 @@ class PlanPath(MovesTask):
     numbers = range(3, 7)
     sides = {"pocket": 5, "full": 10}
     pocket_limit = 4
+    words = ("walls", "goal", "at", "hint", "none", *DUTY, *MovesTask.cells)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -104,27 +103,25 @@ class PlanPath(MovesTask):
         farthest = 2 * (self.side - 1)
         return farthest + 1.5 + 0.01 * farthest * self.limit * self.max_turns
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return ("walls", "goal", "at", "hint", "none", *DUTY, *self.cells)
-
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"plan_path {self.side} {split} {seed}")
-        for maze in draw(mazes(rng, self.side, DENSITY), n, split, self.name, home=Maze.layout, fits=self._fits):
+        for maze in draw(
+            mazes(rng, self.side, DENSITY),
+            n,
+            split,
+            self.name,
+            home=Maze.layout,
+            fits=lambda maze: self.fits(maze, maze.start),
+        ):
             places = {"start": word(maze.start), "goal": word(maze.goal)}
             data = {"size": self.side, "walls": in_order(maze.walls), **places}
             yield f"{maze.layout()} {maze.start} {maze.goal}", data
-
-    def _fits(self, maze: Maze) -> bool:
-        """Return whether the goal can be reached in time, and in no fewer moves than `SHORTEST`."""
-        return SHORTEST <= distances(maze).get(maze.start, 0) <= self.limit * self.max_turns
 
     def start(self, task: Task) -> State:
         data = task.data
         walls = frozenset(map(cell_of, data["walls"]))
         maze = Maze(data["size"], walls, cell_of(data["start"]), cell_of(data["goal"]))
-        if maze.start == maze.goal or maze.start not in distances(maze):
+        if maze.start == maze.goal or maze.start not in maze.away:
             raise EnvError(f"plan_path: task {task.id!r} has no path from {data['start']} to {data['goal']}")
         return State(maze, maze.start)
 
@@ -144,14 +141,14 @@ class PlanPath(MovesTask):
         return chat(text, rules)
 
     def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
-        path = walk(state.maze, state.at, said or ())
+        path = state.maze.walk(state.at, said or ())
         team, local = (self._published if self.published else self._ours)(state, path, said)
         success, turn = path[-1] == state.maze.goal, state.turn + 1
         done = success or turn == self.max_turns
         return State(state.maze, path[-1], (), turn, state.moved + len(path) - 1, done), team, local, success
 
     def _ours(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
-        away = distances(state.maze)
+        away = state.maze.away
         good = sum(away[cell] < away[before] for before, cell in pairwise(path))
         progress = (away[state.at] - away[path[-1]]) / away[state.maze.start]
         asked = max(len(moves or ()), min(self.limit, away[state.at]))
@@ -162,25 +159,18 @@ class PlanPath(MovesTask):
         gaps = [abs(cell[0] - goal[0]) + abs(cell[1] - goal[1]) for cell in path]
         reward = sum(-0.01 + gap - 0.99 * after for gap, after in pairwise(gaps))
         if path[-1] == goal:
-            reward += 1.5 if state.moved + len(path) - 1 == distances(state.maze)[state.maze.start] else 1.0
+            reward += 1.5 if state.moved + len(path) - 1 == state.maze.away[state.maze.start] else 1.0
         elif moves and len(moves) >= len(path):
             reward += -0.1 + 0.01 * gaps[-1]
         return reward, reward
 
     def imperfect(self, state: State, rng: random.Random) -> list[str]:
-        """Return up to `limit` moves to the goal; a share `mistakes` is drawn at random."""
-        maze, at, away, moves = state.maze, state.at, distances(state.maze), []
-        while len(moves) < self.limit and at != maze.goal:
-            good = [move for move in MOVES if away[maze.after(at, move)] < away[at]]
-            move = rng.choice(list(MOVES) if rng.random() < self.mistakes else good)
-            moves.append(move if self.full else word(maze.pointed(at, move)))
-            at = maze.after(at, move)
-        return moves
+        return self.moves_from(state.maze, state.at, rng)
 
     def draw(self, state: State) -> str:
         """Draw the maze: a disc for the team, a ring around the goal, and a dashed line for the last proposal."""
         maze, hint = state.maze, state.hints[-1] if state.hints else None
         marks = [walls(maze.walls), rings([maze.goal]), disc(state.at)]
         if hint:
-            marks.append(way(walk(maze, state.at, hint)))
+            marks.append(way(maze.walk(state.at, hint)))
         return board(maze.size, marks, f"A maze. The team stands at {word(state.at)}, the goal is {word(maze.goal)}.")

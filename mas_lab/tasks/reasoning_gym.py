@@ -55,27 +55,22 @@ class ReasoningGym(Math):
     paper = "reasoning-gym, arXiv 2505.24760"
     order = "solver → verifier (→ fixer?), up to 3 loops"
     pocket = ""
+    words = ("solve", "check", "fix", "others", "tried", "answer", "none", "approve", "reject")
+    """Words that play may show besides the words of the problems."""
     wrong = 0.5
     """Share of the answers of `demonstrate` that answer another problem, at `mistakes` = 1."""
     misjudged = 0.25
     """Share of its verdicts that are wrong, at `mistakes` = 1."""
 
     def __post_init__(self):
-        if self.size not in ("pocket", "full"):
-            raise ValueError(f"reasoning_gym: size={self.size!r}; use 'pocket' or 'full', and config= for the rest")
-        if self.data is not None:
-            raise ValueError(f"reasoning_gym: data={self.data!r}; name a generator: dataset='chain_sum'")
+        self.require("size", self.size in ("pocket", "full"), "use 'pocket' or 'full', and config= for the rest")
+        self.require("data", self.data is None, "name a generator: dataset='chain_sum'")
         super().__post_init__()
         self._generator(0, 1)
 
     @property
     def max_tokens(self) -> int:
         return 1024 if self.full else 16
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return the words that play may show besides the words of the problems."""
-        return ("solve", "check", "fix", "others", "tried", "answer", "none", "approve", "reject")
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """Return `n` different problems; a longer list starts with the shorter one."""

@@ -16,7 +16,7 @@ from keyword import iskeyword
 from typing import Any
 
 from mas_lab.backends.workers import usable_cores
-from mas_lab.tasks.shared import harness, monty, wasm
+from mas_lab.tasks.shared import harness
 from mas_lab.tasks.shared.child import Child, ChildEnded
 
 FUEL = 24_000_000_000
@@ -128,10 +128,9 @@ def _check(source: Any, entry: Any, inputs: Sequence, limits: dict[str, Any]) ->
     if entry is None and inputs:
         raise ValueError("sandbox.run: inputs need an entry, the function they are given to")
     for name, limit in limits.items():
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
-            raise ValueError(f"sandbox.run: {name}={limit!r}; give a number above 0")
-        if name != "timeout_s" and limit < 1:
-            raise ValueError(f"sandbox.run: {name}={limit!r}; give at least 1")
+        number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        if not number or not (0 if name == "timeout_s" else 1) <= limit < math.inf or not limit:
+            raise ValueError(f"sandbox.run: {name}={limit!r}; give a number above 0, and at least 1 of memory and fuel")
 
 
 @dataclass(frozen=True)
@@ -170,14 +169,16 @@ def outcome(told: Told, count: int, mark: str) -> Outcome:
 
 
 class Workers:
-    """Pool with one child process per core, each running `file`; a dead child is replaced at the next program."""
+    """Pool with one child process per core, each in one tier; a dead child is replaced at the next program."""
 
-    def __init__(self, file: str):
-        self.file, self.free, self.idle = file, threading.BoundedSemaphore(usable_cores()), []
+    def __init__(self, tier: str):
+        self.tier, self.free, self.idle = tier, threading.BoundedSemaphore(usable_cores()), []
 
     def __call__(self, source: str, seconds: float, megabytes: int, fuel: int) -> Told:
         with self.free:
-            child = self._living() or Child(self.file)
+            child = self.idle.pop() if self.idle else Child(self.tier)
+            while not child.lives:
+                child = self.idle.pop() if self.idle else Child(self.tier)
             try:
                 told = Told(**child.ask([source, seconds, megabytes, fuel], seconds + GRACE))
             except ChildEnded as ended:
@@ -186,16 +187,10 @@ class Workers:
             self.idle.append(child)
             return told
 
-    def _living(self) -> Child | None:
-        while self.idle:
-            if (child := self.idle.pop()).lives:
-                return child
-        return None
-
 
 _engines: dict[tuple[int, str], Workers] = {}
 """Pools by process id and tier. A forked process starts its own workers and does not use those of its parent."""
 
 
 def _engine(name: str) -> Workers:
-    return _engines.setdefault((os.getpid(), name), Workers({"pyeryx": wasm, "monty": monty}[name].__file__))
+    return _engines.setdefault((os.getpid(), name), Workers(name))

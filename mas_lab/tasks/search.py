@@ -1,23 +1,26 @@
 """Search: a verifier calls a search agent until enough is known, then an answer agent (Dr. MAS, arXiv 2602.08847).
 
 Pocket size has a closed world of 24 people for each task. Its questions need one or two facts, which are looked up one
-at a time. Full size has questions for an instruction model over a corpus. Worlds are in `worlds`, finding passages in
-`retrieval`, reading files in `rows`, and comparing two answers in `grading`.
+at a time. Full size has questions for an instruction model over a corpus. Passages are found by BM25 over a JSONL file
+(`bm25s`) with `{"id": ..., "title": ..., "text": ...}` in each line, or by a function of the user. Embeddings, and
+servers that hold a corpus, are left out; a function that asks one is a retriever too. Worlds are in `worlds`, reading
+files in `rows`, and comparing two answers in `grading`.
 """
 
 import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import EnvError, Message, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.bases import SizedTask, chat
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.retrieval import Look, Retriever, bm25, index, missing, retrieve, shown
-from mas_lab.tasks.shared.rows import draw, question_and_answers, sample
+from mas_lab.tasks.shared.rows import draw, question_and_answers, read_jsonl, sample
 
 VERDICTS = ("search", "answer")
 ANSWERS = ("verdict", "answer")
@@ -33,6 +36,21 @@ DUTY = {
     "solo": f"Answer the question. While something is missing, search: {SEARCH} Once you know enough: {ANSWER} Do one "
     "of both in each turn.",
 }
+
+
+Passage = Mapping[str, Any]
+"""`{"title": text, "text": text}`, and other entries of its source."""
+Retriever = Callable[[str], Sequence[Passage]]
+"""Function from a query to passages, the best first; the same query gives the same passages."""
+COLUMNS = ("id", "title", "text")
+
+
+@dataclass(frozen=True)
+class Look:
+    """One search: its query (`None`: unreadable), and (title, text) of each passage that was found."""
+
+    query: str | None
+    found: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,10 +97,10 @@ class Search(SizedTask):
     to 3."""
     max_turns: int = 4
     data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`sources.read`; `rows.question_and_answers` lists its
+    """Full size: a file, a folder or a data set of the hub (`rows.read`; `rows.question_and_answers` lists its
     columns). `None` means the few questions in `data/search`, about its corpus."""
     corpus: str | None = None
-    """Full size: JSONL file that BM25 searches, see `retrieval`. `None` means the corpus in `data/search`."""
+    """Full size: JSONL file that BM25 searches, see above. `None` means the corpus in `data/search`."""
     passages: int = 3
     """Most passages of the corpus that one query finds."""
     retriever: Retriever | None = None
@@ -94,6 +112,7 @@ class Search(SizedTask):
     paper = "Dr. MAS, arXiv 2602.08847"
     order = "verifier → searcher? or answerer?, up to 4 turns"
     pocket = "search"
+    words = (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *DUTY)
     roles = ("verifier", "searcher", "answerer")
     numbers = range(1, 4)
     unit = "facts"
@@ -107,26 +126,17 @@ class Search(SizedTask):
     def __post_init__(self):
         super().__post_init__()
         given = [name for name in ("data", "corpus", "retriever") if getattr(self, name) is not None]
-        if given and not self.full:
-            raise ValueError(f"search: {given[0]} is for size='full'; pocket facts are looked up in the task's world")
-        if given == ["data"]:
-            raise ValueError(f"search: data={self.data!r} wants a corpus, or a retriever, that its questions are about")
-        if self.retriever is not None and (self.corpus or getattr(self.retriever, "__name__", "<").startswith("<")):
-            raise ValueError(
-                f"search: retriever={self.retriever!r}; give a function of your own in place of a corpus, one with a "
-                "name (def), by which a run can be recorded"
-            )
-        if self.passages < 1:
-            raise ValueError(f"search: passages={self.passages}; use a count from 1")
+        for name in given:
+            self.require(name, self.full, "it is for size='full'; pocket facts are looked up in the task's world")
+        self.require("data", given != ["data"], "give a corpus, or a retriever, that its questions are about")
+        named = not getattr(self.retriever, "__name__", "<").startswith("<")
+        fits = self.retriever is None or (named and not self.corpus)
+        self.require("retriever", fits, "give a function with a name (def), and no corpus beside it")
+        self.require("passages", self.passages >= 1, "use a count from 1")
 
     @property
     def max_tokens(self) -> int:
         return 512 if self.full else 4
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *DUTY)
 
     def problems(self, n: int, split: str, seed: int) -> Iterable[tuple[str, dict]]:
         if self.full:
@@ -139,7 +149,7 @@ class Search(SizedTask):
         return map(self._pocket_problem, drawn)
 
     def _pocket_problem(self, world: int) -> tuple[str, dict]:
-        question = worlds.question(world, self.number(None))
+        question = worlds.question(world, self.number)
         facts = worlds.chain(world, question)
         needed = [f"{person} {relation}" for person, relation, _ in facts]
         data = {"question": question, "answers": [facts[-1][-1]], "needed": needed, "world": world}
@@ -254,3 +264,84 @@ def _worded(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
     if len(words) == 1 and words[0] in worlds.VALUES:
         found.append(("answer", words[0]))
     return [(kind, said) for kind, said in found if kind in kinds]
+
+
+def shown(look: Look) -> str:
+    """Return a search as text for an instruction model."""
+    found = "\n".join(f"[{number}] {title}: {text}" for number, (title, text) in enumerate(look.found, start=1))
+    said = f"<search>{look.query}</search>" if look.query else "A search without a query that can be read."
+    return f"{said}\n<information>\n{found or 'Nothing was found.'}\n</information>"
+
+
+def missing(looks: Iterable[Look], needed: Sequence[str], answers: Sequence[str]) -> int:
+    """Return how many passages of the titles `needed` have not been found yet.
+
+    If no titles are named, it is 1 until a passage is found that has one of the `answers` as whole words, then 0.
+    """
+    found = [passage for look in looks for passage in look.found]
+    if needed:
+        titles = {title.strip().casefold() for title, _ in found}
+        return sum(title.strip().casefold() not in titles for title in needed)
+    told = [f" {plain_answer(f'{title} {text}')} " for title, text in found]
+    return int(not any(f" {plain_answer(answer)} " in text for text in told for answer in answers))
+
+
+def retrieve(retriever: Retriever, query: str, place: str) -> list[tuple[str, str]]:
+    """Return (title, text) of each passage that a retriever finds; nothing is ever made up.
+
+    Raises EnvError, with `place` and query, if the retriever fails or does not return passages.
+    """
+    try:
+        found = retriever(query)
+    except Exception as error:
+        raise EnvError(f"{place}, query {query!r}: retrieval failed: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Sequence) or not all(map(_is_passage, found)):
+        raise EnvError(
+            f"{place}, query {query!r}: the retriever gave {str(found)[:80]!r}; give a list of "
+            "{'title': text, 'text': text}"
+        )
+    return [(passage["title"], passage["text"]) for passage in found]
+
+
+def _is_passage(found: Any) -> bool:
+    return isinstance(found, Mapping) and all(isinstance(found.get(name), str) for name in ("title", "text"))
+
+
+def bm25(corpus: str, query: str, most: int, env: str) -> list[Passage]:
+    """Return up to `most` passages of a corpus that share a word with the query, by their BM25 score."""
+    tokenize, scored, passages = index(corpus, env)
+    numbers, scores = scored.retrieve(tokenize([query]), k=min(most, len(passages)), show_progress=False)
+    return [passages[number] for number, score in zip(numbers[0], scores[0], strict=True) if score > 0]
+
+
+@lru_cache(maxsize=2)
+def index(corpus: str, env: str) -> tuple[Callable, Any, list[Passage]]:
+    """Return the tokenizer, the index of a corpus, and its passages; a title counts as a part of its text.
+
+    Raises EnvError that names the file, and the line, if the corpus cannot be read.
+    """
+    try:
+        import bm25s
+    except ImportError:
+        raise EnvError(f"{env}: BM25 needs bm25s: pip install bm25s, or give a retriever of your own") from None
+    passages, scored = _read(corpus, env), bm25s.BM25()
+    tokenize = partial(bm25s.tokenize, show_progress=False)
+    scored.index(tokenize([f"{passage['title']} {passage['text']}" for passage in passages]), show_progress=False)
+    return tokenize, scored, passages
+
+
+def _read(corpus: str, env: str) -> list[Passage]:
+    if not Path(corpus).is_file():
+        raise EnvError(f"{env}: there is no corpus {corpus}; give a JSONL file with {', '.join(COLUMNS)} in each line")
+    passages: dict[str, Passage] = {}
+    for number, row in read_jsonl(Path(corpus), env):
+        place = f"{env}: {corpus}, line {number}"
+        lacking = [name for name in COLUMNS if not isinstance(row.get(name), str)]
+        if lacking:
+            raise EnvError(f"{place}: a passage needs {lacking[0]} as text, it has {sorted(row)}")
+        if row["id"] in passages:
+            raise EnvError(f"{place}: the id {row['id']!r} is another passage's too")
+        passages[row["id"]] = row
+    if not passages:
+        raise EnvError(f"{env}: {corpus} holds no passage")
+    return list(passages.values())

@@ -13,15 +13,12 @@ from itertools import pairwise
 
 from mas_lab.env import EnvError, Message, Task
 from mas_lab.tasks.shared.bases import chat
-from mas_lab.tasks.shared.boxes import Place, Room, distances, layout, rooms
-from mas_lab.tasks.shared.maze import MOVES, MovesTask, beyond, cell_of, in_order, word
+from mas_lab.tasks.shared.maze import MovesTask, Place, Room, cell_of, in_order, layout, rooms, word
 from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.15
 """Share of wall cells."""
-SHORTEST = 3
-"""Least number of moves of a solution; a room with fewer is too easy."""
 
 RULES = (
     "You push boxes onto targets. Column a is the leftmost, row 1 is the top. U lowers your row by one, D raises it, L "
@@ -94,11 +91,8 @@ class Sokoban(MovesTask):
     roles = ("planner", "executor")
     numbers = range(4, 7)
     sides = {"pocket": 4, "full": 6}
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.boxes not in (1, 2):
-            raise ValueError(f"sokoban: boxes={self.boxes!r}; use 1 or 2")
+    choices = {"boxes": (1, 2)}
+    words = ("walls", "target", "box", "at", "hint", "none", *DUTY, *MovesTask.cells)
 
     @property
     def pocket_limit(self) -> int:
@@ -111,29 +105,22 @@ class Sokoban(MovesTask):
         farthest = 2 * (self.side - 1) * self.boxes
         return WIN + self.limit * self.max_turns * (STEP + ON + SHAPING * (1 + (1 - GAMMA) * farthest))
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return ("walls", "target", "box", "at", "hint", "none", *DUTY, *self.cells)
-
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")
         drawn = rooms(rng, self.side, self.boxes, DENSITY)
-        for room, (at, boxes) in draw(drawn, n, split, self.name, lambda one: layout(one[0]), self._fits):
+        for room, (at, boxes) in draw(
+            drawn, n, split, self.name, lambda one: layout(one[0]), lambda one: self.fits(*one)
+        ):
             parts = {"walls": room.walls, "targets": room.targets, "boxes": boxes}
             parts = {name: in_order(cells) for name, cells in parts.items()}
             data = {"size": self.side, **parts, "start": word(at)}
             yield repr(data), data
 
-    def _fits(self, one: tuple[Room, Place]) -> bool:
-        """Return whether the room can be solved in time, and in no fewer moves than `SHORTEST`."""
-        return SHORTEST <= distances(one[0]).get(one[1], 0) <= self.limit * self.max_turns
-
     def start(self, task: Task) -> State:
         data = task.data
         walls, targets, boxes = (frozenset(map(cell_of, data[name])) for name in ("walls", "targets", "boxes"))
         room, place = Room(data["size"], walls, targets), (cell_of(data["start"]), boxes)
-        if distances(room).get(place, 0) == 0:
+        if room.away.get(place, 0) == 0:
             raise EnvError(f"{self.name}: task {task.id!r} is solved at its start, or cannot be solved")
         return State(room, place, place)
 
@@ -155,11 +142,11 @@ class Sokoban(MovesTask):
         path = state.room.walk(state.place, said or ())
         team, local = self._published(state, path, said or ()) if self.published else self._ours(state, path)
         solved, turn = state.room.solved(path[-1]), state.turn + 1
-        done = solved or path[-1] not in distances(state.room) or turn == self.max_turns
+        done = solved or path[-1] not in state.room.away or turn == self.max_turns
         return State(state.room, state.start, path[-1], (), turn, done), team, local, solved
 
     def _ours(self, state: State, path: list[Place]) -> tuple[float, float]:
-        room, away = state.room, distances(state.room)
+        room, away = state.room, state.room.away
         before, after = (len(place[1] & room.targets) * (place in away) for place in (path[0], path[-1]))
         nearer = away[path[0]] - away[path[-1]] if path[-1] in away else -self.limit
         team = (after - before) / len(state.start[1] - room.targets) + room.solved(path[-1])
@@ -173,20 +160,12 @@ class Sokoban(MovesTask):
         reward += sum({1: ON, 0: 0.0, -1: OFF}[after - before] for before, after in pairwise(on))
         if state.room.solved(path[-1]):
             reward += WIN
-        elif len(moves) >= len(path) and path[-1] in distances(state.room):
+        elif len(moves) >= len(path) and path[-1] in state.room.away:
             reward += BLOCKED + SHAPING * (GAMMA - 1) * near[-1]
         return reward, reward
 
     def imperfect(self, state: State, rng: random.Random) -> list[str]:
-        """Return up to `limit` moves to the solution; a share `mistakes` is drawn at random."""
-        room, place, away, moves = state.room, state.place, distances(state.room), []
-        while len(moves) < self.limit and away.get(place, 0) > 0:
-            good = [move for move in MOVES if away.get(room.after(place, move), away[place]) < away[place]]
-            inside = [move for move in MOVES if room.inside(beyond(place[0], move))]
-            move = rng.choice(inside if rng.random() < self.mistakes else good)
-            moves.append(move if self.full else word(beyond(place[0], move)))
-            place = room.after(place, move)
-        return moves
+        return self.moves_from(state.room, state.place, rng)
 
     def draw(self, state: State) -> str:
         """Draw the room: disc for the player, squares for boxes, rings for targets, dashed line for the proposal."""

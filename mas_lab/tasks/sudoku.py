@@ -17,7 +17,8 @@ from mas_lab.tasks.shared.maze import cell_of
 from mas_lab.tasks.shared.pictures import BLUE, FAINT, RED, board, letters
 from mas_lab.tasks.shared.rows import draw
 
-POCKET_BLANKS = 6
+WRITTEN = [f"{cell}={digit}" for cell in names(4) for digit in range(1, 5)]
+"""Words of the digits in a pocket answer."""
 BLANKS = {4: 10, 9: 45}
 """Open cells of a full-size puzzle, by its side."""
 
@@ -100,11 +101,13 @@ class Sudoku(ProposalTask):
     roles = ("proposer", "filler")
     numbers = range(2, 11)
     unit = "open cells"
+    default = 6
+    words = (*("clues", "put", "open", "hint", "none"), *DUTY, *names(4), *WRITTEN)
 
     def __post_init__(self):
         super().__post_init__()
-        if self.side not in ((None, 4, 9) if self.full else (None, 4)):
-            raise ValueError(f"sudoku: side={self.side!r}; use 9 or 4 at size='full', 4 else")
+        known = (None, 4, 9) if self.full else (None, 4)
+        self.require("side", self.side in known, "use 9 or 4 at size='full', 4 else")
 
     @property
     def _side(self) -> int:
@@ -113,7 +116,7 @@ class Sudoku(ProposalTask):
     @property
     def blanks(self) -> int:
         """Return the number of open cells of a puzzle."""
-        return BLANKS[self._side] if self.full else self.number(POCKET_BLANKS)
+        return BLANKS[self._side] if self.full else self.number
 
     @property
     def max_tokens(self) -> int:
@@ -125,12 +128,6 @@ class Sudoku(ProposalTask):
             return 1.0
         lengthened = 0.02 * 3 * self._side * (self._side - 1)
         return 2.5 + 0.5 + lengthened + self._side**2 * (0.1 + 0.2 + 0.05 - 0.01)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        written = (f"{cell}={digit}" for cell in names(4) for digit in range(1, 5))
-        return ("clues", "put", "open", "hint", "none", *DUTY, *names(4), *written)
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self._side} {self.blanks} {split} {seed}")

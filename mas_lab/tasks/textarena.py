@@ -10,7 +10,6 @@ deep copy. TextArena's agents, its online arena, and word games that download th
 """
 
 import copy
-import difflib
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -139,7 +138,7 @@ def from_textarena(id: str, players: int | None = None, **options: Any) -> TextA
         The env, a `TextArena` with one agent per player.
 
     Raises:
-        EnvError: If TextArena is not installed, if it has no such game (the message lists similar ids), or if the game
+        EnvError: If TextArena is not installed, if it has no such game (the message lists its games), or if the game
             does not open.
     """
     errors = []
@@ -162,8 +161,7 @@ def _made(id: str) -> Any:
     except ImportError as error:
         raise EnvError(f"games of TextArena need it ({error}): pip install 'mas-lab[games]'") from None
     if id not in ENV_REGISTRY:
-        alike = difflib.get_close_matches(id, ENV_REGISTRY, n=5, cutoff=0.3)
-        raise EnvError(f"TextArena has no game {id!r}; of its {len(ENV_REGISTRY)} these are alike: {', '.join(alike)}")
+        raise EnvError(f"TextArena has no game {id!r}; its games are: {', '.join(ENV_REGISTRY)}")
     return textarena.make(id)
 
 

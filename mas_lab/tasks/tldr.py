@@ -65,7 +65,7 @@ class TLDR(TwoTextsTask):
     size: str | int = "pocket"
     """Either "pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8."""
     data: str = "trl-lib/tldr"
-    """Full size: a file, a folder or a data set of the hub (`sources.read`). `rows.post` lists its columns."""
+    """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.post` lists its columns."""
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1. Invented words and wrong lengths grow with it."""
 
@@ -73,6 +73,7 @@ class TLDR(TwoTextsTask):
     paper = "MAGRPO, arXiv 2508.04652"
     order = "short + detailed"
     pocket = "tldr"
+    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, *DUTY)
     max_turns = 1
     max_return = BEST
     roles = ("short", "detailed")
@@ -83,11 +84,6 @@ class TLDR(TwoTextsTask):
     column = post
     overlong = 0.3
     """Share of its short summaries that are as long as a detailed one, and the other way round, at `mistakes` = 1."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return every word of a pocket prompt or answer."""
-        return (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, *DUTY)
 
     def observe(self, state: State, agent: str) -> list[Message]:
         if not self.full:

@@ -122,15 +122,13 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
 
 def way(env, task, turns: pd.DataFrame) -> list[tuple[int, int]]:
     """Return the cells that the first episode of a `plan_path` task visited, from the start on."""
-    from mas_lab.tasks.shared.maze import walk
-
     own = turns[(turns["task"] == task.id) & turns["kept"].astype(bool)]
     own = own[own["episode"] == own["episode"].iloc[0]].sort_values("depth")
     state = env.start(task)
     path = [state.at]
     for agent, said in zip(own["agent"], own["completion"], strict=True):
         if agent == env.agents[-1]:
-            path += walk(state.maze, state.at, env.read(said) or ())[1:]
+            path += state.maze.walk(state.at, env.read(said) or ())[1:]
         state = env.step(state, {agent: said}).state
     return path
 

@@ -5,11 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mas_lab.env import Task
-from mas_lab.paths import data_dir
-from mas_lab.tasks.arxiv_intro import ANEW, ArxivIntro
-from mas_lab.tasks.shared.wording import TRANSITIONS
+from mas_lab.tasks.arxiv_intro import ArxivIntro
 
-ABSTRACTS = str(data_dir() / "arxiv" / "abstracts.jsonl")
 SOURCE = (
     "old farmer sold boat near river . young sailor broke clock near market . tall teacher found lamp near forest . "
     "quiet doctor hid map near tower . proud baker bought bell near beach ."
@@ -31,14 +28,8 @@ def played(*turns, source=SOURCE, **options):
 def test_the_reward_by_hand():
     (step,) = played((BACKGROUND, METHOD))
     # lengths 10 and 13: 1.3; different words 10 and 12 ("near" twice): 1.2; J = 4 / 12 of the content words
-    expected = {
-        "lengths": 0.5,
-        "ratio": pytest.approx(1.0),
-        "unique": 0.5,
-        "style": pytest.approx(0.76),
-        "faithful": 1.0,
-    }
-    assert step.info == expected
+    expected = {"lengths": 0.5, "ratio": 1, "unique": 0.5, "style": 0.76, "faithful": 1}
+    assert step.info == pytest.approx(expected)
     assert step.team_reward == pytest.approx(2.76) and step.success and step.done
     assert step.local_rewards == {"background": 1.0, "method": 1.0}
 
@@ -66,9 +57,6 @@ def test_hole_the_same_draft_is_paid_twice():
     assert ArxivIntro(max_turns=2, rewards="published").max_return == 6.0 and ArxivIntro(max_turns=2).max_return == 3.0
 
 
-TAIL = " ".join(phrases[0] for phrases in TRANSITIONS.values())
-
-
 @pytest.mark.parametrize(("drafts", "said"), [
     ((BACKGROUND, METHOD), ("fine", "fine")), (("old farmer", METHOD), ("short", "long")),
     ((f"{BACKGROUND} {METHOD} {METHOD}", METHOD), ("long", "short")),
@@ -84,15 +72,6 @@ def test_the_reviewer_tells_each_what_its_own_part_lacks(drafts, said):
         assert env.observe(state, agent)[0]["content"] == f"{SOURCE} draft {draft} {word} {agent}"
 
 
-def test_nobody_sees_what_the_other_writes():
-    env = ArxivIntro(max_turns=2)
-    state = env.start(Task("t", {"source": SOURCE}))
-    assert env.acting(state) == ("background", "method")
-    assert env.observe(state, "method") == [{"role": "user", "content": f"{SOURCE} method"}]
-    state = env.step(state, {"background": BACKGROUND, "method": METHOD}).state
-    assert BACKGROUND not in env.observe(state, "method")[0]["content"]
-
-
 spoken = st.lists(st.sampled_from(ArxivIntro().words), max_size=30).map(" ".join) | st.text(max_size=60)
 
 
@@ -106,12 +85,3 @@ def test_a_return_is_the_worth_of_the_last_drafts(turns, seed):
     alone = ArxivIntro().step(env.start(env.tasks(1, "train", seed)[0]), {"background": background, "method": method})
     assert earned == pytest.approx(alone.team_reward) and 0 <= alone.team_reward <= 3
     assert step.success == alone.success
-
-
-def test_full_size_a_second_turn_shows_the_draft_and_asks_for_the_whole():
-    env = ArxivIntro(size="full", data=ABSTRACTS, max_turns=2)
-    (task,) = env.tasks(1, "train", 0)
-    state = env.step(env.start(task), {"background": "far too little", "method": "less"}).state
-    _, user = env.observe(state, "background")
-    told = f"\n\nYour draft:\n\nfar too little\n\nThe reviewer: It is too short.\n\n{ANEW}"
-    assert user["content"] == task.data["source"] + told

@@ -4,12 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from plays import task_of
+from plays import lacking, task_of
 
 from mas_lab.check.env import check_env
-from mas_lab.env import Task
 from mas_lab.tasks import make_env
 from mas_lab.tasks.code_pair import CodePair
 from mas_lab.tasks.shared import lists, pair_code
@@ -196,29 +193,6 @@ def test_turns_pay_what_was_gained_or_each_anew():
     assert CodePair(max_turns=2).max_return == 4.0
 
 
-def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypatch):
-    from mas_lab.tasks import sandbox
-    from mas_lab.tasks.shared import programs
-
-    first, second = SORTS, f("    import numpy\n    return aux(x)[::-1]")
-    real = sandbox.run
-
-    def run(source, entry, inputs, **limits):
-        if "numpy" not in source:
-            return real(source, entry, inputs, **limits)
-        none = (None,) * len(inputs)
-        return sandbox.Outcome("unsupported", none, "ModuleNotFoundError", failed=(True,) * len(inputs))
-
-    monkeypatch.setattr(programs.sandbox, "run", run)
-    monkeypatch.setattr(programs, "_warned", {"code_pair"})
-    steps = played((SORTS, f(ALONE)), (first, second), size="full")
-    assert [step.team_reward for step in steps] == [2.5, 0.0]
-    assert steps[1].info["unknown"] == [{"agent": "main", "turn": 1, "error": "ModuleNotFoundError"}]
-    assert "unknown" not in steps[0].info
-    (alone,) = played((first, second), size="full")
-    assert alone.team_reward == 1.5 and not alone.success
-
-
 def test_together_nobody_sees_what_the_other_writes_and_in_turn_main_does():
     for teamwork in ("together", "concatenated"):
         env = CodePair(size="full", teamwork=teamwork, max_turns=2)
@@ -226,6 +200,7 @@ def test_together_nobody_sees_what_the_other_writes_and_in_turn_main_does():
         assert env.acting(state) == ("helper", "main")
         state = env.step(state, {"helper": SORTS, "main": f(ALONE)}).state
         assert SORTS not in str(env.observe(state, "main")) and "z[::-1]" not in str(env.observe(state, "helper"))
+        assert ("aux" in str(env.observe(state, "main")[0])) == (teamwork == "together")
     env = CodePair(size="full", teamwork="in_turn")
     state = env.start(task_of(PROBLEM))
     assert env.acting(state) == ("helper",)
@@ -234,14 +209,6 @@ def test_together_nobody_sees_what_the_other_writes_and_in_turn_main_does():
     assert SORTS in env.observe(step.state, "main")[1]["content"]
     last = env.step(step.state, {"main": GOOD[1]})
     assert (last.team_reward, last.done, last.success) == (4.0, True, True)
-
-
-def test_concatenated_main_is_told_of_no_auxiliary():
-    state = CodePair(size="full").start(task_of(PROBLEM))
-    told = {way: CodePair(size="full", teamwork=way).observe(state, "main") for way in ("together", "concatenated")}
-    assert "aux" in str(told["together"]) and "aux" not in str(told["concatenated"])
-    pocket = CodePair(teamwork="concatenated").observe(state, "main")[0]["content"]
-    assert pocket == "Sort downwards. alone" and CodePair().observe(state, "main")[0]["content"].endswith(" main")
 
 
 def test_a_single_agent_writes_both():
@@ -278,35 +245,22 @@ def test_plain_feedback_names_the_first_level_that_failed(drafts, word, sentence
 
 def test_level_feedback_says_something_of_each():
     env = CodePair(size="full", max_turns=2)
-
-    def told(helper, main):
-        state = env.step(env.start(task_of(PROBLEM)), {"helper": helper, "main": main}).state
-        return env.observe(state, "main")[1]["content"]
-
-    text = told(SORTS, f("    return x if len(x) > 2 else aux(x)[::-1]"))
-    assert (
-        "- `aux`: defined" in text and "- `f`: defined" in text and "- syntax: fine" in text and "1 of 2 pass" in text
-    )
-    assert "one raised TypeError" in told(SORTS, f("    return aux(x) + 1"))
-    assert "- `f`: missing" in told(SORTS, "x = 1\ndef f(x:") and "f: line 2: " in told(SORTS, "x = 1\ndef f(x:")
-    assert "- use of `aux`: `f` does not call `aux`." in told(SORTS, f(ALONE))
-    assert "- use of `aux`: fine" in told(*GOOD)
-    pocket = CodePair(max_turns=2)
-    state = pocket.step(pocket.start(task_of(PROBLEM)), {"helper": SORTS, "main": f("    return x")}).state
-    assert (
-        pocket.observe(state, "helper")[0]["content"]
-        == f"Sort downwards. draft {' '.join(SORTS.split())} tests 0 helper"
-    )
+    for main, said in ((f("    return aux(x) + 1"), "one raised TypeError"), ("def f(x:", "- `f`: missing"),
+                       (f(ALONE), "- use of `aux`: `f` does not call `aux`."), (GOOD[1], "2 of 2 pass")):  # fmt: skip
+        state = env.step(env.start(task_of(PROBLEM)), {"helper": SORTS, "main": main}).state
+        told = env.observe(state, "main")[1]["content"]
+        assert said in told and "- `aux`: defined" in told
 
 
-def test_without_examples_feedback_is_of_parser_and_calls_alone():
-    env, bare = CodePair(size="full", max_turns=2), replace(PROBLEM, examples="")
-    for (helper, main), said in ((GOOD, "- use of `aux`: fine"), ((SORTS, f(ALONE)), "does not call"),
-                                 ((SORTS, f("    return 1")), "does not call")):  # fmt: skip
-        state = env.step(env.start(task_of(bare)), {"helper": helper, "main": main}).state
-        assert (
-            said in env.observe(state, "main")[1]["content"] and "pass" not in env.observe(state, "main")[1]["content"]
-        )
+def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypatch):
+    lacking(monkeypatch, "numpy")
+    drafts = SORTS, f("    import numpy\n    return aux(x)[::-1]")
+    with pytest.warns(UserWarning, match="code_pair: task t, agent 'main', turn 1"):
+        steps = played((SORTS, f(ALONE)), drafts, size="full")
+    assert [step.team_reward for step in steps] == [2.5, 0.0] and "unknown" not in steps[0].info
+    assert steps[1].info["unknown"] == [{"agent": "main", "turn": 1, "error": "ModuleNotFoundError: numpy"}]
+    (alone,) = played(drafts, size="full")
+    assert alone.team_reward == 1.5 and not alone.success
 
 
 @pytest.mark.parametrize("options", [
@@ -351,21 +305,6 @@ def rows(tmp_path_factory):
     return str(path)
 
 
-def test_full_size_asks_for_two_functions_and_grades_both(rows):
-    env = CodePair(size="full", data=rows, max_turns=2)
-    (task,) = env.tasks(1, "test", 0)
-    state = env.start(task)
-    helper, main = (env.observe(state, agent) for agent in env.agents)
-    assert "`aux`" in helper[0]["content"] and "not be the whole solution" in helper[0]["content"]
-    assert "`down`" in main[0]["content"] and "do not define it" in main[0]["content"]
-    assert helper[1]["content"] == main[1]["content"] == task.data["text"]
-    good = "def down(x: List[int]) -> List[int]:\n    return aux(x)[::-1]"
-    step = env.step(state, {"helper": f"```python\n{SORTS}\n```", "main": f"Sure.\n```python\n{good}\n```"})
-    assert step.team_reward == 4.0
-    assert "- examples of the problem: 1 of 1 pass" in env.observe(step.state, "helper")[1]["content"]
-    assert not {t.id for t in env.tasks(20, "train", 0)} & {t.id for t in env.tasks(2, "test", 0)}
-
-
 @pytest.mark.parametrize("options", [
     {"max_turns": 2}, {"rewards": "published"}, {"single_agent": True}, {"teamwork": "in_turn", "max_turns": 2},
     {"teamwork": "concatenated"},
@@ -383,19 +322,6 @@ def test_standard_input_is_told_of():
     assert (judged.score, judged.fault) == (4.0, "fine")
 
 
-@pytest.mark.parametrize("size", ["pocket", 2, 4])
-def test_right_play_of_a_pocket_problem_is_worth_all(size):
-    env = CodePair(size=size)
-    for task in env.tasks(10, "test", 0):
-        first, *rest = lists.parts(task.data["text"])
-        actions = {"helper": lists.program("aux", [first]), "main": lists.program("f", rest, "aux")}
-        assert max(len(text.split()) for text in actions.values()) <= env.max_tokens
-        step = env.step(env.start(task), actions)
-        assert step.team_reward == 4.0 and step.success, task.data["text"]
-        alone = env.step(env.start(task), actions | {"main": lists.program("f", [first, *rest])})
-        assert alone.team_reward == 2.5
-
-
 def test_a_pocket_program_is_laid_out_for_the_published_rule():
     (task,) = CodePair().tasks(1, "train", 0)
     first, *rest = lists.parts(task.data["text"])
@@ -404,16 +330,3 @@ def test_a_pocket_program_is_laid_out_for_the_published_rule():
     assert env.step(env.start(task), actions).team_reward == 4.0
     wrapper = actions | {"main": "def f ( x ) : return aux ( x )"}
     assert env.step(env.start(task), wrapper).info["fault"] in ("thin", "tests")
-
-
-spoken = st.lists(st.sampled_from(CodePair().words), max_size=20).map(" ".join) | st.text(max_size=60)
-programs_st = st.sampled_from(["def aux ( x ) : return x", "def aux ( x ) : x = sorted ( x ) ; return x"])
-mains_st = st.sampled_from(["def f ( x ) : x = aux ( x ) ; return x", "def f ( x ) : aux ( x ) ; return x"])
-
-
-@given(st.tuples(spoken | programs_st, spoken | mains_st), st.sampled_from(["ours", "published"]))
-def test_any_text_is_worth_between_0_and_4_and_always_the_same(texts, rewards):
-    env = CodePair(rewards=rewards)
-    state = env.start(Task("t", task_of(env._posed("sort then add 3 then reverse")).data))
-    first, second = (env.step(state, dict(zip(env.agents, texts, strict=True))) for _ in range(2))
-    assert 0 <= first.team_reward <= 4 and first == second

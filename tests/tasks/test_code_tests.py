@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from plays import task_of
+from plays import lacking, task_of
 
 from mas_lab.env import transcript
 from mas_lab.tasks import make_env, sandbox
-from mas_lab.tasks.code_tests import CodeTests, chain
-from mas_lab.tasks.shared import lists
+from mas_lab.tasks.code_tests import CodeTests
 from mas_lab.tasks.shared.programs import Problem
 
 TOTAL = Problem(
@@ -89,14 +88,6 @@ def test_later_turns_show_both_drafts_and_what_came_out():
         assert "assert total(-4, 5) == 1    # gave 99" in told and "assert total(4, 5) == 9    # gave" not in told
     (step,) = played(("def total(a, b): raise ValueError('no')", CASES))
     assert "# gave ValueError: no" in FULL.observe(step.state, "coder")[-1]["content"]
-    pocket = make_env("code_tests")
-    (task,) = pocket.tasks(1, "train", 0)
-    state = pocket.start(task)
-    x = [int(digit) for digit in task.data["text"].partition(" of ")[2].split()]
-    code, tests = "def f ( x ) : return x", lists.case("f", x, [*lists.done(chain(task.data["text"]), x), 1])
-    state = pocket.step(state, {"coder": code, "tester": tests}).state
-    told = pocket.observe(state, "tester")[0]["content"]
-    assert told == f"was {code} tested {tests} gave {lists.shown(x)} {task.data['text']} tester"
 
 
 @pytest.mark.parametrize("size", ["pocket", "full"])
@@ -158,21 +149,6 @@ def test_hole_never_agreeing_is_paid_every_turn():
 # --- programs that cannot be judged
 
 
-def lacking(monkeypatch, marked):
-    """A tier that lacks what a program that holds `marked` uses."""
-    run = sandbox.run
-    monkeypatch.setattr("mas_lab.tasks.shared.programs._known", {})
-    monkeypatch.setattr("mas_lab.tasks.shared.programs._warned", set())
-
-    def some(source, entry=None, inputs=(), **limits):
-        if marked not in source:
-            return run(source, entry, inputs, **limits)
-        count = len(inputs)
-        return sandbox.Outcome("unsupported", (None,) * count, "ModuleNotFoundError: heapq", failed=(True,) * count)
-
-    monkeypatch.setattr(sandbox, "run", some)
-
-
 def test_a_program_that_cannot_be_judged_is_paid_as_the_last_one_that_could(monkeypatch):
     lacking(monkeypatch, "heapq")
     unknown = f"import heapq\n{HALF}"
@@ -195,14 +171,6 @@ def test_a_gold_program_that_cannot_be_run_leaves_the_tester_its_form(monkeypatc
         (step,) = played((RIGHT, CASES), problem=problem)
     assert step.local_rewards["tester"] == pytest.approx(0.2) and step.info["unknown"][0]["agent"] == "tester"
     assert step.team_reward == 1
-
-
-def test_what_the_clock_ended_is_marked(monkeypatch):
-    run = sandbox.run
-    monkeypatch.setattr("mas_lab.tasks.shared.programs._known", {})
-    monkeypatch.setattr(sandbox, "run", lambda *given, **limits: replace(run(*given, **limits), backstop=True))
-    (step,) = played((RIGHT, CASES))
-    assert step.info["code"]["backstop"] is True
 
 
 # --- standard input

@@ -65,12 +65,6 @@ REFUSED = {
 BAD = [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}]
 SIZED = [name for name in REFUSED if name not in ("ladder", "paid_help", "finisher")]
 POCKET = [name for name in ENVS if ENVS[name].pocket]
-EASE = {
-    "ladder": (0.0, 0.2), "paid_help": (0.4, 0.8), "finisher": (0.35, 0.65), "cascade": (0.65, 0.95),
-    "stakes": (0.3, 0.7), "math": (0.3, 0.8), "math_tool": (0.2, 0.6), "search": (0.5, 0.7), "tldr": (0.2, 0.7),
-    "arxiv_intro": (0.2, 0.6), "code_tests": (0.4, 0.9), "code_pair": (0.3, 0.7),
-}  # fmt: skip
-"""Mean return of demonstrations, as a share of the best: between these two."""
 
 
 def listed(table):
@@ -96,9 +90,7 @@ def test_an_option_that_makes_no_sense_is_refused(name, options):
 
 
 @pytest.mark.parametrize("name", SIZED)
-@pytest.mark.parametrize(
-    "options", [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}], ids=str
-)
+@pytest.mark.parametrize("options", BAD, ids=str)
 def test_a_shared_option_that_makes_no_sense_is_named(name, options):
     ((option, value),) = options.items()
     told = f"{name}: {option}={value!r}; " if name != "tldr" or option != "max_turns" else "no option max_turns"
@@ -141,15 +133,6 @@ def test_prompts_and_demonstrations_say_words_that_the_pocket_model_knows(name, 
             assert set(" ".join([*prompts.values(), *said.values()]).split()) <= set(env.words)
             most = env.max_tokens if isinstance(env.max_tokens, dict) else dict.fromkeys(said, env.max_tokens)
             assert all(len(text.split()) < most[agent] for agent, text in said.items())
-
-
-@pytest.mark.parametrize("name", EASE)
-def test_demonstrations_leave_room(name):
-    env, rng, earned, count = make_env(name), random.Random(0), 0.0, 30 if "code" in name else 100
-    for task in env.tasks(count, "train", 0):
-        earned += sum(step.team_reward for _, _, step in demonstrated(env, task, rng))
-    least, most = EASE[name]
-    assert least < earned / count / env.max_return < most
 
 
 @pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku", "code_tests", "code_pair", "math_tool"])

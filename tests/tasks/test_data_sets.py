@@ -3,11 +3,8 @@
 The columns are those of the data sets' own cards; the problems are ours.
 """
 
-import http.server
 import json
 import sys
-import threading
-from pathlib import Path
 
 import datasets
 import pandas as pd
@@ -15,10 +12,8 @@ import pytest
 
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
-from mas_lab.tasks.shared import sources
-from mas_lab.tasks.shared.rows import SPLITS, sample, split_of
+from mas_lab.tasks.shared.rows import SPLITS, split_of
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "data_sets.md"
 DAPO = (
     "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
     "$Answer (without quotes) where $Answer is the answer to the problem.\n\n{}\n\nRemember to put your answer on its "
@@ -36,33 +31,22 @@ def polaris(n):
 
 
 def dapo(n):
-    chat = [{"content": DAPO.format(f"What is {n} + 1?"), "role": "user"}]
     graded = {"ground_truth": str(n + 1), "style": "rule-lighteval/MATH_v2"}
-    return {"data_source": "math_dapo", "prompt": chat, "ability": "MATH", "reward_model": graded}
-
-
-def dapo_processed(n):
-    return {"prompt": f"What is {n} + 1?", "solution": str(n + 1), "source_prompt": dapo(n)["prompt"]}
-
-
-def aime24(n):
-    return {"id": n, "problem": f"What is {n} + 1?", "solution": rf"\boxed{{{n + 1}}}", "url": "https://example.org"}
-
-
-def aime25(n):
-    return {"problem": f"What is {n} + 1?", "answer": str(n + 1), "id": str(n)}
-
-
-def aime_2024(n):
-    worked = f"Add one to {n}, which is {n + 1}."
-    return {"ID": f"2024-I-{n}", "Problem": f"What is {n} + 1?", "Solution": worked, "Answer": n + 1}
+    return {"prompt": [{"content": DAPO.format(f"What is {n} + 1?"), "role": "user"}], "reward_model": graded}
 
 
 def gsm8k(n):
     return {"question": f"What is {n} + 1?", "answer": f"One more than {n}.\n#### {n + 1}"}
 
 
-MATHS = [polaris, dapo, dapo_processed, aime24, aime25, aime_2024, gsm8k]
+MATHS = {
+    "polaris": polaris,
+    "dapo": dapo,
+    "dapo_processed": lambda n: {"prompt": f"What is {n} + 1?", "solution": str(n + 1), "source_prompt": "x"},
+    "aime24": lambda n: {"id": n, "problem": f"What is {n} + 1?", "solution": rf"\boxed{{{n + 1}}}"},
+    "aime_2024": lambda n: {"Problem": f"What is {n} + 1?", "Solution": f"It is {n + 1}.", "Answer": n + 1},
+    "gsm8k": gsm8k,
+}
 
 
 def folder_of(path, form, **splits):
@@ -87,7 +71,7 @@ def drawn(env):
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-@pytest.mark.parametrize("row", MATHS, ids=lambda row: row.__name__)
+@pytest.mark.parametrize("row", MATHS.values(), ids=MATHS)
 def test_problems_and_answers(tmp_path, row, form):
     data = folder_of(tmp_path / "set", form, train=[row(n) for n in range(40)] * 3)  # DAPO repeats its problems
     found = drawn(make_env("math", size="full", data=data))
@@ -99,7 +83,7 @@ def test_problems_and_answers(tmp_path, row, form):
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_a_set_of_tests_alone_stays_one(tmp_path, form):
-    data = folder_of(tmp_path / "aime", form, test=[aime24(n) for n in range(30)])
+    data = folder_of(tmp_path / "aime", form, test=[MATHS["aime24"](n) for n in range(30)])
     env = make_env("math", size="full", data=data)
     assert len(env.tasks(30, "test", 0)) == 30
     with pytest.raises(EnvError, match=r"0 rows of split 'train', asked for 1 .*train 0, val 0, test 30"):
@@ -176,81 +160,15 @@ def test_a_broken_line_in_a_folder_is_named_with_its_file(tmp_path):
         make_env("math", size="full", data=data).tasks(1, "train", 0)
 
 
-def test_an_unknown_configuration_lists_the_known_ones(tmp_path):
-    data = folder_of(tmp_path / "set", "jsonl", train=[gsm8k(n) for n in range(40)], test=[gsm8k(n) for n in range(9)])
-    card = "---\nconfigs:\n" + "".join(
-        f"- config_name: {name}\n  data_files:\n  - split: {split}\n    path: {split}.jsonl\n"
-        for name, split in (("main", "train"), ("socratic", "test"))
-    )
-    (tmp_path / "set" / "README.md").write_text(card + "---\n")
-    with pytest.raises(EnvError, match=r"'Main' not found. Available: \['main', 'socratic'\]"):
-        make_env("math", size="full", data=f"{data}:Main").tasks(1, "train", 0)
-    with pytest.raises(EnvError, match=r"\['main', 'socratic'\]"):
-        make_env("math", size="full", data=data).tasks(1, "train", 0)
-    assert len(make_env("math", size="full", data=f"{data}:socratic").tasks(9, "test", 0)) == 9
-
-
-def test_an_empty_folder_does_not_open(tmp_path):
+def test_what_does_not_open_is_named_with_what_to_do(tmp_path, monkeypatch):
     (tmp_path / "set").mkdir()
-    with pytest.raises(EnvError, match="does not open"):
-        make_env("math", size="full", data=str(tmp_path / "set")).tasks(1, "train", 0)
-
-
-def test_without_a_network_the_hub_is_asked_once_and_what_to_do_is_said(monkeypatch):
-    asked, flags = [], []
-    opened = datasets.load_dataset
-
-    def load_dataset(*given):
-        flags.append(datasets.config.HF_HUB_OFFLINE)
-        return opened(*given)
-
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(sources, "_answers", lambda address: asked.append(address) or False)
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(EnvError) as refused:
-        make_env("tldr", size="full").tasks(1, "train", 0)
-    told = str(refused.value)
-    assert "'trl-lib/tldr' is no file or folder here, nor a data set that opens: Couldn't reach" in told
-    assert "Known data sets: trl-lib/tldr." in told
-    assert "hf download trl-lib/tldr --repo-type dataset --local-dir FOLDER" in told
-    assert asked == [datasets.config.HF_ENDPOINT] and flags == [True] and not datasets.config.HF_HUB_OFFLINE
-
-
-def test_told_to_be_offline_nobody_is_asked(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(sources, "_answers", lambda address: pytest.fail("asked the hub"))
-    with pytest.raises(EnvError, match=r"Known data sets: POLARIS-Project/Polaris-Dataset-53K, .*data='FOLDER:main'"):
-        make_env("math", size="full", data="org/none:main").tasks(1, "train", 0)
-
-
-def test_whether_an_address_answers():
-    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
-        address = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        assert sources._answers(address)  # be it with an error
-        thread.join(10)
-        assert not thread.is_alive()
-    assert not sources._answers(address)
+    for data in (str(tmp_path / "set"), "org/none:main"):
+        with pytest.raises(EnvError, match=f"math: '{data}' does not open: .*HF_HUB_OFFLINE=1.*hf download"):
+            make_env("math", size="full", data=data).tasks(1, "train", 0)
 
 
 def test_a_missing_library_says_which_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(EnvError, match=r"pip install 'mas-lab\[tasks\]'"):
         make_env("tldr", size="full").tasks(1, "train", 0)
-
-
-@pytest.mark.skipif(not DOCS.is_file(), reason="docs/ is part of the checkout alone")
-def test_the_page_has_a_line_for_each_known_set():
-    page = DOCS.read_text(encoding="utf-8")
-    for task, known in sources.DATA_SETS.items():
-        for data in known:
-            default = f'make_env("{task}", size="full")'
-            assert f'make_env("{task}", size="full", data="{data}"' in page or (default in page and len(known) == 1)
-            assert data.partition(":")[0] in page
-
-
-def test_the_first_rows_of_a_longer_list_are_those_of_a_shorter_one(tmp_path):
-    data = folder_of(tmp_path / "set", "parquet", test=[aime25(n) for n in range(30)])
-    few, many = (sample(data, n, "test", 1, lambda row: row["problem"], "math") for n in (4, 30))
-    assert many[:4] == few and len(set(many)) == 30

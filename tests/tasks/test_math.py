@@ -1,7 +1,6 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
 import errno
-import importlib.util
 import json
 import ntpath
 import os
@@ -21,14 +20,10 @@ from plays import in_turn
 from mas_lab.env import Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks.math import Math
-from mas_lab.tasks.shared import grading, sources
+from mas_lab.tasks.shared import grading, rows
 from mas_lab.tasks.shared.chains import value
-from mas_lab.tasks.shared.rows import problem_and_answer
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
-needs_reasoning_gym = pytest.mark.skipif(
-    importlib.util.find_spec("reasoning_gym") is None, reason="reasoning-gym is built by a C compiler: pip install it"
-)
 WORDS = str(data_dir() / "math" / "word_problems.jsonl")
 
 
@@ -37,7 +32,9 @@ def play(env, *texts, problem=PROBLEM, gold="5"):
 
 
 def earned(steps):
-    return [(agent, step.team_reward, next(iter(step.local_rewards.values())), step.done) for agent, step in steps]
+    """Return agents, team rewards, local rewards, and ends."""
+    found = [(agent, step.team_reward, step.local_rewards[agent], step.done) for agent, step in steps]
+    return [list(column) for column in zip(*found, strict=True)]
 
 
 def test_a_chain_is_read_from_left_to_right_mod_10():
@@ -48,23 +45,15 @@ def test_a_chain_is_read_from_left_to_right_mod_10():
 
 def test_the_outcome_arrives_once_at_the_approval():
     steps = play(Math(), "2 0 7 5 answer 5", "approve")
-    assert earned(steps) == [("solver", 0.0, 1.0, False), ("verifier", 1.0, 1.0, True)]
+    assert earned(steps) == [["solver", "verifier"], [0.0, 1.0], [1.0, 1.0], [False, True]]
     assert [step.success for _, step in steps] == [False, True]
     assert steps[-1][1].state.done and Math().acting(steps[-1][1].state) == ()
 
 
-def test_a_wrong_answer_approved_pays_nothing():
-    assert earned(play(Math(), "answer 4", "approve")) == [("solver", 0.0, 0.2, False), ("verifier", 0.0, 0.0, True)]
-
-
 def test_the_last_answer_counts_when_the_rounds_run_out():
     steps = play(Math(max_turns=2), "answer 4", "reject", "answer 5", "reject")
-    assert earned(steps) == [
-        ("solver", 0.0, 0.2, False),
-        ("verifier", 0.0, 1.0, False),
-        ("solver", 0.0, 1.0, False),
-        ("verifier", 1.0, 0.0, True),
-    ]
+    rewards = [0.0, 0.0, 0.0, 1.0], [0.2, 1.0, 1.0, 0.0]
+    assert earned(steps) == [["solver", "verifier"] * 2, *rewards, [False, False, False, True]]
     assert sum(step.team_reward for _, step in steps) == Math().max_return
 
 
@@ -117,12 +106,8 @@ def test_the_fixer_is_called_only_after_a_rejection():
     env = Math(fixer=True)
     assert [agent for agent, _ in play(env, "answer 5", "approve")] == ["solver", "verifier"]
     steps = play(env, "answer 4", "reject", "answer 5", "approve")
-    assert earned(steps) == [
-        ("solver", 0.0, 0.2, False),
-        ("verifier", 0.0, 1.0, False),
-        ("fixer", 0.0, 1.0, False),
-        ("verifier", 1.0, 1.0, True),
-    ]
+    agents, rewards = ["solver", "verifier", "fixer", "verifier"], ([0.0, 0.0, 0.0, 1.0], [0.2, 1.0, 1.0, 1.0])
+    assert earned(steps) == [agents, *rewards, [False, False, False, True]]
     told = env.observe(steps[1][1].state, "fixer")[0]["content"]
     assert told == f"tried 4 fix {PROBLEM}"
 
@@ -149,28 +134,9 @@ def test_several_solvers_speak_in_turn_and_the_last_one_counts():
     assert Math(n_agents=4, fixer=True).agents == ("solver_1", "solver_2", "verifier", "fixer")
 
 
-def test_full_size_the_last_texts_are_read_whole_and_of_those_before_what_came_of_them():
-    env = Math(size="full", n_agents=4, max_turns=2)
-    texts = [rf"one \boxed{{{n}}}" for n in (1, 2)] + ["no box", "<verdict>reject</verdict>", r"two \boxed{5}"]
-    state = play(env, *texts)[-1][1].state
-    _, user = env.observe(state, "solver_2")
-    assert user["content"] == (
-        f"{PROBLEM}\n\nWork so far:\n\nsolver_1 answered: 1\n\n"
-        "solver_2 wrote:\none \\boxed{2}\n\nsolver_3 wrote:\nno box\n\n"
-        "verifier wrote:\n<verdict>reject</verdict>\n\nsolver_1 wrote:\ntwo \\boxed{5}"
-    )
-    later = play(env, *texts, r"\boxed{6}", r"\boxed{7}")[-1][1].state
-    _, user = env.observe(later, "verifier")
-    assert (
-        "\n\nsolver_1 answered: 1\nsolver_2 answered: 2\nsolver_3 answered: nothing that can be read\n\nverifier"
-        in (user["content"])
-    )
-    assert user["content"].endswith("Current answer: 7")
-
-
 def test_a_single_agent_answers_once():
     steps = play(Math(single_agent=True), "answer 5")
-    assert earned(steps) == [("solo", 1.0, 1.0, True)] and steps[0][1].success
+    assert earned(steps) == [["solo"], [1.0], [1.0], [True]] and steps[0][1].success
 
 
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(Math().words), max_size=8), st.booleans())
@@ -189,8 +155,8 @@ def test_whatever_is_said_the_return_is_the_truth_of_the_last_answer(seed, babbl
 
 
 def test_each_shipped_problem_is_graded_right_with_its_own_answer():
-    rows = [json.loads(line) for line in Path(WORDS).read_text(encoding="utf-8").splitlines()]
-    read = dict(map(problem_and_answer, rows))
+    shipped = [json.loads(line) for line in Path(WORDS).read_text(encoding="utf-8").splitlines()]
+    read = dict(map(rows.problem_and_answer, shipped))
     assert len(read) == 24
     assert read["Mara has twice as many stamps as Jon. Together they have 54. How many stamps has Mara?"] == "36"
     assert read["Find the positive root of x^2 - x - 1 = 0."] == r"\frac{1+\sqrt{5}}{2}"
@@ -208,10 +174,9 @@ def test_a_drive_is_no_configuration(monkeypatch, data, asked):
     import datasets
 
     found = []
-    monkeypatch.setattr(sources, "splitdrive", ntpath.splitdrive)
-    monkeypatch.setattr(sources, "_answers", lambda address: True)
+    monkeypatch.setattr(rows, "splitdrive", ntpath.splitdrive)
     monkeypatch.setattr(datasets, "load_dataset", lambda *given: found.append(given) or {})
-    assert list(sources.read(data, "math")) == []
+    assert list(rows.read(data, "math")) == []
     assert found == [asked]
 
 
@@ -235,21 +200,21 @@ def test_same_answer(answer, gold, same):
 def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatch):
     """Windows says EINVAL of a pipe that nobody reads."""
     assert grading.same_answer(r"\frac{8}{2}", "4")
-    child = grading._grader._child
+    (child,) = grading._children
 
     def gone(text):
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(child.process.stdin, "write", gone)
     assert not grading.same_answer(r"\frac{8}{4}", "2")
-    assert grading.same_answer(r"\frac{8}{4}", "2") and grading._grader._child is not child
+    assert grading.same_answer(r"\frac{8}{4}", "2") and grading._children != [child]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
 def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
     lines = (
         "import os, time; from mas_lab.tasks.shared import grading;"
-        "grading.same_answer('x+1', '1+x'); print(grading._grader._child.process.pid, flush=True);"
+        "grading.same_answer('x+1', '1+x'); print(grading._children[0].process.pid, flush=True);"
         "fork = os.fork(); print(fork, flush=True) if fork else None; time.sleep(600)"
     )
     asker = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)

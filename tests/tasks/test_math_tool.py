@@ -1,6 +1,5 @@
 """Reasoner and tool user: rewards by hand, every ending, programs that fail, and the holes of the released rule."""
 
-import importlib.util
 import random
 
 import pytest
@@ -8,17 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mas_lab.env import Task
-from mas_lab.paths import data_dir
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.math_tool import MathTool, written
 from mas_lab.tasks.shared import chains, programs
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
 RIGHT = "x = 9 ; x -= 7 ; x *= 5 ; x += 7 ; x -= 2 ; print ( x % 10 )"
-WORDS = str(data_dir() / "math" / "word_problems.jsonl")
-needs_reasoning_gym = pytest.mark.skipif(
-    importlib.util.find_spec("reasoning_gym") is None, reason="reasoning-gym is built by a C compiler: pip install it"
-)
 
 
 def played(*turns, problem=PROBLEM, gold="5", **options):
@@ -73,12 +67,6 @@ def test_they_go_on_until_they_agree():
     assert paid(steps) == [(0.0, False, False), (0.0, False, False), (1.0, True, True)]
     assert [step.info["turn"] for step in steps] == [0, 1, 2]
     assert [step.local_rewards["tool"] for step in steps] == pytest.approx([1.0, 0.2, 1.0])
-
-
-def test_turns_run_out():
-    steps = played(*[(RIGHT, "answer 4")] * 2, max_turns=2)
-    assert paid(steps) == [(0.0, False, False), (0.0, True, False)]
-    assert len(played(*[("", "")] * 4)) == 4 and played(*[("", "")] * 4)[-1].done
 
 
 @pytest.mark.parametrize(("text", "local", "status", "answer"), [
@@ -155,54 +143,6 @@ def test_hole_the_answer_in_an_error():
     assert ours.local_rewards["tool"] == 0.0 and paid([ours]) == [(0.0, False, False)]
 
 
-def test_published_pocket_prompts_say_known_words_alone(monkeypatch):
-    outcome(monkeypatch, status="error", stderr="SyntaxError: at character 15")
-    (step,) = played((RIGHT, "answer 4"), rewards="published")
-    assert (
-        MathTool(rewards="published").observe(step.state, "tool")[0]["content"].startswith("printed error answered 4 ")
-    )
-
-
-def test_pocket_prompts_tell_both_answers_of_the_turn_before():
-    env = MathTool()
-    first = env.start(Task("t", {"problem": PROBLEM, "gold": "5"}))
-    assert [env.observe(first, agent)[0]["content"] for agent in env.agents] == [
-        f"tool {PROBLEM}",
-        f"reasoner {PROBLEM}",
-    ]
-    cases = {
-        "printed 5 answered 4": (RIGHT, "answer 4"),
-        "printed error answered none": ("print ( x )", "4"),
-        "printed other answered none": ("print ( 15 )", ""),
-        "printed nothing answered none": ("x = 5", ""),
-        "printed none answered 0": ("x =", "answer 0"),
-    }
-    for told, said in cases.items():
-        (step,) = played(said)
-        for agent in env.agents:
-            assert env.observe(step.state, agent) == [{"role": "user", "content": f"{told} {agent} {PROBLEM}"}]
-
-
-def test_full_prompts():
-    env = MathTool(size="full")
-    first = env.start(Task("t", {"problem": "How many?", "gold": "5"}))
-    system, user = env.observe(first, "tool")
-    assert "```python" in system["content"] and user == {"role": "user", "content": "How many?"}
-    assert r"\boxed{}" in env.observe(first, "reasoner")[0]["content"]
-    (step,) = played((fenced("print(1 / 0)"), r"\boxed{4}"), size="full", problem="How many?")
-    assert env.observe(step.state, "tool")[1]["content"] == (
-        "How many?\n\nYour program of the last turn:\n\n```python\nprint(1 / 0)\n```\n\n"
-        "It failed (error): ZeroDivisionError: division by zero\n\nThe reasoner answered: 4"
-    )
-    assert env.observe(step.state, "reasoner")[1]["content"] == (
-        "How many?\n\nIn the last turn you answered: 4\n\nThe tool user's program answered: nothing that can be read"
-    )
-    (step,) = played(("I cannot.", "four"), size="full", problem="How many?")
-    assert env.observe(step.state, "tool")[1]["content"] == (
-        "How many?\n\nIn the last turn you wrote no program.\n\nThe reasoner answered: nothing that can be read"
-    )
-
-
 @pytest.mark.parametrize(("code", "boxed", "gold"), [
     ("print(36.0)", "36", "36"), ("print('1/3')", r"\frac{1}{3}", "1/3"), ("print(6 * 6)", r"36 \text{ stamps}", "36"),
 ])  # fmt: skip
@@ -227,24 +167,3 @@ def test_a_program_without_slips_prints_the_value_of_its_chain(digits, seed):
     code = written(chain, random.Random(seed))
     assert programs.printed(code).line == str(chains.value(chain))
     assert len(code.split()) <= MathTool(size=digits).max_tokens["tool"]
-
-
-spoken = st.lists(st.sampled_from(MathTool().words), max_size=12).map(" ".join) | st.sampled_from(
-    [RIGHT, "answer 5", "answer 4", "print ( 4 )"]
-)
-
-
-@given(st.lists(st.tuples(spoken, spoken), min_size=4, max_size=4))
-def test_whatever_is_said_the_team_earns_one_for_a_right_answer_agreed_on(turns):
-    env = MathTool()
-    state, earned = env.start(Task("t", {"problem": PROBLEM, "gold": "5"})), 0.0
-    for tool, reasoner in turns:
-        step = env.step(state, {"tool": tool, "reasoner": reasoner})
-        assert step == env.step(state, {"tool": tool, "reasoner": reasoner})
-        state, earned = step.state, earned + step.team_reward
-        assert all(0 <= reward <= 1 for reward in step.local_rewards.values())
-        if step.done:
-            break
-    assert step.done and earned == float(step.success)
-    assert step.success == (state.printed == state.answer == "5")
-    assert (state.turn == 4) or state.printed == state.answer is not None

@@ -133,8 +133,8 @@ def test_what_makes_no_problem_is_left_out_and_said(tmp_path):
 @pytest.mark.parametrize(("row", "told"), [
     (apps(1, question=""), "question is ''"), (apps(1, input_output="{"), "input_output is no JSON"),
     (apps(1, solutions='{"a": 1}'), "give a list"),
-    (contest(1, public_tests=3), "public_tests is 3; give input and output"),
-    (contest(1, private_tests={"input": ["1"], "output": []}), "private_tests has 1 inputs and 0 outputs"),
+    (contest(1, public_tests=3), "public_tests is 3; give input and output, lists"),
+    (contest(1, private_tests={"input": ["1"], "output": []}), "private_tests is .* lists of the same length"),
     (contest(1, solutions="x"), "solutions is 'x'"), (human(1, test="def check("), "test is no Python"),
     (human(1, prompt="def both(a b):\n"), "prompt is no Python"),
     ({"question": "a"}, r"a row needs question, solutions, input_output .* has \['question'\]"),

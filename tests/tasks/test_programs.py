@@ -6,10 +6,10 @@ import pytest
 
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import programs
-from mas_lab.tasks.shared.programs import Graded, unjudged
+from mas_lab.tasks.shared.programs import Result, unjudged
 
-LACKS = Graded((False,), sandbox.Outcome("unsupported", (None,), "ModuleNotFoundError: No module named 'heapq'"))
-WRONG = Graded((False,), sandbox.Outcome("error", (None,), "ValueError: \ud800"))
+LACKS = Result(sandbox.Outcome("unsupported", (None,), "ModuleNotFoundError: No module named 'heapq'"), (False,))
+WRONG = Result(sandbox.Outcome("error", (None,), "ValueError: \ud800"), (False,))
 
 
 def test_who_could_not_be_judged_is_said_and_warned_of_once(monkeypatch):

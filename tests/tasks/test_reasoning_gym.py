@@ -1,10 +1,7 @@
 """Generators of reasoning-gym as tasks: splits, judgement, and that no answer is run that could do anything."""
 
-import random
-
 import pytest
 
-import mas_lab as lab
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
 from mas_lab.tasks.reasoning_gym import HARMLESS
@@ -26,13 +23,6 @@ def test_a_right_answer_that_is_approved_pays():
     assert drafted.local_rewards == {"solver": 1.0} and not drafted.done
     judged = env.step(drafted.state, {"verifier": "approve"})
     assert (judged.team_reward, judged.success, judged.done) == (1.0, True, True)
-
-
-def test_a_wrong_one_and_one_that_cannot_be_read_do_not():
-    env, _, state = posed(config=DIGITS)
-    wrong, unread = env.step(state, {"solver": "answer 999"}), env.step(state, {"solver": "999"})
-    assert wrong.local_rewards["solver"] == 0.2 and unread.local_rewards["solver"] == 0.0
-    assert (wrong.valid, unread.valid) == ({"solver": True}, {"solver": False})
 
 
 def test_the_generator_judges_where_many_answers_are_right():
@@ -81,23 +71,3 @@ def test_what_is_run_is_numbers_and_operators():
 def test_what_there_is_not_is_named(options, words):
     with pytest.raises(EnvError, match=words):
         make_env("reasoning_gym", **options)
-
-
-def test_demonstrations_are_imperfect():
-    env, rng = make_env("reasoning_gym", config=DIGITS), random.Random(0)
-    right = 0
-    for task in env.tasks(100, "train", 0):
-        state = env.start(task)
-        right += env.is_right(env.read_answer(env.demonstrate(state, "solver", rng)), state)
-    assert 35 < right < 75  # another problem may have the same answer
-
-
-@pytest.mark.slow
-def test_a_pocket_model_learns_it(tmp_path):
-    pytest.importorskip("trl", reason="TRL is not installed")
-    env = make_env("reasoning_gym", dataset="chain_sum", config={**DIGITS, "max_terms": 2}, max_turns=2)
-    folder = lab.make_pocket(env, tmp_path / "digits", steps=150, tasks=16)
-    team = lab.Team.shared(lab.load_policy(folder), env.agents)
-    reports = list(lab.train(env, team, "dr_mas", steps=3, seed=0, tasks=8))
-    assert [report.step for report in reports] == [0, 1, 2]
-    assert any(report.stats["grad_norm"].gt(0).any() for report in reports)

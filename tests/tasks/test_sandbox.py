@@ -26,26 +26,31 @@ PLAIN = (type(None), bool, int, float, str)
 DOUBLE = "def f(x):\n    return x * 2"
 
 
+@pytest.fixture
+def use(monkeypatch):
+    """Make one tier the sandbox, or skip the test if it is not installed."""
+
+    def choose(name):
+        pytest.importorskip(sandbox.TIERS[name], reason=sandbox.HOW)
+        monkeypatch.setattr(sandbox, "tier", lambda: name)
+        return name
+
+    return choose
+
+
 @pytest.fixture(params=list(sandbox.TIERS))
-def tier(request, monkeypatch):
-    if not importlib.util.find_spec(sandbox.TIERS[request.param]):
-        pytest.skip(f"{sandbox.TIERS[request.param]} is not installed: {sandbox.HOW}")
-    monkeypatch.setattr(sandbox, "tier", lambda: request.param)
-    return request.param
+def tier(request, use):
+    return use(request.param)
 
 
 @pytest.fixture
-def pyeryx(monkeypatch):
-    if not importlib.util.find_spec("eryx"):
-        pytest.skip(f"eryx is not installed: {sandbox.HOW}")
-    monkeypatch.setattr(sandbox, "tier", lambda: "pyeryx")
+def pyeryx(use):
+    use("pyeryx")
 
 
 @pytest.fixture
-def monty(monkeypatch):
-    if not importlib.util.find_spec("pydantic_monty"):
-        pytest.skip(f"pydantic_monty is not installed: {sandbox.HOW}")
-    monkeypatch.setattr(sandbox, "tier", lambda: "monty")
+def monty(use):
+    use("monty")
 
 
 def value(source, *arguments, **limits):
@@ -53,19 +58,6 @@ def value(source, *arguments, **limits):
     outcome = sandbox.run(source, "f", [list(arguments)], **limits)
     assert (outcome.status, outcome.failed) == ("ok", (False,)), outcome
     return outcome.values[0]
-
-
-def alike(a, b):
-    """Are two plain values the same, types and signs included?"""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, float):
-        return repr(a) == repr(b)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(alike, a, b))
-    if isinstance(a, dict):
-        return alike(list(a.items()), list(b.items()))
-    return a == b
 
 
 def is_plain(value):
@@ -118,10 +110,6 @@ def test_an_attack_reaches_nothing(host, tier, attack, monkeypatch):
     assert value(DOUBLE, 21) == 42
 
 
-def test_there_are_attacks_enough():
-    assert len({attack.source for attack in ATTACKS}) == len(ATTACKS) >= 40
-
-
 # What `run` answers
 
 KINDS = [
@@ -134,8 +122,7 @@ KINDS = [
 def test_plain_data_goes_in_and_comes_out_as_it_was(tier):
     outcome = sandbox.run("def f(x):\n    return x", "f", [[kind] for kind in KINDS])
     assert (outcome.status, outcome.stderr) == ("ok", "")
-    for put, got in zip(KINDS, outcome.values, strict=True):
-        assert alike(put, got), (put, got)
+    assert list(map(repr, outcome.values)) == list(map(repr, KINDS))
 
 
 def test_a_call_that_fails_is_none_and_told(tier):
@@ -234,7 +221,7 @@ LOOP.append(LOOP)
     ({"inputs": [[LOOP]]}, r"inputs\[0\] is nested too deeply"),
     ({"inputs": [[10**5000]]}, r"inputs\[0\]\[0\] has 16610 bits"), ({"timeout_s": 0}, "timeout_s=0"),
     ({"timeout_s": math.inf}, "timeout_s=inf"), ({"timeout_s": math.nan}, "timeout_s=nan"),
-    ({"memory_mb": -1}, "memory_mb=-1"), ({"memory_mb": 0.5}, "memory_mb=0.5; give at least 1"),
+    ({"memory_mb": -1}, "memory_mb=-1"), ({"memory_mb": 0.5}, "memory_mb=0.5"),
     ({"memory_mb": True}, "memory_mb=True"), ({"fuel": 0}, "fuel=0"), ({"fuel": "9"}, "fuel='9'"),
 ])  # fmt: skip
 def test_a_bad_argument_is_named_with_its_place(changes, place):
@@ -342,10 +329,6 @@ def test_fuel_decides_alike_on_a_busy_machine(pyeryx):
             process.wait()
 
 
-def test_a_second_of_loops_does_not_meet_the_default_fuel(pyeryx):
-    assert value(SPIN, 20_000_000, timeout_s=120) == 20_000_000
-
-
 def test_fuel_ends_what_has_no_end(pyeryx):
     outcome = sandbox.run("while True: pass", fuel=10**9, timeout_s=60)
     assert (outcome.status, outcome.backstop) == ("timeout", False)
@@ -356,15 +339,6 @@ def test_fuel_ends_what_has_no_end(pyeryx):
 
 def workers():
     return [each.process.pid for each in sandbox._engine(sandbox.tier()).idle]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no such signal on Windows")
-def test_a_worker_that_dies_costs_one_program_at_most(tier):
-    assert value(DOUBLE, 1) == 2
-    for worker in workers():
-        os.kill(worker, signal.SIGKILL)
-    assert sandbox.run(DOUBLE, "f", [[1]]).status in {"ok", "killed"}
-    assert value(DOUBLE, 1) == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signal on Windows")

@@ -1,7 +1,6 @@
 """The search task: protocol, rewards by hand, what the released rules fall for, worlds, retrieval."""
 
 import importlib.util
-import random
 import sys
 from pathlib import Path
 
@@ -10,15 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plays import in_turn
 
-import mas_lab as lab
 from mas_lab.check.env import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
-from mas_lab.tasks.search import Search
-from mas_lab.tasks.shared import retrieval, worlds
+from mas_lab.tasks.search import Search, bm25, index
+from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.rows import question_and_answers
-from mas_lab.tasks.shared.sources import read_jsonl
+from mas_lab.tasks.shared.rows import question_and_answers, read_jsonl
 
 WORLD = 7
 FRIEND = worlds.facts(WORLD)["anna", "friend"]
@@ -44,19 +41,10 @@ def find(query):
 
 def test_two_facts_are_searched_and_the_answer_pays_once():
     steps = play(Search(), "search", "anna friend", "search", f"{FRIEND} city", "answer", CITY)
-    assert earned(steps) == [
-        ("verifier", 0.0, 1.0, True, False),
-        ("searcher", 0.0, 1.0, True, False),
-        ("verifier", 0.0, 1.0, True, False),
-        ("searcher", 0.0, 1.0, True, False),
-        ("verifier", 0.0, 1.0, True, False),
-        ("answerer", 1.0, 1.0, True, True),
-    ]
+    right = [(agent, 0.0, 1.0, True, False) for agent in ["verifier", "searcher"] * 2 + ["verifier"]]
+    assert earned(steps) == [*right, ("answerer", 1.0, 1.0, True, True)]
     assert [step.success for _, step in steps] == [False] * 5 + [True]
-    assert Search().acting(steps[-1][1].state) == () and steps[1][1].info == {
-        "query": "anna friend",
-        "found": ["anna friend"],
-    }
+    assert steps[1][1].info == {"query": "anna friend", "found": ["anna friend"]}
 
 
 def test_who_answers_too_early_is_told_and_so_is_who_searches_for_nothing():
@@ -66,11 +54,6 @@ def test_who_answers_too_early_is_told_and_so_is_who_searches_for_nothing():
     assert [step.local_rewards["searcher"] for _, step in again[1::2]] == [1.0, 0.0, 0.0], "a fact pays once"
     idle = play(Search(), "search", "anna friend", "search", f"{FRIEND} city", "search")
     assert earned(idle)[-1] == ("verifier", 0.0, 0.0, True, False)
-
-
-def test_the_order_of_the_facts_is_the_searchers_matter():
-    steps = play(Search(), "search", f"{FRIEND} city", "search", "anna friend", "answer", CITY)
-    assert [step.local_rewards[agent] for agent, step in steps] == [1.0] * 6
 
 
 def test_the_last_turn_without_an_answer_scores_nothing():
@@ -84,21 +67,9 @@ def test_the_last_turn_without_an_answer_scores_nothing():
 
 def test_what_cannot_be_read_is_invalid_and_finds_nothing():
     steps = play(Search(), "hmm", "friend anna", "search answer", "anna", "answer", "oslo lima")
-    assert earned(steps) == [
-        ("verifier", 0.0, 0.0, False, False),
-        ("searcher", 0.0, 0.0, False, False),
-        ("verifier", 0.0, 0.0, False, False),
-        ("searcher", 0.0, 0.0, False, False),
-        ("verifier", 0.0, 0.0, True, False),
-        ("answerer", 0.0, 0.0, False, True),
-    ]
+    unread = [(agent, 0.0, 0.0, False, False) for agent in ["verifier", "searcher"] * 2]
+    assert earned(steps) == [*unread, ("verifier", 0.0, 0.0, True, False), ("answerer", 0.0, 0.0, False, True)]
     assert [look.found for look in steps[-1][1].state.looks] == [(), ()]
-
-
-def test_agents_are_shown_what_was_found_how_many_turns_are_left_and_the_question():
-    env, steps = Search(), play(Search(), "search", "anna friend", "search", "nonsense")
-    told = f"anna friend {FRIEND} left 2 question city of friend of anna verifier"
-    assert env.observe(steps[-1][1].state, "verifier") == [{"role": "user", "content": told}]
 
 
 def test_a_single_agent_searches_and_answers():
@@ -164,32 +135,6 @@ def test_a_retriever_is_recorded_by_its_name():
     assert earned(steps)[-1] == ("searcher", 0.0, 1.0, True, False)
 
 
-class Brief(Search):
-    """The full size in words that the pocket model knows."""
-
-    max_tokens = 4
-
-    def observe(self, state, agent):
-        return [{"role": "user", "content": f"left {4 - len(state.looks)} question {agent}"}]
-
-
-def other(query):
-    return []
-
-
-def test_a_run_goes_on_with_its_own_retriever_alone(tmp_path):
-    def trained(steps, retriever):
-        env = Brief(size="full", retriever=retriever)
-        team = lab.Team.shared(lab.load_policy("search"), env.agents)
-        few = lab.RECIPES["grpo"].replace(plan=lab.episodes(2))
-        reports = lab.train(env, team, few, steps, 0, run=tmp_path / "run", tasks=1, check=False)
-        return [report.step for report in reports]
-
-    assert trained(1, find) == [0] and trained(2, find) == [1]
-    with pytest.raises(lab.RunError, match=f"env.retriever.*{__name__}:find.*{__name__}:other"):
-        trained(3, other)
-
-
 @pytest.mark.parametrize(("found", "why"), [
     (ConnectionError("refused"), "retrieval failed: ConnectionError: refused"),
     ([{"title": "x"}], r"gave \"\[\{'title': 'x'\}\]\"; give a list of"), ("no hits", "gave 'no hits'; give"),
@@ -219,27 +164,11 @@ def test_without_named_passages_one_with_the_answer_is_enough():
 
 
 @needs_bm25s
-def test_full_size_agents_read_duty_question_passages_and_turns():
-    env = Search(size="full", passages=1)
-    (task,) = [task for task in env.tasks(16, "train", 0) if task.data["question"].startswith("In which year was")]
-    more = "<verdict>search</verdict>"
-    steps = play(env, more, "<search>Lantern Bridge opened</search>", more, "no query", data=task.data)
-    system, user = env.observe(steps[-1][1].state, "answerer")
-    assert system["role"] == "system" and "<answer>" in system["content"] and "<search>" not in system["content"]
-    text = next(row["text"] for _, row in read_jsonl(Path(CORPUS), "search") if row["title"] == "Lantern Bridge")
-    assert user["content"] == (
-        "Question: In which year was the Lantern Bridge opened?\n\n<search>Lantern Bridge opened</search>\n"
-        f"<information>\n[1] Lantern Bridge: {text}\n</information>\n\nA search without a query that can be read.\n"
-        "<information>\nNothing was found.\n</information>\n\nTurns left, this one included: 2"
-    )
-
-
-@needs_bm25s
 def test_bm25_finds_what_shares_words_and_nothing_else():
-    titles = [passage["title"] for passage in retrieval.bm25(CORPUS, "lighthouse keepers", 3, "search")]
+    titles = [passage["title"] for passage in bm25(CORPUS, "lighthouse keepers", 3, "search")]
     assert titles[:2] == ["The Salt Clock", "Sill Light"]
-    assert retrieval.bm25(CORPUS, "quantum", 3, "search") == retrieval.bm25(CORPUS, "", 3, "search") == []
-    assert len(retrieval.bm25(CORPUS, "the islands of Halven", 100, "search")) < 40
+    assert bm25(CORPUS, "quantum", 3, "search") == bm25(CORPUS, "", 3, "search") == []
+    assert len(bm25(CORPUS, "the islands of Halven", 100, "search")) < 40
 
 
 @needs_bm25s
@@ -254,7 +183,7 @@ def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(lines))
     with pytest.raises(EnvError, match=rf"search: .*corpus\.jsonl.*{why}"):
-        retrieval.bm25(str(path), "a", 3, "search")
+        bm25(str(path), "a", 3, "search")
 
 
 @needs_bm25s
@@ -266,7 +195,7 @@ def test_a_missing_corpus_is_told_before_anybody_plays():
 
 def test_without_bm25s_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    retrieval.index.cache_clear()
+    index.cache_clear()
     with pytest.raises(EnvError, match="search: BM25 needs bm25s: pip install bm25s, or give a retriever"):
         Search(size="full").tasks(1, "train", 0)
     assert Search(size="full", retriever=find).tasks(1, "train", 0)
@@ -281,19 +210,12 @@ def test_a_line_ends_where_it_ends_and_not_in_a_text(tmp_path):
         list(read_jsonl(path, "x"))
 
 
-@pytest.mark.parametrize(
-    ("row", "read"),
-    [
-        ({"question": " who? ", "answer": "Ann"}, ("who?", ["Ann"], [])),
-        ({"question": "who?", "answer": ["Ann", "Anne"]}, ("who?", ["Ann", "Anne"], [])),
-        ({"question": "who?", "golden_answers": ["Ann"], "answer": "x"}, ("who?", ["Ann"], [])),
-        (
-            {"question": "q", "answer": "a", "supporting_facts": {"title": ["T", "U", "T"], "sent_id": [0, 1, 2]}},
-            ("q", ["a"], ["T", "U"]),
-        ),
-        ({"question": "q", "answers": ["a"], "supporting_facts": [["T", 0], ["U", 1]]}, ("q", ["a"], ["T", "U"])),
-    ],
-)
+@pytest.mark.parametrize(("row", "read"), [
+    ({"question": " who? ", "answer": "Ann"}, ("who?", ["Ann"], [])),
+    ({"question": "who?", "golden_answers": ["Ann", "Anne"], "answer": "x"}, ("who?", ["Ann", "Anne"], [])),
+    ({"question": "q", "answer": "a", "supporting_facts": {"title": ["T", "T"]}}, ("q", ["a"], ["T"])),
+    ({"question": "q", "answers": ["a"], "supporting_facts": [["T", 0], ["U", 1]]}, ("q", ["a"], ["T", "U"])),
+])  # fmt: skip
 def test_rows_of_the_usual_sets(row, read):
     assert question_and_answers(row) == read
 
@@ -327,30 +249,3 @@ def test_every_question_has_one_answer_that_its_facts_give(world, hops):
         assert (who, said, value) == (person, relation, known[person, relation])
         person = value
     assert all(worlds.look_up(world, f"{who} {said}")[0][1].endswith(value) for who, said, value in links)
-
-
-def test_nobody_can_answer_without_looking():
-    """The same question has all the answers, over worlds: none is more frequent than chance has it."""
-    found = [worlds.facts(world)["anna", "city"] for world in range(4000)]
-    assert all(abs(found.count(city) / 4000 - 1 / 8) < 0.03 for city in worlds.TRAITS["city"])
-
-
-@settings(max_examples=60)
-@given(st.integers(0, 10**6), st.lists(st.sampled_from(Search().words), max_size=3), st.booleans(), st.booleans())
-def test_whatever_is_said_the_return_is_the_truth_of_the_answer(seed, babble, solo, published):
-    env, rng = Search(single_agent=solo, rewards="published" if published else "ours"), random.Random(seed)
-    (task,) = env.tasks(1, "train", seed)
-    state, total, done, paid = env.start(task), 0.0, False, 0.0
-    while not done:
-        (agent,) = env.acting(state)
-        text = " ".join(babble) if rng.random() < 0.3 else env.demonstrate(state, agent, rng)
-        step = env.step(state, {agent: text})
-        paid += step.local_rewards.get("searcher", 0.0)
-        state, total, done = step.state, total + step.team_reward, step.done
-    assert total == float(step.success) == float(text in task.data["answers"] and agent != "verifier" and step.success)
-    assert len(state.looks) <= env.max_turns and paid <= len(task.data["needed"])
-
-
-def test_most_questions_take_two_facts():
-    needed = [len(task.data["needed"]) for task in Search().tasks(1000, "train", 0)]
-    assert set(needed) == {1, 2} and 0.66 < needed.count(2) / 1000 < 0.74

@@ -68,12 +68,6 @@ def test_shares_by_hand_and_a_wrong_digit_can_be_mended():
     assert [step.done for step in steps] == [False, False, False, True]
 
 
-def test_a_digit_that_clashes_with_none_yet_is_wrong_earns_nothing():
-    env = make_env("sudoku", single_agent=True)
-    (step,) = play(env, "a1=2", task=LEGAL)
-    assert earned(step) == (0.0, 0.0, False, False) and not solutions(step.state.grid)
-
-
 def test_spoiling_costs_what_it_loses_and_a_clue_stays():
     steps = play(make_env("sudoku", single_agent=True), "a1=1 b1=2", "a1=3 b1=3", "c1=1 d1=1")
     assert [step.local_rewards["solo"] for step in steps] == pytest.approx([2 / 3, -2 / 3, 0.0])
@@ -88,33 +82,11 @@ def test_an_unreadable_answer_is_invalid_and_writes_nothing(answer):
     assert fill.state.grid == fill.state.clues and earned(fill) == (0.0, 0.0, False, False)
 
 
-def test_the_filler_sees_the_proposal_and_what_was_written():
-    env = make_env("sudoku")
-    steps = play(env, "a1=1", "a1=2", "fly")
-    clues = "clues c1=3 d1=4 a2=3 b2=4 c2=1 d2=2 a3=2 c3=4 d3=3 a4=4 b4=3 c4=2 d4=1"
-    said = [env.observe(state, agent)[0]["content"] for state, agent in (
-        (env.start(PUZZLE), "proposer"), (steps[0].state, "filler"), (steps[2].state, "filler"))]  # fmt: skip
-    assert said == [
-        f"{clues} put open a1 b1 b3 proposer",
-        f"{clues} put open a1 b1 b3 hint a1=1 filler",
-        f"{clues} put a1=2 open b1 b3 hint none filler",
-    ]
-
-
-def test_full_size_speaks_prose_and_reads_the_last_tag():
+def test_full_size_reads_the_last_tag():
     env = make_env("sudoku", size="full", side=4)
     steps = play(env, "so <fill>a1=1</fill> or <FILL>a1=2, B1=2</FILL>", "<fill>a1=1;b1=2</fill>", "a1=1")
     assert [step.valid for step in steps] == [{"proposer": True}, {"filler": True}, {"proposer": False}]
-    system, user = env.observe(steps[0].state, "filler")
-    assert "every 2 by 2 box holds each digit from 1 to 4" in system["content"] and "filler" in system["content"]
-    assert user["content"] == (
-        "The clues, row by row:\n. . 3 4\n3 4 1 2\n2 . 4 3\n4 3 2 1\nWritten so far: nothing. Open: a1 b1 b3.\n"
-        "Proposal: a1=2 b1=2."
-    )
-    nine = make_env("sudoku", size="full")
-    [task] = nine.tasks(1, "train", 0)
-    assert task.data["clues"].count(".") == 45 and len(task.data["clues"]) == 81
-    assert "1 to 9" in nine.observe(nine.start(task), "proposer")[0]["content"]
+    assert steps[0].state.hints == ({0: 2, 1: 2},)
 
 
 def test_published_clues_are_ignored_so_that_one_grid_solves_everything():
@@ -205,32 +177,6 @@ def test_no_puzzle_stands_in_both_splits_whatever_its_dress():
     seen = [{kind(env.start(task).clues) for task in part} for part in tasks.values()]
     assert seen[0].isdisjoint(seen[1]) and min(map(len, seen)) > 50
     assert env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0) != env.tasks(5, "train", 1)
-
-
-ANSWERS = st.lists(st.tuples(st.sampled_from(names(4)), st.integers(1, 4)), max_size=16, unique_by=lambda pair: pair[0])
-
-
-@settings(max_examples=80)
-@given(
-    seed=st.integers(0, 500),
-    answers=st.lists(ANSWERS, min_size=8, max_size=8),
-    rewards=st.sampled_from(["ours", "published"]),
-)
-def test_laws_of_the_rewards(seed, answers, rewards):
-    env = make_env("sudoku", rewards=rewards)
-    state, total, own, done, answers = env.start(env.tasks(1, "train", seed)[0]), 0.0, 0.0, False, iter(answers)
-    right = solution(state.clues)
-    while not done:
-        (agent,) = env.acting(state)
-        step = env.step(state, {agent: " ".join(f"{cell}={digit}" for cell, digit in next(answers))})
-        assert agent == "filler" or (step.team_reward == 0 and step.state.grid == state.grid)
-        own += step.local_rewards[agent] if agent == "filler" else 0.0
-        state, total, done = step.state, total + step.team_reward, step.done
-    assert total <= env.max_return
-    if rewards == "ours":
-        share = sum(d == r for d, r, c in zip(state.grid, right, state.clues, strict=True) if not c) / 6
-        assert own == pytest.approx(share)  # however it was come by
-        assert total == step.success == (state.grid == right)
 
 
 @pytest.mark.parametrize("clues", ["1234341221434321", "11..............", "12343412........"])

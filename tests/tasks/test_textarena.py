@@ -77,7 +77,7 @@ def test_a_game_that_ends_without_rewards_is_named():
 
 
 def test_games_that_are_not_there_or_do_not_open_are_named():
-    with pytest.raises(EnvError, match=r"no game 'TicTacTo'; of its \d+ these are alike: TicTacToe-v0"):
+    with pytest.raises(EnvError, match=r"no game 'TicTacTo'; its games are: .*TicTacToe-v0"):
         lab.from_textarena("TicTacTo")
     with pytest.raises(EnvError, match="does not open for 5: AssertionError"):
         lab.from_textarena("TicTacToe-v0", players=5)

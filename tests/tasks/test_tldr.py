@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mas_lab.env import EnvError, Task
+from mas_lab.env import Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared import wording
-from mas_lab.tasks.shared.rows import post
 from mas_lab.tasks.shared.stories import WORDS
 from mas_lab.tasks.tldr import TLDR
 
@@ -64,20 +63,21 @@ def test_invented_words_cost_what_the_less_faithful_writer_has():
     assert worse.info["faithful"] == pytest.approx(2 / 5)
 
 
-def test_one_writer_cannot_pay_for_the_other():
-    assert score("wagon violin castle bell beach", DETAILED).team_reward == 0.0
-
-
+INVENTED = "qaaaa qbbbb qcccc qdddd qeeee qffff qgggg qhhhh"
+OTHER = "the poor hunter lost the bell near the beach . the happy child bought the basket near the village ."
 TAIL = " ".join(phrases[0] for phrases in wording.TRANSITIONS.values())
 
 
-def test_hole_invented_words_with_a_tail_of_transitions():
-    short = "qaaaa qbbbb qcccc qdddd qeeee qffff qgggg qhhhh"  # 47 characters, 8 words
-    detailed = f"{short} {TAIL}"  # under 150 characters, 8 + 17 words
-    published = score(short, detailed, size="full", rewards="published")
-    assert published.team_reward == pytest.approx(0.5 + 1 + 0.5 + 0.4 * 0.95 + 0.6)
-    ours = score(short, detailed, size="full")
-    assert ours.team_reward == 0.0 and not ours.success
+@pytest.mark.parametrize(("short", "detailed", "source", "size", "theirs", "ours"), [
+    (INVENTED, f"{INVENTED} {TAIL}", SOURCE, "full", 2.98, 0.0),  # 8 words, and 17 more that connect nothing
+    (SHORT, DETAILED, OTHER, "pocket", 2.76, 0.0),  # a summary of another text
+    ("farmer " * 8, "farmer boat " * 9, SOURCE, "full", 2.6, 0.6),  # 2 different words among 18
+])  # fmt: skip
+def test_holes_of_the_published_formula(short, detailed, source, size, theirs, ours):
+    published = score(short, detailed, source, size=size, rewards="published")
+    assert published.team_reward == pytest.approx(theirs, abs=0.01)
+    step = score(short, detailed, source, size=size)
+    assert step.team_reward == pytest.approx(ours, abs=0.2) and not step.success
 
 
 def test_hole_a_tail_of_transitions_after_faithful_words_connects_nothing():
@@ -95,24 +95,10 @@ def test_hole_a_transition_inside_a_word():
     assert wording.transitions(text, SOURCE) == set()
 
 
-def test_hole_a_summary_of_another_text():
-    other = "the poor hunter lost the bell near the beach . the happy child bought the basket near the village ."
-    assert score(SHORT, DETAILED, other, rewards="published").team_reward > 2.7
-    assert score(SHORT, DETAILED, other).team_reward == 0.0
-
-
 def test_hole_one_endless_word_is_length():
     detailed = f"{SHORT} {'x' * 40}"
     assert score(SHORT, detailed, rewards="published").info["ratio"] == 1.0
     assert score(SHORT, detailed).info["ratio"] == pytest.approx((6 / 5 - 1.1) / 0.5)
-
-
-def test_hole_one_word_for_ever():
-    short, detailed = "farmer " * 8, "farmer boat " * 9
-    assert score(short, detailed, size="full", rewards="published").team_reward >= 2.6
-    ours = score(short, detailed, size="full")
-    assert ours.info["faithful"] == pytest.approx((2 / 18) / 0.5)  # 2 different words among 18
-    assert ours.team_reward < 0.8
 
 
 def test_filler_costs():
@@ -145,24 +131,6 @@ def test_both_write_at_once_and_unseen():
     assert env.acting(done) == ()
 
 
-def test_nothing_said_is_invalid():
-    step = score("", " . ")
-    assert step.valid == {"short": False, "detailed": False} and step.team_reward == 0.0
-
-
-spoken = st.lists(st.sampled_from(TLDR().words), max_size=40).map(" ".join) | st.text(max_size=60)
-
-
-@given(spoken, spoken, st.integers(0, 1000), st.sampled_from(["ours", "published"]))
-def test_rewards_are_bounded_and_the_step_is_pure(short, detailed, seed, rewards):
-    env = TLDR(rewards=rewards)
-    state = env.start(env.tasks(1, "train", seed)[0])
-    step = env.step(state, {"short": short, "detailed": detailed})
-    assert 0.0 <= step.team_reward <= env.max_return
-    assert step.success == (step.team_reward >= 2.4)
-    assert step == env.step(state, {"short": short, "detailed": detailed})
-
-
 @given(st.integers(0, 10**6))
 def test_words_that_the_text_lacks_never_pay(seed):
     rng, env = random.Random(seed), TLDR()
@@ -184,13 +152,6 @@ def test_a_faithful_summary_of_a_post_scores():
     )
     step = env.step(env.start(bread), {"short": short, "detailed": detailed})
     assert step.success and step.info["faithful"] > 0.9
-
-
-def test_columns():
-    assert post({"title": "A", "post": "B"}) == "A\nB"
-    assert post({"prompt": "POST: B\n\nTL;DR:"}) == "POST: B"
-    with pytest.raises(EnvError, match=r"\['summary'\]"):
-        post({"summary": "x"})
 
 
 @pytest.mark.parametrize(("name", "data"), [("tldr", POSTS), ("arxiv_intro", ABSTRACTS)])

@@ -46,12 +46,18 @@ class DrawnTask:
         """Return the agents that act now: all of them until the episode is over."""
         return () if state.done else self.agents
 
+    def require(self, option: str, holds: bool, remedy: str) -> None:
+        """Raise ValueError, with the value of the option and the `remedy`, if a condition does not hold."""
+        if not holds:
+            raise ValueError(f"{self.name}: {option}={getattr(self, option)!r}; {remedy}")
+
 
 @dataclass(frozen=True)
 class SizedTask(DrawnTask):
     """Base class of the tasks with a pocket and a full size, two kinds of rewards, and a single agent as an option.
 
-    A subclass has `max_turns`, `mistakes` and `roles`, and it may have `n_agents`.
+    A subclass has `max_turns`, `mistakes` and `roles`, and it may have `n_agents` and `default`, the number that
+    "pocket" means.
     """
 
     size: str | int = "pocket"
@@ -67,21 +73,22 @@ class SizedTask(DrawnTask):
     unit = ""
     fewest = 2
     """Least number of agents of a team."""
+    default = None
+    choices = {}
+    """Option -> its known values."""
 
     def __post_init__(self):
         """Raise ValueError for a bad option."""
-        name, counted = self.name, f"{self.numbers[0]} to {self.numbers[-1]} {self.unit}".strip()
-        if self.size not in ("pocket", "full") and not (type(self.size) is int and self.size in self.numbers):
-            raise ValueError(f"{name}: size={self.size!r}; use 'pocket', 'full', or {counted}")
-        if self.rewards not in ("ours", "published"):
-            raise ValueError(f"{name}: rewards={self.rewards!r}; use 'ours' or 'published'")
-        count, fewest = getattr(self, "n_agents", None), self.fewest
-        if count is not None and (self.single_agent or not fewest <= count <= MOST_AGENTS):
-            raise ValueError(f"{name}: n_agents={count}; use {fewest} to {MOST_AGENTS}, or single_agent=True alone")
-        if self.max_turns < 1:
-            raise ValueError(f"{name}: max_turns={self.max_turns}; an agent needs at least one turn")
-        if not 0 <= self.mistakes <= 1:
-            raise ValueError(f"{name}: mistakes={self.mistakes}; use a share from 0 to 1")
+        counted = f"{self.numbers[0]} to {self.numbers[-1]} {self.unit}".strip()
+        counts = type(self.size) is int and self.size in self.numbers
+        self.require("size", counts or self.size in ("pocket", "full"), f"use 'pocket', 'full', or {counted}")
+        for option, known in {"rewards": ("ours", "published"), **self.choices}.items():
+            self.require(option, getattr(self, option) in known, f"use {' or '.join(map(repr, known))}")
+        agents, fewest = getattr(self, "n_agents", None), self.fewest
+        fits = agents is None or (fewest <= agents <= MOST_AGENTS and not self.single_agent)
+        self.require("n_agents", fits, f"use {fewest} to {MOST_AGENTS}, or single_agent=True alone")
+        self.require("max_turns", self.max_turns >= 1, "an agent needs at least one turn")
+        self.require("mistakes", 0 <= self.mistakes <= 1, "use a share from 0 to 1")
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -95,9 +102,10 @@ class SizedTask(DrawnTask):
     def published(self) -> bool:
         return self.rewards == "published"
 
-    def number(self, default: int | None) -> int | None:
+    @property
+    def number(self) -> int | None:
         """Return the size if it is a number, else `default`."""
-        return self.size if type(self.size) is int else default
+        return self.size if type(self.size) is int else self.default
 
 
 class ProposalTask(SizedTask):

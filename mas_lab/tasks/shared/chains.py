@@ -99,21 +99,17 @@ class MathTask(SizedTask):
 
     numbers = range(2, 10)
     unit = "digits"
+    default = CHAIN
 
     def __post_init__(self):
         super().__post_init__()
-        if self.data and not self.full:
-            raise ValueError(f"{self.name}: data={self.data!r} is for size='full'; pocket problems are generated")
-
-    @property
-    def digits(self) -> int:
-        return self.number(CHAIN)
+        self.require("data", self.full or not self.data, "it is for size='full'; pocket problems are generated")
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, str]]]:
         if self.full:
             pairs = word_problems(self.data, n, split, seed, self.name)
         else:
-            pairs = draw_chains(n, split, seed, self.name, self.digits)
+            pairs = draw_chains(n, split, seed, self.name, self.number)
         return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
 
     def read_answer(self, text: str) -> str | None:

@@ -1,23 +1,36 @@
 """Answer questions in a child process, one JSON line each, so that code may hang or crash there alone.
 
-`Child(file)` runs this file, which runs `file` and takes the function that its `prepare()` returns. `multiprocessing`
-would run the caller's own script again in each process. Both files import nothing of the package. The callers decide
-what is asked, and how many children there are.
+`Child(name)` runs this file with the name of one of `PROGRAMS`. `multiprocessing` would run the caller's own script
+again in each process. This file imports nothing of the package. Writing the programs of the sandbox and reading their
+answers is in `harness` and `sandbox`.
 """
 
+import datetime
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 READY = '"ready"\n'
+RESULT = "_mas_lab_result"
+RECURSION = 500
+"""Most calls within each other, on monty."""
+MOST_PRINTED = 16 << 20
+"""Bytes that a program may print on monty."""
+MOST_SAID = 1 << 18
+"""Characters of the printed text that are kept."""
+MOST_ANSWERED = 1 << 24
+"""Most characters of all answers together; as objects they take many times as much memory."""
+FILES = 1 << 20
+"""Bytes of files in memory that a program may write on pyeryx."""
+GRACE = 0.25
+"""Seconds after the limit at which monty ends a worker that does not end its program."""
 
 
 class ChildEnded(RuntimeError):
@@ -31,17 +44,18 @@ class ChildEnded(RuntimeError):
 class Child:
     """Child process that starts at once and answers one question at a time.
 
-    Raises `ChildEnded` if the program does not start.
+    Raises RuntimeError that says what to install if the program does not start.
     """
 
-    def __init__(self, program: str | Path):
-        command = [sys.executable, "-P", __file__, str(program)]  # -P: an import must not find a file of this folder
+    def __init__(self, program: str):
+        command = [sys.executable, "-P", __file__, program]  # -P: an import must not find a file of this folder
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, encoding="utf-8", start_new_session=True
         )
         if self.process.stdout.readline() != READY:
-            raise self._ended(late=False)
+            self.close()
+            raise RuntimeError(f"a child process for {program!r} does not start: pip install {NEEDS[program]}")
 
     @property
     def lives(self) -> bool:
@@ -64,14 +78,11 @@ class Child:
         finally:
             clock.cancel()
         if not line.endswith("\n"):
-            raise self._ended(late.is_set())
+            self.close()
+            raise ChildEnded(late.is_set(), self.process.returncode)
         if late.is_set():  # the answer is complete, but the clock has ended the child
             self.close()
         return json.loads(line)
-
-    def _ended(self, late: bool) -> ChildEnded:
-        self.close()
-        return ChildEnded(late, self.process.returncode)
 
     def _kill(self) -> None:
         """End the child and the processes that it started, which would run on to their own limit."""
@@ -91,7 +102,7 @@ def serve(program: str) -> None:
     """Answer each line of standard input; what the program prints goes to standard error, outside the protocol."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    answer = runpy.run_path(program)["prepare"]()
+    answer = PROGRAMS[program]()
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     answers.write(READY)
     answers.flush()
@@ -117,6 +128,91 @@ def _end_group(leader: int) -> None:
         with suppress(ProcessLookupError, PermissionError):  # all of them are gone (macOS says: not permitted)
             os.killpg(leader, signal.SIGKILL)
 
+
+def equality() -> Callable[[str, str], bool]:
+    """Return a function that compares mathematical answers with `math-verify`."""
+    from math_verify import parse, verify
+
+    def equal(answer: str, gold: str) -> bool:
+        read = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
+        return bool(verify(*read, timeout_seconds=None))
+
+    return equal
+
+
+def monty() -> Callable[[str, float, int, int], dict[str, Any]]:
+    """Return a function that runs programs in pydantic-monty, a subset of Python, each in a fresh session.
+
+    The library hangs in a process that was forked from one that used it. So its worker gets a separate child process.
+    """
+    import pydantic_monty
+
+    graces = {"feed_duration_limit_grace": GRACE, "turn_duration_limit_grace": GRACE}
+    pool = pydantic_monty.Monty(max_processes=1, **graces).__enter__()
+    midnight = datetime.datetime(2000, 1, 1)
+    policy = {"datetime": midnight, "sleep": "zero", "process_time": "zero", "random_start": {"seed": 0}}
+
+    def run(source: str, seconds: float, megabytes: int, fuel: int) -> dict[str, Any]:
+        limits = {"max_feed_duration_secs": seconds, "max_memory": megabytes << 20, "max_recursion_depth": RECURSION}
+        printed = pydantic_monty.CollectStreams(max_bytes=MOST_PRINTED)
+        text, error, late, begun = None, "", False, time.monotonic()
+        try:
+            with pool.checkout(limits=limits, os_policy=policy) as session:
+                text = session.feed_run(source, print_callback=printed)
+        except pydantic_monty.MontyCrashedError as crash:
+            error, late = str(crash) if crash.timed_out else "", crash.timed_out
+        except pydantic_monty.MontyError as failure:
+            raised = failure.exception()
+            error = f"{type(raised).__name__}: {raised}"
+            late = isinstance(raised, TimeoutError) and time.monotonic() - begun >= seconds  # programs may raise it too
+        said = "".join(text for stream, text in printed.output if stream == "stdout")[:MOST_SAID]
+        return told(text, error, said, backstop=late, late=late)
+
+    return run
+
+
+def pyeryx() -> Callable[[str, float, int, int], dict[str, Any]]:
+    """Return a function that runs programs in pyeryx, CPython in WebAssembly, each in a fresh instance."""
+    import eryx
+
+    def run(source: str, seconds: float, megabytes: int, fuel: int) -> dict[str, Any]:
+        limits = eryx.ResourceLimits(
+            execution_timeout_ms=max(1, round(seconds * 1000)),
+            max_memory_bytes=megabytes << 20,
+            max_fuel=fuel,
+            max_callback_invocations=0,
+            max_vfs_bytes=FILES,
+        )
+        printed: list[bytes] = []
+        box = eryx.Sandbox(resource_limits=limits, result_variable=RESULT, on_stdout=printed.append)
+        text, error, late, backstop = None, "", False, False
+        try:
+            text = box.execute(source).result
+        except eryx.TimeoutError as over:
+            error, late, backstop = f"TimeoutError: {over}", True, True
+        except eryx.ResourceLimitError as over:
+            late = "fuel" in str(over)
+            error = f"{'TimeoutError' if late else 'MemoryError'}: {over}"
+        except eryx.EryxError as raised:
+            lines = str(raised).splitlines()
+            error = lines[-1] if lines[:1] == ["Traceback (most recent call last):"] else ""
+        return told(text, error, b"".join(printed)[:MOST_SAID].decode("utf-8", "replace"), backstop, late)
+
+    run("", 5.0, 256, 10**9)  # start the first instance now, which takes a tenth of a second
+    return run
+
+
+def told(text: Any, error: str, said: str, backstop: bool, late: bool) -> dict[str, Any]:
+    """Return the parts of `sandbox.Told`."""
+    text = text if isinstance(text, str) else None
+    if text and len(text) > MOST_ANSWERED:
+        text, error = None, f"MemoryError: the answers take {len(text)} characters, more than {MOST_ANSWERED}"
+    return {"text": text, "error": error, "said": said, "backstop": backstop, "late": late}
+
+
+PROGRAMS = {"math": equality, "monty": monty, "pyeryx": pyeryx}
+NEEDS = {"math": "math-verify[antlr4_13_2]", "monty": "pydantic-monty", "pyeryx": "pyeryx==0.11.0"}
+"""Package of each program."""
 
 if __name__ == "__main__":
     serve(sys.argv[1])

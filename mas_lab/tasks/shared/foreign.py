@@ -27,9 +27,6 @@ class Shown:
 
     show: Callable[[str, random.Random], str] | None
 
-    def shown(self, state: Any, agent: str) -> str:
-        raise NotImplementedError
-
     def observe(self, state: Any, agent: str) -> list[Message]:
         return [{"role": "user", "content": self.shown(state, agent)}]
 

@@ -12,17 +12,12 @@ import threading
 from fractions import Fraction
 from functools import lru_cache
 
-from mas_lab.tasks.shared import equality
 from mas_lab.tasks.shared.child import Child, ChildEnded
 
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _LONGEST = 300
 """Most characters of an answer; a longer one counts as wrong and is not read."""
-
-
-class GradingError(RuntimeError):
-    """Error of the grader itself: math-verify is missing, or its process does not start; it says what to install."""
 
 
 def last_boxed(text: str) -> str | None:
@@ -44,14 +39,13 @@ def last_boxed(text: str) -> str | None:
 def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     """Return whether `answer` means the same as `gold`; both are LaTeX or plain text, without a box.
 
-    An answer that cannot be graded within `timeout_s` seconds counts as different. Raises `GradingError`.
+    An answer that cannot be graded within `timeout_s` seconds counts as different. Raises RuntimeError, with what to
+    install, if `math-verify` is missing.
     """
     numbers = _number(answer), _number(gold)
     if None not in numbers:
         return numbers[0] == numbers[1]
-    if len(answer) > _LONGEST:
-        return False
-    return _grader.ask(answer, gold, timeout_s)
+    return len(answer) <= _LONGEST and _verified(answer, gold, timeout_s)
 
 
 def plain_answer(text: str) -> str:
@@ -79,29 +73,17 @@ def _number(text: str) -> Fraction | None:
     return None if denominator and int(denominator) == 0 else Fraction(numerator) / int(denominator or 1)
 
 
-class _Grader:
-    """Grader with one child process that starts at the first question and is replaced if it had to be ended."""
+_turn = threading.Lock()
+_children: list[Child] = []
+"""The child that grades, if it was started."""
 
-    def __init__(self):
-        self._lock = threading.Lock()
-        self._child: Child | None = None
 
-    def ask(self, answer: str, gold: str, timeout_s: float) -> bool:
-        with self._lock:
-            if self._child is None or not self._child.lives:
-                self._child = self._start()
-            try:
-                return self._child.ask([answer, gold], timeout_s)
-            except ChildEnded:  # ended at the time limit, or crashed on this answer
-                return False
-
-    def _start(self) -> Child:
+def _verified(answer: str, gold: str, timeout_s: float) -> bool:
+    """Return whether `math-verify` finds two answers equal; its child is replaced if it had to be ended."""
+    with _turn:
+        if not (_children and _children[0].lives):
+            _children[:] = [Child("math")]
         try:
-            return Child(equality.__file__)
-        except ChildEnded:
-            raise GradingError(
-                "answers that are not plain numbers need math-verify: pip install math-verify[antlr4_13_2]"
-            ) from None
-
-
-_grader = _Grader()
+            return _children[0].ask([answer, gold], timeout_s)
+        except ChildEnded:  # ended at the time limit, or crashed on this answer
+            return False

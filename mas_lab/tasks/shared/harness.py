@@ -2,7 +2,7 @@
 
 The calls are written after the program, with their arguments as literals. Each answer comes out as JSON of plain data,
 and only this process takes it apart. So no object of the program is ever compared with anything. Running the text is in
-`sandbox` and `wasm`.
+`sandbox` and `child`.
 """
 
 import builtins
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mas_lab.env import unwritable
-from mas_lab.tasks.shared.wasm import RESULT
+from mas_lab.tasks.shared.child import RESULT
 
 HALF_THERE = {
     "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
@@ -159,20 +159,22 @@ def is_lacking(error: str) -> bool:
         return True
     if error.startswith("AttributeError: 'module' object"):  # CPython says this of no module
         return True
-    if found := re.match(r"ModuleNotFoundError: No module named '(\w+)", error):
-        return found[1] in sys.stdlib_module_names
-    if found := re.match(r"NameError: name '(\w+)' is not defined", error):
-        return hasattr(builtins, found[1])
-    if found := re.match(r"ImportError: cannot import name '(\w+)' from '(\w+)", error):
-        return _has(found[2], found[1])
-    if found := re.match(r"AttributeError: module '(\w+)' has no attribute '(\w+)'", error):
-        return _has(found[1], found[2])
-    if found := re.match(r"AttributeError: (?:type object )?'(\w+)' (?:object )?has no attribute '(\w+)'", error):
-        return hasattr(TYPES.get(found[1]), found[2])
-    if found := re.match(r"TypeError: cannot create '(\w+)' instances", error):
-        return hasattr(builtins, found[1])
-    return False
+    matches = ((re.match(pattern, error), exists) for pattern, exists in EXISTS.items())
+    return next((exists(*found.groups()) for found, exists in matches if found), False)
 
 
 def _has(module: str, name: str) -> bool:
     return module in HALF_THERE and hasattr(importlib.import_module(module), name)
+
+
+EXISTS = {
+    r"ModuleNotFoundError: No module named '(\w+)": lambda module: module in sys.stdlib_module_names,
+    r"NameError: name '(\w+)' is not defined": lambda name: hasattr(builtins, name),
+    r"ImportError: cannot import name '(\w+)' from '(\w+)": lambda name, module: _has(module, name),
+    r"AttributeError: module '(\w+)' has no attribute '(\w+)'": _has,
+    r"AttributeError: (?:type object )?'(\w+)' (?:object )?has no attribute '(\w+)'": lambda kind, name: hasattr(
+        TYPES.get(kind), name
+    ),
+    r"TypeError: cannot create '(\w+)' instances": lambda name: hasattr(builtins, name),
+}
+"""Pattern of an error -> whether CPython has what the error says is missing."""

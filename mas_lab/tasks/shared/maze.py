@@ -1,4 +1,4 @@
-"""Model a grid with walls: moves, ways to the goal, names of cells, and moves in an answer.
+"""Model a grid with walls, and one with boxes: moves, ways to the end, names of cells, and moves in an answer.
 
 `MovesTask` is the base class of the tasks in which a planner proposes moves and an executor commits them.
 """
@@ -9,11 +9,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from typing import Any
 
 from mas_lab.tasks.shared.bases import ProposalTask
 
 MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
 
+SHORTEST = 3
+"""Least number of moves to the end of a task; fewer are too easy."""
 LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
 NAMED_CELL = re.compile(r"[a-f][1-6]")
 """Move of the pocket sizes: the name of the cell that it leads to."""
@@ -24,7 +28,11 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True)
 class Floor:
-    """Square of cells with walls; the edge blocks like a wall."""
+    """Square of cells with walls; the edge blocks like a wall.
+
+    A subclass has `after(place, move)`, `pointed(place)`, and `away`, the number of moves to the end from each place
+    that reaches it.
+    """
 
     size: int
     walls: frozenset[Cell]
@@ -38,20 +46,33 @@ class Floor:
         near = (cell[0] - at[0], cell[1] - at[1]) in MOVES.values()
         return cell if near and self.inside(cell) and cell not in self.walls else None
 
+    def walk(self, place: Any, moves: Sequence[str]) -> list[Any]:
+        """Return the places passed, `place` first, until the end is reached or out of reach, or a move is blocked."""
+        path = [place]
+        for move in moves:
+            after = self.after(path[-1], move)
+            if after == path[-1] or not self.away.get(path[-1]):
+                break
+            path.append(after)
+        return path
+
 
 @dataclass(frozen=True)
 class Maze(Floor):
     start: Cell
     goal: Cell
 
+    @property
+    def away(self) -> Mapping[Cell, int]:
+        return distances(self)
+
     def after(self, at: Cell, move: str) -> Cell:
         """Return the cell after `move`; `at` itself if it is blocked."""
         return self.target(at, move) or at
 
-    def pointed(self, at: Cell, move: str) -> Cell:
-        """Return the cell that `move`, a letter of `MOVES`, points to, even a wall; `at` itself at the edge."""
-        cell = beyond(at, move)
-        return cell if self.inside(cell) else at
+    def pointed(self, at: Cell) -> dict[str, Cell]:
+        """Return the cell that each move points to, even a wall; `at` itself at the edge."""
+        return {move: cell if self.inside(cell := beyond(at, move)) else at for move in MOVES}
 
     def layout(self) -> str:
         """Return the walls as a text; mazes with the same walls belong to the same split."""
@@ -91,31 +112,6 @@ def beyond(at: Cell, move: str) -> Cell:
     return at[0] + MOVES[move][0], at[1] + MOVES[move][1]
 
 
-def walk(maze: Maze, at: Cell, moves: tuple[str, ...]) -> list[Cell]:
-    """Return the cells visited, `at` first, until the goal is reached or a move is blocked."""
-    path = [at]
-    for move in moves:
-        cell = maze.after(path[-1], move)
-        if path[-1] in (maze.goal, cell):
-            break
-        path.append(cell)
-    return path
-
-
-def read_moves(text: str, most: int, tagged: bool) -> tuple[str, ...] | None:
-    """Return the moves of an answer, or `None` if it cannot be read.
-
-    Moves are names of cells or, if `tagged`, letters of `MOVES` in the last `<moves>` tag. An answer cannot be read if
-    one of its words is no move, or if it has no move or more than `most`.
-    """
-    if tagged:
-        tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
-        text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
-    moves = tuple(LONG.get(name, name) for name in text.split())
-    known = all(move in MOVES if tagged else NAMED_CELL.fullmatch(move) for move in moves)
-    return moves if 1 <= len(moves) <= most and known else None
-
-
 def word(cell: Cell) -> str:
     """Return the name of a cell: `a3` for (0, 2)."""
     return f"{'abcdefghijklmnopqrstuvwxyz'[cell[0]]}{cell[1] + 1}"
@@ -123,6 +119,90 @@ def word(cell: Cell) -> str:
 
 def cell_of(name: str) -> Cell:
     return ord(name[0]) - ord("a"), int(name[1:]) - 1
+
+
+Place = tuple[Cell, frozenset[Cell]]
+"""Cell of the player, and cells of the boxes."""
+
+
+@dataclass(frozen=True)
+class Room(Floor):
+    """Parts of a room that never move."""
+
+    targets: frozenset[Cell]
+
+    @property
+    def away(self) -> Mapping[Place, int]:
+        return room_distances(self)
+
+    def pointed(self, place: Place) -> dict[str, Cell]:
+        """Return the cell that each move points to, even a wall; none beyond the edge."""
+        cells = {move: beyond(place[0], move) for move in MOVES}
+        return {move: cell for move, cell in cells.items() if self.inside(cell)}
+
+    def free(self, cell: Cell) -> bool:
+        return self.inside(cell) and cell not in self.walls
+
+    def after(self, place: Place, move: str) -> Place:
+        """Return the place after `move`, a letter of `MOVES` or the name of a cell; `place` itself if it is blocked.
+
+        A wall, the edge, or a box that cannot be pushed blocks a move. So does a cell that is not next to the player.
+        """
+        at, boxes = place
+        cell = self.target(at, move)
+        if cell is None or cell not in boxes:
+            return cell or at, boxes
+        behind = 2 * cell[0] - at[0], 2 * cell[1] - at[1]
+        pushed = self.free(behind) and behind not in boxes
+        return (cell, boxes - {cell} | {behind}) if pushed else place
+
+    def solved(self, place: Place) -> bool:
+        return place[1] == self.targets
+
+
+@lru_cache(maxsize=128)
+def room_distances(room: Room) -> Mapping[Place, int]:
+    """Return the number of moves to the nearest solution from every place that has one.
+
+    The search is breadth first and backwards, so boxes are pulled. A place without an entry is lost.
+    """
+    cells = [cell for cell in product(range(room.size), repeat=2) if room.free(cell)]
+    away = {(cell, room.targets): 0 for cell in cells if cell not in room.targets}
+    queue = deque(away)
+    while queue:
+        place = at, boxes = queue.popleft()
+        for column, row in MOVES.values():
+            before = at[0] - column, at[1] - row
+            if not room.free(before) or before in boxes:
+                continue
+            ahead = at[0] + column, at[1] + row
+            pulled = [(before, boxes - {ahead} | {at})] if ahead in boxes else []
+            for one in ((before, boxes), *pulled):
+                if one not in away:
+                    away[one] = away[place] + 1
+                    queue.append(one)
+    return away
+
+
+def rooms(rng: random.Random, size: int, boxes: int, density: float) -> Iterator[tuple[Room, Place]]:
+    """Yield random rooms without end, each with a start, solvable or not; `density` is the share of walls."""
+    cells = list(product(range(size), repeat=2))
+    while True:
+        walls = frozenset(cell for cell in cells if rng.random() < density)
+        free = [cell for cell in cells if cell not in walls]
+        if len(free) > 2 * boxes:
+            at, *others = rng.sample(free, 2 * boxes + 1)
+            yield Room(size, walls, frozenset(others[:boxes])), (at, frozenset(others[boxes:]))
+
+
+def layout(room: Room) -> str:
+    """Return walls and targets as a text that is the same for a room and its seven turned and mirrored forms."""
+    last, parts, alike = room.size - 1, (room.walls, room.targets), []
+    for _ in range(4):
+        parts = [[(last - row, column) for column, row in part] for part in parts]
+        alike += [[sorted(part) for part in parts], [sorted(cell[::-1] for cell in part) for part in parts]]
+    walls, targets = min(alike)
+    return " ".join([str(room.size), *map(word, walls), "targets", *map(word, targets)])
 
 
 @dataclass(frozen=True)
@@ -146,8 +226,32 @@ class MovesTask(ProposalTask):
         return 512 if self.full else self.limit + 2
 
     def read(self, text: str) -> tuple[str, ...] | None:
-        """Return the moves of an answer, or `None` if it cannot be read."""
-        return read_moves(text, self.limit, tagged=self.full)
+        """Return the moves of an answer, or `None` if it cannot be read.
+
+        Moves are names of cells or, in full size, letters of `MOVES` in the last `<moves>` tag. An answer cannot be
+        read if one of its words is no move, or if it has no move or more than `limit`.
+        """
+        if self.full:
+            tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
+            text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
+        moves = tuple(LONG.get(name, name) for name in text.split())
+        known = all(move in MOVES if self.full else NAMED_CELL.fullmatch(move) for move in moves)
+        return moves if 1 <= len(moves) <= self.limit and known else None
+
+    def fits(self, floor: Floor, place: Any) -> bool:
+        """Return whether the end can be reached in time, and in no fewer moves than `SHORTEST`."""
+        return SHORTEST <= floor.away.get(place, 0) <= self.limit * self.max_turns
+
+    def moves_from(self, floor: Floor, place: Any, rng: random.Random) -> list[str]:
+        """Return up to `limit` moves towards the end; a share `mistakes` is drawn at random."""
+        moves = []
+        while len(moves) < self.limit and floor.away.get(place, 0) > 0:
+            cells, left = floor.pointed(place), floor.away[place]
+            good = [move for move in MOVES if floor.away.get(floor.after(place, move), left) < left]
+            move = rng.choice(list(cells) if rng.random() < self.mistakes else good)
+            moves.append(move if self.full else word(cells[move]))
+            place = floor.after(place, move)
+        return moves
 
     def written(self, said: Sequence[str]) -> str:
         return f"<moves>{' '.join(said)}</moves>" if self.full else " ".join(said)

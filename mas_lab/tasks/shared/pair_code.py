@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mas_lab.tasks.shared.pair_use import AUX, calls, hands_on, is_needed, is_thin, reaches, rebinds, returns
-from mas_lab.tasks.shared.programs import FENCED, Case, Graded, Problem, function, parsed, read_code, readable
+from mas_lab.tasks.shared.programs import FENCED, Case, Problem, Result, function, parsed, read_code, readable
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
@@ -32,7 +32,7 @@ class Judged:
     fault: str = "fine"
     """First fault: aux or main (missing), syntax, tests, call (main does not call `aux`), use (main calls `aux` without
     using it), thin (main returns what `aux` returns), or fine."""
-    graded: Graded | None = None
+    graded: Result | None = None
     """Test results; `None` if no tests ran."""
 
     @property

@@ -6,7 +6,7 @@ source, which the published formula does not read. The tasks decide who writes, 
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mas_lab.env import Step, Task
@@ -39,33 +39,6 @@ class Wanted:
 
     def fits(self, text: str, published: bool = False) -> bool:
         return self.least <= (len(text.split()) if published else len(wording.words(text))) <= self.most
-
-
-@dataclass(frozen=True)
-class Written:
-    """Two texts, and for each writer whether they could be read and whether its own length is in range."""
-
-    texts: tuple[str, str]
-    valid: dict[str, bool]
-    fits: dict[str, float]
-
-
-def written(actions: Mapping[str, str], agents: Sequence[str], wanted: Wanted, published: bool) -> Written:
-    """Return the texts of two agents, or both texts of one agent with exactly one `MARKER` between them.
-
-    An answer without a word is invalid. A single agent's answer is also invalid if it does not have exactly one marker,
-    or if one half has no word. Then neither of its texts counts.
-    """
-    if len(agents) == 1:
-        parted = actions[agents[0]].split(MARKER)
-        whole = len(parted) == 2 and all(map(wording.words, parted))
-        texts = tuple(text.strip() for text in parted) if whole else ("", "")
-        return Written(
-            texts, {agents[0]: whole}, {agents[0]: float(all(wanted.fits(text, published) for text in texts))}
-        )
-    texts = tuple(actions[agent] for agent in agents)
-    fits = {agent: float(wanted.fits(text, published)) for agent, text in zip(agents, texts, strict=True)}
-    return Written(texts, {agent: bool(wording.words(actions[agent])) for agent in agents}, fits)
 
 
 def parts(first: str, second: str, source: str, wanted: Wanted, published: bool = False) -> dict[str, float]:
@@ -154,7 +127,7 @@ class TwoTextsTask(SizedTask):
         if self.full:
             texts = sample(self.data, n, split, seed, column, self.name)
         else:
-            count = self.number(self.default)
+            count = self.number
             rng = random.Random(f"{self.name} {count} {split} {seed}")
             texts = draw(stories.stories(rng, count), n, split, self.name)
         return [(text, {"source": text}) for text in texts]
@@ -163,12 +136,18 @@ class TwoTextsTask(SizedTask):
         return State(task.data["source"])
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        said = written(actions, self.agents, self.wanted, self.published)
-        found = parts(*said.texts, state.source, self.wanted, self.published)
+        texts, wanted = tuple(actions[agent] for agent in self.agents), self.wanted
+        if self.single_agent:
+            texts = tuple(text.strip() for text in texts[0].split(MARKER))
+            texts = texts if len(texts) == 2 and all(map(wording.words, texts)) else ("", "")
+        own = {"solo": texts} if self.single_agent else {agent: (actions[agent],) for agent in self.agents}
+        valid = {agent: all(map(wording.words, texts)) for agent, texts in own.items()}
+        fits = {agent: float(all(wanted.fits(text, self.published) for text in own[agent])) for agent in own}
+        found = parts(*texts, state.source, wanted, self.published)
         score, done = total(found), state.turn + 1 == self.max_turns
-        after = State(state.source, said.texts, score, state.turn + 1, done)
+        after = State(state.source, texts, score, state.turn + 1, done)
         gained = score if self.published else score - state.score
-        return Step(after, gained, said.fits, said.valid, done and score >= self.succeeds_at, done, found)
+        return Step(after, gained, fits, valid, done and score >= self.succeeds_at, done, found)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from: invented words, wrong lengths, few transitions."""

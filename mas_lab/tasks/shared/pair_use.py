@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mas_lab.tasks.shared.harness import literal
-from mas_lab.tasks.shared.programs import Case, Graded, Problem, function, parsed, same
+from mas_lab.tasks.shared.programs import Case, Problem, Result, function, parsed, same
 
 AUX = "aux"
 """Name of the function that the helper writes."""
@@ -143,7 +143,7 @@ def _mas_lab_probe(*args):
 """
 
 
-def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], whole: Graded) -> bool:
+def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], whole: Result) -> bool:
     """Return whether passed tests fail without `aux`, in every way that it is knocked out.
 
     An `aux` that returns None would be too easy alone: a main that solves everything only has to refuse None, or adds
@@ -160,7 +160,7 @@ def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], w
     return min(lost) >= max(1, NEEDED * passed)
 
 
-def _run(problem: Problem, entry: str, source: str, cases: Sequence[Case]) -> Graded:
+def _run(problem: Problem, entry: str, source: str, cases: Sequence[Case]) -> Result:
     return replace(problem, entry=entry).grade(source, cases)
 
 
@@ -211,7 +211,7 @@ def _replayed(helper: str, main: str, problem: Problem, cases: Sequence[Case], l
     return _run(problem, "_mas_lab_probe", source, asked).passed
 
 
-def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], whole: Graded) -> bool:
+def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], whole: Result) -> bool:
     """Return whether `aux` does all the work, or main only returns a result of `aux`.
 
     The first holds if `aux` alone passes the tests that both pass. The second holds if in every passed test main

@@ -1,7 +1,7 @@
 """Read data sets of programming problems: APPS, CodeContests and HumanEval, recognised by their columns.
 
 A problem is left out if it has no solution in Python, or no case that can be written down. The number of these is
-reported. A problem is described in `programs`, opening files and data sets in `sources`, splits in `rows`.
+reported. A problem is described in `programs`, opening files and data sets, and splits, in `rows`.
 """
 
 import ast
@@ -10,16 +10,16 @@ import random
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 from mas_lab.env import EnvError
 from mas_lab.tasks import sandbox
+from mas_lab.tasks.shared.bases import SizedTask
 from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, function, parsed, read_cases
-from mas_lab.tasks.shared.rows import check_split, shuffled, split_of
-from mas_lab.tasks.shared.sources import Row
+from mas_lab.tasks.shared.rows import Row, check_split, shuffled, split_of
 
 HUMAN_EVAL = "human_eval"
 FORMS = {
@@ -34,6 +34,8 @@ PYTHON_3 = 3
 """CodeContests' number of the language."""
 MOST_CASES, MOST_EXAMPLES, LONGEST_CASE = 32, 4, 2000
 """Most hidden cases of a problem, most cases that it shows, and most characters of a case."""
+LONGEST_DRAFT = 4000
+"""Characters of a draft that are shown."""
 RECORD = """
 _mas_lab_heard = []
 def _mas_lab_asked(*given):
@@ -54,7 +56,7 @@ class LeftOut(Exception):
 def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
     """Return `n` different problems of `data`; a longer list starts with the shorter one.
 
-    `data` is "human_eval" (the package's 164 problems, split by content), or anything that `sources.read` opens, with
+    `data` is "human_eval" (the package's 164 problems, split by content), or anything that `rows.read` opens, with
     the columns of one of `FORMS`. Raises `EnvError` that names a row without them, or says how many problems there are.
     """
     check_split(split, env)
@@ -88,76 +90,54 @@ def _rows(data: str, split: str, seed: int, env: str) -> list[Row]:
 
 
 def _with_text(row: Row) -> tuple[str, Row]:
-    return text_of(row), row
+    return read_columns(row)[1], row
 
 
-def _columns(row: Row) -> tuple[str, Row]:
-    """Return the form of a row, a key of `FORMS`, and its columns, with names in lower case."""
-    columns = {name.lower(): value for name, value in row.items()}
-    for form, needed in FORMS.items():
-        if set(needed) <= set(columns):
-            return form, columns
-    forms = ", or ".join(f"{', '.join(needed)} ({form})" for form, needed in FORMS.items())
-    raise EnvError(f"a row needs {forms}, this one has {sorted(row)}")
+def read_columns(row: Row) -> tuple[str, str, tuple]:
+    """Return the form of a row, a key of `FORMS`, its text, which decides its split, and what its other columns hold.
 
-
-def text_of(row: Row) -> str:
-    """Return the text of a row, which decides its split.
-
-    Raises EnvError if the columns of a set are missing or unreadable.
+    Raises EnvError if the columns of a form are missing or unreadable.
     """
-    form, row = _columns(row)
-    if form == "APPS":
-        _json(row, "input_output", dict)
-        _json(row, "solutions", list)
-    if form == "CodeContests":
-        _contest_parts(row)
-    for name in FORMS[form][: 4 if form == "HumanEval" else 1]:
-        if not isinstance(row[name], str) or not row[name].strip():
-            raise EnvError(f"{name} is {row[name]!r:.80}; give a text")
-    for name, body in {"prompt": "    pass", "test": ""}.items() if form == "HumanEval" else ():
-        if parsed(f"{row[name]}\n{body}\n") is None:
-            raise EnvError(f"{name} is no Python: {row[name]!r:.80}")
-    return row[FORMS[form][0]]
+    columns = {name.lower(): value for name, value in row.items()}
+    form = next((form for form, needed in FORMS.items() if set(needed) <= set(columns)), None)
+    if form is None:
+        forms = ", or ".join(f"{', '.join(needed)} ({form})" for form, needed in FORMS.items())
+        raise EnvError(f"a row needs {forms}, this one has {sorted(row)}")
+    first, read = FORMS[form][0], {"APPS": _apps_columns, "CodeContests": _contest_columns, "HumanEval": _human_columns}
+    if not isinstance(columns[first], str) or not columns[first].strip():
+        raise EnvError(f"{first} is {columns[first]!r:.80}; give a text")
+    return form, columns[first], read[form](columns)
+
+
+def problem(row: Row) -> Problem:
+    """Return a row as a problem, or raise LeftOut."""
+    form, text, columns = read_columns(row)
+    return {"APPS": _apps, "CodeContests": _contest, "HumanEval": _human_eval}[form](text, *columns)
 
 
 def _json(row: Row, name: str, kind: type) -> Any:
     """Return the value of a column that holds JSON text, or the value itself; an empty column gives an empty value."""
     value = row[name]
-    if isinstance(value, str) and value.strip():
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise EnvError(f"{name} is no JSON: {error}") from None
-    value = value or kind()
+    try:
+        value = (json.loads(value) if isinstance(value, str) and value.strip() else value) or kind()
+    except (ValueError, RecursionError) as error:
+        raise EnvError(f"{name} is no JSON: {error}") from None
     if not isinstance(value, kind):
         raise EnvError(f"{name} is {value!r:.80}; give a {kind.__name__}, or JSON text of one")
     return value
 
 
-def _pairs(row: Row, name: str) -> list[Case]:
-    """Return the inputs and outputs of a column of CodeContests as cases."""
-    given, wanted = _lists(row, name, "input", "output")
-    if len(given) != len(wanted) or not all(isinstance(one, str) for one in (*given, *wanted)):
-        raise EnvError(f"{name} has {len(given)} inputs and {len(wanted)} outputs; give as many texts of either")
-    return [[[x], y] for x, y in zip(given, wanted, strict=True)]
+def _pairs(row: Row, name: str, *keys: str) -> list[list[Any]]:
+    """Return what stands under two keys of a column of CodeContests, in pairs.
 
-
-def _lists(row: Row, name: str, *keys: str) -> list[list[Any]]:
-    """Return the list under each key of a column; the column may also be a list of mappings with these keys."""
+    The column is a mapping of lists, or a list of mappings.
+    """
     value = row.get(name) or {}
-    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
-        return [[one.get(key) for one in value] for key in keys]
-    if not isinstance(value, Mapping):
-        raise EnvError(f"{name} is {value!r:.80}; give {' and '.join(keys)}, lists")
-    return [[] if value.get(key) is None else list(value[key]) for key in keys]
-
-
-def problem(row: Row) -> Problem:
-    """Return a row as a problem, or raise LeftOut."""
-    text = text_of(row)
-    form, row = _columns(row)
-    return {"APPS": _apps, "CodeContests": _contest, "HumanEval": _human_eval}[form](row, text)
+    try:
+        parts = [[one[key] for one in value] if isinstance(value, list) else value.get(key) or [] for key in keys]
+        return list(map(list, zip(*parts, strict=True)))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise EnvError(f"{name} is {value!r:.80}; give {' and '.join(keys)}, lists of the same length") from None
 
 
 def _plain(gold: str, entry: str) -> str:
@@ -170,39 +150,49 @@ def _plain(gold: str, entry: str) -> str:
     return ""
 
 
-def _apps(row: Row, text: str) -> Problem:
-    io = _json(row, "input_output", dict)
-    given, wanted = io.get("inputs") or [], io.get("outputs") or []
+def _apps_columns(row: Row) -> tuple[dict, list[str]]:
     golds = [one for one in _json(row, "solutions", list) if isinstance(one, str)]
+    return _json(row, "input_output", dict), golds
+
+
+def _apps(text: str, io: dict, golds: list[str]) -> Problem:
+    given, wanted = io.get("inputs") or [], io.get("outputs") or []
     if not isinstance(given, list) or not isinstance(wanted, list) or len(given) != len(wanted) or not given:
         raise LeftOut("without as many inputs as outputs")
     if (entry := io.get("fn_name")) is None:  # some inputs are lists of lines
         whole = [["\n".join(map(str, one)) if isinstance(one, list) else str(one) for one in both]
                  for both in zip(given, wanted, strict=True)]  # fmt: skip
         return _made(text, SOLVE, [], [[[x], y] for x, y in whole], next(filter(parsed, golds), ""), True)
-    golds = [gold for gold in (_plain(gold, entry) for gold in golds) if gold]
     if all(isinstance(one, list) and len(one) == 1 for one in wanted):
         wanted = [one for [one] in wanted]  # APPS wraps the results of most of its functions in a list
     cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(given, wanted, strict=True)]
-    return _made(text, entry, [], cases, next(iter(golds), ""), False)
+    return _made(text, entry, [], cases, next(filter(None, (_plain(gold, entry) for gold in golds)), ""), False)
 
 
-def _contest_parts(row: Row) -> tuple[list, list[Case], list[Case]]:
+def _contest_columns(row: Row) -> tuple[list, list[Case], list[Case]]:
     """Return the languages and sources of the solutions, the shown cases and the hidden ones."""
-    golds = zip(*_lists(row, "solutions", "language", "solution"), strict=False)
-    shown, *hidden = (_pairs(row, f"{part}_tests") for part in ("public", "private", "generated"))
-    return list(golds), shown, [*hidden[0], *hidden[1]]
+    public, private, generated = (
+        [[[x], y] for x, y in _pairs(row, f"{part}_tests", "input", "output")]
+        for part in ("public", "private", "generated")
+    )
+    return _pairs(row, "solutions", "language", "solution"), public, [*private, *generated]
 
 
-def _contest(row: Row, text: str) -> Problem:
-    golds, shown, hidden = _contest_parts(row)
+def _contest(text: str, golds: list, shown: list[Case], hidden: list[Case]) -> Problem:
     gold = next((source for language, source in golds if language == PYTHON_3 and parsed(source)), "")
     return _made(text, SOLVE, shown, hidden, gold, True)
 
 
-def _human_eval(row: Row, text: str) -> Problem:
-    entry, gold = row["entry_point"], f"{text}{row['canonical_solution']}"
-    return _made(text, entry, [], recorded(gold, row["test"], entry), gold, False)
+def _human_columns(row: Row) -> tuple[str, str, str]:
+    for name, body in {"prompt": "    pass", "test": ""}.items():
+        if parsed(f"{row[name]}\n{body}\n") is None:
+            raise EnvError(f"{name} is no Python: {row[name]!r:.80}")
+    return row["entry_point"], row["canonical_solution"], row["test"]
+
+
+def _human_eval(text: str, entry: str, solution: str, test: str) -> Problem:
+    gold = f"{text}{solution}"
+    return _made(text, entry, [], recorded(gold, test, entry), gold, False)
 
 
 @lru_cache(maxsize=512)
@@ -236,6 +226,28 @@ def _made(text: str, entry: str, shown: list[Case], cases: list[Case], gold: str
         raise LeftOut("without a case that is hidden and can be written down")
     examples = "\n".join(found[call] for call in told[:MOST_EXAMPLES])
     return Problem(text.strip(), entry, examples, "\n".join(hidden), gold, stdin)
+
+
+@dataclass(frozen=True)
+class ProgramTask(SizedTask):
+    """Base class of the tasks in which agents write programs.
+
+    A subclass has `data` and `drawn(rng, n, split)`, which returns the problems of the pocket size.
+    """
+
+    numbers = range(2, 5)
+    unit = "operations"
+
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
+        if self.full:
+            found = sample(self.data, n, split, seed, self.name)
+        else:
+            found = self.drawn(random.Random(f"{self.name} {self.number} {split} {seed}"), n, split)
+        return [(f"{problem.text} {problem.entry}", asdict(problem)) for problem in found]
+
+    def shorten(self, text: str) -> str:
+        """Return the part of a draft that is shown."""
+        return text[:LONGEST_DRAFT] if self.full else " ".join(text.split()[: self.max_tokens])
 
 
 def _stands_in(text: str, call: str, stdin: bool) -> bool:

@@ -58,10 +58,13 @@ def readable(text: str, longest: int = LONGEST_ERROR) -> str:
     return text[:longest].encode(errors="replace").decode()
 
 
+@dataclass(frozen=True)
 class Result:
-    """Base class of the results of a program; it has the `outcome`, and further entries of `Step.info` in `told`."""
+    """Results of a program on cases, or (`passed` is `None`) of a program that prints its answer."""
 
     outcome: sandbox.Outcome
+    passed: tuple[bool, ...] | None = None
+    """One entry per case."""
 
     @property
     def unknown(self) -> bool:
@@ -73,20 +76,10 @@ class Result:
         return readable(self.outcome.stderr)
 
     @property
-    def info(self) -> dict[str, Any]:
-        """Return the entries of `Step.info`: the status, `told`, and any error and `backstop`."""
-        error = {"error": self.error} if self.error else {}
-        backstop = {"backstop": True} if self.outcome.backstop else {}
-        return {"status": self.outcome.status} | self.told | error | backstop
-
-
-@dataclass(frozen=True)
-class Graded(Result):
-    """Results of a program on cases."""
-
-    passed: tuple[bool, ...]
-    """One entry per case."""
-    outcome: sandbox.Outcome
+    def line(self) -> str:
+        """Return the last printed line that is not blank."""
+        lines = [line.strip() for line in self.outcome.stdout.split("\n") if line.strip()]
+        return readable(lines[-1], LONGEST_LINE) if lines else ""
 
     @property
     def share(self) -> float:
@@ -94,28 +87,12 @@ class Graded(Result):
         return sum(self.passed) / len(self.passed) if self.passed else 0.0
 
     @property
-    def told(self) -> dict[str, Any]:
-        return {"passed": sum(self.passed), "cases": len(self.passed)}
-
-
-@dataclass(frozen=True)
-class Printed(Result):
-    """Results of a program that prints its answer: the last line that is not blank is its `line`."""
-
-    outcome: sandbox.Outcome
-
-    @property
-    def status(self) -> str:
-        return self.outcome.status
-
-    @property
-    def line(self) -> str:
-        lines = [line.strip() for line in self.outcome.stdout.split("\n") if line.strip()]
-        return readable(lines[-1], LONGEST_LINE) if lines else ""
-
-    @property
-    def told(self) -> dict[str, Any]:
-        return {"printed": self.line}
+    def info(self) -> dict[str, Any]:
+        """Return the entries of `Step.info`: the status, what was passed or printed, and any error and `backstop`."""
+        cases = self.passed is not None
+        told = {"passed": sum(self.passed), "cases": len(self.passed)} if cases else {"printed": self.line}
+        told |= {"error": self.error} if self.error else {}
+        return {"status": self.outcome.status} | told | ({"backstop": True} if self.outcome.backstop else {})
 
 
 _warned: set[str] = set()
@@ -145,7 +122,7 @@ _known: dict[tuple[str, str, str], sandbox.Outcome] = {}
 MOST_KNOWN = 8192
 
 
-def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, Any], bool] | None = None) -> Graded:
+def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, Any], bool] | None = None) -> Result:
     """Run `entry` of `source` on the arguments of each case and compare the results; equal requests run once.
 
     `alike(value, expected)` decides what passes: by default `same`.
@@ -159,13 +136,14 @@ def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, 
     outcome = _known[key]
     answers = zip(outcome.values, outcome.failed, cases, strict=True)
     alike = alike or same
-    return Graded(tuple(not failed and alike(value, expected) for value, failed, (_, expected) in answers), outcome)
+    passed = tuple(not failed and alike(value, expected) for value, failed, (_, expected) in answers)
+    return Result(outcome, passed)
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def printed(source: str) -> Printed:
+def printed(source: str) -> Result:
     """Run `source` and return what it prints; equal programs run once."""
-    return Printed(sandbox.run(source, **LIMITS))
+    return Result(sandbox.run(source, **LIMITS))
 
 
 def same(value: Any, expected: Any) -> bool:
@@ -242,11 +220,6 @@ class Problem:
     does the same."""
 
     @property
-    def key(self) -> str:
-        """Return the text that names the problem."""
-        return f"{self.text} {self.entry}"
-
-    @property
     def shown(self) -> tuple[Case, ...]:
         return _read(self.examples, self.entry)
 
@@ -260,11 +233,11 @@ class Problem:
         cases = _read(self.cases, self.entry)
         return tuple(case for case in cases if literal(list(case[0]), "case") not in seen)
 
-    def grade(self, source: str, cases: Sequence[Case]) -> Graded:
+    def grade(self, source: str, cases: Sequence[Case]) -> Result:
         """Grade a program on cases."""
         return grade(source, self.entry, cases, printed_alike if self.stdin else None)
 
-    def confirm(self, cases: Sequence[Case]) -> Graded:
+    def confirm(self, cases: Sequence[Case]) -> Result:
         """Grade the gold program on cases."""
         if not self.stdin:
             return grade(self.gold, self.entry, cases)
@@ -274,7 +247,7 @@ class Problem:
             for run, (_, expected) in zip(runs, cases, strict=False)
         ]
         worst = next((run for run in runs if run.status != "ok"), sandbox.Outcome("ok"))
-        return Graded((*passed, *[False] * (len(cases) - len(passed))), worst)
+        return Result(worst, (*passed, *[False] * (len(cases) - len(passed))))
 
 
 @lru_cache(maxsize=1024)
@@ -282,13 +255,8 @@ def _read(text: str, entry: str) -> tuple[Case, ...]:
     return tuple(read_cases(text, entry))
 
 
-@lru_cache(maxsize=1024)
-def _run(source: str) -> sandbox.Outcome:
-    return sandbox.run(source, **LIMITS)
-
-
 def _printed(gold: str, *arguments: Any) -> sandbox.Outcome:
     """Run the gold program with its standard input, if the arguments are one text."""
     if len(arguments) != 1 or not isinstance(arguments[0], str):
         return sandbox.Outcome("error", stderr="TypeError: standard input is one text")
-    return _run(f"import io, sys\nsys.stdin = io.StringIO({arguments[0]!r})\n{gold}")
+    return printed(f"import io, sys\nsys.stdin = io.StringIO({arguments[0]!r})\n{gold}").outcome

@@ -1,7 +1,7 @@
 """Read the texts of full-size tasks from files, data sets or a generator, in three splits, by their columns.
 
 Splits are disjoint by content, not by row number: the same problem is never in `train` and `test`, even if a data set
-holds it twice. Opening files and data sets is in `sources`.
+holds it twice. `docs/data_sets.md` lists data sets of the hub whose columns a task reads unchanged.
 """
 
 import hashlib
@@ -10,13 +10,71 @@ import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from os.path import splitdrive
+from pathlib import Path
 from typing import Any, TypeVar
 
 from mas_lab.env import EnvError
 from mas_lab.tasks.shared.grading import last_boxed
-from mas_lab.tasks.shared.sources import Row, read
 
+Row = Mapping[str, Any]
 SPLITS = ("train", "val", "test")
+TABLES = {".parquet": "parquet", ".csv": "csv"}
+"""Files that `datasets` reads, by their suffix; any other file is JSONL."""
+
+
+def read(data: str, env: str) -> Iterator[tuple[str, str | None, Row]]:
+    """Yield `(place, split that the source names, row)` for every row; a place is "line 3" or "row 3 of 'train'".
+
+    `data` is a JSONL, parquet or csv file, or anything that `datasets.load_dataset` opens: a folder or a data set of
+    the hub, `path` or `path:configuration`. Raises `EnvError` that says what is missing, and how to get it.
+    """
+    if Path(data).is_file() and Path(data).suffix not in TABLES:
+        for number, row in read_jsonl(Path(data), env):
+            yield f"line {number}", row.get("split"), row
+        return
+    for split, part in _open(data, env).items():
+        for number, row in enumerate(part, start=1):
+            yield f"row {number} of {split!r}", split, row
+
+
+def read_jsonl(path: Path, env: str) -> Iterator[tuple[int, Row]]:
+    """Yield `(line number, row)` for every row of a file; raise EnvError, with file and line, if one is broken."""
+    with path.open("rb") as lines:  # bytes end a line only at \n, and at no other separator inside a text
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError("not a JSON object")
+            except ValueError as error:
+                raise EnvError(f"{env}: {path}, line {number}: {error}") from None
+            yield number, row
+
+
+def _open(data: str, env: str) -> Mapping[str, Any]:
+    """Return the splits of a parquet or csv file, a folder or a data set of the hub, by their names."""
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise EnvError(f"{env}: {data!r} is opened by the library datasets: pip install 'mas-lab[tasks]'") from None
+    drive, rest = splitdrive(data)  # a Windows drive has a colon, too
+    path, _, configuration = rest.partition(":")
+    path = drive + path
+    try:
+        if Path(data).is_file():
+            return load_dataset(TABLES[Path(data).suffix], data_files=data)
+        return load_dataset(path, configuration or None)
+    except Exception as error:
+        for file in sorted(Path(path).rglob("*.jsonl")) if Path(path).is_dir() else ():
+            for _ in read_jsonl(file, env):  # raises with the line if this file is broken
+                pass
+        raise EnvError(
+            f"{env}: {data!r} does not open: {str(error)[:1000]} ({str(error.__cause__)[:1000]}). Give a file, a "
+            f"folder or a data set of the hub. Without a network, set HF_HUB_OFFLINE=1 if it was opened before, or "
+            f"give a folder that `hf download {path} --repo-type dataset --local-dir FOLDER` made elsewhere"
+        ) from error
 
 
 def content_id(text: str) -> str:
@@ -123,8 +181,11 @@ def _column(row: Row, *names: str) -> Any:
     return next((columns[name] for name in names if columns.get(name) not in (None, "", [])), None)
 
 
-def _lacks(row: Row, wanted: str) -> EnvError:
-    return EnvError(f"a row needs {wanted}, this one has {sorted(row)}")
+def _text(row: Row, text: Any, wanted: str) -> str:
+    """Return the text of a row; raise EnvError, with the `wanted` columns, if there is none."""
+    if not isinstance(text, str) or not text.strip():
+        raise EnvError(f"a row needs {wanted}, this one has {sorted(row)}")
+    return text
 
 
 DAPO = re.compile(
@@ -150,13 +211,13 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     worked = _column(row, "answer", "solution")
     if worked is None and isinstance(graded, Mapping):
         worked = graded.get("ground_truth")
-    if not isinstance(problem, str) or not problem.strip() or not isinstance(worked, str | int | float):
-        raise _lacks(row, "problem|question|prompt and answer|solution|reward_model")
-    framed = DAPO.fullmatch(problem.strip())
+    problem = problem if isinstance(worked, str | int | float) else None
+    problem = _text(row, problem, "problem|question|prompt and answer|solution|reward_model").strip()
+    framed = DAPO.fullmatch(problem)
     gold = last_boxed(str(worked)) or str(worked).rpartition("####")[2].strip()
     if not gold:
         raise EnvError(f"a row's answer is empty: {worked!r}")
-    return framed.group(1) if framed else problem.strip(), gold
+    return framed.group(1) if framed else problem, gold
 
 
 GENERATOR = "reasoning_gym:"
@@ -165,7 +226,7 @@ GENERATOR = "reasoning_gym:"
 def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
     """Return `n` different problems of a full-size math task, each with its answer.
 
-    `data` is a file, a folder or a data set (`sources.read`), or `reasoning_gym:<task>` for generated problems. `None`
+    `data` is a file, a folder or a data set (`rows.read`), or `reasoning_gym:<task>` for generated problems. `None`
     means `reasoning_gym:gsm_symbolic`.
     """
     if (data or GENERATOR).startswith(GENERATOR):
@@ -196,9 +257,7 @@ def post(row: Row) -> str:
     """Return a post: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
     if isinstance(body := _column(row, "post"), str):
         return "\n".join(part.strip() for part in (_column(row, "title"), body) if part)
-    text = _column(row, "prompt", "text")
-    if not isinstance(text, str) or not text.strip():
-        raise _lacks(row, "post, prompt or text")
+    text = _text(row, _column(row, "prompt", "text"), "post, prompt or text")
     return re.sub(r"\s*TL;?DR:?\s*$", "", text, flags=re.IGNORECASE).strip()
 
 
@@ -206,9 +265,7 @@ def abstract(row: Row) -> str:
     """Return an abstract from `abstract_text`, `abstract`, `summary` or `text`: a text, or a list of sentences."""
     text = _column(row, "abstract_text", "abstract", "summary", "text")
     text = " ".join(map(str, text)) if isinstance(text, list) else text
-    if not isinstance(text, str) or not text.strip():
-        raise _lacks(row, "abstract_text, abstract, summary or text")
-    return " ".join(text.split())
+    return " ".join(_text(row, text, "abstract_text, abstract, summary or text").split())
 
 
 @lru_cache(maxsize=64)
