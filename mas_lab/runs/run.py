@@ -34,7 +34,6 @@ FORMAT = 4
 KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_at", "score_tasks",
            "score_episodes", "score_seed")  # fmt: skip
 """Settings that a resumed run may change."""
-TRIES = 20
 Result = TypeVar("Result")
 WATCH, TOKENS = "watch.json", "tokens.json"
 """Files of an exported zip that stand in for its checkpoints."""
@@ -157,13 +156,11 @@ class Run:
 
     def checkpoint(self) -> "Checkpoint":
         """Return the newest checkpoint, checked against its hashes."""
-        checkpoint = Checkpoint(self._newest())
-        checkpoint.verify()
-        return checkpoint
+        return self.with_checkpoint(lambda checkpoint: checkpoint)
 
     def with_checkpoint(self, use: "Callable[[Checkpoint], Result]") -> Result:
         """Return `use(checkpoint)` for the newest checkpoint, or a newer one if a training deletes that meanwhile."""
-        for _ in range(TRIES):
+        while True:
             checkpoint = Checkpoint(self._newest())
             try:
                 checkpoint.verify()
@@ -171,7 +168,6 @@ class Run:
             except Exception:
                 if checkpoint.folder.is_dir():
                     raise
-        raise RunError(f"{self.folder}: its checkpoints come and go too fast to be read; stop its training first")
 
     def _newest(self) -> Path:
         if self.is_exported:
@@ -250,12 +246,12 @@ def check_run(path: Path, at: Callable[[Any], None] = lambda file: None) -> None
             files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))
             refuse_large(path, sum(file.stat().st_size for file in files))
         run = open_run(path)
-        require_form(run.config, forms.CONFIG, run.folder / "run.json")
+        require_form(run.config, forms.Config, run.folder / "run.json")
         watched = run.watched()
         if isinstance(watched, dict) and {"rule", "spikes"} <= set(watched):
-            require_form(watched, forms.WATCHED, run.folder / WATCH)
+            require_form(watched, forms.Watched, run.folder / WATCH)
         if run.is_exported:
-            require_form(run.token_texts(), forms.TOKENS, run.folder / TOKENS)
+            require_form(run.token_texts(), forms.Tokens, run.folder / TOKENS)
         held = [_checked(run, name, part, at) for name in (*TABLES, SCORES) for part in run.parts(name)]
         if run.steps != sum(len(part.steps) for part in run.parts("stats")):
             raise RunError(f"{path}: its turns and stats are not of the same steps; export it again")

@@ -140,7 +140,7 @@ def test_limit_names_how_to_raise_it(honest, tmp_path, monkeypatch):
 
 
 def test_files_of_systems_and_notebooks_are_ignored(honest, models, tmp_path):
-    zipped = pack(honest, tmp_path / "alice.zip", more=[(name, b"x") for name in (*LITTER, "notes.txt")])
+    zipped = pack(honest, tmp_path / "alice.zip", more=[(name, b"x") for name in (*LITTER, "notes.txt", "../x")])
     assert told(zipped, tmp_path, every=False) == {}
     run = tmp_path / "run"
     for steps in (1, 2):
