@@ -16,7 +16,6 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from mas_lab.runs.manifest import MANIFEST, digest, manifest_of
-from mas_lab.runs.run import FORMAT
 
 Members = dict[str, bytes]
 TURNS, STATS, SCORES = "turns/000001.parquet", "stats/000001.parquet", "scores/000005"
