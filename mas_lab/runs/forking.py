@@ -14,8 +14,7 @@ from mas_lab.recipes import typed
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, write_bytes
 from mas_lab.runs.manifest import SCORES, TABLES, Part
-from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.resuming import decisive, refuse_gaps
+from mas_lab.runs.recorder import Recorder, decisive, refuse_gaps
 from mas_lab.runs.run import KEEPING, Run, load_run, run_folder
 from mas_lab.team import Team, differences
 

@@ -132,11 +132,14 @@ def test_damaged_run_continues_only_without_the_damaged_table(run, models, name,
 
 
 @pytest.mark.parametrize("name", ["turns/000000-000001.parquet", "stats/000004.parquet", "scores/000002", MANIFEST])
-def test_missing_file_is_named(run, name):
+def test_missing_file_is_named(run, models, name):
     [path] = run.glob(f"{name}*")
     path.unlink()
     with pytest.raises(lab.RunError, match=f"{name}.* is missing; put it back"):
         opened(run)
+    if not name.startswith("scores"):
+        with pytest.raises(lab.RunError, match=f"{name} is missing; put it back"):
+            train(models, run, STEPS + 1)
 
 
 def test_unrecorded_table_is_not_read(run):

@@ -228,32 +228,6 @@ def test_success_by_hand(case):
     assert success_rate(table(*rows)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("plan", [lab.episodes(3), lab.tree(3), lab.tree(2, follow=1), lab.joint(2)])
-@pytest.mark.parametrize("together", [False, True])
-def test_success_is_that_of_states_played_again(models, plan, together):
-    """The kept texts, played through the environment once more, end in success as often as the table says."""
-    env = small.Relay(together=together)
-    tasks = env.tasks(6, "train", 0)
-    turns = lab.rollout(env, small.make_team("shared", models), tasks, plan, seed=2)
-    by_id = {task.id: task for task in tasks}
-    played = turns[turns["kept"].astype(bool) & ~turns["probe"].astype(bool)]
-
-    def ends(state, node):
-        rows = played[played["node"] == node]
-        said = {agent: rows[rows["agent"] == agent] for agent in env.acting(state)}
-        for i in range(len(next(iter(said.values())))):
-            step = env.step(state, {agent: own["completion"].iloc[i] for agent, own in said.items()})
-            action = said[list(said)[-1]]["action"].iloc[i]
-            after = played[played["parent"] == action]["node"]
-            yield from ends(step.state, after.iloc[0]) if len(after) else [step.success]
-
-    shares = []
-    for episode, own in played.groupby("episode"):
-        found = list(ends(env.start(by_id[own["task"].iloc[0]]), f"{episode}/0"))
-        shares.append(sum(found) / len(found))
-    assert success_rate(turns) == pytest.approx(sum(shares) / len(shares))
-
-
 # Bad input: refused at the call, before a run folder is made
 
 
