@@ -83,7 +83,7 @@ except lab.RunError as error:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are a POSIX matter")
-@pytest.mark.parametrize(("limit", "named"), [(100, "manifest.txt"), (4000, "checkpoints/000000")])
+@pytest.mark.parametrize(("limit", "named"), [(100, "run.json"), (4000, "checkpoints/000000")])
 def test_file_that_may_not_grow_is_named(models, tmp_path, limit, named):
     """Weights are written by a library that has an error of its own."""
     command = [sys.executable, "-c", LIMITED, str(models), str(tmp_path / "run"), str(limit)]
