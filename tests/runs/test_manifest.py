@@ -275,14 +275,3 @@ def test_killed_at_any_write_of_joining_no_step_is_lost(models, tmp_path, monkey
         if number % 8 == 2:
             list(small.start("shared", models, copy, 5))
             assert small.bits(copy) == small.bits(run)
-
-
-@pytest.mark.slow
-def test_killed_at_every_eighth_write_while_steps_are_joined(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(merging, "STEPS", 2)
-    list(small.start("shared", models, tmp_path / "straight", 5))
-    (tmp_path / "runs").mkdir()
-    *deaths, survived = small.child("killed", models, tmp_path / "runs", 5, *range(1, 900, 8), MERGED="2")
-    assert len(deaths) > 20 and survived["ended"] == 0
-    for death in (*deaths, survived):
-        assert death["bits"] == small.bits(tmp_path / "straight"), f"killed before write {death['moment']}"

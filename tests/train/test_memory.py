@@ -62,17 +62,6 @@ def test_a_run_that_remembers_goes_on_bit_for_bit(models, tmp_path, what):
     assert not (reports[-1].turns["center"] == list(start(models, alone, None))[-1].turns["center"]).all()
 
 
-def test_the_running_mean_of_a_run_is_the_formula(models, tmp_path):
-    reports = list(start(models, RAE, tmp_path / "run"))
-    mean = {}
-    for report in reports:
-        for agent, own in report.turns.groupby("agent"):
-            m = own.groupby("episode")["credit"].mean().mean()
-            assert own["center"].tolist() == pytest.approx([mean.get(agent, m)] * len(own), abs=1e-12)
-            mean[agent] = 0.95 * mean.get(agent, m) + 0.05 * m
-    assert {key: value for [key], value in remembered(tmp_path / "run")["center"]["means"]} == pytest.approx(mean)
-
-
 def test_a_training_leaves_nothing_in_the_recipe_and_takes_nothing_from_it(models):
     def advantages():
         return pd.concat(report.turns["advantage"] for report in start(models, RAE, None, 2))

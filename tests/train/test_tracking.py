@@ -149,13 +149,3 @@ def test_trackio_holds_the_numbers(models, tmp_path):
             one["kind"] for one in spans
         }
         assert all("advantage" in one["metadata"] for one in spans if one["kind"] == "generation")
-
-
-@pytest.mark.slow
-def test_wandb_logs_offline(models, tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    assert len(list(lab.track(train(models), to="wandb", project="mine", dir=str(tmp_path)))) == 3
-    wandb.teardown()
-    [kept] = tmp_path.rglob("*.wandb")
-    assert kept.read_bytes().count(b"agent/asker/grad_norm") >= 3
