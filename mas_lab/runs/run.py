@@ -7,8 +7,10 @@
     runs/<name>/manifest.txt                     the sha256 of these files: one that it does not name does not count
     runs/<name>/checkpoints/000108/              the team after 108 steps: safetensors and JSON, with their sha256
     runs/<name>/own.txt                          which computer wrote run.json, see `foreign`
+    runs/<name>/training.lock                    locked by the process that trains here
+    runs/<name>.<process>.tmp/                   a folder that a start has not finished; the next start deletes it
 
-A zip holds the same without the last two, and `watch.json` and `tokens.json` in place of the checkpoints. Leaves out:
+A zip holds the tables, run.json and the manifest, and `watch.json` and `tokens.json` in place of the checkpoints. Leaves out:
 how a run is written (`recorder`), and its scores (`scores`).
 """
 

@@ -1,7 +1,6 @@
 """Parts that remember: kept and resumed bit for bit, never shared by two trainings, never left half-changed."""
 
 import json
-from dataclasses import dataclass
 
 import pandas as pd
 import pytest
@@ -106,22 +105,13 @@ def test_a_resume_without_the_memory_is_refused(models, tmp_path):
         list(start(models, RAE.replace(name="s", credit=surprise()), tmp_path / "with"))
 
 
-@dataclass
-class half:
-    def __call__(self, turns):
-        return turns["team_reward"]
+def test_parts_that_remember_by_halves_or_no_plain_data_are_refused(models):
+    class half(surprise):
+        load_state = None
 
-    def state(self):
-        return {}
+    with pytest.raises(TypeError, match=r"credit=.*half.* has state\(\) alone; a part that remembers has both"):
+        start(models, RAE.replace(credit=half()), None)
 
-
-def test_a_part_that_remembers_by_halves_is_refused_before_anything_is_played(models, tmp_path):
-    with pytest.raises(TypeError, match=r"credit=half\(\) has state\(\) alone; a part that remembers has both"):
-        start(models, RAE.replace(credit=half()), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_what_is_no_plain_data_is_named():
     class odd(surprise):
         def __init__(self, held):
             self.held = held
