@@ -10,8 +10,8 @@
     runs/<name>/training.lock                    locked by the process that trains here
     runs/<name>.<process>.tmp/                   a folder that a start has not finished; the next start deletes it
 
-A zip holds the tables, run.json and the manifest, and `watch.json` and `tokens.json` in place of the checkpoints. Leaves out:
-how a run is written (`recorder`), and its scores (`scores`).
+A zip holds the tables, run.json and the manifest; `watch.json` and `tokens.json` take the place of the checkpoints.
+Leaves out: how a run is written (`recorder`), and its scores (`scores`).
 """
 
 import os
