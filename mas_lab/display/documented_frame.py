@@ -1,17 +1,24 @@
 """A table that shows its texts in full, with the meanings of its columns below it.
 
-It does so in a notebook only; a terminal shows it as any pandas table. Leaves out: the meanings (`column_docs`), and
+It does so in a notebook only; a terminal shows it as any pandas table. The meanings stand in `columns.csv`. Leaves out:
 tables in pages (`widgets.document`).
 """
 
+import csv
 import html
 from numbers import Number
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mas_lab.display.column_docs import COLUMN_DOCS
 from mas_lab.display.escape import escape_control_chars
+
+COLUMN_DOCS: dict[str, dict[str, str]] = {}
+"""The meaning of each column of every table that the kit shows, besides the table of turns (`table`)."""
+with (Path(__file__).parent / "columns.csv").open(encoding="utf-8", newline="") as _file:
+    for _row in csv.DictReader(_file):
+        COLUMN_DOCS.setdefault(_row["table"], {})[_row["column"]] = _row["meaning"]
 
 LONG = 32
 """A text of this many characters, or of several words, is left-aligned and keeps its line breaks."""
