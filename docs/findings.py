@@ -14,7 +14,7 @@ import mas_lab as lab
 from mas_lab.explain.advice import COSTS, PAYS
 from mas_lab.paths import data_dir
 from mas_lab.study.comparison import ENOUGH, FEW
-from mas_lab.study.intervals import bootstrap_interval, holm, t_interval, t_test
+from mas_lab.study.intervals import bootstrap_interval, holm, t_test
 from mas_lab.study.record import Recorded
 
 PAGE, STUDIES = Path(__file__).parent / "findings.md", data_dir() / "results" / "studies"
@@ -148,7 +148,7 @@ def foretold() -> pd.DataFrame:
             pairs = (own["right"] - other["right"]).xs(here, level=["task", "agent"]).dropna()
             if len(pairs) < FEW or pairs.eq(0).all():  # explored with few seeds, hardly ever reached, or frozen
                 continue
-            low, high = bootstrap_interval([pairs]) if len(pairs) >= ENOUGH else t_interval(pairs)
+            low, high = bootstrap_interval([pairs]) if len(pairs) >= ENOUGH else t_test(pairs)[1:]
             norms = (other["median_norm"] / own["median_norm"].where(own["median_norm"] > 0)).xs(
                 here, level=["task", "agent"]
             )
@@ -156,7 +156,7 @@ def foretold() -> pd.DataFrame:
             rows.append({
                 "study": name, "task": task, "agent": agent, "seeds": len(pairs), "gain": gain,
                 "F": said["F"].median(), "ratio": norms.median(), "difference": pairs.mean(), "low": low, "high": high,
-                "sure": low > 0 or high < 0, "p": t_test(pairs),
+                "sure": low > 0 or high < 0, "p": t_test(pairs)[0],
             })  # fmt: skip
     return pd.DataFrame(rows)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
 
-from mas_lab.display.column_docs import COLUMN_DOCS
+from mas_lab.display.documented_frame import COLUMN_DOCS
 
 QUICKSTART = "00_quickstart.ipynb"
 

@@ -25,10 +25,10 @@ UNSLOTH = (
 )
 SWITCHES = {
     "internet": {
-        "kaggle": "the notebook's internet is off: Settings > Internet > On (it wants a verified phone number), or "
-        "attach the wheels as a data set and set PIP_FIND_LINKS to its folder",
-        "colab": "the runtime could not reach the package index: Runtime > Disconnect and delete runtime, then again",
-        "local": "this machine could not reach the package index",
+        "kaggle": "Settings > Internet > On (it wants a verified phone number), or attach the wheels as a data set and "
+        "set PIP_FIND_LINKS to its folder",
+        "colab": "Runtime > Disconnect and delete runtime, then again",
+        "local": "check the network of this machine",
     },
     "gpu": {
         "kaggle": "the accelerator is off: Settings > Accelerator > GPU T4 x2",
@@ -36,12 +36,6 @@ SWITCHES = {
         "local": "no NVIDIA GPU answered nvidia-smi",
     },
 }
-UNREACHABLE = re.compile(
-    r"NewConnectionError|ConnectionError|ConnectTimeout|name resolution|Name or service not known|getaddrinfo failed|"
-    r"Network is unreachable|Connection refused|Failed to establish",
-    re.IGNORECASE,
-)
-
 PINNABLE = re.compile(
     r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
 )
@@ -118,11 +112,10 @@ def add(needs: Sequence[str], host: str) -> dict[str, str]:
         command = plan_install(needs, before, Path(folder) / "constraints.txt")
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if done.returncode:
-        told = f"{done.stdout}\n{done.stderr}".strip()
-        if UNREACHABLE.search(told):
-            raise SystemExit(f"Nothing was installed: {SWITCHES['internet'][host]}.")
-        why = "\n".join(told.splitlines()[-12:])
-        raise SystemExit(f"Nothing was installed: pip cannot add {', '.join(needs)} beside what is here:\n{why}")
+        why = "\n".join(f"{done.stdout}\n{done.stderr}".strip().splitlines()[-12:])
+        offline = f"If pip could not reach the package index: {SWITCHES['internet'][host]}."
+        refused = f"Nothing was installed: pip cannot add {', '.join(needs)} beside what is here"
+        raise SystemExit(f"{refused}:\n{why}\n{offline}")
     importlib.invalidate_caches()
     return {name: version for name, version in installed().items() if name not in before}
 

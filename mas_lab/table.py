@@ -16,8 +16,7 @@ import pandera.pandas as pa
 from pandas.api.types import is_numeric_dtype
 from pandera.errors import SchemaErrors
 
-from mas_lab.display.column_docs import COLUMN_DOCS
-from mas_lab.display.documented_frame import documented
+from mas_lab.display.documented_frame import COLUMN_DOCS, documented
 
 PLACE = ("step", "task", "episode", "node", "agent", "turn", "candidate")
 

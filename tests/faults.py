@@ -1,4 +1,30 @@
-"""How many faults `make test-long` makes: the most so far, after each of which the run was right bit for bit."""
+"""A full disk, and how many faults `make test-long` makes: after each of them the run was right bit for bit."""
+
+import errno
+import os
+
+import pytest
 
 KILLS, DEATHS, INTERRUPTS, FLIPS = 171, 262, 228, 3000
 """At random moments, before chosen file operations, as by Ctrl-C between two instructions; bits of a run's files."""
+
+
+def fill(patch: pytest.MonkeyPatch, moment: int, error: int = errno.ENOSPC) -> list[str]:
+    """From its `moment`-th change of a file on, the disk is full: nothing is flushed, renamed or made any more. Returns
+    what was asked since then."""
+    refused, seen = [], 0
+
+    def counted(name, call):
+        def wrapper(*arguments, **options):
+            nonlocal seen
+            seen += 1
+            if seen >= moment:
+                refused.append(name)
+                raise OSError(error, os.strerror(error))
+            return call(*arguments, **options)
+
+        return wrapper
+
+    for name in ("fsync", "rename", "replace", "mkdir"):
+        patch.setattr(os, name, counted(name, getattr(os, name)))
+    return refused

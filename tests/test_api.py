@@ -113,15 +113,6 @@ def test_public_functions_and_classes_say_what_they_are():
     assert not undocumented
 
 
-def test_the_envs_of_the_kit():
-    assert {"plan_path", "math", "tldr"} <= set(lab.ENVS)
-    for name in lab.ENVS:
-        env = lab.make_env(name)
-        assert env.agents and env.max_turns >= 1 and isinstance(env.pocket, str)
-    with pytest.raises(ValueError, match=r"no env is named 'plan_paht'; known are: plan_path"):
-        lab.make_env("plan_paht")
-
-
 def test_a_name_is_imported_at_its_first_use():
     code = (
         "import sys, mas_lab as lab; print(*(name for name in sys.modules if name.startswith('mas_lab.')));"

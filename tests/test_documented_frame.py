@@ -10,8 +10,7 @@ from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.cells.update import STATS
-from mas_lab.display.column_docs import COLUMN_DOCS
-from mas_lab.display.documented_frame import DocumentedFrame, documented, key_html
+from mas_lab.display.documented_frame import COLUMN_DOCS, DocumentedFrame, documented, key_html
 from mas_lab.table import SCHEMA
 from mas_lab.widgets.figures import dialogue
 

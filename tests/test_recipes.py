@@ -33,31 +33,21 @@ TABLE = {
 }
 
 
-def once_per(recipe: Recipe) -> tuple[str | None, str | None]:
+def row_of(recipe: Recipe) -> tuple:
     once = recipe.once_per
-    return (once.get("center"), once.get("scale")) if isinstance(once, dict) else (once, once)
+    twice = (once.get("center"), once.get("scale")) if isinstance(once, dict) else (once, once)
+    return (recipe.plan, recipe.by, recipe.credit, twice, recipe.center, recipe.scale, recipe.loss, recipe.aggregate)
 
 
-def test_the_table_is_complete():
+def test_each_recipe_is_its_row_and_reads_back_from_json():
     assert set(lab.RECIPES) == set(TABLE)
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_each_recipe_is_its_row(name):
-    r = lab.RECIPES[name]
-    assert r.name == name
-    row = (r.plan, r.by, r.credit, once_per(r), r.center, r.scale, r.loss, r.aggregate)
-    assert row == TABLE[name]
-    assert r.same_prompt == (name == "at_grpo")
-    assert r.peers == (ROLE if name == "grpo_masked" else None)
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_every_recipe_reads_back_from_json(name):
-    recipe = lab.RECIPES[name]
-    text = json.dumps(to_data(recipe))
-    assert from_data(json.loads(text)) == recipe
-    assert json.dumps(to_data(from_data(json.loads(text)))) == text
+    for name, expected in TABLE.items():
+        assert row_of(lab.RECIPES[name]) == expected and lab.RECIPES[name].name == name
+        assert lab.RECIPES[name].same_prompt == (name == "at_grpo")
+        assert lab.RECIPES[name].peers == (ROLE if name == "grpo_masked" else None)
+        text = json.dumps(to_data(lab.RECIPES[name]))
+        assert from_data(json.loads(text)) == lab.RECIPES[name]
+        assert json.dumps(to_data(from_data(json.loads(text)))) == text
 
 
 @pytest.mark.parametrize(

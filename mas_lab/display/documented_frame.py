@@ -1,20 +1,27 @@
 """A table that shows its texts in full, with the meanings of its columns below it.
 
-It does so in a notebook only; a terminal shows it as any pandas table. Leaves out: the meanings (`column_docs`), and
+It does so in a notebook only; a terminal shows it as any pandas table. The meanings stand in `columns.csv`. Leaves out:
 tables in pages (`widgets.document`).
 """
 
+import csv
 import html
 from numbers import Number
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mas_lab.display.column_docs import COLUMN_DOCS
 from mas_lab.display.escape import escape_control_chars
 
+COLUMN_DOCS: dict[str, dict[str, str]] = {}
+"""The meaning of each column of every table that the kit shows, besides the table of turns (`table`)."""
+with (Path(__file__).parent / "columns.csv").open(encoding="utf-8", newline="") as _file:
+    for _row in csv.DictReader(_file):
+        COLUMN_DOCS.setdefault(_row["table"], {})[_row["column"]] = _row["meaning"]
+
 LONG = 32
-"""A column with a text of this many characters, or of several words, is left-aligned and keeps its line breaks."""
+"""A text of this many characters, or of several words, is left-aligned and keeps its line breaks."""
 
 
 class DocumentedFrame(pd.DataFrame):
@@ -30,26 +37,15 @@ class DocumentedFrame(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         most, few = pd.get_option("display.max_rows"), pd.get_option("display.min_rows")
-        sizes = {
-            "max_rows": most if not most or len(self) <= most or not few else min(most, few),
-            "max_cols": pd.get_option("display.max_columns"),
-            "show_dimensions": pd.get_option("display.show_dimensions"),
-        }
-        shown, long = pd.DataFrame(self), [self._is_long(place) for place in range(self.shape[1])]
-        cells = {place: shown.iloc[:, place].astype(object).map(lambda value, long=long[place]: _cell(value, long))
-                 for place in range(self.shape[1]) if not _is_plain(shown.iloc[:, place])}  # fmt: skip
-        columns = [cells.get(place, shown.iloc[:, place]) for place in range(self.shape[1])]
-        shown = pd.concat(columns, axis=1) if columns else shown
-        shown.index = shown.index.map(_label).set_names([_label(name) for name in shown.index.names])
-        heads = [_cell(name, wide) for name, wide in zip(self.columns, long, strict=True)]
-        shown = shown.set_axis(heads, axis=1) if self.columns.nlevels == 1 else shown
+        shown = pd.DataFrame(self).map(_cell).rename(index=_cell, columns=_cell)
+        shown = shown.rename_axis(index=_cell, columns=_cell)
         with pd.option_context("display.max_colwidth", None):
-            table = shown.to_html(escape=False, notebook=True, **sizes)
+            table = shown.to_html(
+                escape=False, notebook=True, max_cols=pd.get_option("display.max_columns"),
+                max_rows=most if not most or len(self) <= most or not few else min(most, few),
+                show_dimensions=pd.get_option("display.show_dimensions"),
+            )  # fmt: skip
         return f'<div class="tex2jax_ignore mathjax_ignore">{table}{key_html(self.kind, self.columns)}</div>'
-
-    def _is_long(self, place: int) -> bool:
-        texts = [value for value in self.iloc[:, place] if isinstance(value, str)]
-        return any(len(text) >= LONG or len(text.split()) > 1 for text in texts)
 
 
 def documented(table: pd.DataFrame, kind: str = "") -> DocumentedFrame:
@@ -66,18 +62,11 @@ def key_html(kind: str, columns: Any) -> str:
     return f"<p><small>{'; '.join(parts)}</small></p>" if parts else ""
 
 
-def _is_plain(values: pd.Series) -> bool:
-    """Return True for numbers and times, which pandas shows in its own way."""
-    return values.dtype.kind in "biufcmM" if hasattr(values.dtype, "kind") else False
-
-
-def _cell(value: Any, long: bool) -> Any:
-    if isinstance(value, bool | Number) or value is None:
+def _cell(value: Any) -> Any:
+    """Return text and objects as HTML; numbers and times, which pandas shows in its own way, as they are."""
+    if isinstance(value, bool | Number | pd.Timestamp) or value is None:
         return value
-    text = html.escape(escape_control_chars(str(value))).replace("\n", "&#10;")  # else pandas writes a line break as \n
+    text = html.escape(escape_control_chars(str(value)))
+    long = len(text) >= LONG or len(text.split()) > 1
+    text = text.replace("\n", "&#10;")  # else pandas writes a line break as \n
     return f'<div style="text-align: left; white-space: pre-wrap">{text}</div>' if long else text
-
-
-def _label(value: Any) -> Any:
-    """Return an index label as HTML; a label of several levels as a tuple of them."""
-    return tuple(map(_label, value)) if isinstance(value, tuple) else _cell(value, long=False)

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from tqdm import tqdm
 
@@ -82,63 +82,52 @@ def progress_bar(total: int | None, description: str, unit: str, even: bool = Fa
 class CellBar(tqdm):
     """A bar as text in the output of the running cell, also if an earlier cell opened it.
 
-    A bar that is opened while another is open leaves no line; the line of the outer bar covers its work.
+    The bars of one run of a cell share its output, which keeps the last line of each outer bar. A bar that is opened
+    while another is open leaves no line; the line of the outer bar covers its work.
     """
 
     monitor_interval = 0  # tqdm would draw from a thread, which belongs to no cell
+    _open: ClassVar[dict["CellBar", int]] = {}
+    """Open bars, and the cell that drew each last; tqdm compares bars by their position, so this is no list."""
+    _cell: ClassVar[int] = -1
+    _lines: ClassVar[dict[str, str]] = {}
+    _handle: ClassVar[Any] = None
 
     def __init__(self, **options: Any):
         super().__init__(file=io.StringIO(), ascii=False, **options)
         if not self.disable:
-            _running_cell().bars[self] = None
+            self._open[self] = _running_cell()
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         if not self.disable:
-            cell = _running_cell()
-            cell.bars[self] = None
-            if self.seconds >= DELAY:
-                cell.draw()
-
-    @property
-    def seconds(self) -> float:
-        return self.format_dict["elapsed"]
+            self._open[self] = _running_cell()
+            if self.format_dict["elapsed"] >= DELAY:
+                self._draw()
 
     def close(self) -> None:
-        if not self.disable and self in _running_cell().bars:
-            _running_cell().remove(self)
+        if not self.disable and self._open.pop(self, None) == _running_cell():
+            if self.format_dict["elapsed"] >= DELAY and not self._bars():
+                self._lines[self.desc] = str(self)
+            if self._lines or self._handle:
+                self._draw()
         super().close()
 
+    def _bars(self) -> list["CellBar"]:
+        return [bar for bar, cell in self._open.items() if cell == self._cell]
 
-class _Cell:
-    """The output that the bars of one run of a cell share; it keeps the last line of each outer bar."""
-
-    def __init__(self, number: int):
-        self.number, self.handle = number, None
-        self.bars: dict[CellBar, None] = {}  # tqdm compares bars by their position, so no list
-        self.lines: dict[str, str] = {}
-
-    def remove(self, bar: CellBar) -> None:
-        del self.bars[bar]
-        if bar.seconds >= DELAY and not self.bars:
-            self.lines[bar.desc] = str(bar)
-        if self.lines or self.handle:
-            self.draw()
-
-    def draw(self) -> None:
+    def _draw(self) -> None:
         from IPython.display import display
 
-        shown = {"text/plain": "\n".join([*self.lines.values(), *map(str, self.bars)])}
-        if self.handle is None:
-            self.handle = display(shown, raw=True, display_id=True)
+        shown = {"text/plain": "\n".join([*self._lines.values(), *map(str, self._bars())])}
+        if self._handle is None:
+            CellBar._handle = display(shown, raw=True, display_id=True)
         else:
-            self.handle.update(shown, raw=True)
+            self._handle.update(shown, raw=True)
 
 
-_cell = _Cell(-1)
-
-
-def _running_cell() -> _Cell:
-    global _cell
-    number = sys.modules["IPython"].get_ipython().execution_count
-    _cell = _cell if _cell.number == number else _Cell(number)
-    return _cell
+def _running_cell() -> int:
+    """Return the number of the running cell; a new one starts without lines."""
+    cell = sys.modules["IPython"].get_ipython().execution_count
+    if CellBar._cell != cell:
+        CellBar._cell, CellBar._lines, CellBar._handle = cell, {}, None
+    return cell

@@ -30,8 +30,6 @@ INFO = "info"
 """The column that holds plain data of any form."""
 LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__macosx"}
 """Names of files that systems and notebooks leave in folders, in lower case."""
-
-
 HELD = (5, 32, 145)
 """Windows error codes for a file that somebody has open: access denied, sharing violation, directory not empty."""
 
@@ -274,8 +272,8 @@ def hashes(folder: Path, called: str = "*") -> dict[str, str]:
 
 
 def is_litter(name: str) -> bool:
-    """Return whether a system or a notebook put the file there; `name` is its path within a folder."""
-    return any(part.lower() in LITTER or part.startswith("._") for part in name.split("/"))
+    """Return whether a system, a notebook or a killed process put it there; `name` is its path within a folder."""
+    return any(part.lower() in LITTER or part.startswith("._") or part.endswith(".tmp") for part in name.split("/"))
 
 
 def _sha256(path: Path) -> str:

@@ -1,10 +1,9 @@
 """Fork a run: take over its first steps, weights, optimizer and memory, then continue by its own config.
 
-The copies are in the new folder before its run.json is written, so a fork is complete or absent. The other run is only
+The other run is only
 read, and may go on meanwhile. Leaves out: how a run is kept (`recorder`), and how it is trained.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from os.path import relpath
 from pathlib import Path
@@ -15,10 +14,9 @@ from mas_lab.recipes import typed
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, write_bytes
 from mas_lab.runs.manifest import SCORES, TABLES, Part
-from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.resuming import decisive, refuse_gaps
+from mas_lab.runs.recorder import Recorder, decisive, refuse_gaps
 from mas_lab.runs.run import KEEPING, Run, load_run, run_folder
-from mas_lab.team import Team, describe_team, differences
+from mas_lab.team import Team, differences
 
 SCORING = tuple(name for name in KEEPING if name.startswith("score_"))
 """Settings that do not change a training, but are listed among the changes of a fork."""
@@ -59,20 +57,15 @@ class Fork(Recorder):
         return Recorder(found.folder)
 
     def _take_over(
-        self, config: Mapping[str, Any], team: Team, memory: Any
+        self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any
     ) -> tuple[int, Mapping[str, Any], dict[str, str]]:
         """Set team, watch and memory to the newest checkpoint of the other run, and copy its tables until then."""
         source = self._source()
         self._refuse_another_world(source, config)
-        asked, rates = describe_team(team), {name: policy.lr for name, policy in team.policies.items()}
+        rates = {name: policy.lr for name, policy in team.policies.items()}
 
         def take(checkpoint: Checkpoint) -> tuple[dict[str, Any], list[Part]]:
             state = checkpoint.state
-            if different := differences(_make(state["team"]), _make(asked)):
-                raise RunError(
-                    f"{self.folder}: cannot fork {source.folder}, which was made by another team: {different}; "
-                    "load_run(...).team() of that run is such a team"
-                )
             checkpoint.give(team)
             refuse_gaps(source, checkpoint.step)
             return state, [part for name in TABLES for part in source.parts(name) if part.step < checkpoint.step]
@@ -81,12 +74,11 @@ class Fork(Recorder):
         for name, policy in team.policies.items():
             policy.lr = rates[name]
         step = state["step"]
-        told = changes(source.config, config) + _changes_of_team(state["team"], asked)
-        told += self._remember(memory, state.get("memory", {}), source.config, config)
+        told = changes(source.config, config) + self._remember(memory, state.get("memory", {}), source.config, config)
         self._remembered = state["watch"]
         files: dict[str, str] = {}
         for part in (*parts, *(part for part in source.parts(SCORES) if part.step <= step)):
-            path = self.folder / part.name
+            path = staged / part.name
             path.parent.mkdir(exist_ok=True)
             write_bytes(path, part.read_bytes())
             files[part.name] = part.sha256
@@ -100,6 +92,11 @@ class Fork(Recorder):
                 f"{self.folder}: cannot fork {source.folder}, {different}; a fork plays the same env with the same "
                 "agents: leave fork= out to train in another one from the start"
             )
+        if different := differences(*(_made_of(one["team"]) for one in (source.config, config))):
+            raise RunError(
+                f"{self.folder}: cannot fork {source.folder}, which was made by another team: {different}; "
+                "load_run(...).team() of that run is such a team"
+            )
 
     def _remember(self, memory: Any, kept: Mapping[str, Any], *configs: Mapping[str, Any]) -> list[str]:
         """Restore the memory of parts that did not change, and return sentences about the others."""
@@ -109,11 +106,8 @@ class Fork(Recorder):
                 and not differences(*comparable(there.get(place), here.get(place)), place)]  # fmt: skip
         if memory:
             memory.load_state({**memory.state(), **{place: kept[place] for place in same}})
-        anew = [place for place in parts if place not in same]
-        gone = [place for place in kept if place not in parts]
-        return [f"{place} remembers from here on" for place in anew] + [
-            f"what {place} remembered is left" for place in gone
-        ]
+        anew = [f"{place} remembers from here on" for place in parts if place not in same]
+        return anew + [f"what {place} remembered is left" for place in kept if place not in parts]
 
 
 def origin_of(run: Run) -> Path | None:
@@ -123,14 +117,16 @@ def origin_of(run: Run) -> Path | None:
 
 
 def changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Return how two descriptions of a training differ, as `name: old -> new`."""
-    sides = [{**decisive(one), **_scoring(one)} for one in (there, here)]
-    return list(_changes(*comparable(*sides)))
+    """Return how two contents of run.json differ, as `name: old -> new`."""
+    return list(_changes(*comparable(_changeable(there), _changeable(here))))
 
 
-def _scoring(config: Mapping[str, Any]) -> dict[str, Any]:
-    settings = config.get("settings") or {}
-    return {name: settings.get(name) for name in SCORING}
+def _changeable(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts that a fork may change, and the settings of its scores."""
+    team, settings = config.get("team") or {}, config.get("settings") or {}
+    rates = {f"lr of {name}": policy.get("lr") for name, policy in team.get("policies", {}).items()}
+    of_team = rates | {key: team.get(key) for key in OF_THE_TEAM}
+    return {**decisive(config), **{name: settings.get(name) for name in SCORING}, **of_team}
 
 
 def _changes(there: Any, here: Any, name: str = "") -> Sequence[str]:
@@ -144,16 +140,8 @@ def _changes(there: Any, here: Any, name: str = "") -> Sequence[str]:
     return [told for one in inner for told in one]
 
 
-def _make(team: Mapping[str, Any]) -> dict[str, Any]:
+def _made_of(team: Mapping[str, Any]) -> dict[str, Any]:
     """Return a described team without the parts that a fork may change."""
     policies = {name: {key: value for key, value in policy.items() if key != "lr"}
                 for name, policy in team["policies"].items()}  # fmt: skip
     return {key: value for key, value in team.items() if key not in OF_THE_TEAM} | {"policies": policies}
-
-
-def _changes_of_team(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    rates = [{name: policy.get("lr") for name, policy in team["policies"].items()} for team in (there, here)]
-    told = [f"lr of {name}: {typed(old)} -> {typed(rates[1][name])}" for name, old in rates[0].items()
-            if old != rates[1][name]]  # fmt: skip
-    rest = [{key: team[key] for key in OF_THE_TEAM} for team in (there, here)]
-    return told + list(_changes(*json.loads(json.dumps(rest))))

@@ -3,10 +3,10 @@
 Leaves out: their size (`foreign`), and the meaning of values (`mas_lab.table`).
 """
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
+from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from mas_lab.runs.disk import RunError, to_pandas
 from mas_lab.table import SCHEMA, require, require_advantage_per_token
@@ -15,25 +15,76 @@ if TYPE_CHECKING:
     import pyarrow
 
 DEPTH = 100
-NUMBER, DIGITS = (int, float), re.compile(r"[0-9]{1,9}")
-FORKED = {"from": str, "step": int, "changed": [str]}
-CONTINUED = {"step": int, "ranks?": int, "device?": str, "code?": str, "versions?": {str: str}}
-CONFIG = {
-    **{"format": int, "versions?": {str: str}},
-    **{"env": {"name?": str}, "recipe": {"name": str}, "seed": int, "settings?": {str: None}},
-    **{"forked?": FORKED, "continued?": [CONTINUED]},
-}
-TOKENS = {str: {str: str}}
-SPIKE = {
-    **{"call": int, "policy": str, "agent": str, "agents": [str], "norm": NUMBER, "usual": NUMBER, "score": NUMBER},
-    **{"norms": {str: NUMBER}, "rows": {DIGITS: NUMBER}, "tokens": {DIGITS: [NUMBER]}, "exact?": bool},
-    **{"without": {str: NUMBER}, "baselines": {str: None}, "judged?": {str: {str: NUMBER}}},
-}
-WATCHED = {
-    "rule": {"warmup": int, "window": int, "threshold": NUMBER, "floor": NUMBER},
-    "spikes": [SPIKE],
-}
-"""The part of a `SpikeWatch`'s state that is shown."""
+Int = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Digits = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
+
+
+class Form(BaseModel, strict=True):
+    """Keys that an object must have, and those that it may have; others are not checked."""
+
+
+class Named(Form):
+    name: str
+
+
+class Forked(Form):
+    of: str = Field(alias="from")
+    step: Int
+    changed: list[str]
+
+
+class Continued(Form):
+    step: Int
+
+
+class Config(Form):
+    """The content of run.json."""
+
+    format: Int
+    env: dict[str, Any]
+    recipe: Named
+    seed: Int
+    versions: dict[str, str] = {}
+    settings: dict[str, Any] = {}
+    forked: Forked = None
+    continued: list[Continued] = []
+
+
+class Tokens(RootModel[dict[str, dict[str, str]]], strict=True):
+    """Policy -> token id -> text."""
+
+
+class Rule(Form):
+    warmup: Int
+    window: Int
+    threshold: float
+    floor: float
+
+
+class Spike(Form):
+    call: Int
+    policy: str
+    agent: str
+    agents: list[str]
+    norm: float
+    usual: float
+    score: float
+    norms: dict[str, float]
+    rows: dict[Digits, float]
+    tokens: dict[Digits, list[float]]
+    without: dict[str, float]
+    baselines: dict[str, Any]
+    exact: bool = True
+    judged: dict[str, dict[str, float]] = {}
+
+
+class Watched(Form):
+    """The part of a `SpikeWatch`'s state that is shown."""
+
+    rule: Rule
+    spikes: list[Spike]
+
+
 TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
 COUNTS = {"step", "turn", "depth", "candidate", "optimizer_step"}
 IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs", "entropies"}
@@ -47,47 +98,27 @@ HELD = {
 """Columns that every version wrote, by the folder of the table."""
 
 
-def schema_error(data: Any, form: Any, where: str = "") -> str:
-    """Return in words where plain data does not match a form; empty if it matches.
-
-    A form is a type, a pattern, `None` for anything, [form] for a list, or {str or pattern: form} for any keys. The
-    form {"key": form, "maybe?": form} needs "key", checks "maybe" if it is there, and allows other keys.
-    """
-    if isinstance(form, list):
-        parts = [(f"{where}[{place}]", one, form[0]) for place, one in enumerate(data)] if _is(data, list) else None
-    elif isinstance(form, dict) and not all(isinstance(key, str) for key in form):
-        [(key_form, inner)] = form.items()
-        parts = [(_in(where, key), one, inner) for key, one in data.items()] if _is(data, dict) else None
-        wrong = [key for key in data if not _is(key, key_form)] if parts else []
-        if wrong:
-            return f"{where or 'it'} has the key {wrong[0]!r:.100}, which does not belong there"
-    elif isinstance(form, dict):
-        if _is(data, dict) and (missing := [key for key in form if not key.endswith("?") and key not in data]):
-            return f"{_in(where, missing[0])} is missing"
-        asked = [(key.removesuffix("?"), inner) for key, inner in form.items()]
-        parts = (
-            [(_in(where, key), data[key], inner) for key, inner in asked if key in data] if _is(data, dict) else None
-        )
-    else:
-        parts = [] if form is None or _is(data, form) else None
-    if parts is None:
-        return f"{where or 'it'} is {data!r:.100}, not {_named(form)}"
-    return next(filter(None, (schema_error(one, inner, place) for place, one, inner in parts)), "")
+def first_problem(error: ValidationError) -> str:
+    """Return the first error of pydantic in words, with its place in the data."""
+    first = error.errors()[0]
+    place = ".".join(f"{one!s:.100}" for one in first["loc"])
+    return f"{place}: {first['msg']} (got {first['input']!r:.100})"
 
 
-def require_form(data: Any, form: Any, path: Any) -> Any:
-    """Return the data, or raise RunError naming the file and the field that does not match the form."""
-    if wrong := f"it nests deeper than {DEPTH} levels" if _is_deep(data) else schema_error(data, form):
+def require_form(data: Any, form: type[BaseModel], path: Any) -> None:
+    """Raise RunError, naming the file and the field, if the data does not match the form."""
+    try:
+        form.model_validate(data)
+        wrong = f"it nests deeper than {DEPTH} levels" if _depth(data) > DEPTH else ""
+    except ValidationError as error:
+        wrong = first_problem(error)
+    if wrong:
         raise RunError(f"{path}: {wrong}; the file was edited, or written by something else")
-    return data
 
 
-def _is_deep(data: Any) -> bool:
-    level = [data]
-    for _ in range(DEPTH):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [part for parts in inner for part in parts]
-    return bool(level)
+def _depth(data: Any) -> int:
+    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
 
 
 def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | None = None) -> pd.DataFrame:
@@ -95,22 +126,14 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | N
 
     `name` is its folder, and `steps` are those that it must hold; columns that no instrument reads are not checked.
     """
-    from pyarrow import compute, types
+    from pyarrow import compute
 
     table.validate(full=True)
     if missing := [column for column in HELD.get(name, ()) if column not in table.column_names]:
         raise RunError(f"{path}: column {missing[0]!r} is missing; it was not written by train()")
     for column in table.column_names:
-        held, kind = table[column], table.schema.field(column).type
-        is_number = types.is_integer(kind) or types.is_floating(kind)
-        if column in TEXTS and (held.null_count or not (types.is_string(kind) or types.is_large_string(kind))):
-            raise RunError(f"{path}: column {column!r} does not hold text in every row")
-        if column in COUNTS and (held.null_count or not types.is_integer(kind) or _lowest(held) < 0):
-            raise RunError(f"{path}: column {column!r} does not hold counts, from 0")
-        if column in NUMBERS and not (is_number or types.is_boolean(kind)):
-            raise RunError(f"{path}: column {column!r} does not hold numbers")
-        if column in LISTS and not _lists_numbers(held, column in IDS):
-            raise RunError(f"{path}: column {column!r} does not hold a list of numbers in every row")
+        if asked := _not_held(column, table[column].combine_chunks()):
+            raise RunError(f"{path}: column {column!r} does not hold {asked} in every row")
     if steps is not None and (found := compute.unique(table["step"]).sort().to_pylist()) != list(steps):
         raise RunError(f"{path}: column 'step' holds {found!r:.100}, not {steps.start} to {steps[-1]}")
     frame = to_pandas(table)
@@ -123,36 +146,31 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | N
     return frame
 
 
-def _lowest(held: "pyarrow.ChunkedArray") -> int:
-    from pyarrow import compute
-
-    return compute.min(held).as_py() or 0
-
-
-def _lists_numbers(held: "pyarrow.ChunkedArray", whole: bool) -> bool:
+def _not_held(column: str, values: "pyarrow.Array") -> str:
+    """Return in words what a column should hold and does not; empty if it is as training writes it."""
     from pyarrow import types
 
-    if held.null_count or not types.is_list(held.type) or (values := held.combine_chunks().flatten()).null_count:
-        return False
-    is_whole = types.is_integer(values.type)
-    return is_whole and _lowest(values) >= 0 if whole else is_whole or types.is_floating(values.type)
+    kind, full = values.type, not values.null_count
+    if column in LISTS:
+        flat = values.flatten() if types.is_list(kind) else values
+        right = _are_counts(flat) if column in IDS else _are_numbers(flat) and not flat.null_count
+        return "" if right and full and types.is_list(kind) else "a list of numbers"
+    if column in TEXTS:
+        return "" if full and (types.is_string(kind) or types.is_large_string(kind)) else "text"
+    if column in COUNTS:
+        return "" if _are_counts(values) else "counts, from 0,"
+    if column in NUMBERS:
+        return "" if _are_numbers(values) or types.is_boolean(kind) else "numbers"
+    return ""
 
 
-def _is(value: Any, form: Any) -> bool:
-    """Return whether a value is of a simple form; `True` is no number, and an integer must fit into 64 bits."""
-    if isinstance(form, re.Pattern):
-        return isinstance(value, str) and bool(form.fullmatch(value))
-    if isinstance(value, bool):
-        return form is bool
-    return isinstance(value, form) and not (isinstance(value, int) and abs(value) >= 2**63)
+def _are_numbers(values: "pyarrow.Array") -> bool:
+    from pyarrow import types
+
+    return types.is_integer(values.type) or types.is_floating(values.type)
 
 
-def _in(where: str, key: Any) -> str:
-    return f"{where}.{key!s:.100}" if where else f"{key!s:.100}"
+def _are_counts(values: "pyarrow.Array") -> bool:
+    from pyarrow import compute, types
 
-
-def _named(form: Any) -> str:
-    named = {str: "text", int: "a whole number", NUMBER: "a number", bool: "true or false", DIGITS: "digits"}
-    if isinstance(form, list | dict):
-        return "a list" if isinstance(form, list) else "an object"
-    return named.get(form) or f"of the form {form.pattern}"
+    return types.is_integer(values.type) and not values.null_count and (compute.min(values).as_py() or 0) >= 0

@@ -1,8 +1,9 @@
 """Keep a run while it is trained, so that a stopped or killed training can continue bit for bit.
 
-Everything is written beside its place, flushed to disk, and renamed into it. So a run that is killed at any moment
-holds only complete files. A step counts from the line of the manifest that names its tables. One process at a time
-writes. Leaves out: the content of the folder (`run`), whether a run may continue (`resuming`), and the steps (`train`).
+Everything is written beside its place, flushed to disk, and renamed into it, also the folder of a new run. So a run
+that is killed at any moment holds only complete files. A step counts once the manifest names its tables. One process at
+a time writes. A run continues only if it asks for the same training. Leaves out: the content of the folder (`run`), and
+the steps (`train`).
 """
 
 import errno
@@ -20,23 +21,25 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from mas_lab.fingerprint import comparable
+from mas_lab.recipes import completed
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, write_bytes, write_table, writing
-from mas_lab.runs.foreign import OWN, is_own, mark_own, refuse_unreadable
-from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, digest
+from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, whole_folder, write_bytes, write_table
+from mas_lab.runs.foreign import is_own, mark_own, refuse_unreadable
+from mas_lab.runs.manifest import TABLES, digest
 from mas_lab.runs.merging import merge
-from mas_lab.runs.resuming import refuse_another, refuse_gaps, refuse_other_memory, runs_on, warn_of_untold
-from mas_lab.runs.run import Run, check_run
-from mas_lab.team import Team
+from mas_lab.runs.run import KEEPING, Run, check_run
+from mas_lab.team import Team, differences
 
 KEPT_CHECKPOINTS = 2
 LOCK = "training.lock"
 """Locked by the process that trains in the folder; on a drive without locks, its existence is the lock."""
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
-STARTING = "starting.tmp"
-"""Exists until the folder is a run: until run.json exists, all that is with it is litter."""
 OURS = re.compile(r"\d+(-\d+)?\.parquet|.*\.tmp")
 """Names of table files. Other files were put there by hand and stay."""
+
+RUNS_ON = ("ranks", "device", "code", "versions")
+"""Entries that may change when a run continues, although its results may change with them."""
 
 
 class Recorder(Run):
@@ -56,7 +59,7 @@ class Recorder(Run):
         `RunError`, which names the difference if the folder belongs to another run, or the file that cannot be written.
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
-        with _naming(self.folder), self._saying_what_is_safe():
+        with self._saying_what_is_safe():
             if is_there := self._was_started():
                 if not is_own(self.folder):
                     refuse_unreadable(self.folder, check_run)
@@ -94,53 +97,38 @@ class Recorder(Run):
         if (self.folder / "run.json").exists():
             return True
         found = [entry.name for entry in self.folder.iterdir()] if self.folder.exists() else []
-        if STARTING not in found and any(name != LOCK and not is_litter(name) for name in found):
+        if any(name != LOCK and not is_litter(name) for name in found):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 
     def _create(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Any) -> int:
-        """Make the folder with a checkpoint of its first step; the run exists once run.json is written."""
-        existed = self.folder.exists()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._claim()
-        try:
-            self._clear()
-            (self.folder / STARTING).touch()
+        """Make the folder with a checkpoint of its first step, as a whole or not at all."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        for left in (*self.folder.glob("*"), *self.folder.parent.glob(f"{self.folder.name}.*.tmp")):
+            if left.name == LOCK or is_litter(left.name):  # a killed start or a system left it
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        with whole_folder(self.folder) as staged:
+            new = Run(staged)
             for name in TABLES:
-                (self.folder / name).mkdir()
-            step, config, files = self._take_over(config, team, memory)
+                (staged / name).mkdir()
+            step, config, files = self._take_over(staged, config, team, memory)
             described = dumps(config, self.folder / "run.json").encode()
-            self.manifest.add({"run.json": digest(described), **files})
-            self._remind(watch)
-            self._save(step, team, watch, memory)
-            write_bytes(self.folder / "run.json", described)
-            mark_own(self.folder)
-            (self.folder / STARTING).unlink()
-            return step
-        except BaseException:
-            self._clear()
-            self.end()
-            (self.folder / LOCK).unlink(missing_ok=True)
-            if not existed:
-                self.folder.rmdir()
-            raise
+            write_bytes(staged / "run.json", described)
+            new.manifest.add({"run.json": digest(described), **files})
+            self._remind(watch, new)
+            self._write(staged, step, team, watch, memory)
+        self._claim()
+        mark_own(self.folder)
+        return step
 
     def _take_over(
-        self, config: Mapping[str, Any], team: Team, memory: Any
+        self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any
     ) -> tuple[int, Mapping[str, Any], dict[str, str]]:
         """Return the first step, the content of run.json, and the files that another run gave; a `Fork` has some."""
         return 0, config, {}
 
-    def _clear(self) -> None:
-        """Delete what a failed or killed start left; the file that marks it as litter goes last."""
-        for name in (*TABLES, SCORES, "checkpoints"):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-        for name in ("run.json", MANIFEST, OWN, STARTING):
-            (self.folder / name).unlink(missing_ok=True)
-
     def _resume(self, team: Team, watch: Any, memory: Any) -> int:
         self._claim()
-        (self.folder / STARTING).unlink(missing_ok=True)
         checkpoint = self.checkpoint()
         refuse_gaps(self, checkpoint.step)
         kept = checkpoint.state.get("memory", {})
@@ -152,15 +140,15 @@ class Recorder(Run):
         self._tidy()
         mark_own(self.folder)
         self._remembered = checkpoint.state["watch"]
-        self._remind(watch)
+        self._remind(watch, self)
         return checkpoint.step
 
-    def _remind(self, watch: Any) -> None:
+    def _remind(self, watch: Any, run: Run) -> None:
         """Restore the state of an earlier watch; every watch counts all steps, even if it joins late."""
         if hasattr(watch, "load_state") and self._remembered is not None:
             watch.load_state(self._remembered)
-        if hasattr(watch, "join") and self.steps:
-            watch.join(self.stats)
+        if hasattr(watch, "join") and run.steps:
+            watch.join(run.stats)
 
     def _forget_after(self, step: int) -> None:
         """Drop tables beyond the checkpoint, which are made again bit for bit, and files never recorded."""
@@ -203,24 +191,22 @@ class Recorder(Run):
 
     def save(self, step: int, team: Team, watch: Any = None, memory: Any = None) -> None:
         """Write a checkpoint after `step` steps."""
-        with self._saying_what_is_safe():
-            self._save(step, team, watch, memory)
-
-    def _save(self, step: int, team: Team, watch: Any, memory: Any) -> None:
-        folder = self.folder / "checkpoints" / f"{step:06d}"
-        if folder.exists():
+        if (self.folder / "checkpoints" / f"{step:06d}").exists():
             return
+        with self._saying_what_is_safe():
+            self._write(self.folder, step, team, watch, memory)
+            self._tidy()
+
+    def _write(self, folder: Path, step: int, team: Team, watch: Any, memory: Any) -> None:
         watched = watch.state() if hasattr(watch, "state") else self._remembered
-        Checkpoint.write(folder, team, watched, memory.state() if memory else None)
-        self._tidy()
+        Checkpoint.write(folder / "checkpoints" / f"{step:06d}", team, watched, memory.state() if memory else None)
 
     def _tidy(self) -> None:
         """Delete all but the newest checkpoints, and join the tables of the steps that both include."""
-        with writing(self.folder / "checkpoints"):
-            for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
-                gone = old.with_suffix(".tmp")
-                patiently(partial(old.rename, gone))
-                patiently(partial(shutil.rmtree, gone))
+        for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+            gone = old.with_suffix(".tmp")
+            patiently(partial(old.rename, gone))
+            patiently(partial(shutil.rmtree, gone))
         merge(self.manifest, until=int(self._checkpoints()[0].name), sweep=self._sweep)
 
     @contextmanager
@@ -228,22 +214,13 @@ class Recorder(Run):
         """Add to an error of writing which part of the run is safe."""
         try:
             yield
-        except Unwritten as error:
+        except (Unwritten, OSError) as error:
             checkpoints = self._checkpoints()
             safe = "nothing was kept: free space, or choose another folder"
             if checkpoints:
                 step = int(checkpoints[-1].name)
                 safe = f"the run is whole up to step {step}: free space, and the same command goes on from there"
-            raise RunError(f"{error}; {safe}") from error
-
-
-@contextmanager
-def _naming(folder: Path) -> Iterator[None]:
-    """Turn an error of the file system into RunError with the folder of the run."""
-    try:
-        yield
-    except OSError as error:
-        raise RunError(f"{folder}: cannot keep a run here ({error}); choose another folder") from error
+            raise RunError(f"{self.folder}: cannot keep the run ({error}); {safe}") from error
 
 
 def _locked(folder: Path) -> Any:
@@ -272,3 +249,61 @@ def in_lists(turns: pd.DataFrame) -> pd.DataFrame:
     pairs = zip(turns["advantage"], turns["completion_ids"], strict=True)
     lists = [np.broadcast_to(np.asarray(one, float), len(ids)).tolist() for one, ids in pairs]
     return turns.assign(advantage=pd.Series(lists, turns.index, dtype=object))
+
+
+def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
+    """Raise RunError if `config` asks for another run than the one that is here."""
+    different = differences(*comparable(decisive(run.config), decisive(config)))
+    if different:
+        raise RunError(f"{run.folder}: cannot resume, {different}; ask for what the run has, or choose another folder")
+
+
+def warn_of_untold(run: Run, config: Mapping[str, Any]) -> None:
+    """Warn about parts that run.json does not describe, since nobody would notice if they changed."""
+    if missing := config.get("untold"):
+        warnings.warn(
+            f"{run.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes on, "
+            "nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
+            stacklevel=2,
+        )
+
+
+def refuse_gaps(run: Run, step: int) -> None:
+    """Raise RunError if a table of the first `step` steps is missing, since a checkpoint needs all of them."""
+    for name in TABLES:
+        parts = run.parts(name)
+        missing = [part.path for part in parts if part.step < step and not part.path.is_file()]
+        made = parts[-1].steps.stop if parts else 0
+        if missing or made < step:
+            lost = missing[0] if missing else run.folder / name / f"{made:06d}.parquet"
+            raise RunError(f"{lost} is missing; put it back, or start again in another folder")
+
+
+def refuse_other_memory(run: Run, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Raise RunError unless the same parts of the training have a state in the run and in `asked`."""
+    for place in sorted({*kept, *asked}):
+        if place not in asked or place not in kept:
+            who, other = ("the run's", "what is asked") if place in kept else ("what is asked", "the run's")
+            raise RunError(
+                f"{run.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
+                "does not; pass the one that the run was made with, or choose another folder"
+            )
+
+
+def runs_on(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the device, code and versions of a run or of its continuation, if run.json records them."""
+    return {name: config[name] for name in RUNS_ON if name in config}
+
+
+def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a config that decides the results, without how it is kept and what it runs on.
+
+    A custom env is identified by class and options, since it may move from a notebook to a file. Arguments that a plan,
+    credit or loss has gained since then have their defaults.
+    """
+    asked = {key: config.get(key) for key in ("env", "recipe", "curriculum", "seed", "settings", "threads")}
+    settings, env = asked["settings"] or {}, dict(asked["env"] or {})
+    if ":" in env.get("name", ""):
+        env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
+    asked["recipe"] = completed(asked["recipe"])
+    return asked | {"env": env, "settings": {key: value for key, value in settings.items() if key not in KEEPING}}

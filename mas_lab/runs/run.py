@@ -7,9 +7,11 @@
     runs/<name>/manifest.txt                     the sha256 of these files: one that it does not name does not count
     runs/<name>/checkpoints/000108/              the team after 108 steps: safetensors and JSON, with their sha256
     runs/<name>/own.txt                          which computer wrote run.json, see `foreign`
+    runs/<name>/training.lock                    locked by the process that trains here
+    runs/<name>.<process>.tmp/                   a folder that a start has not finished; the next start deletes it
 
-A zip holds the same without the last two, and `watch.json` and `tokens.json` in place of the checkpoints. Leaves out:
-how a run is written (`recorder`), and its scores (`scores`).
+A zip holds the tables, run.json and the manifest; `watch.json` and `tokens.json` take the place of the checkpoints.
+Leaves out: how a run is written (`recorder`), and its scores (`scores`).
 """
 
 import os
@@ -34,7 +36,6 @@ FORMAT = 4
 KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_at", "score_tasks",
            "score_episodes", "score_seed")  # fmt: skip
 """Settings that a resumed run may change."""
-TRIES = 20
 Result = TypeVar("Result")
 WATCH, TOKENS = "watch.json", "tokens.json"
 """Files of an exported zip that stand in for its checkpoints."""
@@ -157,13 +158,11 @@ class Run:
 
     def checkpoint(self) -> "Checkpoint":
         """Return the newest checkpoint, checked against its hashes."""
-        checkpoint = Checkpoint(self._newest())
-        checkpoint.verify()
-        return checkpoint
+        return self.with_checkpoint(lambda checkpoint: checkpoint)
 
     def with_checkpoint(self, use: "Callable[[Checkpoint], Result]") -> Result:
         """Return `use(checkpoint)` for the newest checkpoint, or a newer one if a training deletes that meanwhile."""
-        for _ in range(TRIES):
+        while True:
             checkpoint = Checkpoint(self._newest())
             try:
                 checkpoint.verify()
@@ -171,7 +170,6 @@ class Run:
             except Exception:
                 if checkpoint.folder.is_dir():
                     raise
-        raise RunError(f"{self.folder}: its checkpoints come and go too fast to be read; stop its training first")
 
     def _newest(self) -> Path:
         if self.is_exported:
@@ -250,12 +248,12 @@ def check_run(path: Path, at: Callable[[Any], None] = lambda file: None) -> None
             files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))
             refuse_large(path, sum(file.stat().st_size for file in files))
         run = open_run(path)
-        require_form(run.config, forms.CONFIG, run.folder / "run.json")
+        require_form(run.config, forms.Config, run.folder / "run.json")
         watched = run.watched()
         if isinstance(watched, dict) and {"rule", "spikes"} <= set(watched):
-            require_form(watched, forms.WATCHED, run.folder / WATCH)
+            require_form(watched, forms.Watched, run.folder / WATCH)
         if run.is_exported:
-            require_form(run.token_texts(), forms.TOKENS, run.folder / TOKENS)
+            require_form(run.token_texts(), forms.Tokens, run.folder / TOKENS)
         held = [_checked(run, name, part, at) for name in (*TABLES, SCORES) for part in run.parts(name)]
         if run.steps != sum(len(part.steps) for part in run.parts("stats")):
             raise RunError(f"{path}: its turns and stats are not of the same steps; export it again")

@@ -135,8 +135,8 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     rows = []
     for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False):
         higher, lower, known = int((own["final"] > 0).sum()), int((own["final"] < 0).sum()), len(own) >= FEW
-        won, *ends = intervals.share_won(higher, lower)
-        low, high = ends if known else (np.nan, np.nan)
+        won, low, high = intervals.share_won(higher, lower)
+        low, high = (low, high) if known else (np.nan, np.nan)
         row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower,
                "won": won, "won_low": low, "won_high": high}  # fmt: skip
         if len(own) >= ENOUGH:
@@ -144,9 +144,9 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         else:
             row["middle"] = "mean"
             for metric in METRICS:
-                low, high = intervals.t_interval(own[metric]) if known else (np.nan, np.nan)
+                _, low, high = intervals.t_test(own[metric]) if known else (np.nan, np.nan, np.nan)
                 row |= {metric: own[metric].mean(), f"{metric}_low": low, f"{metric}_high": high}
-        rows.append(row | {"p": intervals.t_test(own["final"]) if known else np.nan})
+        rows.append(row | {"p": intervals.t_test(own["final"])[0] if known else np.nan})
     told = pd.DataFrame(rows, columns=PAIRED)
     return told.assign(p_holm=intervals.holm(told["p"]))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from mas_lab.runs.resuming import runs_on
+from mas_lab.runs.recorder import runs_on
 from mas_lab.runs.run import KEEPING
 from mas_lab.study.design import Design, flat, part_data
 from mas_lab.train.config import ConfigError

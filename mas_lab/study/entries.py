@@ -93,7 +93,7 @@ def run_paths(path: Path) -> list[Path]:
     """Return the runs of a folder; raise RunError for any other file, except hidden files and litter."""
     if not path.is_dir() or (path / "run.json").is_file():
         return [path]
-    found = sorted(one for one in path.iterdir() if not one.name.startswith(".") and not is_litter(one.name))
+    found = sorted(one for one in path.iterdir() if not (one.name.startswith(".") or is_litter(one.name)))
     for entry in found:
         if not (entry / "run.json").is_file() and entry.suffix != ".zip":
             raise RunError(

@@ -25,6 +25,11 @@ def iqm(values: np.ndarray) -> np.ndarray:
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
 
 
+def _middle(drawn: np.ndarray, level: float) -> tuple:
+    """Return (low, high) of the middle share `level` of the draws, over the first axis."""
+    return tuple(np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0).tolist())
+
+
 def bootstrap_interval(strata: Strata, level: float = 0.95, samples: int = 5000, seed: int = 0) -> tuple[float, float]:
     """Return the percentile bootstrap interval of `iqm` over all values.
 
@@ -40,21 +45,18 @@ def bootstrap_interval(strata: Strata, level: float = 0.95, samples: int = 5000,
     return _middle(iqm(np.concatenate(draws, axis=1)), level)
 
 
-def t_interval(differences: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a paired t test, mean +- t * s / sqrt(n), of at least two differences.
+def t_test(differences: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
+    """Return the p-value of a two-sided paired t test that the mean of `differences` is 0, and the mean's interval.
 
-    For normal differences it covers the truth in `level` of cases at any n. A bootstrap of five covers it in 90 %.
+    The interval is mean +- t * s / sqrt(n). For normal differences it covers the truth in `level` of cases at any n. A
+    bootstrap of five covers it in 90 %. If all differences are equal, the interval is that value, and p is 0, or 1 if
+    the value is 0.
     """
     own = np.asarray(differences, float)
-    reach = stats.t.ppf((1 + level) / 2, len(own) - 1) * own.std(ddof=1) / np.sqrt(len(own))
-    return float(own.mean() - reach), float(own.mean() + reach)
-
-
-def t_test(differences: Sequence[float]) -> float:
-    """Return the two-sided p-value of a paired t test that the mean of `differences` is 0; 1 if all of them are 0."""
-    own = np.asarray(differences, float)
-    error = own.std(ddof=1) / np.sqrt(len(own))
-    return float(2 * stats.t.sf(abs(own.mean()) / error, len(own) - 1)) if error else float(own[0] == 0)
+    if not np.ptp(own):
+        return float(own[0] == 0), float(own[0]), float(own[0])
+    test = stats.ttest_1samp(own, 0.0)
+    return float(test.pvalue), *map(float, test.confidence_interval(level))
 
 
 def holm(values: Sequence[float]) -> np.ndarray:
@@ -80,11 +82,6 @@ def share_won(won: int, lost: int, level: float = 0.95) -> tuple[float, float, f
         return np.nan, np.nan, np.nan
     interval = stats.binomtest(won, won + lost).proportion_ci(level, method="exact")
     return won / (won + lost), float(interval.low), float(interval.high)
-
-
-def _middle(drawn: np.ndarray, level: float) -> tuple:
-    """Return (low, high) of the middle share `level` of the draws, over the first axis."""
-    return tuple(np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0).tolist())
 
 
 def _shares_drawn(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
@@ -128,9 +125,6 @@ def improvement_interval(
 
 def _wins(x: Strata, y: Strata) -> list[np.ndarray]:
     """Return an array (runs of x, runs of y) per stratum: 1 if x is better, 1/2 if they are equal, else 0."""
-    if len(x) != len(y) or not len(x) or not all(map(len, [*x, *y])):
-        raise ValueError("probability_of_improvement: wants runs of x and of y in each task; got runs per task "
-                         f"{list(map(len, x))} of x and {list(map(len, y))} of y")  # fmt: skip
     pairs = [(np.asarray(a, float)[:, None], np.asarray(b, float)) for a, b in zip(x, y, strict=True)]
     if any(np.isnan(a).any() or np.isnan(b).any() for a, b in pairs):
         raise ValueError("probability_of_improvement: a score is NaN; repeat or leave out the run that it is of")
@@ -165,8 +159,7 @@ def profile_band(
 
 def _above(strata: Strata, heights: np.ndarray) -> list[np.ndarray]:
     """Return an array (runs, heights) per stratum: 1 if the run scored above the height, else 0."""
-    runs = [np.asarray(stratum, float) for stratum in strata]
-    if not runs or min(map(len, runs)) < 1 or any(np.isnan(own).any() for own in runs):
-        raise ValueError("performance_profile: wants a score, and no NaN, of at least one run in each task; leave out "
-                         "or repeat what has none")  # fmt: skip
-    return [(own[:, None] > np.asarray(heights, float)).astype(float) for own in runs]
+    runs = [np.asarray(stratum, float)[:, None] for stratum in strata]
+    if any(np.isnan(own).any() for own in runs):
+        raise ValueError("performance_profile: a score is NaN; repeat or leave out the run that it is of")
+    return [(own > np.asarray(heights, float)).astype(float) for own in runs]

@@ -4,7 +4,7 @@
     curves.csv        its scores on held-out tasks, with the amounts spent until then
     agents.csv        its agents: norms, and the columns of `lab.advise` for its first and last steps
     rates.csv         the sweeps: every rate that was tried, and which was chosen
-    provenance.json   command, date, the whole design, machine, versions, revision
+    provenance.json   command, date, the whole design, machine, versions
 
 Leaves out: the meaning of the numbers.
 """
@@ -12,7 +12,6 @@ Leaves out: the meaning of the numbers.
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,7 +139,6 @@ def ship(study: Any, folder: str | Path, command: str) -> Path:
     about = {
         "command": command, "date": f"{datetime.now(UTC):%Y-%m-%d}", "design": study.design.data, "versions": versions,
         "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
-        "revision": _revision(),
     }  # fmt: skip
     texts = {name: table.to_csv(index=False, float_format=DIGITS) for name, table in tables.items() if len(table)}
     folder.mkdir(parents=True, exist_ok=True)
@@ -177,13 +175,3 @@ def read_record(folder: Path) -> list[dict[str, Any]]:
 def _by_cell(path: Path) -> dict[str, list[dict[str, Any]]]:
     table = pd.read_csv(path, dtype={"cell": str})
     return {cell: own.drop(columns="cell").to_dict("records") for cell, own in table.groupby("cell", sort=False)}
-
-
-def _revision() -> str | None:
-    """Return the git revision of this package's checkout, or `None` if there is none."""
-    asked = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    try:
-        told = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, encoding="utf-8", check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return told.stdout.strip()

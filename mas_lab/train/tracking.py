@@ -4,20 +4,26 @@ This is a wrapper around the loop, because the loop needs none of it. Leaves out
 complete without a tracker.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from mas_lab.runs.episodes import episodes, path, title, turns_of
+import pandas as pd
+
+from mas_lab.display.escape import escape_control_chars
+from mas_lab.explain.index import index_of_turns
 from mas_lab.runs.run import runs_dir
 from mas_lab.runs.scores import mean_scores
+from mas_lab.table import trained
 from mas_lab.train import Report
 
 OF_AGENT = ("reward_mean", "reward_std", "advantage_rms", "grad_norm", "grad_norm_clipped", "entropy", "kl",
             "clip_fraction", "truncated")  # fmt: skip
 OF_POLICY = ("policy_norm", "policy_norm_clipped", "lr")
 OF_CALL = ("agent", "policy", "turn", "candidate", "kept", "valid", "finish", "tokens", "team_reward", "local_reward",
-           "credit", "group", "center", "scale", "advantage", "logprob", "surprise")  # fmt: skip
+           "credit", "group", "center", "scale", "advantage", "logprob")  # fmt: skip
 
 
 class TrackingError(RuntimeError):
@@ -119,30 +125,48 @@ def _traces(report: Report, n: int) -> dict[str, Any]:
         return {}
     import trackio
 
-    return {"episodes": [trackio.Trace(**trace(one)) for one in episodes(report.turns, n, "track(traces=...)")]}
+    return {"episodes": [trackio.Trace(**one) for one in traces(report.turns, n)]}
 
 
-def trace(episode: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `trackio.Trace` for one episode.
+def traces(turns: pd.DataFrame, n: int) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of `trackio.Trace` for the `n` most informative episodes of a step.
 
-    The messages are the path that was played. The spans are its turns, with their candidates inside. Times are not
-    recorded, so none are given, and the spans stand in acting order.
+    The messages are the path that was played; each names its agent, since viewers do not show `name`. The spans are the
+    turns in acting order, with their candidates inside. Times are not recorded, so none are given.
     """
-    about = {name: value for name, value in episode.items() if name not in ("calls", "run") and value is not None}
-    if "success" in about:
-        about["status"] = "success" if about["success"] else "failed"
-    return {"messages": path(episode["calls"]), "metadata": about, "spans": list(_spans(episode["calls"]))}
+    rows = turns[trained(turns)]
+    rows = rows.assign(
+        tokens=rows["completion_ids"].map(len), prompt_tokens=rows["prompt_ids"].map(len),
+        logprob=rows["logprobs"].map(sum), prompt=rows["prompt"].str.removeprefix("user: ").map(escape_control_chars),
+        completion=rows["completion"].map(escape_control_chars),
+    )  # fmt: skip
+    for about in _plain(index_of_turns(rows).head(n)):
+        own = rows[rows["episode"] == about["episode"]].sort_values(["depth", "node"], kind="stable")
+        calls = _plain(own[["node", "prompt", "completion", "prompt_tokens", *OF_CALL]])
+        messages = [
+            {"role": role, "name": call["agent"], "content": f"{call['agent']}: {call[text]}"}
+            for call in calls if call["kept"] for role, text in (("user", "prompt"), ("assistant", "completion"))
+        ]  # fmt: skip
+        status = "success" if about["success"] else "failed"
+        yield {"messages": messages, "metadata": about | {"status": status}, "spans": list(_spans(calls))}
+
+
+def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows as JSON data; a number that is not finite becomes `None`."""
+    return json.loads(table.to_json(orient="records"))
 
 
 def _spans(calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for place, (turn, drawn) in enumerate(turns_of(calls)):
-        node = f"turn-{place}"
-        said = [call["said"] for call in drawn if call["kept"]]
-        yield {"id": node, "name": turn, "kind": "span", "input": drawn[0]["heard"], "output": "\n".join(said)}
-        for call in drawn:
+    for place, (_, drawn) in enumerate(groupby(calls, key=lambda call: (call["node"], call["agent"]))):
+        turn, (first, *others) = f"turn-{place}", drawn
+        said = "\n".join(call["completion"] for call in (first, *others) if call["kept"])
+        name = f"{first['agent']}, turn {first['turn']}"
+        yield {"id": turn, "name": name, "kind": "span", "input": first["prompt"], "output": said}
+        for call in (first, *others):
             yield {
-                "id": f"{node}-{call['candidate']}", "parent_id": node, "name": title(call), "kind": "generation",
-                "model": call["policy"], "input": call["heard"], "output": call["said"],
+                "id": f"{turn}-{call['candidate']}", "parent_id": turn, "kind": "generation",
+                "name": f"#{call['candidate']}" + (" kept" if call["kept"] else ""), "model": call["policy"],
+                "input": call["prompt"], "output": call["completion"],
                 "usage": {"input_tokens": call["prompt_tokens"], "output_tokens": call["tokens"]},
-                "metadata": {name: call[name] for name in OF_CALL if call.get(name) is not None},
+                "metadata": {name: call[name] for name in OF_CALL},
             }  # fmt: skip

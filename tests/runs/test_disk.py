@@ -16,6 +16,7 @@ def test_info_is_read_as_it_was_written(tmp_path):
     write_table(tmp_path / "0.parquet", table)
     assert read_table(tmp_path / "0.parquet").to_dict("list") == table.to_dict("list")
     assert table["info"].tolist() == INFOS  # the table that was written is left alone
+    assert list(read_table(tmp_path / "0.parquet", ["info"])) == ["info"]
 
 
 def test_tables_with_other_columns_are_joined(tmp_path):
@@ -32,22 +33,13 @@ def test_tables_with_other_columns_are_joined(tmp_path):
     assert "info" not in read_table(parts[0])
 
 
-def test_lists_with_gaps_keep_them(tmp_path):
+def test_lists_keep_their_gaps_and_bytes_that_are_no_table_are_named(tmp_path):
     table = pd.DataFrame({"ids": [[1, None], None, [2]]})
     write_table(tmp_path / "0.parquet", table)
     assert read_table(tmp_path / "0.parquet")["ids"].tolist() == [[1, None], None, [2]]
-
-
-def test_bytes_that_are_no_table_are_named(tmp_path):
     (tmp_path / "0.parquet").write_bytes(b"PAR1")
     with pytest.raises(RunError, match=r"0\.parquet is not a whole table"):
         read_table(tmp_path / "0.parquet")
-
-
-@pytest.mark.parametrize("columns", [["info"], ["agent"]])
-def test_only_the_named_columns_are_read(tmp_path, columns):
-    write_table(tmp_path / "0.parquet", pd.DataFrame({"agent": ["b"], "info": [{"x": 1}]}))
-    assert list(read_table(tmp_path / "0.parquet", columns)) == columns
 
 
 def held(number):

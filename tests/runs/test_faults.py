@@ -18,6 +18,7 @@ def straight(kind: str, models, root, steps: int) -> dict[str, str]:
     return small.bits(root / "straight" / kind)
 
 
+@pytest.mark.slow
 def test_interrupted_at_random_moments_it_resumes_to_the_same_bits(models, tmp_path):
     expected = straight("lora", models, tmp_path, 2)
     (tmp_path / "lora").mkdir()

@@ -1,7 +1,6 @@
 """A fork begins as another run, bit for bit, and goes on under what is asked now; whole, or not there."""
 
 import dataclasses
-import os
 import shutil
 import threading
 from dataclasses import dataclass
@@ -9,12 +8,11 @@ from dataclasses import dataclass
 import pandas as pd
 import pytest
 import small
+from faults import fill
 from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
 
 import mas_lab as lab
 from mas_lab.runs import merging
-from mas_lab.runs.foreign import mark_own
-from mas_lab.study.sources import handed_in
 
 STEPS, AT = 5, 3
 SCORED = {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
@@ -185,38 +183,23 @@ def test_fork_is_not_counted_as_a_second_seed(a, models, tmp_path):
     board = lab.AblationBoard({"before": a, "after": tmp_path / "b"}, score="return", over="step")
     [told] = [caution for caution in board.cautions if "forked" in caution]
     assert told.startswith(f"b was forked from a and has its first {AT} steps")
-    records, [apart] = handed_in([tmp_path / "b"], [], None)
-    assert records == {} and f"its first {AT} steps are not its own" in apart.why
 
 
-def test_killed_fork_is_whole_or_absent(a, models, tmp_path, monkeypatch):
-    """What a kill before a change of a file leaves is what stands there before it."""
-    b, left, copying = tmp_path / "b", [], []
-
-    def before(call, *arguments, **options):
-        if b.exists() and not copying:
-            copying.append(True)
-            left.append(shutil.copytree(b, tmp_path / f"b{len(left)}"))
-            if (left[-1] / "run.json").is_file():
-                mark_own(left[-1])
-            copying.clear()
-        return call(*arguments, **options)
-
-    with monkeypatch.context() as patched:
-        for name in ("rename", "replace", "unlink", "mkdir"):
-            call = getattr(os, name)
-            patched.setattr(os, name, lambda *arguments, call=call, **options: before(call, *arguments, **options))
-        train(models, b, AT, fork=a)
-    whole = [(one / "run.json").is_file() for one in left]
-    assert whole == sorted(whole) and len(left) > 20 and 0 < sum(whole) < 5
-    for number in {*range(0, len(left), 9), *range(len(left) - 3, len(left))}:
-        train(models, left[number], AT, fork=a)
-        assert bits(left[number]) == bits(b), f"killed before change {number}"
-        assert contents(left[number]) == contents(b)
-
-
-def contents(run) -> set[str]:
-    return {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
+def test_fork_that_fails_at_any_change_of_a_file_leaves_nothing(a, models, tmp_path):
+    """What a kill leaves stands under another name, and the next start deletes it."""
+    (tmp_path / "b.7.tmp").mkdir()
+    for moment in range(1, 99, 4):
+        with pytest.MonkeyPatch.context() as patched:
+            refused = fill(patched, moment)
+            try:
+                train(models, tmp_path / "b", AT, fork=a)
+            except lab.RunError:
+                assert {path.name for path in tmp_path.iterdir()} - {"b"} <= {"a", "b.7.tmp"}
+        if (tmp_path / "b" / "run.json").is_file() or not refused:
+            break
+    assert moment > 10
+    train(models, tmp_path / "b", AT, fork=a)
+    assert bits(tmp_path / "b") == bits(a) and {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
 @pytest.mark.long

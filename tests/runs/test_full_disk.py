@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import small
+from faults import fill
 
 import mas_lab as lab
 from mas_lab.runs import merging
@@ -30,27 +31,6 @@ def straight(models, tmp_path_factory):
     run = tmp_path_factory.mktemp("full") / "straight"
     list(small.start("shared", models, run, STEPS))
     return run
-
-
-def fill(patch: pytest.MonkeyPatch, moment: int, error: int = errno.ENOSPC) -> list[str]:
-    """From its `moment`-th change of a file on, the disk is full: nothing is flushed, renamed or made any more. Returns
-    what was asked since then."""
-    refused, seen = [], 0
-
-    def counted(name, call):
-        def wrapper(*arguments, **options):
-            nonlocal seen
-            seen += 1
-            if seen >= moment:
-                refused.append(name)
-                raise OSError(error, os.strerror(error))
-            return call(*arguments, **options)
-
-        return wrapper
-
-    for name in ("fsync", "rename", "replace", "mkdir"):
-        patch.setattr(os, name, counted(name, getattr(os, name)))
-    return refused
 
 
 def fails_and_goes_on(models, run: Path, straight: Path, moment: int, error: int) -> bool:
@@ -103,7 +83,7 @@ except lab.RunError as error:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are a POSIX matter")
-@pytest.mark.parametrize(("limit", "named"), [(100, "manifest.txt"), (4000, "checkpoints/000000")])
+@pytest.mark.parametrize(("limit", "named"), [(100, "run.json"), (4000, "checkpoints/000000")])
 def test_file_that_may_not_grow_is_named(models, tmp_path, limit, named):
     """Weights are written by a library that has an error of its own."""
     command = [sys.executable, "-c", LIMITED, str(models), str(tmp_path / "run"), str(limit)]

@@ -132,11 +132,14 @@ def test_damaged_run_continues_only_without_the_damaged_table(run, models, name,
 
 
 @pytest.mark.parametrize("name", ["turns/000000-000001.parquet", "stats/000004.parquet", "scores/000002", MANIFEST])
-def test_missing_file_is_named(run, name):
+def test_missing_file_is_named(run, models, name):
     [path] = run.glob(f"{name}*")
     path.unlink()
     with pytest.raises(lab.RunError, match=f"{name}.* is missing; put it back"):
         opened(run)
+    if not name.startswith("scores"):
+        with pytest.raises(lab.RunError, match=f"{name} is missing; put it back"):
+            train(models, run, STEPS + 1)
 
 
 def test_unrecorded_table_is_not_read(run):
@@ -272,14 +275,3 @@ def test_killed_at_any_write_of_joining_no_step_is_lost(models, tmp_path, monkey
         if number % 8 == 2:
             list(small.start("shared", models, copy, 5))
             assert small.bits(copy) == small.bits(run)
-
-
-@pytest.mark.slow
-def test_killed_at_every_eighth_write_while_steps_are_joined(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(merging, "STEPS", 2)
-    list(small.start("shared", models, tmp_path / "straight", 5))
-    (tmp_path / "runs").mkdir()
-    *deaths, survived = small.child("killed", models, tmp_path / "runs", 5, *range(1, 900, 8), MERGED="2")
-    assert len(deaths) > 20 and survived["ended"] == 0
-    for death in (*deaths, survived):
-        assert death["bits"] == small.bits(tmp_path / "straight"), f"killed before write {death['moment']}"

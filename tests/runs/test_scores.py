@@ -42,13 +42,10 @@ def test_curve_equals_the_reports(reports, plan, together):
     assert curve["tokens"].tolist() == pd.Series([report.tokens for report in told]).cumsum().tolist()
     apart = [step_scores(report.turns)["return"] for report in told]
     assert curve["return"].tolist() == pytest.approx(apart)
-
-
-@pytest.mark.parametrize("together", [False, True], ids=["in turns", "together"])
-def test_return_without_branches_is_the_reward(reports, together):
-    turns = reports["episodes", together][0].turns
-    expected = lab.episode_return()(turns).groupby(turns["episode"]).first()
-    assert episode_returns(turns).to_dict() == pytest.approx(expected.to_dict())
+    if plan == "episodes":
+        turns = told[0].turns
+        expected = lab.episode_return()(turns).groupby(turns["episode"]).first()
+        assert episode_returns(turns).to_dict() == pytest.approx(expected.to_dict())
 
 
 def test_branching_return_is_a_mean_over_branches():

@@ -18,7 +18,6 @@ from mas_lab.study.intervals import (
     probability_of_improvement,
     profile_band,
     share_won,
-    t_interval,
     t_test,
 )
 
@@ -60,10 +59,9 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(0)
     drawn = [bootstrap_interval([rng.normal(size=20)], samples=400) for _ in range(300)]
     assert 0.88 <= np.mean([low <= 0 <= high for low, high in drawn]) <= 0.99
-    drawn = [t_interval(rng.normal(size=5)) for _ in range(2000)]
+    drawn = [t_test(rng.normal(size=5))[1:] for _ in range(2000)]
     assert np.mean([low <= 0 <= high for low, high in drawn]) == pytest.approx(0.95, abs=0.015)
-    assert t_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
-    assert (t_test([0.0, 0.0]), t_test([0.5, 0.5])) == (1.0, 0.0)
+    assert (t_test([0.0, 0.0]), t_test([0.5, 0.5])) == ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5))
 
 
 def test_a_single_run_has_no_interval():
@@ -117,12 +115,7 @@ def test_the_area_under_a_profile_is_the_mean_of_the_tasks_means(tasks):
     assert performance_profile(tasks, heights).sum() / 8 == pytest.approx(np.mean([np.mean(own) for own in tasks]))
 
 
-def test_tasks_without_scores_are_refused():
-    for x, y in ([], []), ([[0.1]], [[0.1], [0.2]]), ([[0.1]], [[]]):
-        with pytest.raises(ValueError, match="wants runs of x and of y in each task; got runs per task"):
-            probability_of_improvement(x, y)
-    with pytest.raises(ValueError, match="a score is NaN"):
-        probability_of_improvement([[0.1, np.nan]], [[0.1]])
-    for tasks in ([], [[]], [[0.1], [np.nan]]):
-        with pytest.raises(ValueError, match="wants a score, and no NaN, of at least one run in each task"):
-            performance_profile(tasks, [0.0])
+def test_scores_that_are_no_number_are_refused():
+    for call in (probability_of_improvement, lambda x, y: performance_profile(x, [0.0])):
+        with pytest.raises(ValueError, match="a score is NaN"):
+            call([[0.1, np.nan]], [[0.1]])

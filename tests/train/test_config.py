@@ -177,7 +177,8 @@ def test_a_run_that_somebody_handed_in_imports_nothing(own, tmp_path, monkeypatc
 
 def test_weights_in_common_and_of_their_own(tmp_path, models):
     path, model = tmp_path / "a.yaml", str(models / "a")
-    shared = team_of(path, weights="shared", model=model)
+    shared = team_of(path, weights="shared", model=model, device="cpu", options={"train_tokens": 64})
+    assert shared["planner"].shared.options.train_tokens == 64 and shared["planner"].shared.options.device == "cpu"
     assert list(shared.policies) == ["shared"] and shared["planner"].lr == 1e-6
     apart = team_of(
         path, weights="per_agent", model=model, agents={"executor": {"model": str(models / "b"), "lr": 0.5}}
@@ -201,13 +202,6 @@ def test_adapters_share_a_base_where_they_can(tmp_path, models):
         tmp_path / "b.yaml", agents={"executor": {"model": str(models / "b")}}, model=str(models / "a"), **ADAPTERS
     )
     assert unlike["planner"].shared is not unlike["executor"].shared
-
-
-def test_options_reach_the_back_end(tmp_path, models):
-    team = team_of(
-        tmp_path / "a.yaml", weights="shared", model=str(models / "a"), device="cpu", options={"train_tokens": 64}
-    )
-    assert team["planner"].shared.options.train_tokens == 64 and team["planner"].shared.options.device == "cpu"
 
 
 # What is refused
@@ -245,9 +239,6 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, capsys, words):
         Config.read(path)
     assert main(["--config", str(path)]) == 1
     assert capsys.readouterr().err.startswith("mas_lab.train: ")
-
-
-def test_a_file_that_is_not_yaml_says_where(tmp_path):
-    (tmp_path / "a.yaml").write_text("env: [plan_path\nteam: 3")
+    path.write_text("env: [plan_path\nteam: 3")
     with pytest.raises(ConfigError, match=r"a\.yaml: not YAML: (?s:.*)line 2"):
-        Config.read(tmp_path / "a.yaml")
+        Config.read(path)

@@ -145,15 +145,6 @@ def test_a_run_with_rounds_and_a_curriculum_goes_on_bit_for_bit(models, tmp_path
         list(lab.train(small.Relay(), team, recipe, 4, run=tmp_path / "cut", **asked))
 
 
-def test_a_plain_function_may_draw(models):
-    def evens(env, n, split, seed):
-        return [task for task in env.tasks(8 * n, split, seed) if int(task.data["word"][1]) % 2 == 0][:n]
-
-    [report] = train(models, small.RECIPE, steps=1, env=small.Relay(), curriculum=evens)
-    assert report.turns["task"].nunique() == 4
-    assert {int(prompt.split()[3][1]) % 2 for prompt in report.turns["prompt"]} == {0}
-
-
 def test_what_a_curriculum_may_not_give_is_refused_and_the_run_stays_whole(models, tmp_path):
     def few(env, n, split, seed):
         return env.tasks(n - 1, split, seed)

@@ -72,11 +72,3 @@ def test_scores_are_told_on_a_line_and_to_a_tracker(scored):
     assert f"held out {success:.3f}" in line(first, 5) and "held out" not in line(unscored, 5)
     assert numbers(first)["held_out/success"] == success
     assert not [name for name in numbers(unscored) if name.startswith("held_out")]
-
-
-def test_scores_that_training_kept_are_exported_and_compared(scored, tmp_path):
-    run = lab.load_run(scored[0])
-    zipped = lab.load_run(lab.export(run, tmp_path / "run.zip"))
-    pd.testing.assert_frame_equal(kept_scores(zipped), kept_scores(run))
-    board = lab.AblationBoard([run, zipped], score="return", over="step")
-    assert board.held_out and "return on held-out tasks, up to 5 steps" in repr(board)

@@ -1,7 +1,6 @@
 """Parts that remember: kept and resumed bit for bit, never shared by two trainings, never left half-changed."""
 
 import json
-from dataclasses import dataclass
 
 import pandas as pd
 import pytest
@@ -62,17 +61,6 @@ def test_a_run_that_remembers_goes_on_bit_for_bit(models, tmp_path, what):
     assert not (reports[-1].turns["center"] == list(start(models, alone, None))[-1].turns["center"]).all()
 
 
-def test_the_running_mean_of_a_run_is_the_formula(models, tmp_path):
-    reports = list(start(models, RAE, tmp_path / "run"))
-    mean = {}
-    for report in reports:
-        for agent, own in report.turns.groupby("agent"):
-            m = own.groupby("episode")["credit"].mean().mean()
-            assert own["center"].tolist() == pytest.approx([mean.get(agent, m)] * len(own), abs=1e-12)
-            mean[agent] = 0.95 * mean.get(agent, m) + 0.05 * m
-    assert {key: value for [key], value in remembered(tmp_path / "run")["center"]["means"]} == pytest.approx(mean)
-
-
 def test_a_training_leaves_nothing_in_the_recipe_and_takes_nothing_from_it(models):
     def advantages():
         return pd.concat(report.turns["advantage"] for report in start(models, RAE, None, 2))
@@ -117,22 +105,13 @@ def test_a_resume_without_the_memory_is_refused(models, tmp_path):
         list(start(models, RAE.replace(name="s", credit=surprise()), tmp_path / "with"))
 
 
-@dataclass
-class half:
-    def __call__(self, turns):
-        return turns["team_reward"]
+def test_parts_that_remember_by_halves_or_no_plain_data_are_refused(models):
+    class half(surprise):
+        load_state = None
 
-    def state(self):
-        return {}
+    with pytest.raises(TypeError, match=r"credit=.*half.* has state\(\) alone; a part that remembers has both"):
+        start(models, RAE.replace(credit=half()), None)
 
-
-def test_a_part_that_remembers_by_halves_is_refused_before_anything_is_played(models, tmp_path):
-    with pytest.raises(TypeError, match=r"credit=half\(\) has state\(\) alone; a part that remembers has both"):
-        start(models, RAE.replace(credit=half()), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_what_is_no_plain_data_is_named():
     class odd(surprise):
         def __init__(self, held):
             self.held = held

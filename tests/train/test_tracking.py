@@ -15,8 +15,7 @@ from accelerate.tracking import GeneralTracker
 from small import RECIPE, SETTINGS, Relay, bits, make_team
 
 import mas_lab as lab
-from mas_lab.runs.episodes import episodes
-from mas_lab.train.tracking import TrackingError, trace
+from mas_lab.train.tracking import TrackingError, traces
 
 
 class Lines(GeneralTracker):
@@ -87,30 +86,26 @@ def test_trackers_that_cannot_be_had_are_named(models, tmp_path):
 
 def test_a_trace_holds_the_path_and_every_call_with_its_numbers(models):
     [report] = train(models, steps=1)
-    [told, *others] = episodes(report.turns)
-    assert len(others) + 1 == report.turns["episode"].nunique()
-    assert told["telling"] == max(other["telling"] for other in [told, *others])
-    with pytest.raises(lab.TableError, match=r"track.*'prompt' is missing"):
-        next(episodes(report.turns.drop(columns="prompt"), 1, "track"))
-    rows = report.turns[report.turns["episode"] == told["episode"]].sort_values(["depth", "node"], kind="stable")
-    held = trace(told)
+    held, *others = traces(report.turns, 99)
+    assert len(others) + 1 == report.turns["episode"].nunique() and len(list(traces(report.turns, 1))) == 1
+    about = held["metadata"]
+    assert about["telling"] == max(other["metadata"]["telling"] for other in [held, *others])
+    assert about["step"] == 0 and about["status"] in ("success", "failed")
+    rows = report.turns[report.turns["episode"] == about["episode"]].sort_values(["depth", "node"], kind="stable")
     calls = [span for span in held["spans"] if span["kind"] == "generation"]
     assert {span["parent_id"] for span in calls} == {span["id"] for span in held["spans"] if span["kind"] == "span"}
     assert len({span["id"] for span in held["spans"]}) == len(held["spans"])
     for span, row in zip(calls, rows.to_dict("records"), strict=True):
         assert (span["model"], span["output"]) == (row["policy"], row["completion"])
         assert span["usage"] == {"input_tokens": len(row["prompt_ids"]), "output_tokens": len(row["completion_ids"])}
-        about = span["metadata"]
-        assert {name: about[name] for name in ("agent", "turn", "candidate", "kept", "group")} == {
-            name: row[name] for name in ("agent", "turn", "candidate", "kept", "group")
-        }
-        assert about["advantage"] == pytest.approx(row["advantage"], abs=1e-5)
-        assert about["logprob"] == pytest.approx(sum(row["logprobs"]), abs=1e-5)
+        names = ("agent", "turn", "candidate", "kept", "group")
+        assert [span["metadata"][name] for name in names] == [row[name] for name in names]
+        assert span["metadata"]["advantage"] == pytest.approx(row["advantage"], abs=1e-5)
+        assert span["metadata"]["logprob"] == pytest.approx(sum(row["logprobs"]), abs=1e-5)
     kept = rows[rows["kept"]]
     assert [one["name"] for one in held["messages"]] == [agent for agent in kept["agent"] for _ in range(2)]
     said = [one["content"] for one in held["messages"] if one["role"] == "assistant"]
     assert said == [f"{agent}: {text}" for agent, text in zip(kept["agent"], kept["completion"], strict=True)]
-    assert held["metadata"]["step"] == 0 and held["metadata"]["status"] in ("success", "failed")
     assert json.loads(json.dumps(held, allow_nan=False)) == held
 
 
@@ -154,13 +149,3 @@ def test_trackio_holds_the_numbers(models, tmp_path):
             one["kind"] for one in spans
         }
         assert all("advantage" in one["metadata"] for one in spans if one["kind"] == "generation")
-
-
-@pytest.mark.slow
-def test_wandb_logs_offline(models, tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    assert len(list(lab.track(train(models), to="wandb", project="mine", dir=str(tmp_path)))) == 3
-    wandb.teardown()
-    [kept] = tmp_path.rglob("*.wandb")
-    assert kept.read_bytes().count(b"agent/asker/grad_norm") >= 3
