@@ -6,28 +6,35 @@ Leaves out: the engines (`verl`) and the use of the rows (`export_reader`).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from mas_lab.backends.runner import Runner, RunningPlan
-from mas_lab.cells.episode import EpisodeState, Plan, StepEnv
+from mas_lab.backends.runner import Runner
+from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.env import Env, Message, Task
+from mas_lab.locks import ModelLock
 from mas_lab.policy import Completion, Policy, Request
 from mas_lab.team import Sampling, Team
 
 Speak = Callable[[Request], Awaitable[Completion]]
 """Async function that answers one request. An exception in it ends the episode."""
+THREADS = ThreadPoolExecutor(max_workers=4096, thread_name_prefix="mas_lab episode")
+"""A thread for each live episode, which mostly waits for the engine."""
 
 
 class Speaker:
-    """A policy that can only sample: `tokenizer` and `template` write prompts, `speak` answers them."""
+    """A policy that can only sample: `tokenizer` and `template` write prompts, `speak` answers them.
+
+    `speak` runs in the event loop in which the speaker was made; the other methods are called in another thread.
+    """
 
     streams = True
-    lock = None
 
     def __init__(self, speak: Speak, tokenizer: Any, template: Mapping[str, Any], context: int):
         self.speak, self.tokenizer, self.template, self.context = speak, tokenizer, template, context
-        self.name, self.engine, self.asked = "external", self, {}
-        self._tickets = 0
+        self.name, self.engine, self.lock = "external", self, ModelLock()
+        self.loop = asyncio.get_running_loop()
+        self.asked: dict[int, Future[Completion]] = {}
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         return self.encode_all([messages])[0]
@@ -38,58 +45,19 @@ class Speaker:
         return encode(self.tokenizer, chats, self.template, self.name)
 
     def submit(self, policy: Policy, requests: Sequence[Request]) -> list[int]:
-        tickets = list(range(self._tickets, self._tickets + len(requests)))
-        self._tickets += len(requests)
-        self.asked |= {t: asyncio.ensure_future(self.speak(r)) for t, r in zip(tickets, requests, strict=True)}
-        return tickets
+        answers = [asyncio.run_coroutine_threadsafe(self.speak(request), self.loop) for request in requests]
+        self.asked |= {id(answer): answer for answer in answers}
+        return [id(answer) for answer in answers]
 
     def ready(self) -> list[tuple[int, Completion]]:
-        done = [ticket for ticket, answer in self.asked.items() if answer.done()]
-        return [(ticket, self.asked.pop(ticket).result()) for ticket in done]
+        """Wait for the first answer, and return all that are there."""
+        done = wait(self.asked.values(), return_when=FIRST_COMPLETED).done
+        return [(id(answer), self.asked.pop(id(answer)).result()) for answer in done]
 
     def cancel(self, tickets: Iterable[int]) -> None:
         for ticket in tickets:
-            self.asked.pop(ticket).cancel()
-
-
-class ExternalRunner(Runner):
-    """Run one episode within an event loop: while it waits for tokens or for the environment, others go on."""
-
-    def __init__(self, env: Env, team: Team, seed: int):
-        super().__init__(env, team, seed, step=0)
-        [self.source] = team.policies.values()
-        self.external: dict[asyncio.Future, tuple[RunningPlan, int, StepEnv]] = {}
-
-    async def rows(self, episode: EpisodeState, plan: Plan) -> list[dict[str, Any]]:
-        """Play `episode` and return its rows, with all columns of `mas_lab.table.ROLLOUT` except `step`."""
-        self.ready.append(RunningPlan(episode, plan(episode)))
-        try:
-            while self._advance():
-                waiting = [*self.source.asked.values(), *self.external]
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                self.collect_generations()
-                for job in [job for job in self.external if job.done()]:
-                    running, slot, request = self.external.pop(job)
-                    self.answer((running, slot), self.checked_step(episode, request, job.result))
-        finally:
-            self.source.cancel(list(self.source.asked))
-            for job in self.external:
-                job.cancel()
-        return episode.rows
-
-    def _advance(self) -> bool:
-        """Submit all that can be submitted, and return whether an answer is missing."""
-        while self.ready or self.scoring:
-            self.submit_ready()
-            if self.scoring:
-                self.score()
-        return bool(self.source.asked or self.external)
-
-    def step_env(self, plan: RunningPlan, slot: int, request: StepEnv) -> None:
-        """Step in a thread: a program that a step runs must not stop the trainer's event loop."""
-        actions = {one.agent: one.text for one in request.said}
-        job = asyncio.ensure_future(asyncio.to_thread(self.env.step, request.at.state, actions))
-        self.external[job] = plan, slot, request
+            if ticket in self.asked:
+                self.asked.pop(ticket).cancel()
 
 
 async def play(
@@ -97,11 +65,17 @@ async def play(
 ) -> list[dict[str, Any]]:
     """Play one instance of `task`, named `episode`, by `plan`, and return its rows.
 
-    `speaker` answers for all agents. The seed of a request equals the seed of the same call in `rollout` at step 0, for
-    engines that take seeds. Raises the same errors as `rollout`.
+    `speaker` answers for all agents. The env steps in a thread, so the trainer's event loop goes on. The seed of a
+    request equals the seed of the same call in `rollout` at step 0, for engines that take seeds. Raises the same errors
+    as `rollout`.
     """
-    team = Team.shared(speaker, env.agents, sampling=dict(sampling))
-    return await ExternalRunner(env, team, seed).rows(EpisodeState(env, task, episode), plan)
+    state, team = EpisodeState(env, task, episode), Team.shared(speaker, env.agents, sampling=dict(sampling))
+    try:
+        await speaker.loop.run_in_executor(THREADS, Runner(env, team, seed, step=0).run, [state], plan)
+    finally:  # the thread ends too where this task is cancelled
+        for answer in list(speaker.asked.values()):
+            answer.cancel()
+    return state.rows
 
 
 def completion(ids: Sequence[int], logprobs: Sequence[float], request: Request, tokenizer: Any) -> Completion:

@@ -37,7 +37,7 @@ def load_team(
         base: Base models of adapters that may be loaded, as hub ids or folders. Pocket models of the kit are always
             allowed.
         backend: As for `load_policy`.
-        **options: As for `load_policy`.
+        **options: As for `load_policy`, without `alpha`: adapters keep their own.
 
     Returns:
         The team, with its sampling settings and frozen agents.
@@ -45,19 +45,17 @@ def load_team(
     Raises:
         RunError: There is no team, a hub id has no `revision`, or a file is missing, unlisted, changed, too large or of
             another form.
-        PolicyError: An adapter's base model is not among `base`, or `alpha` is not that of the adapters.
+        PolicyError: An adapter's base model is not among `base`, or the adapters differ in `alpha`.
     """
     folder = Path(where) if (Path(where) / TEAM).is_file() else _fetched(str(where), revision)
     team = read_team(folder)
     bases = [base] if isinstance(base, str | Path) else list(base)
     alphas = {one.lora.alpha for one in team.policies.values() if one.lora}
-    if alphas:
-        if len(alphas | {options.get("alpha", min(alphas))}) > 1:
-            told = ", ".join(map(str, sorted(alphas)))
-            raise PolicyError(f"{folder / TEAM}: its adapters were trained with alpha={told}; leave out alpha=")
-        options["alpha"] = alphas.pop()
+    if len(alphas) > 1:
+        raise PolicyError(f"{folder / TEAM}: its adapters have several values of alpha, and one load takes one")
+    own = {"alpha": alphas.pop()} if alphas else {}
     given = {name: _given(name, one, folder, bases) for name, one in team.policies.items()}
-    policies = open_given(given, backend=backend, **options)
+    policies = open_given(given, backend=backend, **own, **options)
     return Team({agent: policies[name] for agent, name in team.agents.items()}, team.sampling, team.frozen)
 
 

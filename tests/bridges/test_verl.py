@@ -128,10 +128,10 @@ def queue(monkeypatch):
     from verl.trainer.ppo import padding_utils
     from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
 
-    from mas_lab.bridges import verl_trainer
+    from mas_lab.bridges import verl
 
     made = Queue()
-    for module in (padding_utils, agent_loop_tq, trainer_base, verl_trainer):
+    for module in (padding_utils, agent_loop_tq, trainer_base, verl):
         monkeypatch.setattr(module, "tq", made)
     return made
 
