@@ -267,7 +267,7 @@ def test_arguments_that_make_no_model_are_refused(tmp_path, arguments, why):
 def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "trl", None)
     with pytest.raises(PolicyError, match=r"needs TRL .*: pip install 'mas-lab\[cpu\]'"):
-        lab.make_pocket(Agree(), tmp_path / "own")
+        lab.make_pocket(Agree(), tmp_path / "own", tasks=10)
 
 
 def test_an_env_of_prose_is_told_to_say_less():

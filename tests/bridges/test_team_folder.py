@@ -4,10 +4,12 @@ import json
 import shutil
 from fnmatch import fnmatch
 
+import huggingface_hub
 import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard, constants
+from huggingface_hub.file_download import DryRunFileInfo
 from peft import PeftModel
 from small import Relay, make_model, make_team, start
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -67,6 +69,10 @@ def test_a_team_comes_back_bit_for_bit(given, models):
     played = [lab.rollout(env, team, env.tasks(3, "test", 0), lab.episodes(2), seed=4) for team in (own, theirs)]
     assert played[0]["completion"].tolist() == played[1]["completion"].tolist()
     assert (theirs["asker"].shared is theirs["doer"].shared) == (kind == "lora")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if "optimizer" in path.name or path.name == "policy.json"]
+    held = b"".join(path.read_bytes() for path in files)
+    assert str(models).encode() not in held and str(run.parent).encode() not in held, "no path of the machine"
 
 
 def test_others_load_the_same_weights(given, models):
@@ -83,14 +89,6 @@ def test_others_load_the_same_weights(given, models):
             net = AutoModelForCausalLM.from_pretrained(place)
             assert AutoTokenizer.from_pretrained(place).chat_template
             assert all(torch.equal(value, policy.parameters[key]) for key, value in net.named_parameters())
-
-
-def test_a_team_holds_no_optimizer_and_no_path_of_the_machine(given, models):
-    _, run, folder = given
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if "optimizer" in path.name or path.name == "policy.json"]
-    held = b"".join(path.read_bytes() for path in files)
-    assert str(models).encode() not in held and str(run.parent).encode() not in held
 
 
 def blocks(text):
@@ -112,10 +110,6 @@ def test_the_card_says_what_the_run_says(given):
     assert method["recipe"]["name"] == "at_grpo" and provenance["code"] and provenance["versions"]["torch"]
 
 
-def test_scores_that_the_run_does_not_hold_are_left_out(handed):
-    assert blocks((handed[1] / "README.md").read_text(encoding="utf-8"))[2]["held_out_scores"] == []
-
-
 EVIL = (
     "](http://evil.example)<script>alert(1)</script>`` ``` |x|\n---\nlicense: mit\n# Hi ![](http://evil.example/a.png)"
 )
@@ -123,6 +117,7 @@ EVIL = (
 
 def test_no_name_of_a_run_becomes_a_link_html_or_yaml(handed):
     kept = lab.load_run(handed[0])
+    assert blocks((handed[1] / "README.md").read_text(encoding="utf-8"))[2]["held_out_scores"] == []  # none were kept
     config = kept.config
     config["recipe"] |= {"name": EVIL, "by": [EVIL], "credit": {"is": EVIL, EVIL: EVIL}}
     config |= {"env": {"name": EVIL, EVIL: EVIL, "data": EVIL}, "versions": {EVIL: EVIL}, "untold": [EVIL]}
@@ -287,21 +282,13 @@ def test_no_code_and_no_pickle_is_fetched(folder):
 
 
 def test_a_hub_that_lists_too_much_is_refused_before_it_is_fetched(hub, monkeypatch):
-    import huggingface_hub
-    from huggingface_hub.file_download import DryRunFileInfo
-
-    fetched = []
-
     def listing(where, dry_run=False, allow_patterns=(), **_):
-        if dry_run:
-            return [DryRunFileInfo(COMMIT, 2**40, name, name, False, True) for name in allow_patterns]
-        fetched.append(allow_patterns)
-        return str(hub)
+        assert dry_run, "nothing is fetched"
+        return [DryRunFileInfo(COMMIT, 2**40, name, name, False, True) for name in allow_patterns]
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", listing)
     with pytest.raises(lab.RunError, match="at most"):
         lab.load_team("owner/name", revision=COMMIT)
-    assert not fetched
 
 
 def test_where_a_team_cannot_be_written(handed, tmp_path):

@@ -53,7 +53,7 @@ WRONG = {
         ("return ((", "return turns.assign(advantage=0.0); (("),
     ],
     "03.2": [('turns.groupby("episode")["credit"].mean().mean()', 'turns["credit"].mean()'), ("ddof=0", "ddof=1")],
-    "03.3": [('["tester", ', '["critic", "tester", '), ('["tester", ', "["), ('"tester"', '"fixer"')],
+    "03.3": [('["tester", ', '["critic", "tester", '), ('["tester", ', "["), ('["tester", "closer"]', '["fixer"]')],
     "03.4": [
         ("[4, 5, 6, 7]", "[4, 5]"),
         ("[4, 5, 6, 7]", "[4, 5, 6, 9]"),
@@ -87,7 +87,10 @@ WRONG = {
         ("rewards, called)", "[1] * 8, [0, 1])"),
         ("rewards, called)", "[1, 1, 1, 1, 0, 0, 0, 0], [0, 1, 2, 4, 5])"),
     ],
-    "05.4": [("[3, 4, 5, 6, 7]", "[4, 5, 6, 7]"), ("rewards, called)", "[1, 1, 1, 1, 1, 1, 1, 0], [6, 7])")],
+    "05.4": [
+        ("rewards, called)", "[1, 1, 1, 1, 0.2, 0.2, 0.2, 0], [4, 5, 6, 7])"),
+        ("rewards, called)", "[1, 1, 1, 1, 1, 1, 1, 0], [6, 7])"),
+    ],
     "06.1": [
         ('by = ("episode", ', 'by = ("task", '),
         ('"agent", "turn")', '"turn")'),
@@ -103,7 +106,7 @@ WRONG = {
     "06.4": [("return k * calls", "return calls"), (", calls, 1 + k * (calls - 1)", "")],
     "06.5": [("(one - low) / (high - low)", "one / high"), (' if arm not in ("team return", "tree")', "")],
     "07.1": [("(1 - 1 / n_k)", "(1 - 1 / N)"), ("((1 - 1 / n_k) / (1 - 1 / N)) ** 2", "1")],
-    "07.2": [("abs(gains[one] - 1)", "gains[one]"), ("turns, pay)", "turns, 1.5)")],
+    "07.2": [("range(20, 101)", "[20]"), ("range(20, 101)", "[150]")],
     "07.3": [
         ('"stage_2", ', ""),
         ('"stage_2", ', '"stage_1", "stage_2", '),
@@ -135,14 +138,13 @@ WRONG = {
     "08.4": [('"a": 1.5', '"a": 2.0'), (", returns)", ", 1.5)")],
     "08.5": [("gray also one two three four", "gray"), (", pair)\n", ", SUMMARY)\n"), (", pair)\n", ', "red blue")\n')],
     "08.6": [
-        ('"then singer soldier clock basket but', '"singer soldier clock basket'),
+        ('"then singer soldier clock basket but chair boat bridge village so', '"chair boat bridge village'),
         (", pair)\n", ", SUMMARY)\n"),
         (", pair)\n", ', ("red blue pink gray", "red blue pink gray also one two three four"))\n'),
     ],
     "09.1": [
         ('{**state, "said": dict(actions)}', 'state["said"].update(actions) or state'),
-        ("else 0\n", 'else float("nan")\n'),
-        ("max(0.0, 1 - ", "max(-1.0, 1 - "),
+        ("lab.Step(after, reward", 'lab.Step(after, reward if all(valid.values()) else float("-inf")'),
         ('said == state["sum"]', 'abs(said - state["sum"]) < 2'),
         ("Split())", "Split)"),
     ],
