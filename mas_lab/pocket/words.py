@@ -47,9 +47,9 @@ def _template(marks: Sequence[str]) -> str:
     for role, mark in zip(MARKED, marks, strict=False):
         end = "' + eos_token + ' '" if role == "assistant" else "'"
         line = f"{{{{ '{mark} ' + message['content'] + ' {end} }}}}"
-        shown += f"{{%- if message['role'] == '{role}' %}}{line}{{%- endif %}}"
+        shown += f"{{%- {'elif' if shown else 'if'} message['role'] == '{role}' %}}{line}"
     opened = f"{{%- if add_generation_prompt %}}{{{{ '{marks[1]}' }}}}{{%- endif %}}"
-    return "{%- for message in messages %}" + shown + "{%- endfor %}" + opened
+    return "{%- for message in messages %}" + shown + "{%- endif %}{%- endfor %}" + opened
 
 
 def different(played: Iterable[Said], more: Iterable[str], name: str) -> list[str]:
