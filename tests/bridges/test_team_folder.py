@@ -26,19 +26,25 @@ from mas_lab.runs.scores import kept_scores
 SCORES = {"score_every": 2, "score_tasks": 2, "score_episodes": 2}
 
 
-@pytest.fixture(scope="module", params=["lora", "unlike"])
-def given(request, models, tmp_path_factory):
-    """(kind, run folder, folder that was handed out)."""
-    root = tmp_path_factory.mktemp(request.param)
-    list(start(request.param, models, root / "run", 2, **SCORES))
-    return request.param, root / "run", lab.save_team(root / "run", root / "team")
-
-
 @pytest.fixture(scope="module")
-def handed(models, tmp_path_factory):
-    root = tmp_path_factory.mktemp("handed")
-    list(start("shared", models, root / "run", 1))
-    return root / "run", lab.save_team(root / "run", root / "team")
+def made(models, tmp_path_factory):
+    """A folder with `run` and `team`, what was handed out, for each kind of team; "shared" kept no scores."""
+    root = tmp_path_factory.mktemp("teams")
+    for kind, settings in {"lora": SCORES, "unlike": SCORES, "shared": {}}.items():
+        list(start(kind, models, root / kind / "run", 2, **settings))
+        lab.save_team(root / kind / "run", root / kind / "team")
+    return root
+
+
+@pytest.fixture(params=["lora", "unlike"])
+def given(request, made):
+    """(kind, run folder, folder that was handed out)."""
+    return request.param, made / request.param / "run", made / request.param / "team"
+
+
+@pytest.fixture
+def handed(made):
+    return made / "shared" / "run", made / "shared" / "team"
 
 
 @pytest.fixture
@@ -216,9 +222,8 @@ def test_a_changed_file_and_an_oversized_model_are_refused(folder, monkeypatch):
     assert len(lab.load_team(folder)) == 2
 
 
-def test_a_base_is_loaded_only_if_it_was_asked_for(models, tmp_path):
-    list(start("lora", models, tmp_path / "run", 1))
-    folder = lab.save_team(tmp_path / "run", tmp_path / "team")
+def test_a_base_is_loaded_only_if_it_was_asked_for(made, models, tmp_path):
+    folder = shutil.copytree(made / "lora" / "team", tmp_path / "team")
     with pytest.raises(PolicyError, match="get that model, and load_team"):
         lab.load_team(folder)
     with pytest.raises(PolicyError, match="get that model"):
@@ -304,15 +309,13 @@ def test_where_a_team_cannot_be_written(handed, tmp_path):
     assert len(lab.load_team(lab.save_team(run, tmp_path / "empty"))) == 2
 
 
-def test_odd_names_of_policies_are_no_places(models, tmp_path):
+def test_odd_names_of_policies_are_no_places(handed, models, tmp_path):
     """A policy's name is an agent's, and may be anything."""
-    policy = make_team("shared", models)["asker"]
-    team = lab.Team({"../../x": policy})
-    list(start("shared", models, tmp_path / "run", 1))
-    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    run = shutil.copytree(handed[0], tmp_path / "run")
+    newest = max((run / "checkpoints").iterdir())
     shutil.rmtree(newest)
-    Checkpoint.write(newest, team)
-    folder = lab.save_team(Run(tmp_path / "run"), tmp_path / "out" / "team")
+    Checkpoint.write(newest, lab.Team({"../../x": make_team("shared", models)["asker"]}))
+    folder = lab.save_team(Run(run), tmp_path / "out" / "team")
     assert (folder / "policies" / "0" / "model.safetensors").is_file()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["team"]
     assert list(lab.load_team(folder)) == ["../../x"]

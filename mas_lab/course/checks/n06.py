@@ -72,14 +72,15 @@ def cost(counts):
     "A share is 0 for an arm that ends where 'team return' does, and 1 where 'tree' does; these two are not asked for.",
 )
 def kept(share, finals):
-    wanted = [arm for arm in finals if arm not in ("team return", "tree")]
+    def right(final):
+        low, high = final["team return"], final["tree"]
+        return {arm: (one - low) / (high - low) for arm, one in final.items() if arm not in ("team return", "tree")}
+
     rng = np.random.default_rng(65)
     for final in (finals, *({arm: float(rng.uniform(0.3, 0.95)) for arm in finals} for _ in range(5))):
-        low, high = final["team return"], final["tree"]
-        found = dict(asked(share, final))
-        need(set(found) == set(wanted), f"shares of these arms are asked for: {', '.join(wanted)}")
-        for arm in wanted:
-            close(found[arm], (final[arm] - low) / (high - low), f"the share of {arm!r} where finals are {final}", 1e-6)
-    shares = {arm: (finals[arm] - finals["team return"]) / (finals["tree"] - finals["team return"]) for arm in wanted}
-    most = max(shares, key=shares.get)
-    return f"{most!r} alone keeps {shares[most]:.0%} of it"
+        found, ours = dict(asked(share, final)), right(final)
+        need(set(found) == set(ours), f"shares of these arms are asked for: {', '.join(ours)}")
+        for arm, one in ours.items():
+            close(found[arm], one, f"the share of {arm!r} where finals are {final}", 1e-6)
+    most, kept = max(right(finals).items(), key=lambda one: one[1])
+    return f"{most!r} alone keeps {kept:.0%} of it"
