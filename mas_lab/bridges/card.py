@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from huggingface_hub import ModelCard, ModelCardData
 
-from mas_lab.bridges.team_folder import HUB_ID
+from mas_lab.bridges.load_team import HUB_ID
 from mas_lab.runs.run import Run
 from mas_lab.runs.scores import kept_scores, run_curve
 

@@ -14,8 +14,7 @@ from small import AGENTS, Relay, make_team, recorded
 
 import mas_lab as lab
 from mas_lab import __main__ as cli
-from mas_lab.bridges.export_reader import Handed, HandOverError, recorded_rows
-from mas_lab.bridges.external_rollout import Speaker, completion, play
+from mas_lab.bridges.export_reader import Handed, HandOverError, Speaker, completion, play, recorded_rows
 from mas_lab.bridges.verl_settings import Asked, refusals, verl_settings
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import from_data, to_data
