@@ -225,9 +225,9 @@ def shows(answer, base=Change, **changes):
 
 
 @pytest.mark.parametrize("answer, why", [
-    (lambda *_: 7, r"demonstrate gave 7; give a str of words"),
-    (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str of words with one space between"),
-    (lambda *_: "1 1 1 1 1 1", r"demonstrate gave 6 words, above max_tokens=5"),
+    (lambda *_: 7, r"demonstrate gave 7; give a str of at most max_tokens=5 words with one space between"),
+    (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str"),
+    (lambda *_: "1 1 1 1 1 1", r"demonstrate gave '1 1 1 1 1 1'; give a str"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
 ])  # fmt: skip
 def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):

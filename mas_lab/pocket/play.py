@@ -46,15 +46,11 @@ def demonstrator(env: Env, rng: random.Random) -> Speaker:
             text = env.demonstrate(state, agent, rng)
         except Exception as error:
             raise EnvError(f"{place}: demonstrate failed: {type(error).__name__}: {error}") from error
-        if not isinstance(text, str) or text != " ".join(text.split()):
+        words, most = text.split() if isinstance(text, str) else [], longest_answer(env, agent)
+        if text != " ".join(words) or len(words) > most:
             raise EnvError(
-                f"{place}: demonstrate gave {text!r}; give a str of words with one space between them, since a pocket "
-                "model writes nothing else"
-            )
-        if len(text.split()) > (most := longest_answer(env, agent)):
-            raise EnvError(
-                f"{place}: demonstrate gave {len(text.split())} words, above max_tokens={most}: an answer would be cut "
-                "there; raise max_tokens of the env, or say less"
+                f"{place}: demonstrate gave {text!r:.200}; give a str of at most max_tokens={most} words with one space "
+                "between them, since a pocket model writes nothing else"
             )
         return text
 
