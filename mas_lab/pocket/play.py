@@ -49,8 +49,8 @@ def demonstrator(env: Env, rng: random.Random) -> Speaker:
         words, most = text.split() if isinstance(text, str) else [], longest_answer(env, agent)
         if text != " ".join(words) or len(words) > most:
             raise EnvError(
-                f"{place}: demonstrate gave {text!r:.200}; give a str of at most max_tokens={most} words with one space "
-                "between them, since a pocket model writes nothing else"
+                f"{place}: demonstrate gave {text!r:.200}; give a str of at most max_tokens={most} words with one "
+                "space between them, since a pocket model writes nothing else"
             )
         return text
 
