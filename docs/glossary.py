@@ -16,7 +16,7 @@ In a notebook: `lab.course.glossary()`, or `lab.course.glossary("advantage", "lo
 
 def page() -> str:
     """Return the text of `docs/glossary.md`."""
-    rows = ((term, meaning.replace("|", "\\|"), source) for term, (meaning, source) in TERMS.items())
+    rows = TERMS.assign(meaning=TERMS["meaning"].str.replace("|", "\\|")).itertuples(index=False)
     return INTRO + "".join(f"| **{term}** | {meaning} | {source} |\n" for term, meaning, source in rows)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import sys
 import textwrap
 from dataclasses import asdict, dataclass
@@ -29,7 +28,7 @@ SHIPPED = [pytest.param(data_dir() / "pocket" / name, recipe, id=name) for name,
 
 
 @pytest.mark.parametrize("folder, recipe", SHIPPED)
-def test_a_shipped_model_is_small_whole_and_loads_by_plain_transformers(folder, recipe):
+def test_a_shipped_model_is_small_loads_by_plain_transformers_and_leaves_room_to_learn(folder, recipe):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -45,6 +44,12 @@ def test_a_shipped_model_is_small_whole_and_loads_by_plain_transformers(folder, 
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits
     assert logits.shape == (1, len(ids), len(tokenizer)) and logits.isfinite().all()
+    record = json.loads((folder / "provenance.json").read_text())
+    team = record["held_out"][json.dumps(recipe.forms[0][1])]
+    assert 0.2 <= max(team.values()) <= 0.6, f"{folder.name} starts at {team}"
+    assert record["seed"] == 0 and record["command"] == f"python -m mas_lab pocket {folder.name}"
+    design = json.loads(json.dumps(asdict(recipe)))
+    assert record["recipe"] == {name: design[name] for name in record["recipe"]}
 
 
 @pytest.mark.parametrize("folder, recipe", SHIPPED)
@@ -64,16 +69,6 @@ def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
             assert shipped.convert_tokens_to_ids(UNKNOWN) not in ids[0]
 
 
-@pytest.mark.parametrize("folder, recipe", SHIPPED)
-def test_a_shipped_model_leaves_room_to_learn(folder, recipe):
-    record = json.loads((folder / "provenance.json").read_text())
-    team = record["held_out"][json.dumps(recipe.forms[0][1])]
-    assert 0.2 <= max(team.values()) <= 0.6, f"{folder.name} starts at {team}"
-    assert record["seed"] == 0 and record["command"] == f"python -m mas_lab pocket {folder.name}"
-    design = json.loads(json.dumps(asdict(recipe)))
-    assert record["recipe"] == {name: design[name] for name in record["recipe"]}
-
-
 def test_the_template_drops_the_system_prompt_and_closes_an_answer():
     tokenizer = make_tokenizer(make_env("plan_path").words)
     chat = [
@@ -89,11 +84,6 @@ def test_the_template_drops_the_system_prompt_and_closes_an_answer():
     written = tokenizer("a1 <user> a2")["input_ids"]
     told = tokenizer.decode([*written, tokenizer.eos_token_id], skip_special_tokens=True)
     assert told == "a1 <user> a2", "a mark that a model writes is not hidden"
-
-
-def test_an_unknown_family_lists_the_known_ones():
-    with pytest.raises(ValueError, match="'chess'; known are: plan_path"):
-        build("chess")
 
 
 TINY = Family(
@@ -125,10 +115,11 @@ def test_demonstrations_are_masked_prompts_and_answers_in_their_shares():
     assert rows == rows_of(TINY, tokenizer)
 
 
-def test_a_word_that_the_env_leaves_out_is_an_error():
-    tokenizer = make_tokenizer(make_env("math").words)
+def test_a_family_that_is_unknown_or_leaves_a_word_out_is_an_error():
+    with pytest.raises(ValueError, match="'chess'; known are: plan_path"):
+        build("chess")
     with pytest.raises(EnvError, match=r"env 'plan_path': .* that `words` leaves out"):
-        rows_of(TINY, tokenizer)
+        rows_of(TINY, make_tokenizer(make_env("math").words))
 
 
 @needs_trl
@@ -144,14 +135,10 @@ def test_building_is_real_and_the_same_seed_gives_the_same_weights(tmp_path, mon
 # One's own
 
 
-@pytest.fixture(scope="module")
-def agreeing(tmp_path_factory):
-    """A model for an env that nothing is known of, hardly taught: the folder, and what was printed."""
-    return lab.make_pocket(Agree(), tmp_path_factory.mktemp("own") / "agree", steps=3, tasks=10)
-
-
 @needs_trl
-def test_an_env_of_ones_own_gets_a_model_that_plays_it_and_says_how_it_was_made(agreeing):
+def test_an_env_of_ones_own_gets_a_model_that_plays_it_and_says_how_it_was_made(tmp_path):
+    """Its words are those of demonstrated and of hostile play, on both splits."""
+    agreeing = lab.make_pocket(Agree(), tmp_path / "agree", steps=3, tasks=10)
     env, policy = Agree(), lab.load_policy(agreeing)
     assert policy.lr == 1e-3 and lab.load_policy(agreeing, lora=2).lr == 5e-3
     turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(4, "test", 0), lab.episodes(2))
@@ -160,6 +147,15 @@ def test_an_env_of_ones_own_gets_a_model_that_plays_it_and_says_how_it_was_made(
     assert record["command"] == "lab.make_pocket(Agree(), out, steps=3, seed=0, tasks=10)"
     assert record["recipe"]["stages"] == [{"steps": 3, "lr": 0.003, "options": {}, "batch": 64}]
     assert set(record["held_out"]) == {"{}"} and set(record["held_out"]["{}"]) == {"success", "return"}
+    tokenizer = policy.tokenizer
+    words = set(tokenizer.get_vocab())
+    assert {"you", "are", "left", "right", "play", "round-0", "round-19", "other", "said", *Agree.colours} <= words
+    assert {"<user>", "<assistant>", "<system>", "<tool>", "}{", "<moves>"} - words == {"<moves>"}  # two words at most
+    chat = Agree().observe(("round-3", "red|blue"), "right")
+    ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    assert tokenizer.decode(ids) == (
+        "<system> you are right <user> play round-3 <assistant> blue <eos> <user> other said red <assistant>"
+    )
 
 
 @needs_trl
@@ -177,28 +173,13 @@ def test_the_whole_example_as_the_module_shows_it(tmp_path, monkeypatch, capsys)
 
 
 @needs_trl
-def test_its_words_are_those_of_demonstrated_and_hostile_play_on_both_splits(agreeing):
-    tokenizer = lab.load_policy(agreeing).tokenizer
-    words = set(tokenizer.get_vocab())
-    assert {"you", "are", "left", "right", "play", "round-0", "round-19", "other", "said", *Agree.colours} <= words
-    assert {"<user>", "<assistant>", "<system>", "<tool>", "}{", "<moves>"} - words == {"<moves>"}  # two words at most
-    chat = Agree().observe(("round-3", "red|blue"), "right")
-    ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-    assert tokenizer.decode(ids) == (
-        "<system> you are right <user> play round-3 <assistant> blue <eos> <user> other said red <assistant>"
-    )
-
-
-@needs_trl
 def test_the_same_seed_makes_the_same_model_in_its_place(tmp_path, capsys):
     one, two = tmp_path / "1", tmp_path / "2"
     for out, seed in ((one, 0), (two, 1), (two, 0)):
         assert lab.make_pocket(Change(), out, steps=2, seed=seed, tasks=4) == out
     files = ("model.safetensors", "tokenizer.json", "config.json", "chat_template.jinja")
     assert all((one / name).read_bytes() == (two / name).read_bytes() for name in files)
-    shown = capsys.readouterr()
-    said = r"pocket change: made in \d+ s; on held-out tasks success \S+, return \S+"
-    assert re.fullmatch(rf"({said}\n){{3}}", shown.out)
+    assert capsys.readouterr().out.count('pocket change: on held-out tasks {"{}": {"success": ') == 3
 
 
 @needs_trl
@@ -206,7 +187,7 @@ def test_the_command_line_takes_an_env_of_ones_own(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     Path("my_file.py").write_text("from own_envs import Change\n\n\nclass MyEnv(Change):\n    name = 'mine'\n")
     said = ["pocket", "my_file:MyEnv", "--out", "made", "--seed", "3", "--steps", "2", "--tasks", "4"]
-    assert cli.main(said) == 0 and capsys.readouterr().out.startswith("pocket mine: made in ")
+    assert cli.main(said) == 0 and capsys.readouterr().out.startswith("pocket mine: on held-out tasks ")
     record = json.loads(Path("made/provenance.json").read_text())
     assert record["command"] == "lab.make_pocket(MyEnv(max_turns=2, mistakes=0.4), out, steps=2, seed=3, tasks=4)"
     Path("thesis").write_text("chapter 1")
@@ -244,9 +225,9 @@ def shows(answer, base=Change, **changes):
 
 
 @pytest.mark.parametrize("answer, why", [
-    (lambda *_: 7, r"demonstrate gave 7; give a str of words"),
-    (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str of words with one space between"),
-    (lambda *_: "1 1 1 1 1 1", r"demonstrate gave 6 words, above max_tokens=5"),
+    (lambda *_: 7, r"demonstrate gave 7; give a str of at most max_tokens=5 words with one space between"),
+    (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str"),
+    (lambda *_: "1 1 1 1 1 1", r"demonstrate gave '1 1 1 1 1 1'; give a str"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
 ])  # fmt: skip
 def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
@@ -256,10 +237,7 @@ def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
 
 
 def test_messages_that_a_pocket_model_would_not_see_are_refused():
-    calls = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]},
-    ]
+    calls = [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}]
     env = shows(lambda *_: "1", observe=lambda *_: calls)
     with pytest.raises(EnvError, match=r"agent 'giver', turn 0: a message has 'tool_calls', and a pocket model reads"):
         demonstrations([(1.0, env)], Stage(1, 1e-3), 4, seed=0)
@@ -272,10 +250,9 @@ def test_an_env_that_shows_nothing_is_told_what_to_write(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, why", [
-    ({"steps": 0}, "steps=0; give a count from 1"),
     ({"steps": 2.5}, "steps=2.5; give a count"),
     ({"tasks": True}, "tasks=True; give a count"),
-    pytest.param({"tasks": 32}, r"tasks\(32, 'train', 0\) gave 10; pass tasks=10", marks=needs_trl),
+    ({"tasks": 32}, r"tasks\(32, 'train', 0\) gave 10; pass tasks=10"),
 ])  # fmt: skip
 def test_arguments_that_make_no_model_are_refused(tmp_path, arguments, why):
     with pytest.raises(ValueError, match=why):
@@ -286,7 +263,7 @@ def test_arguments_that_make_no_model_are_refused(tmp_path, arguments, why):
 def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "trl", None)
     with pytest.raises(PolicyError, match=r"needs TRL .*: pip install 'mas-lab\[cpu\]'"):
-        lab.make_pocket(Agree(), tmp_path / "own")
+        lab.make_pocket(Agree(), tmp_path / "own", tasks=10)
 
 
 def test_an_env_of_prose_is_told_to_say_less():

@@ -139,17 +139,13 @@ def test_the_reference_holds_every_public_name_with_its_signature(site):
 
 
 @pytest.mark.slow
-def test_a_notebook_stands_in_static_form(site):
+def test_a_notebook_stands_in_static_form_and_its_formulas_need_no_script(site):
     page = site[1].read_text(encoding="utf-8")
     assert "100%" in page and "10%\r" not in page
     assert 'aria-label=" rising "' in page and "plotly-cartesian.min.js" in page and "Widget()" not in page
     assert "Show code cell source" in page, "the install cell is folded"
     stored = json.loads((site[0] / "_static" / f"{site[1].stem}.ipynb").read_text(encoding="utf-8"))
     assert all(not cell.get("outputs") for cell in stored["cells"]), "what is offered is what students open"
-
-
-@pytest.mark.slow
-def test_formulas_need_no_script(site):
     pages = [path.read_text(encoding="utf-8") for path in (site[0] / "notebooks").glob("*.html")]
     assert any("<math" in page and "<mfrac>" in page for page in pages)
     assert not any('class="math ' in page or "MathJax" in page for page in pages)

@@ -45,7 +45,7 @@ class Dispatcher:
     def play(self, episodes: Sequence[Episode], at_once: int) -> None:
         coming, live = deque(episodes), set()
         try:
-            with Gateway(tuple(self.team)) as gateway, locked(self.team.policies.values()):
+            with Gateway() as gateway, locked(self.team.policies.values()):
                 while coming or live:
                     while coming and len(live) < at_once:
                         live.add(episode := coming.popleft())

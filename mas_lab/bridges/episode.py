@@ -97,10 +97,7 @@ class Call:
         """
         self.episode.open.discard(self)
         with suppress(InvalidStateError):
-            if isinstance(answer, Refused):
-                self.answer.set_exception(answer)
-            else:
-                self.answer.set_result(answer)
+            self.answer.set_result(answer)
 
 
 @dataclass(eq=False)
@@ -144,7 +141,9 @@ class Episode:
         """Wait for the answer to one request and return it, or raise `Refused`."""
         call = self._call(asked_of(body))
         self.tell(self, call)
-        return call.answer.result()
+        if isinstance(answer := call.answer.result(), Refused):
+            raise answer
+        return answer
 
     def _call(self, asked: Asked) -> Call:
         with self._lock:
@@ -245,10 +244,8 @@ def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[Epi
     if not calls:
         return returned, "it called nobody"
     for agent, reward in returned.agents.items():
-        if agent not in agents:
-            return returned, f"it pays agent {agent!r:.80}, and the agents are {', '.join(agents)}"
-        if reward and not calls[agent]:
-            return returned, f"it pays agent {agent!r}, which it never called"
+        if agent not in agents or (reward and not calls[agent]):
+            return returned, f"it pays agent {agent!r:.80}, which it never called"
     return returned, not_plain(returned.info, "info")
 
 

@@ -5,9 +5,7 @@ one recorded step, whose advantages verl must reproduce. A run that verl cannot 
 with the reason. Leaves out: verl's settings (`verl_settings`), and how the folder is used there (`export_reader`).
 """
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,8 @@ import pandas as pd
 import yaml
 
 from mas_lab.backends.runner import max_tokens, with_max_turns
-from mas_lab.bridges import hand_over_texts as texts
 from mas_lab.bridges.export_reader import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
-from mas_lab.bridges.program import ProgramEnv
-from mas_lab.bridges.verl_settings import Asked, refusals, verl_settings
+from mas_lab.bridges.verl_settings import BRIDGE_FILE, Asked, readme, refusals, verl_settings
 from mas_lab.env import Env, Task, spec
 from mas_lab.runs.disk import dumps, whole_folder, write_bytes, write_json, write_table
 from mas_lab.runs.export import export as export_zip
@@ -28,9 +24,6 @@ from mas_lab.tasks import ENVS, make_env
 from mas_lab.train.drawing import drawn, step_seed, tasks_of
 from mas_lab.train.held_out import SPLIT
 from mas_lab.train.settings import Settings
-
-OWN = re.compile(r"(?!__main__:)[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-"""Name of a user-defined env that another process can import, `module:Class`."""
 
 
 def export(run: Run | str | Path, path: str | Path, to: str | None = None, env: Env | None = None) -> Path:
@@ -72,38 +65,35 @@ def _hand_over(run: Run, folder: Path, env: Env | None) -> Path:
     if not run.steps:
         raise HandOverError(f"export: {run.folder} has made no step yet, so that there is none to compare with")
     config, turns = run.config, run.step_turns(run.steps - 1)
-    env, settings = _env_of(config, env), Settings.of(config["settings"])
+    env, settings = _env_of(config["env"], env), Settings.of(config["settings"])
     team, env = config["team"], with_max_turns(env, settings.max_turns)
     asked = Asked(
         run.recipe, settings, team["policies"], {agent: team["sampling"][agent] for agent in env.agents},
         prompt=2 * int(turns["prompt_ids"].map(len).max()),
         answer=max(team["sampling"][agent]["max_tokens"] or max_tokens(env, agent) for agent in env.agents),
+        curriculum=config.get("curriculum"),
     )  # fmt: skip
-    if reasons := [*_refused_here(config, env), *refusals(asked)]:
+    if reasons := list(refusals(asked)):
         lines = "".join(f"\n- {reason}" for reason in reasons)
         raise HandOverError(f"export: {run.folder} cannot be handed over to verl:{lines}")
     with whole_folder(folder) as staged:
         _write_data(staged, config, asked, turns)
         _write_tasks(staged, config["seed"], settings, env, run.steps)
-        handed = Handed(staged)
+        handed = Handed(staged)  # read back: what a file cannot hold, such as an env of a notebook, ends here
         handed.compare(handed.advantages(recorded_rows(handed.batch()))["advantage"].tolist())
         files = {
-            f"{BRIDGE}.py": texts.BRIDGE_FILE,
-            "check.py": texts.CHECK,
+            f"{BRIDGE}.py": BRIDGE_FILE,
             "verl.yaml": yaml.safe_dump(verl_settings(asked), sort_keys=False),
-            "README.md": texts.readme(asked, config["env"]["name"], len(turns), run.steps),
+            "README.md": readme(asked, config["env"]["name"], len(turns), run.steps),
         }
         for name, text in files.items():
             write_bytes(staged / name, text.encode())
     return folder
 
 
-def _env_of(config: Mapping[str, Any], env: Env | None) -> Env:
-    said = config["env"]
+def _env_of(said: Mapping[str, Any], env: Env | None) -> Env:
     name = said["name"]
-    if name == ProgramEnv.name:
-        raise HandOverError("export: the run's env is a program, which plays itself; verl would have to run it")
-    if ":" not in name and name not in ENVS:
+    if ":" not in name and name not in ENVS:  # a program, or an env that a function made
         raise HandOverError(f"export: the run's env, {name!r}, is none that a bridge file can make: give it a class")
     if env is None and ":" in name:
         raise HandOverError(f"export: the run's env, {name!r}, is your own: give it, as env=")
@@ -111,24 +101,6 @@ def _env_of(config: Mapping[str, Any], env: Env | None) -> Env:
     if spec(env) != said:
         raise HandOverError(f"export: the run was made on {said}, and this env is {spec(env)}")
     return env
-
-
-def _refused_here(config: Mapping[str, Any], env: Env) -> Iterator[str]:
-    if config.get("curriculum") is not None:
-        yield "its tasks are drawn by a curriculum, and a folder holds them drawn"
-    name, options = config["env"]["name"], {key: one for key, one in config["env"].items() if key != "name"}
-    if ":" in name and not OWN.fullmatch(name):
-        yield f"its env, {name!r}, has no name that a file can import; let it stand in a module"
-    elif ":" in name and (strange := [key for key, one in options.items() if not _is_plain(env, key, one)]):
-        yield f"its env's {strange[0]!r} is no plain data, so that a file cannot hold it"
-
-
-def _is_plain(env: Env, name: str, value: Any) -> bool:
-    """Return whether an option of the env equals its description after a round trip through JSON."""
-    try:
-        return json.loads(json.dumps(getattr(env, name))) == value
-    except (AttributeError, TypeError, ValueError):
-        return False
 
 
 def _write_data(folder: Path, config: Mapping[str, Any], asked: Asked, turns: pd.DataFrame) -> None:

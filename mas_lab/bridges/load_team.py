@@ -1,22 +1,158 @@
-"""Loading a shared team from a folder or from the hub, safely.
+"""Loading a shared team from a folder or from the hub, safely; and the form of such a folder.
 
-Files are checked before their content is loaded, and no code of others is run. Leaves out: the form of the folder
-(`team_folder`), and where the weights are kept (`mas_lab.backends`).
+    team.json                 agents -> policies, sampling, frozen agents; each policy's folder, base, files with sha256
+    policies/0-solver/        weights and tokenizer in Hugging Face form, or one adapter in PEFT form
+    README.md                 the model card, for people
+
+Allowed are safetensors, JSON and two plain texts of a tokenizer: no pickle and no code. Files are checked before their
+content is loaded. Leaves out: writing a folder (`save_team`), its card (`card`), and where the weights are kept
+(`mas_lab.backends`).
 """
 
+import json
+import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mas_lab.backends.loading import open_given
-from mas_lab.bridges.team_folder import TEAM, PolicyEntry, read_team, refuse_sizes
 from mas_lab.policy import PolicyError
-from mas_lab.runs.disk import RunError
-from mas_lab.team import Team
+from mas_lab.runs.disk import RunError, hashes
+from mas_lab.team import Sampling, Team
 
+TEAM, CARD = "team.json", "README.md"
+FORMAT = 1
+LIMIT, USUAL = "MAS_LAB_TEAM_GIB", 32.0
+"""Environment variable with the size limit of a team in GiB, and the default limit."""
+TEXT = 2**26
+"""Maximal size in bytes of a file that holds no weights."""
+FILE = (
+    r"^((config|generation_config|adapter_config|tokenizer_config|special_tokens_map|added_tokens|tokenizer|vocab"
+    r"|model\.safetensors\.index)\.json"
+    r"|merges\.txt|chat_template\.jinja|(model(-[0-9]{5}-of-[0-9]{5})?|adapter_model)\.safetensors)$"
+)
+HUB_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,95})?$"
+File, Sha256 = Annotated[str, Field(pattern=FILE)], Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 FETCHED = [TEAM, "policies/*.safetensors", "policies/*.json", "policies/*/merges.txt", "policies/*/chat_template.jinja"]
 """Files of a hub repository that are fetched: none of them can hold code."""
+
+
+class Base(BaseModel):
+    """The model that a policy began with."""
+
+    kind: Literal["pocket", "directory", "hub"]
+    name: str | None = Field(None, pattern=NAME)
+    digest: str | None = Field(None, pattern="^([0-9a-f]{40}|[0-9a-f]{64})$")
+
+
+class Lora(BaseModel):
+    """An adapter: the number `index` of `adapters` over one copy of a base."""
+
+    adapters: int = Field(le=64)
+    index: int = Field(ge=0)
+    rank: int = Field(ge=1, le=1024)
+    own_rank: int | None = None
+    alpha: float
+
+
+class PolicyEntry(BaseModel):
+    """The weights of one policy; `lora` is `None` for full weights."""
+
+    folder: str = Field(pattern="^policies/[0-9]{1,2}(-[A-Za-z0-9_]{1,40})?$")
+    kind: Literal["full", "adapter"]
+    base: Base
+    lr: float = Field(gt=0, lt=1)
+    template: dict[str, bool | int | float | str]
+    files: dict[File, Sha256]
+    lora: Lora | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self):
+        if (self.kind == "adapter") != (self.lora is not None) or (self.lora and self.lora.index >= self.lora.adapters):
+            raise ValueError("an adapter has lora with an index below adapters, and full weights have no lora")
+        return self
+
+
+class TeamFile(BaseModel):
+    """The content of `team.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: int = Field(le=FORMAT)
+    step: int
+    agents: dict[str, str]
+    sampling: dict[str, Sampling]
+    frozen: list[str]
+    policies: dict[str, PolicyEntry] = Field(min_length=1, max_length=64)
+
+    @model_validator(mode="after")
+    def _agrees(self):
+        if set(self.agents.values()) != set(self.policies) or not {*self.sampling, *self.frozen} <= set(self.agents):
+            raise ValueError("agents, policies, sampling and frozen do not name one another")
+        return self
+
+
+def read_team(folder: Path) -> TeamFile:
+    """Read `team.json`, and check its form and all files that it lists.
+
+    Raises RunError with the file and the field.
+    """
+    path = folder / TEAM
+    refuse_sizes({TEAM: path.stat().st_size}, folder)
+    try:
+        team = TeamFile.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']} (found {first['input']!r:.100})".removeprefix(": ")
+        raise RunError(f"{path}: {told}; it was edited, or a later version wrote it") from None
+    held = [path for one in team.policies.values() for path in (folder / one.folder).rglob("*") if path.is_file()]
+    refuse_sizes({path.relative_to(folder).as_posix(): path.stat().st_size for path in held}, folder)
+    for one in team.policies.values():
+        _require_files(folder / one.folder, one.files)
+    return team
+
+
+def refuse_sizes(sizes: dict[str, int], where: Any) -> None:
+    """Raise RunError if a file is too large, or all files together are."""
+    limit, total = float(os.environ.get(LIMIT, USUAL)), sum(sizes.values()) / 2**30
+    for name, size in sizes.items():
+        if not name.endswith(".safetensors") and size > TEXT:
+            raise RunError(f"{where}: {name} has {size} bytes; at most {TEXT} are read")
+    if total > limit:
+        raise RunError(
+            f"{where}: its files take {total:.1f} GiB, and at most {limit:g} are read; set {LIMIT} if you trust them"
+        )
+
+
+def _require_files(folder: Path, listed: dict[str, str]) -> None:
+    """Raise RunError unless the files of a policy are exactly those of `team.json`, each with its sha256."""
+    found = hashes(folder)
+    for name in sorted({*found, *listed}):
+        if found.get(name) != listed.get(name):
+            what = "missing" if name not in found else "not listed" if name not in listed else "not what is listed"
+            raise RunError(f"{folder / name} is {what} in {TEAM}; fetch the whole team again")
+    if "config.json" in listed:
+        _refuse_huge(folder / "config.json")
+
+
+def _refuse_huge(path: Path) -> None:
+    """Refuse a config with huge sizes: the model would be built before its weights are compared."""
+
+    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        for key, value in pairs:
+            if type(value) is int and value > (1024 if "layer" in key else 2**24):
+                raise RunError(f"{path}: {key}={value!r:.20} describes no model that could be loaded")
+        return dict(pairs)
+
+    try:
+        json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=look)
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is no JSON ({error})") from None
 
 
 def load_team(
@@ -37,7 +173,7 @@ def load_team(
         base: Base models of adapters that may be loaded, as hub ids or folders. Pocket models of the kit are always
             allowed.
         backend: As for `load_policy`.
-        **options: As for `load_policy`.
+        **options: As for `load_policy`, without `alpha`: adapters keep their own.
 
     Returns:
         The team, with its sampling settings and frozen agents.
@@ -45,19 +181,17 @@ def load_team(
     Raises:
         RunError: There is no team, a hub id has no `revision`, or a file is missing, unlisted, changed, too large or of
             another form.
-        PolicyError: An adapter's base model is not among `base`, or `alpha` is not that of the adapters.
+        PolicyError: An adapter's base model is not among `base`, or the adapters differ in `alpha`.
     """
     folder = Path(where) if (Path(where) / TEAM).is_file() else _fetched(str(where), revision)
     team = read_team(folder)
     bases = [base] if isinstance(base, str | Path) else list(base)
     alphas = {one.lora.alpha for one in team.policies.values() if one.lora}
-    if alphas:
-        if len(alphas | {options.get("alpha", min(alphas))}) > 1:
-            told = ", ".join(map(str, sorted(alphas)))
-            raise PolicyError(f"{folder / TEAM}: its adapters were trained with alpha={told}; leave out alpha=")
-        options["alpha"] = alphas.pop()
+    if len(alphas) > 1:
+        raise PolicyError(f"{folder / TEAM}: its adapters have several values of alpha, and one load takes one")
+    own = {"alpha": alphas.pop()} if alphas else {}
     given = {name: _given(name, one, folder, bases) for name, one in team.policies.items()}
-    policies = open_given(given, backend=backend, **options)
+    policies = open_given(given, backend=backend, **own, **options)
     return Team({agent: policies[name] for agent, name in team.agents.items()}, team.sampling, team.frozen)
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import random
 import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -30,14 +29,7 @@ class ProgramWarning(UserWarning):
     """Warning about a failed episode, with its name, its task and the reason."""
 
 
-def play(
-    program: Program,
-    team: Team,
-    tasks: Sequence[Any],
-    n: int = 1,
-    seed: int = 0,
-    **options: Any,
-) -> pd.DataFrame:
+def play(program: Program, team: Team, tasks: Sequence[Any], n: int = 1, seed: int = 0, **options: Any) -> pd.DataFrame:
     """Run `program(task, endpoint)` `n` times on each task, and return the table of `rollout`.
 
     Each call of the program becomes a row, with the exact tokens and log-probabilities that were sampled. The program
@@ -226,8 +218,7 @@ def _check_program(env: ProgramEnv, tasks: int = 8, split: str = "train", seed: 
     drawn = env.tasks(min(tasks, len(env.train if split == "train" else env.test)), split, seed)
     if not drawn:
         raise EnvError(f"ProgramEnv: there is no task of {split!r}; give some by {split}=")
-    ids = Counter(task.id for task in (*env.train, *env.test))
-    twice = sorted(one for one, times in ids.items() if times > 1)
-    if twice:
-        raise EnvError(f"ProgramEnv: task {twice[0]!r} stands twice")
-    return pd.DataFrame({"check": ["tasks differ"], "times": [ids.total()]})
+    ids = pd.Series([task.id for task in (*env.train, *env.test)])
+    if ids.duplicated().any():
+        raise EnvError(f"ProgramEnv: task {ids[ids.duplicated()].iloc[0]!r} stands twice")
+    return pd.DataFrame({"check": ["tasks differ"], "times": [len(ids)]})

@@ -1,7 +1,7 @@
 """Saving a run's team as a folder to share: weights, `team.json` and a model card.
 
 Weights are in plain Hugging Face or PEFT form. Files are copied from the newest checkpoint, without optimizers and
-without data about the machine. Leaves out: the form of the folder (`team_folder`), and the text of the card (`card`).
+without data about the machine. Leaves out: the form of the folder (`load_team`), and the text of the card (`card`).
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mas_lab.bridges.card import card
-from mas_lab.bridges.team_folder import CARD, FILE, FORMAT, TEAM
+from mas_lab.bridges.load_team import CARD, FILE, FORMAT, TEAM
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, whole_folder, write_json
 from mas_lab.runs.run import Run, load_run

@@ -27,8 +27,7 @@ from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from mas_lab.bridges.export_reader import Handed, HandOverError, recorded_rows, told
-from mas_lab.bridges.external_rollout import completion
+from mas_lab.bridges.export_reader import Handed, HandOverError, completion, recorded_rows, told
 from mas_lab.bridges.verl_settings import NAME
 from mas_lab.policy import Completion, Request
 from mas_lab.runs.scores import episode_returns

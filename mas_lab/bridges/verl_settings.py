@@ -1,4 +1,4 @@
-"""A run's recipe and settings in the terms of verl, and the reasons for refusals.
+"""A run's recipe and settings in the terms of verl, the reasons for refusals, and the texts of the folder.
 
 Leaves out: the folder around them (`export`).
 """
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.bridges.export_reader import BRIDGE
-from mas_lab.bridges.team_folder import HUB_ID
+from mas_lab.bridges.export_reader import BRIDGE, CLOSE
+from mas_lab.bridges.load_team import HUB_ID
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.recipes import Recipe
 from mas_lab.train.settings import Settings
@@ -31,6 +31,7 @@ class Asked:
     sampling: Mapping[str, Mapping[str, Any]]
     prompt: int
     answer: int
+    curriculum: Any = None
 
     @property
     def policy(self) -> Mapping[str, Any]:
@@ -46,6 +47,8 @@ class Asked:
 def refusals(asked: Asked) -> Iterator[str]:
     """Yield the reasons against handing the run over, a sentence each."""
     recipe, rounds = asked.recipe, asked.settings.rounds
+    if asked.curriculum is not None:
+        yield "its tasks are drawn by a curriculum, and a folder holds them drawn"
     if len(asked.policies) > 1:
         yield (f"its team has {len(asked.policies)} policies ({', '.join(asked.policies)}), and verl moves the weights "
                "of one; train a Team.shared")  # fmt: skip
@@ -128,3 +131,45 @@ def _loss(loss: Loss) -> dict[str, Any]:
         "clip_ratio_c": loss.dual or NEVER,
         **shared,
     }
+
+
+BRIDGE_FILE = '''"""What verl imports: the env and the recipe of this folder, in mas_lab's own code."""
+
+from pathlib import Path
+
+from mas_lab.bridges import verl
+
+verl.connect(Path(__file__).parent)  # VERL_USE_EXTERNAL_MODULES has every worker do so
+check = verl.check
+'''
+
+
+def readme(asked: Asked, env: str, rows: int, steps: int) -> str:
+    """Return the README: the files, the commands, and the differences from the run.
+
+    `env` is the name of the env, `rows` the size of the recorded batch, and `steps` the number of steps of the run.
+    """
+    own = f", and so is the module of the env `{env}`" if ":" in env else ""
+    return f"""# A run of mas_lab, for verl
+
+Recipe `{asked.recipe.name}`, written against verl 0.9.1. Model: {asked.model or "the run's, in Hugging Face format"}.
+
+The folder holds the recipe, the tasks of the run's {steps} steps, verl's settings, and the {rows} rows of the last
+step, for which verl must give the recorded advantages to {CLOSE:g}. mas_lab is to be installed beside verl{own}.
+
+```sh
+export MAS_LAB_FOLDER="$PWD" MAS_LAB_MODEL=/path/to/model PYTHONPATH="$PWD:$PYTHONPATH"
+export VERL_USE_EXTERNAL_MODULES={BRIDGE}
+python -c "import {BRIDGE}; print({BRIDGE}.check())"     # first: the advantages are those of the run
+python -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl trainer.n_gpus_per_node=8
+```
+
+## What is not the same there
+
+- The draws: tokens come from verl's engine, whose random numbers are its own.
+- The optimizer's other settings (betas, weight decay, warm-up, precision) are verl's defaults.
+- The learning rate is constant there; the run's schedule was {asked.settings.schedule!r}.
+- verl cuts minibatches by rows: a node's candidates may fall into different ones.
+- Leave `algorithm.use_kl_in_reward`, `algorithm.filter_groups` and the asynchronous trainers out.
+- docs/hand_over.md of mas_lab says how a row gets to the recipe, and what was tried: nothing on GPUs.
+"""

@@ -5,9 +5,8 @@ This file contains the answers of notebook 13. Leaves out: the instruments that 
 (`checks/n13`).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,23 +28,15 @@ TASKS = 16
 """Number of tasks in a step."""
 
 
-@dataclass(frozen=True)
-class Lesson:
-    """Settings of one training. The last three fields replace steps of the loop; their defaults are right."""
+class Lesson(NamedTuple):
+    """Settings of one training."""
 
-    env: Mapping[str, Any]
+    env: dict[str, Any]
     recipe: str
     plan: Plan
     steps: int
-    per_agent: bool = False
-    lr: float = 1e-3
-    advantages: Callable[[pd.DataFrame, Recipe, Team], pd.DataFrame] = lambda turns, recipe, team: recipe.advantages(
-        turns
-    )
-    fresh: bool = True
-    """True if the policies that sample are the ones that learn. False: they keep their first weights."""
-    told: Callable[[pd.DataFrame], float] | None = None
-    """Function that computes the reported success. `None`: success on held-out tasks."""
+    per_agent: bool
+    lr: float
 
     def team(self, env: Env) -> Team:
         """Return a new team with pocket weights."""
@@ -98,41 +89,33 @@ def _padded(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
     return recipe.advantages(turns.assign(completion_ids=ids, logprobs=logprobs))
 
 
-def _of_training(turns: pd.DataFrame) -> float:
-    return float(turns.groupby("episode")["success"].any().mean())
-
-
-MAZE = Lesson({"name": "plan_path"}, "at_grpo", tree(8), steps=12)
+MAZE = Lesson({"name": "plan_path"}, "at_grpo", tree(8), steps=12, per_agent=False, lr=1e-3)
 LADDER = Lesson({"name": "ladder", "n_agents": 6}, "dr_mas", episodes(8), steps=24, per_agent=True, lr=3e-4)
-RIGHT = {"A": MAZE, "B": LADDER, "C": MAZE, "D": MAZE, "E": LADDER}
-DEFECTS: dict[str, dict[str, Any]] = {
-    "A": {"fresh": False},
-    "B": {"advantages": _lone_kept},
-    "C": {"told": _of_training},
-    "D": {"advantages": _padded},
-    "E": {"advantages": _stride},
-}
+LESSONS = {"A": MAZE, "B": LADDER, "C": MAZE, "D": MAZE, "E": LADDER}
+ADVANTAGES = {"B": _lone_kept, "D": _padded, "E": _stride}
 
 
 def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> Training:
     """Train one of "A" to "E", with its defect or `mended`; raise ExerciseError for another letter."""
-    if letter not in RIGHT:
-        raise ExerciseError(f"no broken training {letter!r}; there are {', '.join(RIGHT)}")
-    lesson = RIGHT[letter] if mended else replace(RIGHT[letter], **DEFECTS[letter])
+    if letter not in LESSONS:
+        raise ExerciseError(f"no broken training {letter!r}; there are {', '.join(LESSONS)}")
+    lesson, defect = LESSONS[letter], "" if mended else letter
     name, recipe, steps = "mended" if mended else f"run {letter}", RECIPES[lesson.recipe], steps or lesson.steps
     env = make_env(**lesson.env)
     team = lesson.team(env)
-    speaking = team if lesson.fresh else lesson.team(env)
+    speaking = lesson.team(env) if defect == "A" else team  # these keep their first weights
     all_tasks, tables, stats, tokens = env.tasks(TASKS * steps, "train", seed), [], [], 0
     curve = [(name, seed, 0, 0, _held_out(env, team))]
     for step in range(steps):
         turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], lesson.plan, seed=seed, step=step)
         tokens += int(turns["completion_ids"].map(len).sum())
-        turns = lesson.advantages(turns, recipe, team)
+        turns = ADVANTAGES[defect](turns, recipe, team) if defect in ADVANTAGES else recipe.advantages(turns)
         stats.append(update(team, turns, recipe.loss).assign(step=step))
         tables.append(turns)
         if (step + 1) % max(1, steps // 4) == 0 or step + 1 == steps:
-            curve.append((name, seed, step + 1, tokens, lesson.told(turns) if lesson.told else _held_out(env, team)))
+            of_training = turns.groupby("episode")["success"].any().mean()  # the best candidates of each tree
+            success = float(of_training) if defect == "C" else _held_out(env, team)
+            curve.append((name, seed, step + 1, tokens, success))
     both = (pd.concat(parts, ignore_index=True) for parts in (tables, stats))
     return Training(*both, pd.DataFrame(curve, columns=COLUMNS), team, env)
 

@@ -4,13 +4,15 @@ The message names the first row that differs. Tables come from fixed seeds, so a
 Leaves out: the questions (`checks/`).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mas_lab.course.exercises import NotYet
+from mas_lab.explain.moments import inflation
 
 PLACE = ("task", "episode", "agent", "turn", "candidate")
 
@@ -34,6 +36,13 @@ def names(answer: Any, known: Collection) -> set:
     unknown = [name for name in answer if name not in known]
     need(not unknown, f"{', '.join(map(repr, unknown))}: put in some of {', '.join(map(str, known))}")
     return set(answer)
+
+
+def same_names(answer: Any, known: Collection, right: Collection, why: Callable[[Any], str]) -> None:
+    """Raise `NotYet` with the first of the `known` names that is wrongly in the answer, or wrongly left out."""
+    answer = names(answer, known)
+    for name in known:
+        need((name in answer) == (name in right), f"{name}: {why(name)}")
 
 
 def tables(
@@ -106,6 +115,13 @@ def designed(rewards: Any, called: Any, episodes: int, agent: str = "critic", le
     )
 
 
+def critic_statistics(rewards: Any, called: Any, episodes: int, least: int) -> pd.Series:
+    """Return the statistics of the critic of `designed`; raise `NotYet` if its own rewards are all equal."""
+    critic = inflation(designed(rewards, called, episodes, least=least)).set_index("agent").loc["critic"]
+    need(not critic["flat_k"], "all of the critic's own rewards are the same: there is nothing that it could learn")
+    return critic
+
+
 def asked(answer: Callable, *given: Any) -> Any:
     """Call `answer` on copies of `given`, and return its result.
 
@@ -134,6 +150,14 @@ def same(
             f"{where(place)}: your {what} is {yours[place]:.4g}, it should be {ours[place]:.4g} "
             f"({len(off)} of {len(ours)} differ)"
         )
+
+
+def agrees(answer: Callable, right: Callable, cases: Iterable[Sequence]) -> None:
+    """Raise `NotYet` with the first case, a list of arguments, for which two functions return different numbers."""
+    for given in cases:
+        told = ", ".join(f"{name}={one}" for name, one in zip(signature(right).parameters, given, strict=True))
+        yours, ours = (np.atleast_1d(found) for found in (asked(answer, *given), right(*given)))
+        same(yours, ours, f"result for {told}", tolerance=1e-6)
 
 
 def same_rows(yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage") -> None:

@@ -4,7 +4,7 @@ An exercise is a function in `checks/` that raises `NotYet` if an answer is not 
 03, exercise 2. Leaves out: grades; an answer is right, or not yet.
 """
 
-import importlib
+import importlib.util
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,12 +47,9 @@ def exercise(name: str, *hints: str) -> Callable[[Callable], Callable]:
 def of_notebook(number: str) -> list[Exercise]:
     """Return the exercises of a notebook ("03"), in order; raise `ExerciseError` if there is none."""
     checks = f"mas_lab.course.checks.n{number}"
-    try:
-        importlib.import_module(checks)
-    except ModuleNotFoundError as missing:
-        if missing.name != checks:
-            raise
-        raise ExerciseError(f"no notebook of the course has the number {number}") from None
+    if not re.fullmatch(r"\d\d", number) or importlib.util.find_spec(checks) is None:
+        raise ExerciseError(f'no notebook has the number {number!r}; exercises are called like "03.2"')
+    importlib.import_module(checks)
     return sorted((one for one in EXERCISES.values() if one.name[:2] == number), key=lambda one: int(one.name[3:]))
 
 
@@ -121,20 +118,14 @@ def progress(notebook: str) -> None:
     Raises:
         ExerciseError: No notebook has this number.
     """
-    exercises = of_notebook(_number(notebook))
+    exercises = of_notebook(notebook)
     marks = "  ".join(f"{'●' if one.name in _right else '○'} {one.name}" for one in exercises)
     print(f"{sum(one.name in _right for one in exercises)} of {len(exercises)}:  {marks}")
 
 
 def _exercise(name: str) -> Exercise:
-    exercises = of_notebook(_number(name))
+    exercises = of_notebook(str(name)[:2])
     for one in exercises:
         if one.name == name:
             return one
     raise ExerciseError(f"no exercise {name!r}; notebook {name[:2]} has {', '.join(one.name for one in exercises)}")
-
-
-def _number(name: Any) -> str:
-    if isinstance(name, str) and re.fullmatch(r"\d\d(\.\d+)?", name):
-        return name[:2]
-    raise ExerciseError(f'no notebook has exercises called {name!r}; they are called like "03.2"')

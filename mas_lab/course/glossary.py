@@ -3,62 +3,33 @@
 Leaves out: the columns of the table, which `lab.schema()` has.
 """
 
-import csv
 import difflib
-import html
-import textwrap
 from pathlib import Path
 
-with (Path(__file__).parent / "glossary.csv").open(encoding="utf-8", newline="") as _file:
-    TERMS = {row["term"]: (row["meaning"], row["source"]) for row in csv.DictReader(_file)}
-"""Meaning and source of each word, in order. The source is empty for terms of the field and of this kit."""
+import pandas as pd
+
+from mas_lab.display.documented_frame import documented
+
+TERMS = pd.read_csv(Path(__file__).with_suffix(".csv"), keep_default_na=False)
+"""Columns `term`, `meaning` and `source`, in order. The source is empty for terms of the field and of this kit."""
 
 
-LEFT = "text-align:left"
-
-
-class Glossary:
-    """Words with their meanings, shown as a table."""
-
-    def __init__(self, terms: dict[str, tuple[str, str]]):
-        self.terms = terms
-
-    def __repr__(self) -> str:
-        return "\n".join(textwrap.fill(_line(term), 110, subsequent_indent="    ") for term in self.terms)
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th scope="row" style="{LEFT}">{html.escape(term)}</th>'
-            f'<td style="{LEFT};white-space:normal">{html.escape(meaning)}</td><td>{html.escape(source)}</td></tr>'
-            for term, (meaning, source) in self.terms.items()
-        )
-        head = (
-            '<thead><tr><th scope="col">word</th><th scope="col">meaning</th><th scope="col">source</th></tr></thead>'
-        )
-        return f"<table>{head}<tbody>{rows}</tbody></table>"
-
-
-def glossary(*words: str) -> Glossary:
+def glossary(*words: str) -> pd.DataFrame:
     """Return the meaning of some words, or of all.
 
     Args:
         *words: The words, in upper or lower case. Without any: the whole glossary.
 
     Returns:
-        A `Glossary`, which shows itself as a table.
+        A table with the columns `term`, `meaning` and `source`, which a notebook shows in full.
 
     Raises:
         KeyError: A word is not in the glossary. The message names similar ones.
     """
-    known = {term.lower(): term for term in TERMS}
+    places = {term.lower(): place for place, term in enumerate(TERMS["term"])}
     for word in words:
-        if word.lower() not in known:
-            like = difflib.get_close_matches(word.lower(), known, n=3, cutoff=0.4)
+        if word.lower() not in places:
+            like = difflib.get_close_matches(word.lower(), places, n=3, cutoff=0.4)
             raise KeyError(f"the glossary has no {word!r}" + (f"; like it: {', '.join(like)}" if like else ""))
-    chosen = [known[word.lower()] for word in words] or list(TERMS)
-    return Glossary({term: TERMS[term] for term in chosen})
-
-
-def _line(term: str) -> str:
-    meaning, source = TERMS[term]
-    return f"{term}: {meaning}" + (f" ({source})" if source else "")
+    chosen = [places[word.lower()] for word in words]
+    return documented(TERMS.iloc[chosen] if words else TERMS)

@@ -4,13 +4,14 @@ How one training runs is in `trials`, the page in `report`.
 """
 
 import shutil
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 
 import pandas as pd
 
+from mas_lab.demo import trials
 from mas_lab.demo.report import write_report
-from mas_lab.demo.trials import METHOD, SEEDS, STEPS, Trained, ladder_trials, learn_alike, learn_apart, maze
+from mas_lab.demo.trials import LADDER_RECIPES, METHOD, SEEDS, STEPS, Trained
 from mas_lab.runs.run import runs_dir
 from mas_lab.study.processes import side_by_side
 
@@ -26,9 +27,12 @@ def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = 
     """
     out = Path(out) if out else runs_dir() / "quickstart"
     shutil.rmtree(out / KEPT, ignore_errors=True)
-    jobs = [maze(METHOD, 0, steps or STEPS), *ladder_trials(seeds, steps, out / KEPT)]
+    jobs = [trials.maze(METHOD, 0, steps or STEPS)]
+    for seed, recipe in product(range(seeds), LADDER_RECIPES):
+        keep = out / KEPT if (recipe, seed) == ("grpo", 0) else None
+        jobs.append(trials.ladder(recipe, seed, steps or trials.LADDER_STEPS, keep))
     runs: list[Trained] = []
-    for (run,) in side_by_side([(learn_apart, trial) for trial in jobs]):
+    for (run,) in side_by_side([(trials.learn_apart, trial) for trial in jobs]):
         runs.append(run)
         if run.trial.recipe == METHOD:
             print(f"first curve: {write_report(out, [run], waiting=len(jobs) > 1)}", flush=True)
@@ -43,7 +47,7 @@ def compare(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None
     The method trains for `steps` steps. Each baseline then trains for as many sampled tokens.
     """
     out = Path(out) if out else runs_dir() / "compare"
-    found = list(side_by_side([(learn_alike, seed, steps or STEPS) for seed in range(seeds)]))
+    found = list(side_by_side([(trials.learn_alike, seed, steps or STEPS) for seed in range(seeds)]))
     runs = [run for seed in sorted(found, key=lambda runs: runs[0].trial.seed) for run in seed]
     _end(out, runs)
     return runs

@@ -47,7 +47,6 @@ def _maze(runs: list[Trained]) -> list[str]:
     curves, turns, (task, before, after) = pd.concat([run.curve for run in runs]), best.last.turns, best.shown
     recipes = list(dict.fromkeys(run.trial.recipe for run in runs))
     equal = " Held equal: sampled tokens, not optimizer steps." if len(recipes) > 1 else ""
-    stats = best.last.stats.drop(columns=["step", "culprits"])
     earned = reward_table(turns)
     return [
         "<h2>A planner and an executor learn to walk through mazes</h2>",
@@ -69,8 +68,6 @@ def _maze(runs: list[Trained]) -> list[str]:
         ),
         table_html(dialogue(before, before["episode"].iloc[0]), "Before"),
         table_html(dialogue(after, after["episode"].iloc[0]), "After"),
-        "<h2>The optimizer's view of the last step</h2>",
-        table_html(stats, "What the columns mean: help(lab.update)"),
     ]
 
 

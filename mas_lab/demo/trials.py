@@ -98,12 +98,6 @@ def ladder(recipe: str, seed: int, steps: int = LADDER_STEPS, keep: Path | None 
     return Trial(env, recipe, seed, 3e-4, settings, steps, per_agent=True, keep=keep)
 
 
-def ladder_trials(seeds: int, steps: int | None, kept: Path) -> list[Trial]:
-    """Return both baselines for each seed; the run of `grpo` with seed 0 is stored in `kept`."""
-    asked = [(recipe, seed) for seed in range(seeds) for recipe in LADDER_RECIPES]
-    return [ladder(*one, steps or LADDER_STEPS, kept if one == ("grpo", 0) else None) for one in asked]
-
-
 def make_team(env: Env, lr: float = LR, per_agent: bool = False, frozen: tuple[str, ...] = ()) -> Team:
     """Return a team with pocket weights: one set for all agents, or one set for each."""
     if per_agent:
@@ -122,7 +116,8 @@ def learn(trial: Trial) -> Trained:
     team = make_team(env, trial.lr, trial.per_agent, trial.frozen)
     before, tokens, seconds, norms = held_out(env, team, trial.held_out), 0, 0.0, []
     curve = [{"step": 0, "tokens": 0, "success": before}]
-    for report in _training(trial, env, team):
+    watch, steps = SpikeWatch(**SPIKES) if trial.keep else None, trial.steps or 10**6
+    for report in train(env, team, trial.recipe, steps, trial.seed, run=trial.keep, watch=watch, **trial.settings):
         tokens, seconds, done = tokens + report.tokens, seconds + sum(report.profile.values()), report.step + 1
         norms.append(report.stats.groupby("policy", sort=False)["policy_norm"].max().reset_index().assign(step=done))
         last = done == trial.steps or (trial.budget is not None and tokens >= trial.budget)
@@ -136,15 +131,11 @@ def learn(trial: Trial) -> Trained:
     return Trained(trial, before, success, seconds, *tables, report, began, time.time(), team)
 
 
-def _training(trial: Trial, env: Env, team: Team):
-    watch = SpikeWatch(**SPIKES) if trial.keep else None
-    steps = trial.steps or 10**6
-    return train(env, team, trial.recipe, steps, trial.seed, run=trial.keep, watch=watch, **trial.settings)
-
-
 def learn_apart(trial: Trial) -> list[Trained]:
     """Run `learn` in another process; the results come back without the team, which stays there."""
-    return [_without_team(learn(trial))]
+    run = learn(trial)
+    mazes = trial.env["name"] == ENV
+    return [replace(run, team=None, shown=before_and_after(make_env(**trial.env), run.team) if mazes else None)]
 
 
 def learn_alike(seed: int, steps: int) -> list[Trained]:
@@ -152,12 +143,6 @@ def learn_alike(seed: int, steps: int) -> list[Trained]:
     runs = learn_apart(maze(METHOD, seed, steps))
     budget = int(runs[0].curve["tokens"].iloc[-1])
     return runs + [run for baseline in BASELINES for run in learn_apart(maze(baseline, seed, budget=budget))]
-
-
-def _without_team(run: Trained) -> Trained:
-    mazes = run.trial.env["name"] == ENV
-    shown = before_and_after(make_env(**run.trial.env), run.team) if mazes else None
-    return replace(run, team=None, shown=shown)
 
 
 def before_and_after(env: Env, trained: Team) -> tuple[Task, pd.DataFrame, pd.DataFrame]:
@@ -170,12 +155,7 @@ def before_and_after(env: Env, trained: Team) -> tuple[Task, pd.DataFrame, pd.Da
     untrained, learned = (rollout(env, team, tasks, episodes(1), seed=1) for team in (make_team(env), trained))
     solved = [turns.groupby("task")["success"].any() for turns in (untrained, learned)]
     won = [task for task in tasks if solved[1][task.id] and not solved[0][task.id]]
-    straight = [task for task in won if len(way(env, task, learned)) - 1 == _least(env, task)]
-    task = max(straight, key=lambda task: _least(env, task), default=tasks[0])
+    least = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in won}
+    straight = [task for task in won if len(way(env, task, learned)) - 1 == least[task.id]]
+    task = max(straight, key=lambda task: least[task.id], default=tasks[0])
     return task, *(turns[turns["task"] == task.id] for turns in (untrained, learned))
-
-
-def _least(env: Env, task: Task) -> int:
-    """Return the number of moves on a shortest path from the start to the goal."""
-    maze = env.start(task).maze
-    return distances(maze)[maze.start]

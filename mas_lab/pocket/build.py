@@ -7,10 +7,9 @@ the demonstrations (`play`) and the supervised training (`warm_start`).
 
 import json
 import platform
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,8 +40,6 @@ class Order:
     seed: int
     command: str
     """The command that repeats the build."""
-    given: float = field(default_factory=time.perf_counter)
-    """Start time, from which the duration of the build is computed."""
 
     def demonstrated(self) -> list[list[Said]]:
         """Return the demonstrated answers, a list per stage."""
@@ -80,23 +77,26 @@ def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
         model = make_model(design, tokenizer)
         for stage, said in zip(design.stages, shown, strict=True):
             rows = as_rows(said, tokenizer, order.name)
-            supervise(model, rows, tokenizer, stage, design, order.seed, bar.update)
+            supervise(model, rows, tokenizer, stage, design, order.seed, bar)
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         (folder / "model.safetensors").chmod(0o644)  # a package would keep its owner-only mode
-        record = _provenance(order, model.num_parameters(), round(time.perf_counter() - order.given))
+        libraries = {name: version(name) for name in ("torch", "transformers", "tokenizers", "trl")}
+        record = {
+            "command": order.command,
+            "seed": order.seed,
+            "recipe": asdict(design),
+            "parameters": model.num_parameters(),
+            "learning_rate": LEARNING_RATE,
+            "threads": 1,
+            "versions": {"python": platform.python_version(), **libraries},
+        }
         write_provenance(folder, record)
         record["held_out"] = figures(order, folder)
         write_provenance(folder, record)
-    print(f"pocket {order.name}: made in {record['seconds']} s; on held-out tasks {_said(record['held_out'])}")
+    print(f"pocket {order.name}: on held-out tasks {json.dumps(record['held_out'])}")
     return folder
-
-
-def _said(found: Mapping[str, Mapping[str, float]]) -> str:
-    """Return a text such as `success 0.41, return 0.52` for each form."""
-    forms = {form: ", ".join(f"{name} {share}" for name, share in shares.items()) for form, shares in found.items()}
-    return "; ".join(shares if form == "{}" else f"{form} {shares}" for form, shares in forms.items())
 
 
 @contextmanager
@@ -130,20 +130,6 @@ def figures(order: Order, folder: Path) -> dict[str, dict[str, float]]:
         share = {"success": mean["success"], "return": mean["return"] / env.max_return}
         found[form] = {name: round(float(value), 3) for name, value in share.items()}
     return found
-
-
-def _provenance(order: Order, parameters: int, seconds: int) -> dict[str, Any]:
-    libraries = {name: version(name) for name in ("torch", "transformers", "tokenizers", "trl")}
-    return {
-        "command": order.command,
-        "seed": order.seed,
-        "recipe": asdict(order.design),
-        "parameters": parameters,
-        "learning_rate": LEARNING_RATE,
-        "seconds": seconds,
-        "threads": 1,
-        "versions": {"python": platform.python_version(), **libraries},
-    }
 
 
 def write_provenance(folder: Path, record: Mapping[str, Any]) -> None:

@@ -47,7 +47,6 @@ from mas_lab.env import Env, EnvError, Task
 from mas_lab.pocket.build import Order, make
 from mas_lab.pocket.families import Design, Stage
 from mas_lab.pocket.play import Said, hostile_play, longest_answer, name_of
-from mas_lab.pocket.warm_start import require_trl
 from mas_lab.pocket.words import different
 
 LR = 3e-3
@@ -98,7 +97,6 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
     """
     out = Path(out)
     _refuse(env, out, steps, tasks)
-    require_trl()
     check_env(env, tasks=min(2, tasks), seed=seed)
     name = name_of(env)
     design = Design(stages=(Stage(steps, LR),), marks=MARKS, episodes=tasks, held_out=tasks, repeats=REPEATS)
@@ -134,13 +132,11 @@ def _drawn(env: Env, tasks: int, split: str, seed: int) -> list[Task]:
 
 def _context(env: Env, played: Sequence[Said], name: str) -> int:
     """Return a context length for twice the longest chat seen; raise EnvError if that is too long."""
-    marks = 2
     chats = ([message["content"] for message in messages] for messages, _ in played)
-    longest = max(sum(marks + len(text.split()) for text in texts) for texts in chats)
+    longest = max(sum(2 + len(text.split()) for text in texts) for texts in chats)  # 2: room for marks
     longest += max(longest_answer(env, agent) for agent in env.agents)
-    for context in CONTEXTS:
-        if 2 * longest <= context:
-            return context
+    if fitting := [context for context in CONTEXTS if 2 * longest <= context]:
+        return fitting[0]
     raise EnvError(
         f"make_pocket: {name!r} showed {longest} words in one chat, answer included; a pocket model reads at most "
         f"{CONTEXTS[-1] // 2}: show less of what was said before, or lower max_tokens"

@@ -46,15 +46,11 @@ def demonstrator(env: Env, rng: random.Random) -> Speaker:
             text = env.demonstrate(state, agent, rng)
         except Exception as error:
             raise EnvError(f"{place}: demonstrate failed: {type(error).__name__}: {error}") from error
-        if not isinstance(text, str) or text != " ".join(text.split()):
+        words, most = text.split() if isinstance(text, str) else [], longest_answer(env, agent)
+        if text != " ".join(words) or len(words) > most:
             raise EnvError(
-                f"{place}: demonstrate gave {text!r}; give a str of words with one space between them, since a pocket "
-                "model writes nothing else"
-            )
-        if len(text.split()) > (most := longest_answer(env, agent)):
-            raise EnvError(
-                f"{place}: demonstrate gave {len(text.split())} words, above max_tokens={most}: an answer would be cut "
-                "there; raise max_tokens of the env, or say less"
+                f"{place}: demonstrate gave {text!r:.200}; give a str of at most max_tokens={most} words with one "
+                "space between them, since a pocket model writes nothing else"
             )
         return text
 
@@ -80,27 +76,17 @@ def play(env: Env, task: Task, speak: Speaker) -> Iterator[Said]:
     while not done:
         actions = {}
         for agent in env.acting(state):
-            if turns[agent] == env.max_turns:
-                raise EnvError(f"env {name_of(env)!r}, task {task.id!r}, agent {agent!r}: acts again after "
-                               f"max_turns={env.max_turns}; lab.check_env(env) says more")  # fmt: skip
             messages = env.observe(state, agent)
             place = f"env {name_of(env)!r}, task {task.id!r}, agent {agent!r}, turn {turns[agent]}"
-            _refuse_more_than_text(messages, place)
+            more = [key for message in messages for key in message if key not in ("role", "content")]
+            if more or any(message["content"] is None for message in messages):
+                told = f"a message has {more[0] if more else 'no content'!r}, and a pocket model reads role and content"
+                raise EnvError(f"{place}: {told} alone; say it there, in words")
             actions[agent] = speak(state, agent, messages, place)
             turns[agent] += 1
             yield messages, actions[agent]
         step = env.step(state, actions)
         state, done = step.state, step.done
-
-
-def _refuse_more_than_text(messages: Sequence[Message], place: str) -> None:
-    for message in messages:
-        more = [key for key in message if key not in ("role", "content")]
-        if more or message["content"] is None:
-            raise EnvError(
-                f"{place}: a message has {more[0] if more else 'no content'!r}, and a pocket model reads role and "
-                "content alone; say it there, in words"
-            )
 
 
 def name_of(env: Env) -> str:
@@ -116,15 +102,10 @@ def as_rows(said: Sequence[Said], tokenizer, name: str) -> list[dict[str, list[i
     """Return training rows: `input_ids` (prompt, answer, eos) and `completion_mask` (1 on the answer and its eos)."""
     prompts = [tokenizer.apply_chat_template(m, add_generation_prompt=True, tokenize=False) for m, _ in said]
     both = [tokenizer(texts)["input_ids"] for texts in (prompts, [text for _, text in said])]
-    rows, unknown, context = [], tokenizer.convert_tokens_to_ids(UNKNOWN), tokenizer.model_max_length
+    rows, unknown = [], tokenizer.convert_tokens_to_ids(UNKNOWN)
     for prompt, answer in zip(*both, strict=True):
         answer = [*answer, tokenizer.eos_token_id]
         rows.append({"input_ids": prompt + answer, "completion_mask": [0] * len(prompt) + [1] * len(answer)})
-        if unknown in rows[-1]["input_ids"]:
-            raise EnvError(f"env {name!r}: a prompt or demonstration has a word that `words` leaves out")
-        if len(prompt) + len(answer) > context:
-            raise EnvError(
-                f"env {name!r}: a prompt and its answer have {len(prompt) + len(answer)} words, above the context of "
-                f"{context}"
-            )
+        if unknown in rows[-1]["input_ids"] or len(rows[-1]["input_ids"]) > tokenizer.model_max_length:
+            raise EnvError(f"env {name!r}: a chat has a word that `words` leaves out, or is above the context")
     return rows

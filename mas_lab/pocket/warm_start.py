@@ -6,8 +6,9 @@ demonstrations (`play`), and reinforcement learning.
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+
+from tqdm import tqdm
 
 from mas_lab.pocket.families import Design, Stage
 from mas_lab.policy import PolicyError
@@ -48,24 +49,20 @@ def require_trl() -> None:
 
 
 def supervise(
-    model,
-    rows: Sequence[Mapping[str, list[int]]],
-    tokenizer,
-    stage: Stage,
-    design: Design,
-    seed: int,
-    stepped: Callable[[], object],
+    model, rows: Sequence[Mapping[str, list[int]]], tokenizer, stage: Stage, design: Design, seed: int, bar: tqdm
 ) -> None:
-    """Train the model in place for one stage, and call `stepped` after each optimizer step."""
-    from datasets import Dataset
+    """Train the model in place for one stage, and move `bar` on after each optimizer step."""
+    import datasets
     from transformers import PrinterCallback, TrainerCallback
     from trl import SFTConfig, SFTTrainer
 
     class Steps(TrainerCallback):
         def on_step_end(self, *_, **__):
-            stepped()
+            bar.update()
 
-    with tempfile.TemporaryDirectory() as scratch, _silence():
+    datasets.disable_progress_bars()  # one bar shows the progress
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`gradient_checkpointing` is deprecated", category=FutureWarning)
         settings = SFTConfig(
             output_dir=scratch,
             max_steps=stage.steps,
@@ -87,23 +84,8 @@ def supervise(
             report_to="none",
             disable_tqdm=True,
         )
-        data = Dataset.from_list(list(rows))
+        data = datasets.Dataset.from_list(list(rows))
         trainer = SFTTrainer(model, args=settings, train_dataset=data, processing_class=tokenizer, callbacks=[Steps()])
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Hide the progress bars of `datasets`, since one bar already shows the progress."""
-    import datasets
-
-    shown = datasets.is_progress_bar_enabled()
-    datasets.disable_progress_bars()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="`gradient_checkpointing` is deprecated", category=FutureWarning)
-            yield
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
+    datasets.enable_progress_bars()

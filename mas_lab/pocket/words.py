@@ -46,17 +46,10 @@ def _template(marks: Sequence[str]) -> str:
     shown = ""
     for role, mark in zip(MARKED, marks, strict=False):
         end = "' + eos_token + ' '" if role == "assistant" else "'"
-        shown += (
-            f"{{%- {'elif' if shown else 'if'} message['role'] == '{role}' %}}"
-            f"{{{{ '{mark} ' + message['content'] + ' {end} }}}}"
-        )
-    return (
-        "{%- for message in messages %}"
-        + shown
-        + "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{ '"
-        + marks[1]
-        + "' }}{%- endif %}"
-    )
+        line = f"{{{{ '{mark} ' + message['content'] + ' {end} }}}}"
+        shown += f"{{%- {'elif' if shown else 'if'} message['role'] == '{role}' %}}{line}"
+    opened = f"{{%- if add_generation_prompt %}}{{{{ '{marks[1]}' }}}}{{%- endif %}}"
+    return "{%- for message in messages %}" + shown + "{%- endif %}{%- endfor %}" + opened
 
 
 def different(played: Iterable[Said], more: Iterable[str], name: str) -> list[str]:

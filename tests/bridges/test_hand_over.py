@@ -1,13 +1,9 @@
 """A run handed over: what stands in the folder, what is refused, and an episode that another engine samples."""
 
-import ast
 import asyncio
-import errno
 import json
-import os
 import re
 import shutil
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -18,8 +14,7 @@ from small import AGENTS, Relay, make_team, recorded
 
 import mas_lab as lab
 from mas_lab import __main__ as cli
-from mas_lab.bridges.export_reader import Handed, HandOverError, recorded_rows
-from mas_lab.bridges.external_rollout import Speaker, completion, play
+from mas_lab.bridges.export_reader import Handed, HandOverError, Speaker, completion, play, recorded_rows
 from mas_lab.bridges.verl_settings import Asked, refusals, verl_settings
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import from_data, to_data
@@ -44,7 +39,7 @@ def handed(folder):
 
 def test_the_folder_holds_the_run(folder, handed, run):
     whole = lab.load_run(run)
-    names = {"hand_over.json", "batch.parquet", "train.parquet", "test.parquet", "mas_lab_bridge.py", "check.py"}
+    names = {"hand_over.json", "batch.parquet", "train.parquet", "test.parquet", "mas_lab_bridge.py"}
     assert {path.name for path in folder.iterdir()} == names | {"README.md", "verl.yaml"}
     said = json.loads((folder / "hand_over.json").read_text(encoding="utf-8"))
     assert from_data(said["recipe"]) == handed.recipe == RECIPE
@@ -54,26 +49,8 @@ def test_the_folder_holds_the_run(folder, handed, run):
     assert ids == [task for _, own in whole.turns.groupby("step") for task in own["task"].unique()]
     assert all(prompt[0]["content"].startswith("asker now") for prompt in held["prompt"])
     assert len(pd.read_parquet(folder / "test.parquet")) == lab.Settings().score_tasks
-    batch = handed.batch()
-    assert batch["advantage"].tolist() == whole.step_turns(1)["advantage"].tolist() and batch["advantage"].abs().max()
-
-
-def test_the_bridge_file_imports_and_defines_nothing(folder):
-    tree = ast.parse((folder / "mas_lab_bridge.py").read_text(encoding="utf-8"))
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert imported == {"pathlib", "mas_lab.bridges"}
-
-
-def test_verls_configuration_says_the_recipe(folder):
-    said = yaml.safe_load((folder / "verl.yaml").read_text(encoding="utf-8"))
-    actor = said["actor_rollout_ref"]["actor"]
-    assert said["algorithm"] == {"adv_estimator": "mas_lab", "use_kl_in_reward": False}
-    assert (actor["clip_ratio_low"], actor["clip_ratio_high"], actor["clip_ratio_c"]) == (0.2, 0.3, 4.0)
-    assert actor["loss_agg_mode"] == "token-mean" and actor["use_kl_loss"] is True and actor["kl_loss_coef"] == 0.01
-    assert actor["optim"] == {"lr": 0.01} and said["data"]["max_response_length"] == 3
-    assert said["actor_rollout_ref"]["rollout"]["n"] == 3 and said["data"]["train_batch_size"] == 2
-    assert said["actor_rollout_ref"]["model"]["path"] == "${oc.env:MAS_LAB_MODEL}"
+    advantages = handed.batch()["advantage"]
+    assert advantages.tolist() == whole.step_turns(1)["advantage"].tolist() and advantages.abs().max()
 
 
 def test_another_batch_is_told(handed):
@@ -93,7 +70,29 @@ def test_a_task_that_is_drawn_twice_is_two_groups(handed):
     assert found["advantage"][: len(rows)].tolist() == handed.advantages(rows)["advantage"].tolist()
 
 
-def test_an_instance_of_a_handed_task_is_played_and_judged_as_by_the_cells(folder, handed, models):
+PLANS = {"episodes": lab.episodes(1), "tree": lab.tree(3, follow=1), "joint": lab.joint(2)}
+
+
+@pytest.mark.parametrize("plan, together", [("episodes", False), ("tree", True), ("joint", False), ("joint", True)])
+def test_an_episode_that_another_engine_samples_is_a_rollouts(models, plan, together):
+    env, policy = Relay(together=together), make_team("shared", models)["asker"]
+    team = lab.Team.shared(policy, AGENTS, sampling={agent: lab.Sampling(temperature=0.7) for agent in AGENTS})
+    task = env.tasks(1, "train", seed=2)[0]
+    expected = lab.rollout(env, team, [task], plan=PLANS[plan], seed=4)
+
+    async def played():
+        speaker = Speaker(speaking(policy), policy.tokenizer, policy.shared.template, policy.context)
+        return await play(env, task, task.id, PLANS[plan], speaker, team.sampling, seed=4)
+
+    found = pd.DataFrame(asyncio.run(played())).assign(step=0)[expected.columns]
+    order = ["node", "agent", "candidate"]
+    found, expected = (table.sort_values(order, ignore_index=True) for table in (found, expected))
+    for one, other in zip(found.pop("logprobs"), expected.pop("logprobs"), strict=True):
+        assert one == pytest.approx(other, abs=1e-5)  # other batches, other sums
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+
+
+def test_an_instance_of_a_handed_task_is_judged_as_by_the_cells(folder, handed, models):
     policy, rows = make_team("shared", models)["asker"], []
     for cell in pd.read_parquet(folder / "train.parquet")["extra_info"]:
         for session in range(3):
@@ -102,27 +101,6 @@ def test_an_instance_of_a_handed_task_is_played_and_judged_as_by_the_cells(folde
     expected = RECIPE.advantages(pd.DataFrame(rows).assign(step=0).drop(columns="occasion"))
     assert set(expected["agent"]) == set(AGENTS) and expected["episode"].nunique() == 12
     assert handed.advantages(rows)["advantage"].tolist() == expected["advantage"].tolist()
-
-
-PLANS = {"episodes": lab.episodes(1), "tree": lab.tree(3, follow=1), "joint": lab.joint(2)}
-
-
-@pytest.mark.parametrize("together", [False, True])
-@pytest.mark.parametrize("plan", PLANS)
-def test_an_episode_that_another_engine_samples_is_a_rollouts(models, plan, together):
-    env, team = Relay(together=together), make_team("shared", models)
-    team = lab.Team.shared(team["asker"], AGENTS, sampling={agent: lab.Sampling(temperature=0.7) for agent in AGENTS})
-    task = env.tasks(1, "train", seed=2)[0]
-    expected = lab.rollout(env, team, [task], plan=PLANS[plan], seed=4)
-    policy = team["asker"]
-    speaker = Speaker(speaking(policy), policy.tokenizer, policy.shared.template, policy.context)
-    rows = asyncio.run(play(env, task, task.id, PLANS[plan], speaker, team.sampling, seed=4))
-    found = pd.DataFrame(rows).assign(step=0)[expected.columns]
-    order = ["node", "agent", "candidate"]
-    found, expected = (table.sort_values(order, ignore_index=True) for table in (found, expected))
-    for one, other in zip(found.pop("logprobs"), expected.pop("logprobs"), strict=True):
-        assert one == pytest.approx(other, abs=1e-5)  # other batches, other sums
-    pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
 def test_what_a_sampler_raises_ends_the_episode_alone(models):
@@ -143,6 +121,24 @@ def test_what_a_sampler_raises_ends_the_episode_alone(models):
     assert isinstance(first, lab.RolloutError) and "gone" in str(first) and len(second) >= 2
 
 
+def test_a_cancelled_episode_ends_its_thread_and_its_requests(models):
+    policy, asked = make_team("shared", models)["asker"], []
+
+    async def never(request):
+        asked.append(asyncio.current_task())
+        await asyncio.sleep(60)
+
+    async def cancelled():
+        task, speaker = Relay().tasks(1, "train", 0)[0], Speaker(never, policy.tokenizer, {}, 64)
+        sampling = dict.fromkeys(AGENTS, lab.Sampling())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(play(Relay(), task, "e", lab.episodes(1), speaker, sampling), 2)
+        await asyncio.sleep(0.5)
+        assert asked and all(one.cancelled() for one in asked) and not speaker.asked
+
+    asyncio.run(cancelled())
+
+
 def test_a_completion_says_how_it_ended(models):
     policy = make_team("shared", models)["asker"]
     eos, pad, word = policy.tokenizer.convert_tokens_to_ids(["<eos>", "<pad>", "w1"])
@@ -155,56 +151,47 @@ def test_a_completion_says_how_it_ended(models):
         assert completion(ids, [-1.0] * len(ids), request, policy.tokenizer).finish == finish
 
 
-def changed(run, tmp_path, **config):
-    """A copy of the run, as if it had been asked for otherwise."""
-    copy = shutil.copytree(run, tmp_path / "copy")
-    recorded(copy, **config)
-    return copy
-
-
-def test_what_verl_cannot_do_is_refused_and_nothing_written(models, run, tmp_path):
-    two = trained(models, tmp_path / "run", RECIPE, team=make_team("unlike", models))
-    with pytest.raises(HandOverError, match=r"has 2 policies \(asker, doer\)(.|\n)*different temperatures"):
-        lab.export(two, tmp_path / "out", to="verl", env=Relay())
-    with pytest.raises(HandOverError, match="do not train"):  # another recipe than the recorded one
-        other = to_data(RECIPE.replace(scale="none"))
-        lab.export(changed(run, tmp_path, recipe=other), tmp_path / "out", to="verl", env=Relay())
-    assert {path.name for path in tmp_path.iterdir()} == {"copy", "run"}
-
-
 POLICY = {"lr": 1e-5, "lora": None, "source": {"kind": "hub", "name": "a/b"}, "options": {"alpha": 2.0}}
 
 
-def asked(recipe=None, policy=None, **settings):
-    one = {"shared": {**POLICY, **(policy or {})}}
+def asked(recipe=None, policy=None, curriculum=None, **settings):
     return Asked(
-        RECIPE.replace(**(recipe or {})), lab.Settings(tasks=4, **settings), one, {"doer": {"temperature": 0.8}}, 20, 5
-    )
+        RECIPE.replace(**(recipe or {})), lab.Settings(tasks=4, **settings), {"shared": {**POLICY, **(policy or {})}},
+        {"doer": {"temperature": 0.8}}, 20, 5, curriculum,
+    )  # fmt: skip
 
 
-@dataclass(frozen=True)
 class Own(lab.Loss):
     """A loss of somebody's own."""
 
 
 @pytest.mark.parametrize(
-    ("recipe", "reason"),
+    ("changed", "reason"),
     [
-        ({"center": lab.running_mean()}, "its center, .* remembers from step to step"),
-        ({"loss": lab.clipped(ratio="action"), "aggregate": "turn"}, "one ratio per action"),
-        ({"loss": Own()}, "its loss, Own, is none that verl has"),
-        ({"aggregate": "agent"}, "aggregate='agent'"),
-        ({"select": lab.not_flat()}, "verl keeps every row in its means"),
-        ({}, "rounds=3 draws more tasks"),
+        ({"recipe": {"center": lab.running_mean()}}, "its center, .* remembers from step to step"),
+        ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
+        ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
+        ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
+        ({"recipe": {"select": lab.not_flat()}}, "verl keeps every row in its means"),
+        ({"rounds": 3}, "rounds=3 draws more tasks"),
+        ({"curriculum": "mine"}, "drawn by a curriculum"),
     ],
 )
-def test_what_verl_lacks_is_refused_with_the_reason(recipe, reason):
+def test_what_verl_lacks_is_refused_with_the_reason(changed, reason):
     assert not list(refusals(asked()))
-    [why] = refusals(asked(recipe, rounds=1 if recipe else 3))
+    [why] = refusals(asked(**changed))
     assert re.search(reason, why)
 
 
-def test_what_the_settings_ask_for_is_said():
+def test_verls_configuration_says_recipe_and_settings(folder):
+    said = yaml.safe_load((folder / "verl.yaml").read_text(encoding="utf-8"))
+    actor = said["actor_rollout_ref"]["actor"]
+    assert said["algorithm"] == {"adv_estimator": "mas_lab", "use_kl_in_reward": False}
+    assert (actor["clip_ratio_low"], actor["clip_ratio_high"], actor["clip_ratio_c"]) == (0.2, 0.3, 4.0)
+    assert actor["loss_agg_mode"] == "token-mean" and actor["use_kl_loss"] is True and actor["kl_loss_coef"] == 0.01
+    assert actor["optim"] == {"lr": 0.01} and said["data"]["max_response_length"] == 3
+    assert said["actor_rollout_ref"]["rollout"]["n"] == 3 and said["data"]["train_batch_size"] == 2
+    assert said["actor_rollout_ref"]["model"]["path"] == "${oc.env:MAS_LAB_MODEL}"
     model = verl_settings(asked(policy={"lora": {"rank": 8}}))["actor_rollout_ref"]["model"]
     assert model == {"path": "a/b", "lora_rank": 8, "lora_alpha": 16}
     hostile = asked(policy={"source": {"kind": "hub", "name": "${oc.env:HOME}"}})
@@ -214,8 +201,6 @@ def test_what_the_settings_ask_for_is_said():
     assert actor["ppo_epochs"] == 2 and actor["policy_loss"]["loss_mode"] == "gpg" and actor["entropy_coeff"] == 0.1
     assert said["algorithm"]["rollout_correction"]["rollout_is_threshold"] == 2.0
     assert said["actor_rollout_ref"]["rollout"]["temperature"] == 0.8
-    sequence = verl_settings(asked({"loss": lab.clipped(ratio="sequence")}))["actor_rollout_ref"]["actor"]
-    assert sequence["policy_loss"]["loss_mode"] == "gspo"
 
 
 def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
@@ -228,50 +213,37 @@ def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("config", "sentence"),
+    ("config", "asked", "sentence"),
     [
-        ({"env": {"name": "program", "agents": []}}, "is a program, which plays itself"),
-        ({"env": {"name": "textarena"}}, "is none that a bridge file can make"),
-        ({"recipe": {**to_data(RECIPE), "credit": {"is": "my_file.my_credit"}}}, "my_credit.*cannot be made from data"),
-        ({"curriculum": "mine"}, "drawn by a curriculum"),
+        ({"env": {"name": "program", "agents": []}}, {"to": "verl"}, "is none that a bridge file can make"),
+        ({"recipe": {**to_data(RECIPE), "credit": {"is": "my_file.my_credit"}}}, {"to": "verl", "env": Relay()},
+         "my_credit.*cannot be made from data"),
+        ({"recipe": to_data(RECIPE.replace(scale="none"))}, {"to": "verl", "env": Relay()}, "do not train"),
+        ({}, {"to": "trl"}, "known is 'verl'"),
+        ({}, {"to": "verl"}, "is your own: give it, as env="),
+        ({}, {"to": "verl", "env": Relay(together=True)}, "the run was made on"),
+        ({}, {"env": Relay()}, "a zip holds no env"),
     ],
-)
-def test_what_no_file_can_hold_is_refused(run, tmp_path, config, sentence):
-    env = None if "env" in config else Relay()
+)  # fmt: skip
+def test_what_cannot_be_handed_over_is_said_and_nothing_written(run, tmp_path, config, asked, sentence):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    recorded(copy, **config)
     with pytest.raises(ValueError, match=sentence):
-        lab.export(changed(run, tmp_path, **config), tmp_path / "out", to="verl", env=env)
+        lab.export(copy, tmp_path / "out", **asked)
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "sentence"),
-    [
-        ({"to": "trl"}, "known is 'verl'"),
-        ({"to": "verl"}, "is your own: give it, as env="),
-        ({"to": "verl", "env": Relay(together=True)}, "the run was made on"),
-        ({"env": Relay()}, "a zip holds no env"),
-    ],
-)
-def test_what_is_asked_wrongly_is_said(run, tmp_path, asked, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        lab.export(run, tmp_path / "out", **asked)
-
-
-def test_a_full_disk_is_named_and_leaves_nothing(run, tmp_path, monkeypatch):
-    def full(handle):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    (tmp_path / "out.tmp").mkdir()  # somebody's own
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(lab.RunError, match=r"cannot be written .*No space left"):
-        lab.export(run, tmp_path / "out", to="verl", env=Relay())
-    assert [path.name for path in tmp_path.iterdir()] == ["out.tmp"]
+def test_every_reason_is_named_at_once(models, tmp_path):
+    two = trained(models, tmp_path / "run", RECIPE, team=make_team("unlike", models))
+    with pytest.raises(HandOverError, match=r"has 2 policies \(asker, doer\)(.|\n)*different temperatures"):
+        lab.export(two, tmp_path / "out", to="verl", env=Relay())
 
 
 def test_the_command_writes_either_and_nothing_over(run, tmp_path, capsys):
     given = ["export", str(run), "--to", "verl"]
     assert cli.main(["export", str(run), str(tmp_path / "run.zip")]) == 0 and (tmp_path / "run.zip").is_file()
     assert cli.main([*given, "--out", str(tmp_path / "s"), "--env", "small:Relay"]) == 0
-    assert (tmp_path / "s" / "check.py").is_file()
+    assert (tmp_path / "s" / "verl.yaml").is_file()
     with pytest.raises(SystemExit, match="RUN --to verl"):
         cli.main(given)
     capsys.readouterr()
@@ -281,8 +253,7 @@ def test_the_command_writes_either_and_nothing_over(run, tmp_path, capsys):
 
 
 def test_a_frozen_agents_rows_are_compared_and_not_trained_on(models, tmp_path):
-    policy = lab.load_policy(models / "a", lr=1e-2)
-    team = lab.Team.shared(policy, AGENTS, frozen=("asker",))
+    team = lab.Team.shared(lab.load_policy(models / "a", lr=1e-2), AGENTS, frozen=("asker",))
     run = trained(models, tmp_path / "run", lab.RECIPES["grpo"].replace(plan=lab.episodes(3)), team=team)
     handed = Handed(lab.export(run, tmp_path / "out", to="verl", env=Relay()))
     rows = recorded_rows(handed.batch())

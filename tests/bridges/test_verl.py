@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+import yaml
 from elsewhere import ASKED, trained
 from small import AGENTS, Relay
 
@@ -56,19 +58,6 @@ def test_verls_own_function_gives_the_recorded_advantages(made, bridge, recipe):
     assert "advantages are those that were recorded" in bridge.check()
 
 
-def test_another_recipe_is_noticed(made, bridge, tmp_path):
-    folder = tmp_path / "other"
-    folder.mkdir()
-    for path in made["dr_mas"][0].iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    said = json.loads((folder / "hand_over.json").read_text(encoding="utf-8"))
-    said["recipe"]["scale"] = "none"
-    (folder / "hand_over.json").write_text(json.dumps(said), encoding="utf-8")
-    bridge.connect(folder)
-    with pytest.raises(HandOverError, match="do not train"):
-        bridge.check()
-
-
 class Queue:
     """A dict in the place of TransferQueue, with the functions of it that verl calls here."""
 
@@ -83,7 +72,11 @@ class Queue:
             row = self.rows.setdefault(key, {})
             for name in fields.keys() if fields is not None else ():
                 value = fields[name]
-                row[name] = value.tolist()[number] if hasattr(value, "tolist") and not _tensor(value) else value[number]
+                row[name] = (
+                    value[number]
+                    if isinstance(value, torch.Tensor) or not hasattr(value, "tolist")
+                    else value.tolist()[number]
+                )
             self.tags.setdefault(key, {}).update(tags[number] if tags else {})
         return KVBatchMeta(keys=keys, tags=[self.tags[key] for key in keys], partition_id=partition_id)
 
@@ -95,12 +88,6 @@ class Queue:
 
         names = [name for name in select_fields or self.rows[keys[0]] if name in self.rows[keys[0]]]
         return list_of_dict_to_tensordict([{name: self.rows[key][name] for name in names} for key in keys])
-
-
-def _tensor(value) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)
 
 
 class Server:
@@ -128,17 +115,16 @@ def queue(monkeypatch):
     from verl.trainer.ppo import padding_utils
     from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
 
-    from mas_lab.bridges import verl_trainer
+    from mas_lab.bridges import verl
 
     made = Queue()
-    for module in (padding_utils, agent_loop_tq, trainer_base, verl_trainer):
+    for module in (padding_utils, agent_loop_tq, trainer_base, verl):
         monkeypatch.setattr(module, "tq", made)
     return made
 
 
 def filled(queue, folder, policy, n):
     """What verl's workers leave in the queue: our loop, then their own post-processing; then their own padding."""
-    import torch
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 
@@ -268,7 +254,6 @@ def test_a_prompt_beyond_the_servers_context_is_named(made, bridge):
 
 
 def test_outside_of_the_trainer_the_estimator_refuses_to_guess(made, bridge):
-    import torch
     from verl import DataProto
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
@@ -333,6 +318,15 @@ def test_verl_finds_all_three_by_name_and_the_trainer_is_the_synchronous_one(mad
     assert trainer.trainer_mode == "sync"
 
 
+def written(tree, path=()):
+    """Dotted name and value of each line of verl.yaml whose value stands there as it is."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and key != "hydra":
+            yield from written(value, (*path, key))
+        elif key not in ("hydra", "defaults") and not str(value).startswith("${"):
+            yield ".".join((*path, key)), value
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_configuration_composes_and_names_nothing_that_verl_lacks(made, environment, recipe):
     from hydra import compose, initialize_config_module
@@ -341,7 +335,7 @@ def test_the_configuration_composes_and_names_nothing_that_verl_lacks(made, envi
     whole = configured(made[recipe][0])
     with initialize_config_module("verl.trainer.config", version_base=None):
         plain = compose("ppo_trainer")
-    for name, value, _ in written(made[recipe][0]):
+    for name, value in written(yaml.safe_load((made[recipe][0] / "verl.yaml").read_text(encoding="utf-8"))):
         assert OmegaConf.select(whole, name) == value
         if "env_vars" not in name:  # a mapping for anything
             assert OmegaConf.select(plain, name, default="none") != "none", name
@@ -365,39 +359,20 @@ def test_verls_data_set_reads_the_tasks(made, bridge, environment, tmp_path):
     assert len(data) == ASKED["tasks"]
 
 
-def written(folder: Path, tree=None, path=()):
-    """Dotted name, value, nothing: of each line of verl.yaml whose value stands there as it is."""
-    import yaml
-
-    tree = yaml.safe_load((folder / "verl.yaml").read_text(encoding="utf-8")) if tree is None else tree
-    for key, value in tree.items():
-        if key in ("hydra", "defaults") and not path:
-            continue
-        if isinstance(value, dict):
-            yield from written(folder, value, (*path, key))
-        elif not str(value).startswith("${"):
-            yield ".".join((*path, key)), value, None
-
-
 def test_every_loss_that_is_handed_over_is_one_of_verls():
     from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, agg_loss
 
-    losses = [lab.clipped(0.1, ratio=ratio) for ratio in ("token", "sequence")]
-    losses += [lab.reinforce(kl=0.1, entropy=0.2), lab.clipped(tis=2.0)]
     policy = {"lr": 1e-5, "lora": None, "source": {"kind": "hub", "name": "a/b"}, "options": {}}
-    for loss in losses:
+    for loss in (lab.clipped(0.1), lab.clipped(0.1, ratio="sequence"), lab.reinforce(kl=0.1, entropy=0.2)):
         recipe, sampling = RECIPES["dr_mas"].replace(loss=loss), {"a": {"temperature": 1.0}}
         asked = Asked(recipe, lab.Settings(), {"shared": policy}, sampling, 8, 3)
         actor = verl_settings(asked)["actor_rollout_ref"]["actor"]
         assert actor["policy_loss"]["loss_mode"] in POLICY_LOSS_REGISTRY
-    import torch
-
     for mode in AGGREGATES.values():
         assert agg_loss(torch.ones(2, 3), torch.ones(2, 3), mode).isfinite()
 
 
 def test_our_kl_and_our_bound_on_importance_weights_are_verls():
-    import torch
     from verl import DataProto
     from verl.trainer.config.algorithm import RolloutCorrectionConfig
     from verl.trainer.ppo.core_algos import kl_penalty
@@ -418,7 +393,6 @@ def test_our_kl_and_our_bound_on_importance_weights_are_verls():
 
 def test_our_clip_is_verls():
     """The loss and its gradient, token by token, as `update` has them."""
-    import torch
     from verl.trainer.ppo.core_algos import get_policy_loss_fn
     from verl.workers.config import FSDPActorConfig
 

@@ -1,21 +1,34 @@
-"""Each exercise tells right answers from wrong ones, and says how far one is."""
+"""Each exercise tells the notebook's own solution from wrong answers, and says how far one is."""
 
-import importlib
+import random
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
+from course.wrong_answers import ALSO_RIGHT, WRONG, known
+from notebooks.records import MASTERS, cells
+from transformers import Qwen3Config
 
 import mas_lab as lab
 from mas_lab.course import exercises
+from mas_lab.study.intervals import iqm
 
-NUMBERS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("wrong_[0-9][0-9].py"))
-LISTS = {number: importlib.import_module(f"course.wrong_{number}") for number in NUMBERS}
+ALWAYS = {"np": np, "pd": pd, "torch": torch, "lab": lab, "random": random, "dataclass": dataclass, "iqm": iqm,
+          "Qwen3Config": Qwen3Config, "display": lambda *_: None, "__name__": "__main__"}  # fmt: skip
+CELLS = {
+    name: source[: source.index("\n", source.index(f'check("{name}"')) + 1] if f'check("{name}"' in source else ""
+    for number in MASTERS
+    for source in (one + "\n" for one in cells(number))
+    for name in re.findall(r'lab\.course\.check\("([\d.]+)"', source)
+}
 ANSWERS = [
-    pytest.param(name, answer, right, id=f"{name}-{'right' if right else 'wrong'}-{place}")
-    for module in LISTS.values()
-    for right, lists in ((True, module.RIGHT), (False, module.WRONG))
-    for name, answers in lists.items()
-    for place, answer in enumerate(answers)
+    *[(name, "", "", True) for name in CELLS],
+    *[(name, *change, True) for name, change in ALSO_RIGHT.items()],
+    *[(name, *change, False) for name, changes in WRONG.items() for change in changes],
 ]
 
 
@@ -25,24 +38,28 @@ def fresh(monkeypatch):
     monkeypatch.setattr(exercises, "_hinted", {})
 
 
-def test_every_notebook_with_exercises_has_lists_of_answers():
+@pytest.fixture(scope="module")
+def scope():
+    """What the cells of a notebook find; made once."""
+    made = {}
+    return lambda number: ALWAYS | (made[number] if number in made else made.setdefault(number, known(number)))
+
+
+def test_every_exercise_has_two_wrong_answers_and_a_hint():
     checks = Path(exercises.__file__).with_name("checks")
-    assert sorted(path.stem[1:] for path in checks.glob("n[0-9][0-9].py")) == NUMBERS
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_every_exercise_has_two_wrong_answers_and_a_hint(number):
-    asked = exercises.of_notebook(number)
-    assert len(asked) >= 3 and [one.name for one in asked] == [f"{number}.{i + 1}" for i in range(len(asked))]
+    asked = [one for path in sorted(checks.glob("n[0-9]*.py")) for one in exercises.of_notebook(path.stem[1:])]
+    assert [one.name for one in asked] == list(CELLS) == list(WRONG)
     for one in asked:
-        assert len(LISTS[number].WRONG[one.name]) >= 2 and LISTS[number].RIGHT[one.name] and one.hints, one.name
+        assert len(WRONG[one.name]) >= 2 and one.hints, one.name
 
 
-@pytest.mark.parametrize("name, answer, right", ANSWERS)
-def test_right_answers_pass_and_wrong_ones_do_not(name, answer, right, capsys):
-    lab.course.check(name, *answer)
+@pytest.mark.parametrize("name, old, new, right", ANSWERS)
+def test_the_solution_passes_and_wrong_answers_do_not(name, old, new, right, scope, capsys):
+    source = CELLS[name].replace("lab.load_policy(", "Model(")
+    assert old in source
+    exec(compile(source.replace(old, new), name, "exec"), scope(name[:2]))
     told = capsys.readouterr().out
-    assert told.startswith(f"● {name} right" if right else f"○ {name} not yet: "), told
+    assert f"● {name} right" in told if right else f"○ {name} not yet: " in told, told
 
 
 def test_a_check_says_how_many_of_the_notebook_are_right(capsys):
@@ -66,10 +83,10 @@ def test_hints_come_one_by_one_and_then_all(capsys):
     assert all(text in capsys.readouterr().out for text in one.hints[:1])
 
 
-@pytest.mark.parametrize("name", ["00.9", "99.1", "three", "", 3])
-def test_an_unknown_exercise_is_named(name):
-    with pytest.raises(
-        exercises.ExerciseError,
-        match="no exercise '00.9'; notebook 00 has 00.1, 00.2" if name == "00.9" else "no notebook",
-    ):
+@pytest.mark.parametrize(
+    "name, told",
+    [("00.9", "no exercise '00.9'; notebook 00 has 00.1, 00.2"), ("99.1", "no notebook"), (3, "no notebook")],
+)
+def test_an_unknown_exercise_is_named(name, told):
+    with pytest.raises(exercises.ExerciseError, match=told):
         lab.course.check(name, 1)

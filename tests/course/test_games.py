@@ -8,15 +8,12 @@ from mas_lab.course.games import Race
 RIGHT, WRONG = "1 2 3 4 answer 4", "1 2 3 4 answer 5"
 
 
-def test_it_keeps_the_laws_of_games():
-    assert lab.check_env(Race(), tasks=4).set_index("check").loc["success is the first agent's win", "times"] > 0
-
-
 @pytest.mark.parametrize(
     "left, right, won", [(RIGHT, WRONG, 1), (WRONG, RIGHT, -1), (RIGHT, RIGHT, 0), (WRONG, WRONG, 0), ("?", RIGHT, -1)]
 )
 def test_who_alone_is_right_wins(left, right, won):
     env = Race()
+    assert lab.check_env(env, tasks=2).set_index("check").loc["success is the first agent's win", "times"] > 0
     state = env.start(lab.Task("t", {"problem": "0 + 1 + 1 + 1 + 1"}))
     assert env.acting(state) == ("left", "right") and env.observe(state, "left") == env.observe(state, "right")
     step = env.step(state, {"left": left, "right": right})

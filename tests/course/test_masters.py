@@ -91,7 +91,6 @@ def test_a_prediction_stands_alone_and_is_run_before_it_is_explained(master):
         ("# %%\n### BEGIN SOLUTION\nx = 1\n", "END SOLUTION is missing at the end"),
         ("# %%\nx = 1\n### END SOLUTION\n", "line 3: ### END SOLUTION where ### BEGIN SOLUTION was expected"),
         ("# %%\n### BEGIN SOLUTION\n# %%\n### END SOLUTION\n", "line 3: a cell ends before its ### END SOLUTION"),
-        ("# %%\n### BEGIN SOLUTION\n### BEGIN SOLUTION\n### END SOLUTION\n", "line 3"),
     ],
 )
 def test_a_master_whose_marks_do_not_match_is_refused(tmp_path, text, told):

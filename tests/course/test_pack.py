@@ -92,20 +92,10 @@ def test_the_cheat_sheet_says_every_recipe_and_column():
     assert "http" not in page and "<script" not in page
 
 
-@pytest.mark.parametrize(
-    ("name", "cells"),
-    [
-        ("dr_mas_std", ["episodes(8)", "task · agent", "episode_return()", "mean by task*"]),
-        ("at_grpo", ["tree(8)", "episode · agent · turn", "mixed(1)", "mean", "deviation", "clipped(0.2)", "tokens"]),
-        ("marloo", ["joint(8)", "node · agent", "return_to_go(1)", "mean of the others", "1", "reinforce()"]),
-    ],
-)  # fmt: skip
-def test_a_recipe_is_told_by_its_row(name, cells):
-    told = [re.sub("</?code>", "", cell) for cell in cheatsheet._row(RECIPES[name])]
-    assert told[1 : 1 + len(cells)] == cells
-
-
-def test_an_argument_of_ones_own_stands_in_the_row():
+def test_a_recipe_is_told_by_its_row():
+    cells = ["joint(8)", "node · agent", "return_to_go(1)", "mean of the others", "1", "reinforce()"]
+    assert [re.sub("</?code>", "", cell) for cell in cheatsheet._row(RECIPES["marloo"])][1:7] == cells
+    assert "mean by task*" in list(cheatsheet._row(RECIPES["dr_mas_std"]))[4]
     recipe = RECIPES["at_grpo"].replace(credit=RECIPES["at_grpo"].credit.__class__(alpha=0.5))
     told = list(cheatsheet._row(recipe))
     assert "mixed(0.5)" in told[3] and "pick=mixed(" in told[1], "what picks is no longer what is compared"

@@ -79,18 +79,12 @@ def test_01_picks_are_as_far_from_success_as_told():
     says("01", "arrives in {:.2f} to {:.2f} of the mazes (five seeds)", surest.min(), surest.max())
 
 
-@pytest.mark.parametrize(
-    "env, plan, ours",
-    [
-        (Ladder(("a", "b", "c"), max_turns=2), lab.episodes(8), n01.COUNTS[0]),
-        (Ladder(("a", "b", "c"), max_turns=2), lab.tree(8), n01.COUNTS[1]),
-        (Ladder(("a", "b", "c"), max_turns=2), lab.joint(2), n01.COUNTS[2]),
-        (Duet(("a", "b", "c"), max_turns=1), lab.joint(8), n01.COUNTS[3]),
-    ],
-)
-def test_01_the_calls_to_be_counted_are_those_that_are_made(env, plan, ours):
-    team = lab.Team.shared(Scripted(lambda prompt, nth, seed: "1"), env.agents)
-    assert len(lab.rollout(env, team, env.tasks(1, "train", 0), plan)) == ours
+def test_01_the_calls_to_be_counted_are_those_that_are_made():
+    turns, together = Ladder(("a", "b", "c"), max_turns=2), Duet(("a", "b", "c"), max_turns=1)
+    plans = (turns, lab.episodes(8)), (turns, lab.tree(8)), (turns, lab.joint(2)), (together, lab.joint(8))
+    for (env, plan), ours in zip(plans, n01.COUNTS, strict=True):
+        team = lab.Team.shared(Scripted(lambda prompt, nth, seed: "1"), env.agents)
+        assert len(lab.rollout(env, team, env.tasks(1, "train", 0), plan)) == ours
 
 
 # 02
@@ -134,8 +128,7 @@ def test_02_one_prompt_holds_for_planners_and_not_for_executors():
 
 def test_02_the_counterfactual_is_told_as_in_the_findings():
     ends = dict(re.findall(r"\| (return, global|counterfactual) \| [^|]+ \| ([\d.]+) \(.+?\), 10 seeds", FINDINGS))
-    told = "ended at {} with it and at {} with the plain return"
-    says("02", told, ends["counterfactual"], ends["return, global"])
+    says("02", "ended at {} with it and at {} with the plain return", ends["counterfactual"], ends["return, global"])
 
 
 @pytest.mark.parametrize("number, cut, right", [("02", None, 4), ("03", "load_policy(", 3)])
@@ -184,8 +177,7 @@ def test_03_norms_of_recorded_trainings_are_as_told():
 
 def test_03_studies_are_told_as_recorded():
     row = difference("paid_help", "pay 0.2", "own")
-    told = "loses {final:.2f} at a pay of 0.2 (95 % interval {final_low:.2f} to {final_high:.2f}"
-    says("03", told, **row)
+    says("03", "loses {final:.2f} at a pay of 0.2 (95 % interval {final_low:.2f} to {final_high:.2f}", **row)
     shared = [", ".join(f"{x:.2f}" for x in runs("ladder", "8 agents, one set of weights", arm)[:2]) for arm in ARMS]
     last = [runs("ladder", "8 agents, one set of weights", arm)[2] for arm in ARMS]
     says("03", "three seeds: {} and {:.2f}, own {} and {:.2f}", shared[0], last[0], shared[1], last[1])
@@ -266,8 +258,7 @@ def test_06_following_the_best_is_as_told():
     [row] = board("follow").differences.to_dict("records")
     assert row["lower"] == 9
     says("06", "in nine of ten seeds")
-    told = "by {:.2f} (95 % interval {:.2f} to {:.2f})"
-    says("06", told, -row["final"], -row["final_high"], -row["final_low"])
+    says("06", "by {:.2f} (95 % interval {:.2f} to {:.2f})", -row["final"], -row["final_high"], -row["final_low"])
     steps = study("follow").table.groupby("arm")["optimizer_steps"].mean()
     told = "makes {:.0f} optimizer steps where the other makes {:.0f}"
     says("06", told, steps["the best moves on"], steps["the first moves on"])
@@ -415,9 +406,8 @@ def meeting():
 def test_09_the_curves_are_as_told():
     success = csv("own_team/curves.csv").set_index(["recipe", "step"])["success"]
     says("09", "starts at {:.2f}", success["grpo", 0].mean())
-    says(
-        "09", "stood at {} after 10 steps and at {} after 40", listed(success["grpo", 10]), listed(success["grpo", 40])
-    )
+    said = (listed(success["grpo", step]) for step in (10, 40))
+    says("09", "stood at {} after 10 steps and at {} after 40", *said)
     says("09", "With an entropy bonus of 0.02 they ended at {}", listed(success["grpo, entropy 0.02", 40]))
     says("09", "`mine` at {}", listed(success["mine", 40]))
     told = json.loads((RESULTS / "own_team" / "provenance.json").read_text(encoding="utf-8"))["pocket"]
@@ -464,11 +454,8 @@ def row_of(name):
 
 
 def test_12_the_five_numbers_are_the_first_five_seeds():
-    five, own, other = (
-        after("ladder", "8 agents").loc[range(5)],
-        np.array(row_of("`own`")),
-        np.array(row_of("`global`")),
-    )
+    five = after("ladder", "8 agents").loc[range(5)]
+    own, other = (np.array(row_of(f"`{arm}`")) for arm in ("own", "global"))
     for arm in ARMS:
         assert row_of(f"`{arm}`") == pytest.approx(five[arm].round(2).tolist())
     assert row_of("`own` minus `global`") == pytest.approx((five["own"] - five["global"]).tolist(), abs=0.011)
@@ -507,8 +494,7 @@ def test_12_rates_are_told_as_swept():
     says("12", "{:+.2f} at 3e-4, {:+.2f} at 1e-3", gap[3e-4], gap[1e-3])
     says("12", "unlearns*: {:.2f} from {:.2f})", means.loc[1e-3, "global"], tried("global", 1e-3)[1].mean())
     fresh = compared("paid_help", "pay 0.2", ARMS).differences["final"].iloc[0]
-    told = "{:+.2f} with each at its best; over ten fresh seeds it is {:+.2f}"
-    says("12", told, best["own"] - best["global"], fresh)
+    says("12", "{:+.2f} with each at its best; over ten fresh seeds it is {:+.2f}", best["own"] - best["global"], fresh)
 
 
 def test_12_where_an_own_baseline_does_not_help_and_which_half_it_is():
@@ -523,10 +509,8 @@ def test_12_where_an_own_baseline_does_not_help_and_which_half_it_is():
     lent = compared("ladder", "8 agents", ["global", "own scale, lent"]).differences.iloc[0]
     says("12", "it gains {:+.2f}, not told from nothing", lent["final"])
     assert lent["final_low"] < 0 < lent["final_high"]
-    gain = compared("baselines", "ladder of 8", ["grpo", "grpo_masked", "dr_mas"]).differences.set_index("recipe")[
-        "final"
-    ]
-    says("12", "`grpo_masked` gains {grpo_masked:+.2f} of the {dr_mas:+.2f} of `dr_mas`", **gain)
+    gain = compared("baselines", "ladder of 8", ["grpo", "grpo_masked", "dr_mas"]).differences.set_index("recipe")
+    says("12", "`grpo_masked` gains {grpo_masked:+.2f} of the {dr_mas:+.2f} of `dr_mas`", **gain["final"])
 
 
 def test_12_the_study_of_the_notebook_is_the_recorded_one():

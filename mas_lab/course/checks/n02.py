@@ -24,11 +24,9 @@ METHODS = {
 )
 def strangers(labelled, rows):
     usual = labelled.groupby(["task", "agent"])["group"].transform(lambda labels: labels.mode()[0])
-    wrong = set(labelled.index[labelled["group"] != usual])
-    for row in names(rows, labelled.index):
-        task, agent, label = labelled.loc[row, ["task", "agent", "group"]]
-        need(row in wrong, f"row {row} is right where it is: {agent} of {task} is group {label}")
-    need(set(rows) == wrong, f"{len(set(rows))} of the {len(wrong)} rows found")
+    rows, wrong = names(rows, labelled.index), set(labelled.index[labelled["group"] != usual])
+    need(rows <= wrong, f"row {min(rows - wrong, default=0)} is right where it is")
+    need(rows == wrong, f"{len(rows)} of the {len(wrong)} rows found")
 
 
 @exercise(

@@ -3,7 +3,7 @@
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, close, designed, names, need, same_rows, tables
+from mas_lab.course.compare import asked, close, critic_statistics, need, same_names, same_rows, tables
 from mas_lab.course.exercises import exercise
 from mas_lab.explain.moments import inflation
 
@@ -44,11 +44,9 @@ def signal(answer):
     "A large offset is not enough: with hardly more than one row a task there is little to compare.",
 )
 def pays(candidates, answer):
-    known, answer = list(candidates["agent"]), names(answer, list(candidates["agent"]))
     offset = (candidates["b"] / candidates["sigma_k"]) ** 2
     threshold = (1 - candidates["n_k"] / EPISODES) / (candidates["n_k"] - 1)
-    wrong = sorted(answer ^ set(candidates.loc[offset > threshold, "agent"]), key=known.index)
-    need(not wrong, f"{len(known) - len(wrong)} of {len(known)} are right; look at the {''.join(wrong[:1])} again")
+    same_names(answer, list(candidates["agent"]), set(candidates.loc[offset > threshold, "agent"]), "look at {}".format)
     return "by offset and by the number of rows, not by the offset alone"
 
 
@@ -59,8 +57,7 @@ def pays(candidates, answer):
     "Call the critic in the episodes near 0, and let their rewards differ by very little.",
 )
 def hidden_harm(rewards, called):
-    critic = inflation(designed(rewards, called, EPISODES, least=3)).set_index("agent").loc["critic"]
-    need(not critic["flat_k"], "all rewards of the critic's episodes are the same: it could learn nothing anyway")
+    critic = critic_statistics(rewards, called, EPISODES, least=3)
     told = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
     need(0.9 <= critic["F_k"] <= 1.1, f"{told}; F should lie between 0.9 and 1.1")
     need(critic["signal"] < 0.1, f"{told}; signal should be below 0.1")

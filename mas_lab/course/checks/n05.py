@@ -1,11 +1,9 @@
 """Exercises of notebook 05: F and signal, positive advantages of wrong answers, and rewards designed by hand."""
 
 import numpy as np
-import pandas as pd
 
-from mas_lab.course.compare import asked, close, designed, names, need
+from mas_lab.course.compare import agrees, critic_statistics, need, same_names
 from mas_lab.course.exercises import exercise
-from mas_lab.explain.moments import inflation
 
 N = 8
 
@@ -17,14 +15,15 @@ N = 8
     "Its parts are own.var() and (own.mean() - rewards.mean()) ** 2; signal is the first over their sum.",
 )
 def large_and_signal(answer):
-    rng = np.random.default_rng(5)
+    def right(rewards, own):
+        offset = (own.mean() - rewards.mean()) ** 2
+        return (own.var() + offset) / rewards.var(), own.var() / (own.var() + offset)
+
+    rng, cases = np.random.default_rng(5), []
     for size in (2, 3, 3, 4, 5, 6):
-        rewards, called = rng.permutation([0, 0, 0.25, 0.25, 0.5, 0.75, 1, 1]), rng.choice(N, size, replace=False)
-        found = inflation(designed(list(rewards), called, N)).set_index("agent").loc["critic"]
-        where = f"all {rewards.tolist()}, own {rewards[called].tolist()}"
-        large, signal = asked(answer, rewards, rewards[called])
-        close(large, found["F_k"], f"{where}: F", tolerance=1e-6)
-        close(signal, found["signal"], f"{where}: signal", tolerance=1e-6)
+        rewards = rng.permutation([0, 0, 0.25, 0.25, 0.5, 0.75, 1, 1])
+        cases.append((rewards, rewards[rng.choice(N, size, replace=False)]))
+    agrees(answer, right, cases)
     return "as `lab.inflation` has it"
 
 
@@ -34,12 +33,9 @@ def large_and_signal(answer):
     "`wrong.groupby('agent')['global'].min() > 0` says of each agent whether all of its wrong answers are praised.",
 )
 def praised_for_anything(judged, named):
-    named = names(named, judged["agent"].unique())
-    lowest = judged[~judged["right"].astype(bool)].groupby("agent", sort=False)["global"].min()
-    for agent, least in lowest.items():
-        why = "some wrong answers of its have an advantage below 0" if agent in named else "look at its wrong ones"
-        need((agent in named) == (least > 0), f"{agent}: {why}")
-    need(named <= set(lowest.index), f"{named - set(lowest.index)} gave no wrong answer in this table")
+    lowest = judged[~judged["right"].astype(bool)].groupby("agent")["global"].min()
+    praised = lowest.index[lowest > 0]
+    same_names(named, judged["agent"].unique(), praised, "look at the advantages of its wrong answers".format)
     return f"{len(named)} of {judged['agent'].nunique()} agents"
 
 
@@ -49,7 +45,7 @@ def praised_for_anything(judged, named):
     "Call the critic twice, in the only trajectory that failed and in one that did not.",
 )
 def loud(rewards, called):
-    critic = _critic(rewards, called)
+    critic = critic_statistics(rewards, called, N, least=2)
     need(critic["F_k"] > 3, f"F = {critic['F_k']:.2f}")
     return f"F = {critic['F_k']:.2f}"
 
@@ -61,14 +57,8 @@ def loud(rewards, called):
     "Others 1, 1 and 1; the critic's 0.2, 0.2, 0.2, 0.2 and 0.",
 )
 def quiet(rewards, called):
-    critic = _critic(rewards, called)
+    critic = critic_statistics(rewards, called, N, least=2)
     told = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
     need(critic["F_k"] <= 1 + 1e-9, f"{told}: F is above 1")
     need(critic["signal"] <= 0.1, f"{told}: F as asked, but signal should be at most 0.1")
     return told
-
-
-def _critic(rewards, called) -> pd.Series:
-    critic = inflation(designed(rewards, called, N, least=2)).set_index("agent").loc["critic"]
-    need(not critic["flat_k"], "all of the critic's own rewards are the same: there is nothing that it could learn")
-    return critic

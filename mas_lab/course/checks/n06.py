@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import asked, close, entries, need, same_groups
+from mas_lab.course.compare import agrees, asked, close, need, same_groups
 from mas_lab.course.exercises import exercise
 
 
@@ -46,13 +46,10 @@ def leads(pick):
     "alpha * (team_1 - team_2) = local_2 - local_1",
 )
 def tie(alpha_of_a_tie):
-    for number in range(20):
-        rng = np.random.default_rng([63, number])
-        team, local = rng.permutation(9)[:2] / 4, rng.integers(0, 5, 2) / 4
-        given = (float(team[0]), float(local[0]), float(team[1]), float(local[1]))
-        ours = (local[1] - local[0]) / (team[0] - team[1])
-        where = "alpha for team {}, local {} and team {}, local {}".format(*given)
-        close(asked(alpha_of_a_tie, *given), ours, where, 1e-6)
+    rng = np.random.default_rng(63)
+    drawn = [(rng.permutation(9)[:2] / 4, rng.integers(0, 5, 2) / 4) for _ in range(20)]
+    cases = [(float(team[0]), float(local[0]), float(team[1]), float(local[1])) for team, local in drawn]
+    agrees(alpha_of_a_tie, lambda team_1, local_1, team_2, local_2: (local_2 - local_1) / (team_1 - team_2), cases)
     return "below it the local reward decides, above it the team's; where it is negative they never change places"
 
 
@@ -62,11 +59,10 @@ def tie(alpha_of_a_tie):
     "In episodes only the very first prompt is the same for all k; each later call may be another in each episode.",
 )
 def cost(counts):
-    for k, agents, turns in ((2, 2, 1), (8, 2, 4), (4, 3, 2), (8, 1, 4), (3, 5, 3)):
-        found = entries(asked(counts, k, agents, turns), 3, "completions, prompts of a tree, prompts of episodes")
-        calls = agents * turns
-        for place, ours in enumerate((k * calls, calls, 1 + k * (calls - 1))):
-            close(found[place], ours, f"count {place + 1} for k = {k}, {agents} agents, {turns} turns", tolerance=1e-9)
+    def right(k, agents, turns):
+        return k * agents * turns, agents * turns, 1 + k * (agents * turns - 1)
+
+    agrees(counts, right, ((2, 2, 1), (8, 2, 4), (4, 3, 2), (8, 1, 4), (3, 5, 3)))
     return "as many completions, and fewer prompts in which they are read"
 
 
@@ -76,14 +72,15 @@ def cost(counts):
     "A share is 0 for an arm that ends where 'team return' does, and 1 where 'tree' does; these two are not asked for.",
 )
 def kept(share, finals):
-    wanted = [arm for arm in finals if arm not in ("team return", "tree")]
+    def right(final):
+        low, high = final["team return"], final["tree"]
+        return {arm: (one - low) / (high - low) for arm, one in final.items() if arm not in ("team return", "tree")}
+
     rng = np.random.default_rng(65)
     for final in (finals, *({arm: float(rng.uniform(0.3, 0.95)) for arm in finals} for _ in range(5))):
-        low, high = final["team return"], final["tree"]
-        found = dict(asked(share, final))
-        need(set(found) == set(wanted), f"shares of these arms are asked for: {', '.join(wanted)}")
-        for arm in wanted:
-            close(found[arm], (final[arm] - low) / (high - low), f"the share of {arm!r} where finals are {final}", 1e-6)
-    shares = {arm: (finals[arm] - finals["team return"]) / (finals["tree"] - finals["team return"]) for arm in wanted}
-    most = max(shares, key=shares.get)
-    return f"{most!r} alone keeps {shares[most]:.0%} of it"
+        found, ours = dict(asked(share, final)), right(final)
+        need(set(found) == set(ours), f"shares of these arms are asked for: {', '.join(ours)}")
+        for arm, one in ours.items():
+            close(found[arm], one, f"the share of {arm!r} where finals are {final}", 1e-6)
+    most, kept = max(right(finals).items(), key=lambda one: one[1])
+    return f"{most!r} alone keeps {kept:.0%} of it"

@@ -3,7 +3,7 @@
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, close, names, need, same_rows, tables
+from mas_lab.course.compare import asked, close, need, same_names, same_rows, tables
 from mas_lab.course.exercises import exercise
 from mas_lab.explain.advice import advise
 from mas_lab.paths import data_dir
@@ -50,15 +50,10 @@ def pay_for_a_gain_of_one(turns, pay):
 )
 def whose_own_mean_pays(answer):
     agents = Recorded(data_dir() / "results" / "studies" / "ladder").agents
-    eight = agents.query("task == '8 agents' and arm == 'global' and window == 'start' and seed == 2").set_index(
-        "agent"
-    )
-    answer, pays = names(answer, eight.index), set(eight.index[eight["own"] == "pays"])
-    for name in answer - pays:
-        always = eight.loc[name, "n_k"] == eight.loc[name, "N"]
-        need(False, f"not {name}: it {'speaks in every episode' if always else 'has nothing to compare its rows with'}")
-    need(answer == pays, f"right so far, and {len(pays - answer)} more")
-    return "gains of " + ", ".join(f"{eight.loc[name, 'gain']:.1f}" for name in sorted(pays))
+    start = agents.query("task == '8 agents' and arm == 'global' and window == 'start' and seed == 2")
+    pays = start[start["own"] == "pays"]
+    same_names(answer, start["agent"].tolist(), pays["agent"].tolist(), "look at n_k, N and signal of {}".format)
+    return f"gains of {', '.join(pays['gain'].map('{:.1f}'.format))}"
 
 
 @exercise(

@@ -9,7 +9,7 @@ import pandas as pd
 from mas_lab.cells.credits import return_to_go
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, close, entries, need, same_rows, shuffled
+from mas_lab.course.compare import agrees, asked, close, entries, need, same_rows, shuffled
 from mas_lab.course.exercises import exercise
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.wording import content, words
@@ -74,14 +74,13 @@ def leave_one_out(marloo):
     "1 + branches + ... (turns terms).",
 )
 def cost_of_a_tree(cost):
-    for g, agents, turns in ((4, 2, 1), (8, 2, 1), (4, 3, 1), (2, 2, 2), (4, 2, 2), (2, 3, 3)):
-        for mode in ("aligned", "cross"):
-            what = f"g={g}, {agents} agents, {turns} turns, {mode!r}"
-            completions, actions = asked(cost, g, agents, turns, mode)
-            branches = g if mode == "aligned" else g**agents
-            opened = sum(branches**turn for turn in range(turns))
-            close(actions, branches * opened, f"{what}: joint actions", 1e-9)
-            close(completions, agents * g * opened, f"{what}: completions", 1e-9)
+    def right(g, agents, turns, mode):
+        branches = g if mode == "aligned" else g**agents
+        opened = sum(branches**turn for turn in range(turns))
+        return agents * g * opened, branches * opened
+
+    sizes = (4, 2, 1), (8, 2, 1), (4, 3, 1), (2, 2, 2), (4, 2, 2), (2, 3, 3)
+    agrees(cost, right, [(*size, mode) for size in sizes for mode in ("aligned", "cross")])
     return "crossing costs steps of the environment, and at a single turn not one completion more"
 
 

@@ -10,10 +10,8 @@ KNOWN = ("best of K", "group key", "lone row", "padding", "stale weights")
 
 
 def _named(defect, right):
-    need(defect in KNOWN, f"the defect is one of {', '.join(map(repr, KNOWN))}")
-    need(
-        defect == right, f"{defect!r} is not what is wrong here; what would it leave in the table or in the statistics?"
-    )
+    told = "what would it leave in the table or in the statistics?"
+    need(defect == right, f"{defect!r} is not what is wrong here, of {', '.join(map(repr, KNOWN))}; {told}")
 
 
 @exercise(

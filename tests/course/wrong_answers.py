@@ -1,0 +1,291 @@
+"""Wrong answers, as changes to the notebooks' own solutions: (text of the solution, what stands in its place instead).
+
+`KNOWN` is what the cells before an exercise define, in small. The runs of notebook 13 are tables with each defect, made
+by hand; the trained ones: notebook 13 itself.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+import mas_lab as lab
+
+WRONG = {
+    "00.1": [("-0.79, -0.79, -0.79, 0.79, 1.58", "-0.2, -0.2, -0.2, 0.2, 0.4"), ("-0.79, -0.79, -0.79, 0.79, ", "")],
+    "00.2": [("~fresh", "fresh"), ("fresh, number)", "fresh, None)")],
+    "00.3": [('("task",)', '("task", "agent")'), ('("task",)', '("episode", "agent", "turn")'), (", yours)", ", 0.5)")],
+    "01.1": [("126, 24]", "126, 8]"), ("[48, ", "[..., "), ("[48, 48, 126, 24]", "48")],
+    "01.2": [
+        ("    scaled = scaled - scaled.max()\n", ""),  # exp overflows
+        ("logits / temperature", "logits"),
+        ("return scaled[token]", "return scaled"),
+        ("return", "found ="),
+    ],
+    "01.3": [
+        ('.drop_duplicates(["episode", "depth"])', ""),
+        ('turns[turns["kept"]]', "turns"),
+        (".sum()", ".sum().to_numpy()"),
+    ],
+    "01.4": [("np.mean", "sum"), ('turns["logprobs"].map(np.mean)', 'turns["local_reward"]')],
+    "02.1": [("labelled, wrong)", f"labelled, {rows})") for rows in ("[4]", "[4, 5]", "[4, 60]", "4", "[..., ...]")],
+    "02.2": [
+        ('"role": ("task", "agent")', '"role": ("agent",)'),
+        ('"turn")', '"depth")'),
+        ('"policy"', '"agent"'),
+        ('("node", "agent")', '("node", "agent", "candidate")'),
+        ('("node", "agent")', '("nodes", "agent")'),
+        ('    "decision": ("node", "agent"),\n', ""),
+    ],
+    "02.3": [("(frozen=True)", ""), ('["episode", "agent"]', '["episode"]'), ("self.cost", "0.25"), ("ty)", "ty())")],
+    "02.4": [
+        ("[0, 1, 2]", "[0, 1, 2, 3, 4, 5]"),
+        ("[0, 1, 2]", "[0, 0, 1]"),
+        ("[0, 1, 2]", "[]"),
+        ("0.8, 1.0", "0.8, 2.0"),
+        (", 0.0, 0.0, 0.0]", "]"),
+    ],
+    "03.1": [
+        ('["task", "agent"]', '["task"]'),
+        ("ddof=0", "ddof=1"),
+        ("1e-9, 0.0)", '1e-9, turns["credit"])'),
+        ("(scale + 1e-6)", "1"),
+        ("return ((", "return turns.assign(advantage=0.0); (("),
+    ],
+    "03.2": [('turns.groupby("episode")["credit"].mean().mean()', 'turns["credit"].mean()'), ("ddof=0", "ddof=1")],
+    "03.3": [('["tester", ', '["critic", "tester", '), ('["tester", ', "["), ('["tester", "closer"]', '["fixer"]')],
+    "03.4": [
+        ("[4, 5, 6, 7]", "[4, 5]"),
+        ("[4, 5, 6, 7]", "[4, 5, 6, 9]"),
+        ("0.1, 0, 0.1, 0]", "0, 0, 0, 0]"),
+        ("rewards, called)", "[1, 1, 1, 1, 0, 0, 0, 0], [2, 3, 4, 5])"),
+        ("rewards, called)", '"rewards", "called")'),
+    ],
+    "04.1": [("= 1, 1.0", "= 2, 1.0"), ("= 1, 1.0", "= 1, 1.2")],
+    "04.2": [("[1, 4]", places) for places in ("[1]", "[1, 2, 4]", "[1, 4, 8]", "1")],
+    "04.3": [
+        ("return -", "return "),
+        ("* logprobs", "* logprobs.detach()"),
+        ("-advantages * logprobs", "(-advantages * logprobs).mean()"),
+        ("-advantages * logprobs", "0.0"),
+    ],
+    "04.4": [("return -", "return "), ("torch.minimum", "torch.maximum"), ("0.8, 1.2", "0.8, 1.3")],
+    "04.5": [(".detach()", ""), ("clamp(max", "clamp(0.8, max"), ("cispo())", '"cispo")')],
+    "05.1": [
+        ("own.var() / (own.var() + offset)", "own.var() / rewards.var()"),
+        ("(own.var() + offset) / rewards.var()", "own.var() / rewards.var()"),
+        ("return ", "return 1.0, "),
+    ],
+    "05.2": [
+        ("lowest > 0", "lowest > -1"),
+        ("lowest > 0", "lowest > 9"),
+        ("judged, praised)", 'judged, "stage_3")'),
+        ("judged, praised)", 'judged, {"stage_3", "stage_4"})'),
+    ],
+    "05.3": [
+        ("[6, 7]", "[7]"),
+        ("rewards, called)", "[1] * 8, [0, 1])"),
+        ("rewards, called)", "[1, 1, 1, 1, 0, 0, 0, 0], [0, 1, 2, 4, 5])"),
+    ],
+    "05.4": [
+        ("rewards, called)", "[1, 1, 1, 1, 0.2, 0.2, 0.2, 0], [4, 5, 6, 7])"),
+        ("rewards, called)", "[1, 1, 1, 1, 1, 1, 1, 0], [6, 7])"),
+    ],
+    "06.1": [
+        ('by = ("episode", ', 'by = ("task", '),
+        ('"agent", "turn")', '"turn")'),
+        ('"agent", "turn")', '"agent", "turn", "candidate")'),
+    ],
+    "06.2": [
+        ("credit.min() - 1", "0.0"),
+        ("credit.min() - 1", "-np.inf"),
+        ('credit.where(candidates["valid"], credit.min() - 1)', 'credit[candidates["valid"]]'),
+        ("credit.min() - 1)", 'credit.min() - 1) + 1e-9 * candidates["candidate"]'),
+    ],
+    "06.3": [("local_2 - local_1", "local_1 - local_2"), ("return (", "return 1.0; (")],
+    "06.4": [("return k * calls", "return calls"), (", calls, 1 + k * (calls - 1)", "")],
+    "06.5": [("(one - low) / (high - low)", "one / high"), (' if arm not in ("team return", "tree")', "")],
+    "07.1": [("(1 - 1 / n_k)", "(1 - 1 / N)"), ("((1 - 1 / n_k) / (1 - 1 / N)) ** 2", "1")],
+    "07.2": [("range(20, 101)", "[20]"), ("range(20, 101)", "[150]")],
+    "07.3": [
+        ('"stage_2", ', ""),
+        ('"stage_2", ', '"stage_1", "stage_2", '),
+        ('"stage_5"]', '"stage_5", "stage_8"]'),
+        ("pays)", '"stage_2")'),
+    ],
+    "07.4": [
+        ("ddof=0", "ddof=1"),
+        ('"agent", "episode"]', '"agent", "episode", "turn"]'),
+        ("1e-12), 0.0)", '1e-12), turns["credit"])'),
+    ],
+    "07.5": [
+        ('frozen=("solver", "verifier")', 'frozen="solver"'),
+        ("lr=1e-4", "lr=3e-4"),
+        ("math_small", "math"),
+        ("temperature=0.5", "temperature=0.6"),
+        ("max_tokens=7", "max_tokens=8"),
+        ("yours)", "lab.Team({**yours, 'solver': yours['fixer']}, sampling=yours.sampling, frozen=yours.frozen))"),
+        ("yours)", '{"solver": "math"})'),
+    ],
+    "08.1": [("[0.9,", "[1.15,"), (", advantages)", ', {"short": advantages["short"]})')],
+    "08.2": [
+        ('(total - table["credit"]) / (size - 1).clip(lower=1)', "total / size"),
+        (".where(size > 1, 0.0)", ""),
+        ("marloo)", 'lambda table: lab.normalize(table, center="loo", scale="none"))'),
+        ("marloo)", "lambda table: pd.Series([0.0]))"),
+    ],
+    "08.3": [("g**agents", "g * agents"), ("return agents * g * nodes, ", "return ")],
+    "08.4": [('"a": 1.5', '"a": 2.0'), (", returns)", ", 1.5)")],
+    "08.5": [("gray also one two three four", "gray"), (", pair)\n", ", SUMMARY)\n"), (", pair)\n", ', "red blue")\n')],
+    "08.6": [
+        ('"then singer soldier clock basket but chair boat bridge village so', '"chair boat bridge village'),
+        (", pair)\n", ", SUMMARY)\n"),
+        (", pair)\n", ', ("red blue pink gray", "red blue pink gray also one two three four"))\n'),
+    ],
+    "09.1": [
+        ('{**state, "said": dict(actions)}', 'state["said"].update(actions) or state'),
+        ("lab.Step(after, reward", 'lab.Step(after, reward if all(valid.values()) else float("-inf")'),
+        ('said == state["sum"]', 'abs(said - state["sum"]) < 2'),
+        ("Split())", "Split)"),
+    ],
+    "09.2": [
+        ("range(2)", "(0, 0)"),
+        ("min(said", "max(said"),
+        ("min(said", "min(reversed(said)"),
+        ("at = episode.next(at, [kept], step)", "pass"),
+        ("episode.record(at, [kept], step)", "[episode.record(at, [one], step) for one in said]"),
+        ("shorter_of_two())", "lab.episodes(1))"),
+    ],
+    "09.3": [('groupby("episode")', 'groupby(["episode", "agent"])'), ("shared_by_turns())", "lambda turns: 1.0)")],
+    "09.4": [
+        ("self.pull / 2", "self.pull"),
+        ("moved_N = logprobs_N", "moved_N = logprobs_N.detach()"),
+        ("spring())", "lambda *given: spring()(*given).mean())"),
+    ],
+    "09.5": [
+        ("rng.choice((state[0], *HOURS))", "state[0]"),
+        ('("guesser", "hinter"), 3', '("left", "right"), 3'),
+        ('("guesser", "hinter"), 3', '("guesser", "hinter", "judge"), 3'),
+        ("def demonstrate", "def demonstrates"),
+        (", yours)", ", HigherLower)"),
+    ],
+    "10.1": [("2**16", tokens) for tokens in ("2**14", "2**17", "50_000")],
+    "10.2": [("inputs + outputs", "inputs * outputs"), ("in layers)", "in layers[:1])")],
+    "10.3": [("np.exp(trained - sampled) - 1", "trained - sampled"), (".max()", ".mean()")],
+    "11.1": [("lora=16", "frozen=True"), (", lora=16", ""), ("(qwen3_8b, lora", '("Qwen3-0.6B", lora')],
+    "11.2": [(" / rows.sum()", ""), ("return (", "return means; (")],
+    "11.3": [('"num_processes": 8', '"num_processes": 4'), (", second)", ", 8)")],
+    "12.1": [
+        ("rng.choice(scores, size=(samples, len(scores)))", "np.tile(scores, (samples, 1))"),
+        ("iqm(drawn)", "drawn.mean(axis=1)"),
+        ("[0.025, 0.975]", "[0.05, 0.95]"),
+        ("return tuple", "return 0.5; tuple"),
+    ],
+    "12.2": [(" / 2", ""), ("> y", "< y")],
+    "12.3": [
+        ("unequal)", f"{rows})")
+        for rows in ('"score"', '{"score"}', 'unequal | {"success"}', 'unequal | {"episodes"}', '{"tokens"}')
+    ],
+    "12.4": [
+        ('"sweep": {"lr": [1e-4, 3e-4, 1e-3], "seeds": [10, 11]}', '"lr": 1e-4'),
+        ('"seeds": 5', '"seeds": 3'),
+        ('{"tokens": 60_000}', '{"episodes": 3840}'),
+        (', "n_agents": 4', ""),
+        ('"per_agent"', '"shared"'),
+        ("[1e-4, 3e-4, 1e-3]", "[3e-4, 1e-3]"),
+        ("[10, 11]", "[10]"),
+        ("dr_mas_mean", "dr_mas_std"),
+        ('{"recipe": "dr_mas_mean"}', '{"recipe": "dr_mas_mean", "settings": {"tasks": 32}}'),
+        ("dr_mas_mean", "no_such"),
+    ],
+    "13.1": [('"stale weights", 1', '"padding", 1'), ('"stale weights", 1', '"stale weights", 0'), ("stale w", "w")],
+    "13.2": [('"lone row"', '"group key"'), ("defect, row)", "defect, 0)"), ("defect, row)", "defect, 99)"),
+             ('runs["B"], defect, row)', 'mended["B"], defect, 2)')],
+    "13.3": [('"best of K"', '"padding"'), ("defect, success)", "defect, 0.97)")],
+    "13.4": [('"padding"', '"lone row"'), ("row, tokens)", "0, 0)"), ("row, tokens)", "row, 4)")],
+    "13.5": [('"group key"', '"best of K"'), ("first, second)", "0, 1)"),
+             ('runs["E"], defect, first, second)', 'mended["B"], defect, 0, 2)')],
+    "13.6": [('"padding"', '"fine"'), ("size == 1", "size == 9"), ('return "group key"', "return None")],
+}  # fmt: skip
+ALSO_RIGHT = {
+    "02.1": ("labelled, wrong)", "labelled, set(wrong))"),
+    "02.2": ('("node", "agent")', '("episode", "agent", "turn")'),
+    "03.1": ("1e-9, 0.0)", "1e-9, 0.0).to_numpy()"),
+    "06.1": ('("episode", "agent", "turn")', '["agent", "turn", "episode", "task"]'),
+    "07.4": ("1e-12), 0.0)", "1e-12), 0.0).sort_index(ascending=False)"),
+    "12.4": ('"own": {"recipe": "dr_mas"}', '"own": {"recipe": {"name": "dr_mas"}}'),
+}
+
+
+def run(mismatch=0.0, **changed):
+    """Three rows without a defect, but for what is `changed`: column=(row, value)."""
+    said = {"task": "t0", "agent": list("aab"), "group": ["g0", "g0", "g1"], "advantage": [1.0, -1.0, 0.0],
+            "completion_ids": [[7, 1], [8, 1], [7, 7, 1]], "episode": ["e0", "e1", "e1"]}  # fmt: skip
+    turns = pd.DataFrame(said)
+    for column, (row, value) in changed.items():
+        turns.at[row, column] = value
+    return SimpleNamespace(turns=turns, stats=pd.DataFrame({"step": [0, 1], "mismatch": [0.0, mismatch]}))
+
+
+def paid_help():
+    """Three tasks of eight episodes: 1 the solver was right, "p" the helper, 0 nobody."""
+    rows = []
+    for task, told in {"hard": "1110p0p0", "easy": "11111p10", "middle": "110pp011"}.items():
+        for number, one in enumerate(told):
+            row = {"task": task, "episode": f"{task}-{number}", "turn": 0}
+            right = {"team_reward": float(one == "1"), "success": one == "1"}
+            rows.append(row | right | {"agent": "solver", "depth": 0})
+            if one != "1":
+                rows.append(
+                    row | {"agent": "helper", "depth": 1, "team_reward": 0.2 * (one == "p"), "success": one == "p"}
+                )
+    return lab.RECIPES["grpo"].advantages(pd.DataFrame(rows))
+
+
+class Model:
+    """Has what is asked of a policy in notebook 07, and loads at once."""
+
+    def __init__(self, name, lr=1e-3):
+        self.lr, self.model, self._count = lr, self, {"math": 335_184, "math_small": 100_160}[name]
+
+    def parameters(self):
+        return [self]
+
+    def numel(self):
+        return self._count
+
+
+def known(number):
+    """Names and values that the cells of a notebook find."""
+    if number in ("00", "13"):
+        env = lab.make_env("plan_path")
+        team, tasks = lab.Team.shared(lab.load_policy(env.pocket), env.agents), env.tasks(2, "train", 0)
+    if number == "00":
+        return {"env": env, "team": team, "tasks": tasks, "fresh": lab.rollout(env, team, tasks, lab.tree(4))}
+    if number == "08":
+        env = lab.make_env("tldr")
+        [story] = env.tasks(1, "test", seed=0)
+        first, second = story.data["source"].split(" .")[:2]
+        return {"env": env, "story": story, "SUMMARY": (first, f"{first} then {second}")}
+    if number == "13":
+        success = SimpleNamespace(env=env, team=team, curve=pd.DataFrame({"success": [0.5, 1.0]}))
+        runs = {"A": run(2.0), "B": run(advantage=(2, 0.5)), "C": success, "D": run(completion_ids=(1, [8, 1, 0, 0]))}
+        return {"runs": runs | {"E": run(group=(2, "g0"))}, "mended": {"A": run(), "B": run()}}
+    return KNOWN.get(number, {})
+
+
+KNOWN = {
+    "02": {"labelled": pd.DataFrame({"task": ["t"] * 7, "agent": list("aabbbab"), "group": list("AABBAAC")})},
+    "05": {"judged": pd.DataFrame({
+        "agent": ["stage_1", "stage_1", "stage_2", "stage_2", "stage_3", "stage_3", "stage_4"],
+        "right": [True, False, False, False, False, True, True], "global": [1.0, -1.0, 0.4, -0.2, 0.9, 1.2, 2.0],
+    })},
+    "06": {"board": SimpleNamespace(table=pd.DataFrame({
+        "recipe": ["team return", "own reward", "by agent and turn", "tree", "tree, outcome only"],
+        "final": [0.71, 0.87, 0.85, 0.91, 0.79],
+    }))},
+    "07": {"turns": paid_help(), "Model": Model},
+    "09": {"HOURS": range(1, 10)},
+    "11": {"eight": {f"cuda:{i}": 79.1 for i in range(8)}},
+    "12": {"own": np.zeros(5), "other": np.ones(5)},
+}  # fmt: skip
