@@ -89,7 +89,7 @@ def schema(args: argparse.Namespace) -> None:
 
 def pocket(args: argparse.Namespace) -> None:
     from mas_lab.pocket.build import build
-    from mas_lab.pocket.families import FAMILIES
+    from mas_lab.pocket.families import families
     from mas_lab.pocket.own import make_pocket
     from mas_lab.tasks.own import own_env
 
@@ -98,7 +98,7 @@ def pocket(args: argparse.Namespace) -> None:
         raise SystemExit("mas_lab pocket: one FAMILY, or one env of your own, goes with --out FOLDER")
     if own:
         make_pocket(own_env(own[0], Path()), args.out, args.steps, args.seed, args.tasks)
-    for family in [] if own else args.families or sorted(FAMILIES):
+    for family in [] if own else args.families or families():
         build(family, args.out, args.seed)
 
 

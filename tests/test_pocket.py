@@ -4,7 +4,7 @@ import json
 import random
 import sys
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,16 +15,17 @@ import mas_lab as lab
 from mas_lab import __main__ as cli
 from mas_lab.env import EnvError, Step, Task
 from mas_lab.paths import data_dir
+from mas_lab.pocket import build as building
 from mas_lab.pocket import own
 from mas_lab.pocket.build import build, one_thread
-from mas_lab.pocket.families import FAMILIES, Family, Stage
+from mas_lab.pocket.families import Family, Stage, families
 from mas_lab.pocket.play import as_rows, demonstrations
 from mas_lab.pocket.words import UNKNOWN, different, make_tokenizer
 from mas_lab.policy import PolicyError
 from mas_lab.tasks import make_env
 
 needs_trl = pytest.mark.skipif(find_spec("trl") is None, reason="TRL teaches a pocket model; Colab has none")
-SHIPPED = [pytest.param(data_dir() / "pocket" / name, recipe, id=name) for name, recipe in FAMILIES.items()]
+SHIPPED = [pytest.param(data_dir() / "pocket" / name, recipe, id=name) for name, recipe in families().items()]
 
 
 @pytest.mark.parametrize("folder, recipe", SHIPPED)
@@ -48,8 +49,6 @@ def test_a_shipped_model_is_small_loads_by_plain_transformers_and_leaves_room_to
     team = record["held_out"][json.dumps(recipe.forms[0][1])]
     assert 0.2 <= max(team.values()) <= 0.6, f"{folder.name} starts at {team}"
     assert record["seed"] == 0 and record["command"] == f"python -m mas_lab pocket {folder.name}"
-    design = json.loads(json.dumps(asdict(recipe)))
-    assert record["recipe"] == {name: design[name] for name in record["recipe"]}
 
 
 @pytest.mark.parametrize("folder, recipe", SHIPPED)
@@ -116,7 +115,7 @@ def test_demonstrations_are_masked_prompts_and_answers_in_their_shares():
 
 
 def test_a_family_that_is_unknown_or_leaves_a_word_out_is_an_error():
-    with pytest.raises(ValueError, match="'chess'; known are: plan_path"):
+    with pytest.raises(ValueError, match=r"'chess'; known are: .*plan_path"):
         build("chess")
     with pytest.raises(EnvError, match=r"env 'plan_path': .* that `words` leaves out"):
         rows_of(TINY, make_tokenizer(make_env("math").words))
@@ -125,7 +124,7 @@ def test_a_family_that_is_unknown_or_leaves_a_word_out_is_an_error():
 @needs_trl
 @pytest.mark.slow
 def test_building_is_real_and_the_same_seed_gives_the_same_weights(tmp_path, monkeypatch):
-    monkeypatch.setitem(FAMILIES, "tiny", TINY)
+    monkeypatch.setattr(building, "families", lambda: {"tiny": TINY})
     one, two, other = (build("tiny", tmp_path / name, seed) for name, seed in (("1", 0), ("2", 0), ("3", 1)))
     weights = [(folder / "model.safetensors").read_bytes() for folder in (one, two, other)]
     assert weights[0] == weights[1] != weights[2]

@@ -18,7 +18,7 @@ from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.display.progress import no_bars, progress_bar
 from mas_lab.env import Env
 from mas_lab.paths import data_dir
-from mas_lab.pocket.families import FAMILIES, Design
+from mas_lab.pocket.families import Design, families
 from mas_lab.pocket.play import Said, as_rows, demonstrations
 from mas_lab.pocket.warm_start import make_model, require_trl, supervise
 from mas_lab.pocket.words import make_tokenizer
@@ -53,9 +53,10 @@ def build(family: str, out: str | Path | None = None, seed: int = 0) -> Path:
 
     The same seed on the same machine and library versions gives the same weights.
     """
-    if family not in FAMILIES:
-        raise ValueError(f"no pocket family is named {family!r}; known are: {', '.join(FAMILIES)}")
-    recipe = FAMILIES[family]
+    known = families()
+    if family not in known:
+        raise ValueError(f"no pocket family is named {family!r}; known are: {', '.join(known)}")
+    recipe = known[family]
     forms = {json.dumps(options): (share, make_env(recipe.env, **options)) for share, options in recipe.forms}
     command = f"python -m mas_lab pocket {family}" + (f" --seed {seed}" if seed else "")
     order = Order(family, recipe, forms, make_env(recipe.env).words, seed, command)

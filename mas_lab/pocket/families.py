@@ -1,11 +1,15 @@
-"""List the designs of the shipped pocket models: forms of an env, stages of a warm start, sizes.
+"""Describe the design of a pocket model: forms of an env, stages of a warm start, sizes.
 
-This module holds data only. Leaves out: how a model is made from it (`build`).
+The design of a shipped model stands in its folder, `data/pocket/<family>/provenance.json`, under `recipe`; another
+seed, or a changed design, is built from there. Leaves out: how a model is made from it (`build`).
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from mas_lab.paths import data_dir
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,11 @@ class Design:
     hidden: int = 96
     heads: int = 4
     spread: float = 0.08
-    """Standard deviation of fresh weights. The usual 0.02 is meant for wide models; most families need more."""
+    """Standard deviation of fresh weights. The usual 0.02 is meant for wide models; with it plan_path needed 200 more
+    steps for the same loss."""
     by_length: bool = False
-    """Batch rows of similar length. This saves padding if forms differ much, but a batch is no random sample."""
+    """Batch rows of similar length. This saves padding if forms differ much, but a batch is no random sample: so the
+    tool user of math_tool could not copy a chain after 600 steps, and with mixed batches it could after 100."""
     marks: tuple[str, ...] = ("<user>", "<assistant>")
     """The words that open a message, in the order of `words.MARKED`. Messages of a role without one are not shown.
     Other marks make another tokenizer, with other ids for every word."""
@@ -52,86 +58,11 @@ class Family(Design):
     """(share of the demonstrations, options of `make_env`) for each form of the env that the model should play."""
 
 
-MATH_FORMS = (
-    (0.34, {}),
-    (0.33, {"fixer": True}),
-    (0.15, {"single_agent": True}),
-    (0.06, {"n_agents": 4}),
-    (0.04, {"n_agents": 16}),
-    (0.03, {"size": 3}),
-    (0.05, {"size": 7}),
-)
-FAMILIES: dict[str, Family] = {
-    "plan_path": Family(
-        env="plan_path",  # with a spread of 0.02 it needed 200 more steps for the same loss
-        forms=((0.45, {}), (0.4, {"single_agent": True}), (0.1, {"n_agents": 4}), (0.05, {"n_agents": 16})),
-        stages=(Stage(1200, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3, {"mistakes": 0.4})),
-        by_length=True,
-    ),
-    # The fixer was still right in every third case after 120 steps of the second stage, in every sixth after 300.
-    "math": Family(
-        env="math",
-        forms=MATH_FORMS,
-        stages=(Stage(600, 3e-3, {"mistakes": 0.15}, batch=96), Stage(300, 1e-3)),
-        spread=0.02,
-    ),
-    "math_small": Family(
-        env="math",
-        forms=MATH_FORMS,
-        stages=(Stage(900, 3e-3, {"mistakes": 0.15}, batch=96), Stage(120, 1e-3)),
-        spread=0.02,
-        layers=2,
-        hidden=64,
-        marks=("<ask>", "<say>"),
-    ),
-    # With batches of similar length the tool user could not copy a chain after 600 steps; with mixed ones after 100.
-    "math_tool": Family(
-        env="math_tool",
-        forms=((0.85, {}), (0.1, {"single_agent": True}), (0.05, {"size": 3})),
-        stages=(Stage(600, 3e-3, {"mistakes": 0.1}, batch=96), Stage(200, 1e-3)),
-    ),
-    "tldr": Family(
-        env="tldr",
-        forms=((0.65, {}), (0.35, {"single_agent": True})),
-        stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(60, 5e-4)),
-    ),
-    "arxiv_intro": Family(
-        env="arxiv_intro",
-        forms=((0.4, {}), (0.4, {"max_turns": 2}), (0.2, {"single_agent": True})),
-        stages=(Stage(1000, 3e-3, {"mistakes": 0.0}), Stage(100, 5e-4, {"mistakes": 0.6})),
-    ),
-    "code_pair": Family(
-        env="code_pair",
-        forms=(
-            (0.5, {}),
-            (0.2, {"max_turns": 2}),
-            (0.1, {"single_agent": True}),
-            (0.1, {"teamwork": "in_turn"}),
-            (0.1, {"teamwork": "concatenated"}),
-        ),
-        stages=(Stage(400, 3e-3, {"mistakes": 0.1}, batch=48), Stage(40, 5e-4, batch=48)),
-    ),
-    "code_tests": Family(
-        env="code_tests",
-        forms=((0.8, {}), (0.2, {"single_agent": True})),
-        # Not by length, which separates coders from testers: after 800 such steps each began an answer like the other.
-        stages=(Stage(400, 3e-3, {"mistakes": 0.0}), Stage(150, 1e-3, {"mistakes": 0.6})),
-    ),
-    "search": Family(
-        env="search",
-        forms=((0.65, {}), (0.25, {"single_agent": True}), (0.1, {"size": 3})),
-        stages=(Stage(1000, 3e-3, {"mistakes": 0.1}), Stage(100, 1e-3)),
-    ),
-    "sokoban": Family(
-        env="sokoban",
-        forms=((0.6, {}), (0.4, {"single_agent": True})),
-        stages=(Stage(1800, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3)),
-        by_length=True,
-    ),
-    "sudoku": Family(
-        env="sudoku",
-        forms=((0.6, {}), (0.4, {"single_agent": True})),
-        stages=(Stage(900, 3e-3, {"mistakes": 0.0}), Stage(100, 1e-3)),
-        by_length=True,
-    ),
-}
+def families() -> dict[str, Family]:
+    """Return the designs of the shipped models by name."""
+    found = {}
+    for file in sorted((data_dir() / "pocket").glob("*/provenance.json")):
+        recipe = json.loads(file.read_text(encoding="utf-8"))["recipe"]
+        recipe |= {"stages": tuple(Stage(**one) for one in recipe["stages"]), "marks": tuple(recipe["marks"])}
+        found[file.parent.name] = Family(**recipe)
+    return found
