@@ -120,36 +120,6 @@ def test_a_rows_mean_loss_has_the_gradient_of_one_ratio(ratio, seed, dual):
 # In an update
 
 
-@pytest.mark.parametrize("aggregate", ["turn", "agent"])
-@pytest.mark.parametrize("ratio", RATIOS)
-def test_a_step_is_the_textbooks_step(ratio, aggregate, off, models):
-    team, seen = make_team("shared", models, lr=1e-4), []
-
-    def watch(name, norms, batch):
-        seen.append({key: gradient.clone() for key, gradient in team.policies[name].gradients()})
-
-    loss = lab.clipped(0.2, ratio=ratio, kl=0.5, entropy=0.1)
-    stats = lab.update(team, off, loss=loss, aggregate=aggregate, epochs=2, max_norm=None, watch=watch)
-    model, frozen = (plain_torch_model(models) for _ in range(2))
-    optimizer, rows = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0), off.to_dict("records")
-    for number in range(2):
-        described = {"kind": "clipped", "ratio": ratio, "kl": 0.5, "entropy": 0.1}
-        found = plain_torch.gradients(model, rows, described, aggregate, reference=frozen)
-        before = plain_torch.norm(found)
-        for key, gradient in found.items():
-            torch.testing.assert_close(seen[number][key], gradient, rtol=1e-4, atol=1e-6 * before)
-        assert stats["policy_norm"][stats["optimizer_step"] == number].tolist() == pytest.approx([before] * 2, rel=1e-4)
-        optimizer.step()
-
-
-def plain_torch_model(models):
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(models / "a").eval()
-    model.get_input_embeddings().padding_idx = None
-    return model
-
-
 @pytest.mark.parametrize("ratio, aggregate", [("sequence", "turn"), ("action", "sum")])
 def test_on_policy_a_row_ratio_is_another_aggregate(ratio, aggregate, drawn, models):
     """At ratio 1 under "turn": "sequence" is the token mean of a row, "action" the sum of its tokens."""
