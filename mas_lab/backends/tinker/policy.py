@@ -6,7 +6,7 @@ its norm. Leaves out: the connection (`service`), sampling (`engine`) and the lo
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,13 +19,11 @@ from mas_lab.backends.tinker.engine import TinkerEngine
 from mas_lab.backends.tinker.losses import data, server_loss
 from mas_lab.backends.tinker.service import Service
 from mas_lab.backends.torch.encoding import ChatPolicy
-from mas_lab.backends.torch.source import Source, context_of, model_config, options_of
+from mas_lab.backends.torch.source import RECORD, Source, context_of, model_config, options_of, read_record
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.locks import ModelLock
 from mas_lab.policy import Capabilities, PolicyError, Request, Sample, Tokens
 
-RECORD = "policy.json"
-KEYS = ("source", "lora", "options", "url", "adapters", "state", "lr", "template", "name")
 TOLERANCE = 1e-2
 """Largest difference between a sampled token's log-probability and that of the weights that learn, in nats."""
 
@@ -295,39 +293,12 @@ def _logprobs(found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
     return torch.tensor([float(value) for part in parts for value in part])
 
 
-def load_base(name: str | Path, adapters: int, rank: int, lr: float | None, template: Any, seed: int,
-              **options: Any) -> TinkerBase:  # fmt: skip
-    """Load a base, see `mas_lab.backends.loading.load_base`."""
-    source = Source.find(name)
-    lr = source.default_lr(lora=True) if lr is None else lr
-    return TinkerBase(source, adapters, rank, lr, seed, template, **options)
-
-
-def restore(directories: Mapping[str, str | Path]) -> dict[str, TinkerPolicy]:
-    """Return policies that `save` wrote, by name; adapters of one base share it again."""
-    bases: dict[str, TinkerBase] = {}
-    found = {}
-    for name, directory in directories.items():
-        record = read_record(Path(directory))
-        lora, options = record["lora"], record["options"] | {"url": record["url"]}
-        alike = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
-        if alike not in bases:
-            source = Source(**record["source"])
-            bases[alike] = TinkerBase(source, record["adapters"], lora["rank"], record["lr"], lora["seed"],
-                                      record["template"], **options)  # fmt: skip
-        policy = found[name] = bases[alike].adapter(record["name"], lr=record["lr"])
-        policy.load(Path(directory))
-    return found
-
-
-def read_record(directory: Path) -> dict[str, Any]:
-    """Return the record in `directory`; raise PolicyError if it is missing or was not written by `save`."""
-    path = directory / RECORD
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        missing = [name for name in KEYS if name not in found]
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise PolicyError(f"{path} was not written by a policy of backend 'tinker' ({error})") from None
-    if missing:
-        raise PolicyError(f"{path} has no {missing[0]!r}: it was not written by a policy of backend 'tinker'")
-    return found
+def restore(record: dict[str, Any], bases: dict[str, list[TinkerBase]]) -> TinkerPolicy:
+    """Return the policy of a record, whose state is still to be loaded; adapters of one base share it again."""
+    lora, options = record["lora"], record["options"] | {"url": record["url"]}
+    alike = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
+    if alike not in bases:
+        base = TinkerBase(Source(**record["source"]), record["adapters"], lora["rank"], record["lr"], lora["seed"],
+                          record["template"], **options)  # fmt: skip
+        bases[alike] = [base]
+    return bases[alike][0].adapter(record["name"], lr=record["lr"])

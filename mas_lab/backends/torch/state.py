@@ -16,17 +16,12 @@ from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
 from mas_lab.backends.torch.model import quiet, require_finite, whole_tensor
-from mas_lab.backends.torch.source import Source
+from mas_lab.backends.torch.source import RECORD, read_record
 from mas_lab.policy import PolicyError
 
-RECORD, ADAPTER = "policy.json", "adapter_model.safetensors"
+ADAPTER = "adapter_model.safetensors"
 OPTIMIZER = "training/optimizer.safetensors"
 """The file has a folder of its own, because vLLM reads every safetensors file beside a model as weights of it."""
-FORM = {
-    "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
-    "options": (dict,),
-}  # fmt: skip
-"""The types of a record's values besides its source."""
 
 
 def record(policy: Any) -> dict[str, Any]:
@@ -48,22 +43,6 @@ def describe(policy: Any) -> dict[str, Any]:
     if not policy.shared.options.plain:  # nor did they record this
         del described["options"]["plain"]
     return described
-
-
-def read_record(directory: Path) -> dict[str, Any]:
-    """Return the record in `directory`; raise PolicyError if it is missing or was not written by `policy.save`."""
-    path = directory / RECORD
-    if not path.is_file():
-        raise PolicyError(f"{path} is not there; was this directory written by `policy.save`?")
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        Source(**found["source"])
-        wrong = [name for name, allowed in FORM.items() if type(found[name]) not in allowed]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PolicyError(f"{path} was not written by `policy.save`, or was changed since ({error})") from None
-    if wrong:
-        raise PolicyError(f"{path}: {wrong[0]} is {found[wrong[0]]!r}; it was not written by `policy.save`")
-    return found
 
 
 def save_weights(policy: Any, directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
