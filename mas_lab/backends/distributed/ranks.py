@@ -3,14 +3,12 @@
 Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
 for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
 each rank makes the passes of a share of the packed rows (`shares`). Afterwards all ranks hold the same weights.
-Accelerate makes the process group, wraps the models and carries every message. Leaves out: the loop (`mas_lab.train`),
-the shares themselves, and the distribution of requests (`engine`).
+Accelerate makes the process group, wraps the models and carries every message. Leaves out: the loop (`mas_lab.train`)
+and the shares themselves.
 """
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -19,11 +17,11 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.distributed.engine import RankedEngine, RankError, RemoteEngine
 from mas_lab.backends.distributed.shares import Sharded, Share
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.locks import locked
+from mas_lab.policy import Asked, Completion, PolicyError, Request, WaveEngine
 from mas_lab.team import Team
 
 PATIENCE = timedelta(hours=12)
@@ -31,6 +29,10 @@ PATIENCE = timedelta(hours=12)
 GOES_ON = "If the run is kept, the same command goes on from its newest checkpoint"
 LOST = ("gloo", "nccl", "connection", "closed by peer", "socket")
 """Words in the plain RuntimeErrors of Gloo and DDP when the process group failed, and not the work."""
+
+
+class RankError(PolicyError):
+    """Error of ranks that cannot go on together; it names the rank and what ended."""
 
 
 class Ranks:
@@ -66,6 +68,7 @@ class Ranks:
         return self.number == 0
 
     def require_team(self, name: str) -> None:
+        """Raise RankError if the training of policy `name` has ended."""
         if self.team is None:
             raise RankError(
                 f"policy {name!r}: its weights are cut over the ranks of a training that has ended; "
@@ -110,40 +113,13 @@ class Ranks:
                 f"seen here: {str(error).splitlines()[0].rpartition('] ')[2][:100]}"
             ) from error
 
-    @contextmanager
-    def _explaining_stops(self) -> Iterator[None]:
-        """Print the reason when the launcher stops this rank by SIGTERM, because another rank ended.
-
-        After an error this process ends by itself. It then ignores SIGTERM, which would cut off its last message.
-        """
-
-        def stop(*_):
-            raise SystemExit(
-                f"mas_lab: rank {self.number} was stopped by the launcher: another rank ended, or it was asked to. "
-                f"{GOES_ON}"
-            )
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        after = signal.signal(signal.SIGTERM, stop)
-        try:
-            yield
-        except GeneratorExit:
-            raise
-        except BaseException:
-            after = signal.SIG_IGN
-            raise
-        finally:
-            signal.signal(signal.SIGTERM, after)
-
     # Rank 0
 
     @contextmanager
     def reporting_errors(self) -> Iterator[None]:
         """End the other ranks too if an error occurs inside, with the same message if they listen (on rank 0)."""
         try:
-            with self._explaining_stops(), self._connected():
+            with self._connected():
                 yield
         except Exception as error:
             if self.listening and not isinstance(error, RankError):
@@ -186,7 +162,7 @@ class Ranks:
         Yields nothing. Raises RankError with the error of rank 0.
         """
         try:
-            with self._explaining_stops(), self._connected():
+            with self._connected():
                 while (heard := self.hear())[0] != "end":
                     self._obey(heard, team, watch, update)
         finally:
@@ -255,3 +231,66 @@ class Ranks:
             engine.model.engine = engine if id(engine.model) in cut else engine.inner
         self.accelerator.free_memory()
         self.engines, self.team = [], None
+
+
+class RankedEngine(WaveEngine):
+    """One model's sampler over all ranks: rank 0 asks, and every rank answers a share of the prompts."""
+
+    def __init__(self, ranks: Any, number: int, model):
+        super().__init__()
+        self.ranks, self.number, self.model, self.inner = ranks, number, model, model.engine
+        self.policies = [policy for policy in ranks.team.policies.values() if policy.shared is model]
+
+    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Return a completion per (policy, request), in order; called on rank 0."""
+        numbered = [(self.policies.index(policy), request) for policy, request in asked]
+        with locked(self.policies):  # the other ranks receive one message at a time
+            self.ranks.require_team(self.policies[numbered[0][0]].name)
+            self.ranks.tell("sample", self.number, numbered)
+            return self.answer(numbered)
+
+    def answer(self, asked: list[tuple[int, Request]]) -> list[Completion]:
+        """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
+        mine = self._deal(asked)[self.ranks.number]
+        try:
+            found, error = self._sample([asked[i] for i in mine]), None
+        except (PolicyError, RuntimeError) as failed:
+            found, error = [], f"{type(failed).__name__}: {failed}"
+        answers: list[Any] = [None] * len(asked)
+        for number, (places, completions, failed) in enumerate(self.ranks.gather((mine, found, error))):
+            if failed is not None:
+                raise RankError(f"rank {number} of {self.ranks.size} could not sample: {failed}")
+            for place, completion in zip(places, completions, strict=True):
+                answers[place] = completion
+        return answers
+
+    def _sample(self, asked: list[tuple[int, Request]]) -> list[Completion]:
+        def work() -> list[Completion]:
+            return self.inner.complete([(self.policies[own], request) for own, request in asked]) if asked else []
+
+        return self.policies[0].passes.sampling(work)  # cut weights belong to one policy alone
+
+    def _deal(self, asked: list[tuple[int, Request]]) -> list[list[int]]:
+        """Return the places in `asked` by rank; a prompt's candidates stay together, the longest work goes first."""
+        prompts: dict[tuple, list[int]] = {}
+        for place, (own, request) in enumerate(asked):
+            prompts.setdefault((own, request.prompt_ids), []).append(place)
+        load = {key: len(key[1]) + sum(asked[i][1].max_tokens for i in places) for key, places in prompts.items()}
+        dealt, work = [[] for _ in range(self.ranks.size)], [0] * self.ranks.size
+        for key in sorted(prompts, key=load.get, reverse=True):
+            least = work.index(min(work))
+            dealt[least] += prompts[key]
+            work[least] += load[key]
+        return dealt
+
+
+class RemoteEngine:
+    """A stand-in for an engine that streams, on every rank but 0: only rank 0 sends requests and weights to servers."""
+
+    streams = True
+
+    def __init__(self, model):
+        self.model, self.inner = model, model.engine
+
+    def sync_weights(self, policy) -> None: ...
+    def release_memory(self) -> None: ...

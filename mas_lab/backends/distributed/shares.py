@@ -65,13 +65,6 @@ class Share(Passes):
         mine = dealt[self.ranks.number]
         return mine, [trees[-1:]] * (max(map(len, dealt)) - len(mine))
 
-    def sampling(self, work: Callable[[], Any]) -> Any:
-        """Return the result of `work`, which samples from these weights; every rank must call this."""
-        return work()
-
-    def before_saving(self) -> None:
-        """Ask the other ranks for their part of a checkpoint (on rank 0)."""
-
 
 class Sharded(Share):
     """The same with weights that are sharded over the ranks.
@@ -106,7 +99,7 @@ class Sharded(Share):
         return module
 
     def sampling(self, work: Callable[[], Any]) -> Any:
-        """Return the result of `work`, with whole weights.
+        """Return the result of `work`, with whole weights; every rank must call this.
 
         Ranks sample different numbers of tokens. The weights are gathered before, because no rank may wait for another
         inside.
@@ -123,6 +116,7 @@ class Sharded(Share):
                 part.reshard()
 
     def before_saving(self) -> None:
+        """Ask the other ranks for their part of a checkpoint (on rank 0)."""
         self.ranks.require_team(self.policy.name)
         self.ranks.tell("save", list(self.ranks.team.policies.values()).index(self.policy))
 

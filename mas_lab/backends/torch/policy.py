@@ -4,7 +4,7 @@ Leaves out: the loss (`cells.losses`), the sampler (`padded`, `fast.engine`), an
 (`padded`, `fast.packing`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import log2
 from pathlib import Path
@@ -41,6 +41,10 @@ class Passes:
     def total(self, found_4N: torch.Tensor) -> torch.Tensor:
         """Return the results (4, N) summed over all processes; here there is one."""
         return found_4N
+
+    def sampling(self, work: Callable[[], Any]) -> Any:
+        """Return the result of `work`, which samples from these weights."""
+        return work()
 
     def before_saving(self) -> None:
         """Prepare other processes for `save`; here there are none."""

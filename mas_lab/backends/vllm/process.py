@@ -134,7 +134,7 @@ class ProcessEngine(VllmEngine):
                 shutil.rmtree(before)
             return
         with _error_context(f"could not take the weights of policy {policy.name!r}"):
-            if self.options.transfer == "files" or self.options.tensor_parallel > 1:
+            if self.options.tensor_parallel > 1:
                 path = Path(self._folder.name) / "weights"
                 save_for_vllm(policy, path, self._heads)
                 weights = {"weights_path": str(path)}
