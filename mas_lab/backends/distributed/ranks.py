@@ -17,8 +17,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.distributed.shares import Sharded, Share
-from mas_lab.backends.torch import state as torch_state
+from mas_lab.backends.distributed.shares import Share
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.locks import locked
 from mas_lab.policy import Asked, Completion, PolicyError, Request, WaveEngine
@@ -52,10 +51,8 @@ class Ranks:
         """Return the ranks that a launcher started; raise RankError if they are not one group."""
         ranks = cls(on_cpu=all(policy.shared.device.type == "cpu" for policy in team.policies.values()))
         kind = ranks.accelerator.distributed_type
-        known = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
-        if kind not in known and not ranks.accelerator.is_fsdp2:
-            raise RankError(f"ranks of accelerate's kind {kind} are not known here; launch with --multi_gpu, or with "
-                            "--use_fsdp --fsdp_version 2")  # fmt: skip
+        if kind not in (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU):
+            raise RankError(f"ranks of accelerate's kind {kind} are not known here; launch with --multi_gpu")
         if ranks.size != int(os.environ["WORLD_SIZE"]):
             raise RankError(
                 f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but accelerate found {ranks.size} processes; "
@@ -67,17 +64,8 @@ class Ranks:
     def drives(self) -> bool:
         return self.number == 0
 
-    def require_team(self, name: str) -> None:
-        """Raise RankError if the training of policy `name` has ended."""
-        if self.team is None:
-            raise RankError(
-                f"policy {name!r}: its weights are cut over the ranks of a training that has ended; "
-                "load_run(...).team() has them whole"
-            )
-
     def require_all(self, name: str) -> None:
         """Raise RankError if rank 0 would wait for passes that the other, listening ranks will not make."""
-        self.require_team(name)
         if self.drives and self.listening:
             raise RankError(
                 f"policy {name!r}: only train() computes gradients over several ranks, not the body of its loop; use a "
@@ -179,8 +167,6 @@ class Ranks:
             self.engines[rest[0]].answer(rest[1])
         elif word == "update":
             update(team, rest[0], watch=watch, **rest[1])
-        elif word == "save":
-            torch_state.whole(list(team.policies.values())[rest[0]])
 
     # All ranks
 
@@ -188,10 +174,6 @@ class Ranks:
         from mas_lab.team import describe_team, differences
 
         self.team = team
-        if watch is not None and self.accelerator.is_fsdp2:
-            raise RankError(
-                "watch= looks at whole gradients, and FSDP cuts them; launch with --multi_gpu, or leave it out"
-            )
         for number, described in enumerate(told := self.gather(describe_team(team))):
             if different := differences(told[0], described):
                 raise RankError(f"rank {number} has another team than rank 0: {different}")
@@ -199,7 +181,7 @@ class Ranks:
             self._share_state(policy)
         for name, policy in team.policies.items():
             if team.learners(name):
-                policy.passes = Sharded(self, policy) if self.accelerator.is_fsdp2 else Share(self, policy)
+                policy.passes = Share(self, policy)
         models = {id(policy.shared): policy.shared for policy in team.policies.values()}
         for number, model in enumerate(models.values()):
             self.engines.append(RemoteEngine(model) if model.engine.streams else RankedEngine(self, number, model))
@@ -222,13 +204,11 @@ class Ranks:
                 policy.optimizer.state[parameter][key] = value.to(parameter.device)
 
     def _part(self) -> None:
-        """Separate the policies from the ranks; policies with sharded weights stay, and raise an error when used."""
-        policies = self.team.policies.values() if self.team else ()
-        cut = {id(policy.shared) for policy in policies if isinstance(policy.passes, Sharded)}
-        for policy in policies:
-            policy.passes = policy.passes if id(policy.shared) in cut else Passes(policy)
+        """Separate the policies from the ranks."""
+        for policy in self.team.policies.values() if self.team else ():
+            policy.passes = Passes(policy)
         for engine in self.engines:
-            engine.model.engine = engine if id(engine.model) in cut else engine.inner
+            engine.model.engine = engine.inner
         self.accelerator.free_memory()
         self.engines, self.team = [], None
 
@@ -245,7 +225,6 @@ class RankedEngine(WaveEngine):
         """Return a completion per (policy, request), in order; called on rank 0."""
         numbered = [(self.policies.index(policy), request) for policy, request in asked]
         with locked(self.policies):  # the other ranks receive one message at a time
-            self.ranks.require_team(self.policies[numbered[0][0]].name)
             self.ranks.tell("sample", self.number, numbered)
             return self.answer(numbered)
 
@@ -253,7 +232,8 @@ class RankedEngine(WaveEngine):
         """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
         mine = self._deal(asked)[self.ranks.number]
         try:
-            found, error = self._sample([asked[i] for i in mine]), None
+            share = [(self.policies[asked[i][0]], asked[i][1]) for i in mine]
+            found, error = self.inner.complete(share) if share else [], None
         except (PolicyError, RuntimeError) as failed:
             found, error = [], f"{type(failed).__name__}: {failed}"
         answers: list[Any] = [None] * len(asked)
@@ -263,12 +243,6 @@ class RankedEngine(WaveEngine):
             for place, completion in zip(places, completions, strict=True):
                 answers[place] = completion
         return answers
-
-    def _sample(self, asked: list[tuple[int, Request]]) -> list[Completion]:
-        def work() -> list[Completion]:
-            return self.inner.complete([(self.policies[own], request) for own, request in asked]) if asked else []
-
-        return self.policies[0].passes.sampling(work)  # cut weights belong to one policy alone
 
     def _deal(self, asked: list[tuple[int, Request]]) -> list[list[int]]:
         """Return the places in `asked` by rank; a prompt's candidates stay together, the longest work goes first."""
