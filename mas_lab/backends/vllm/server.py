@@ -12,12 +12,10 @@ out: encryption; put a proxy in front of a server that others can reach.
 
 import os
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Sequence
@@ -50,22 +48,16 @@ class ServerEngine(VllmEngine):
         super().__init__(model)
         where = self.options.where
         self._child: Child | None = None
-        self._folder: tempfile.TemporaryDirectory | None = None
         self._urls = [] if where == "server" else [where] if isinstance(where, str) else list(where)
         self._futures: dict[int, Future] = {}
-        self._paths: dict[str, Path] = {}
         self._name = uuid4().hex[:8]  # a server may serve adapters of others too
         self._threads: ThreadPoolExecutor | None = None
 
     # Connecting
 
-    def _start(self) -> None:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=self.options.shared_dir)
-        self._paths.clear()
-        self._heads = None
+    def _start(self, folder: Path) -> None:
         if self.options.where == "server" and not (self._child and self._child.is_alive()):
-            self._child = Child(self.model, Path(self._folder.name))
+            self._child = Child(self.model, folder)
         if self._child is not None:
             self._child.wait(self.options.patience)
             self._urls, self._heads = [self._child.url], self._child.heads
@@ -109,17 +101,7 @@ class ServerEngine(VllmEngine):
     # Sampling
 
     def _send(self, ticket: int, policy, request: Request) -> None:
-        body = self._body(policy, request.prompt_ids) | {
-            "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
-            "seed": request.seed % 2**63,
-            "logprobs": 0,
-            "stop_token_ids": sorted(self._eos),
-            "stop": list(request.stop),
-            "include_stop_str_in_output": True,  # the text must match the ids
-            "top_p": request.top_p,
-            "top_k": request.top_k or 0,
-        }
+        body = self._body(policy, request.prompt_ids) | self.sampling(request)
         self._futures[ticket] = self._threads.submit(self._complete_at, next(self._turns), body)
 
     def _body(self, policy, ids: Sequence[int]) -> dict[str, Any]:
@@ -157,18 +139,12 @@ class ServerEngine(VllmEngine):
 
     # Publishing
 
-    def _push(self, policy) -> None:
-        if policy.adapter is not None:
-            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the prefix cache depends on it
-            save_for_vllm(policy, path, self._heads)
-            for url in self._urls:
-                body = {"lora_name": self._served(policy), "lora_path": str(path), "load_inplace": True}
-                self._call(url, "/v1/load_lora_adapter", body)
-            if policy.adapter in self._paths:
-                shutil.rmtree(self._paths[policy.adapter])
-            self._paths[policy.adapter] = path
-            return
-        path = Path(self._folder.name) / "weights"
+    def _take_adapter(self, policy, path: Path) -> None:
+        body = {"lora_name": self._served(policy), "lora_path": str(path), "load_inplace": True}
+        for url in self._urls:
+            self._call(url, "/v1/load_lora_adapter", body)
+
+    def _take_weights(self, policy, path: Path) -> None:
         save_for_vllm(policy, path, self._heads)
         for url in self._urls:
             self._call(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
