@@ -249,13 +249,13 @@ class RankedEngine(WaveEngine):
         prompts: dict[tuple, list[int]] = {}
         for place, (own, request) in enumerate(asked):
             prompts.setdefault((own, request.prompt_ids), []).append(place)
-        load = {key: len(key[1]) + sum(asked[i][1].max_tokens for i in places) for key, places in prompts.items()}
-        dealt, work = [[] for _ in range(self.ranks.size)], [0] * self.ranks.size
-        for key in sorted(prompts, key=load.get, reverse=True):
-            least = work.index(min(work))
-            dealt[least] += prompts[key]
-            work[least] += load[key]
-        return dealt
+
+        def load(places: list[int]) -> int:
+            return len(asked[places[0]][1].prompt_ids) + sum(asked[place][1].max_tokens for place in places)
+
+        order = sorted(prompts.values(), key=load, reverse=True)
+        return [[place for places in order[rank :: self.ranks.size] for place in places]
+                for rank in range(self.ranks.size)]  # fmt: skip
 
 
 class RemoteEngine:
