@@ -47,14 +47,6 @@ def test_adapters_stand_over_a_frozen_base():
     assert 0.5 < NF4 < 0.52
 
 
-def test_all_weights_are_trained_in_float32_and_sampling_takes_turns_with_the_update():
-    found = ModelSpec("Qwen3-1.7B").memory()
-    assert (found.weights, found.gradients, found.optimizer) == tuple(n * (LINEAR + REST) for n in (4, 4, 8))
-    assert found.adapters == 0
-    assert found.peak == 16 * (LINEAR + REST) + max(found.kv_cache, found.activations)
-    assert found.gib()["peak"] == found.peak / GIB and found.gib()["optimizer"] == found.optimizer / GIB
-
-
 def test_activations_grow_with_tokens_and_logits_are_bounded():
     per_token = 28 * 2 * (4 * 1024 + 2 * 128 * 24 + 4 * 3072)
     few, many = (ModelSpec(QWEN3_06B, train_tokens=tokens).memory().activations for tokens in (100, 4096))
@@ -147,12 +139,6 @@ def test_a_refusal_says_who_took_the_room_and_when_nothing_helps():
         Placement({"solver": huge}, t4s(1))
 
 
-def test_frozen_weights_have_no_gradient():
-    row = Placement({"judge": ModelSpec("Qwen3-0.6B", frozen=True)}, t4s(1)).policies_table.loc["judge"]
-    assert row["gradients, optimizer"] == row["activations"] == 0
-    assert (row["learns"], row["trains on"], row["samples on"]) == ("nothing", "nowhere", "cuda:0")
-
-
 def test_a_process_per_device_holds_every_policy():
     devices = {f"cuda:{i}": 79.1 for i in range(8)}
     plan = Placement({"solver": "Qwen3-1.7B", "verifier": "Qwen3-0.6B"}, devices, every=True)
@@ -189,18 +175,6 @@ def test_vllm_on_other_gpus_is_a_server_there():
     assert (told["where"], told["gpus"], told["tensor_parallel"], told["device"]) == ("server", "1,2", 2, "cuda:0")
     with pytest.raises(PlacementError, match="with every=True each process samples where it trains"):
         Placement({"a": wish}, devices, every=True)
-
-
-def test_options_are_those_of_the_back_ends():
-    from mas_lab.backends.torch.source import options_of
-    from mas_lab.backends.vllm.model import VllmOptions
-
-    quantized = ModelSpec("Qwen3-0.6B", lora=8, bits=4, backend="unsloth")
-    served = ModelSpec("Qwen3-0.6B", lora=8, backend="vllm", device="cuda:0", samples_on="cuda:1")
-    plan = Placement({"u": quantized, "v": served}, {f"cuda:{i}": 40.0 for i in range(2)})
-    told = {key: value for key, value in plan.options("v").items() if key not in ("backend", "lora")}
-    assert options_of(VllmOptions, told).gpus == "1"
-    assert plan.options("u")["load_in_4bit"] is True
 
 
 def test_a_pocket_model_is_placed_on_this_machine():
