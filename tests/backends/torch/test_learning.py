@@ -72,7 +72,10 @@ def test_gradients_are_those_of_plain_rows(model_dirs, kind, loss):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_packings_and_token_budgets_change_nothing(model_dirs, kind):
-    samples = draw(load_policy(model_dirs[kind]))
+    """Prompts that begin alike share a tree where they are packed."""
+    policy = load_policy(model_dirs[kind])
+    samples = draw(policy)
+    assert len(packing_module.pack_prefix_trees(samples, "packed", policy.shared.cost)) < 2 * 3
     first, *others = (
         accumulated(load_policy(model_dirs[kind], packing=packing, train_tokens=tokens), samples)
         for packing, tokens in (("packed", 4096), ("packed", 20), ("padded", 4096), ("padded", 1))

@@ -11,7 +11,7 @@ import torch
 
 pytest.importorskip("vllm")
 
-from backends.drawn import gap, own_logprobs
+from backends.drawn import gap
 from small import Relay, make_model
 
 import mas_lab as lab
@@ -298,37 +298,6 @@ def test_a_resumed_run_is_the_run_that_never_stopped(env, tmp_path):
         assert again[agent].describe() == team[agent].describe()
         assert [one.ids for one in again[agent].sample(asked)] == [one.ids for one in team[agent].sample(asked)]
     assert again["planner"].engine is again["executor"].engine is not team["planner"].engine
-
-
-def test_what_is_saved_loads_in_vllm_itself(tmp_path):
-    """A whole model and an adapter, by nothing but vLLM's own `LLM(directory)` and `LoRARequest`."""
-    from vllm import LLM, SamplingParams
-    from vllm.lora.request import LoRARequest
-
-    model, asked = make_model(tmp_path / "model", 0, head_dim=32), Request((4, 9, 10, 3), 6, 1.0, 5)
-    full, adapted = lab.load_policy(model, lr=1e-2), lab.load_policy(model, lora=8)
-    for policy, name in ((full, "full"), (adapted, "adapter")):
-        disturb(policy, 0.1)
-        for _, gradient in policy.gradients():
-            gradient.fill_(1.0)
-        policy.optim_step(None)  # an optimizer's state is saved beside the weights, and vLLM must not take it for some
-        policy.save(tmp_path / name)
-    arguments = {"dtype": "float32", "max_model_len": 64, "enforce_eager": True, "kv_cache_memory_bytes": 2**26,
-                 "distributed_executor_backend": "uni", "use_tqdm_on_load": False}  # fmt: skip
-    with vllm_process._undisturbed(True):
-        whole = LLM(str(tmp_path / "full"), **arguments)
-        # Without a list of layers the head is wrapped too, and prompts cannot be scored on a CPU.
-        layers = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
-        lora = LLM(str(model), enable_lora=True, max_lora_rank=8, lora_target_modules=layers, **arguments)
-    for llm in (whole, lora):  # at its end an engine takes the process groups of the others with it
-        llm.llm_engine.engine_core._finalizer.detach()
-    request = LoRARequest("saved", 1, str(tmp_path / "adapter"))
-    for policy, llm, options in ((full, whole, {}), (adapted, lora, {"lora_request": request})):
-        ids = list(asked.prompt_ids)
-        scored = SamplingParams(prompt_logprobs=0, max_tokens=1)
-        [output] = llm.generate({"prompt_token_ids": [*ids, 7, 8, 9]}, scored, use_tqdm=False, **options)
-        found = [at[i].logprob for i, at in zip((7, 8, 9), output.prompt_logprobs[len(ids) :], strict=True)]
-        np.testing.assert_allclose(found, own_logprobs(policy, (*ids, 7, 8, 9), 3), atol=1e-4)
 
 
 def test_a_policy_from_disk_speaks_as_the_saved_one_and_may_have_another_engine(full, tmp_path):
