@@ -76,32 +76,25 @@ def test_a_spec_without_a_known_size_is_refused(spec, why):
 
 
 def test_the_tables_show_the_arithmetic():
-    plan = Placement({"solver": "Qwen3-1.7B"}, t4s(1), lora=16, **SMALL)
-    row = plan.policies_table.loc["solver"]
+    plan = Placement({"<solver>": "Qwen3-1.7B"}, t4s(1), lora=16, **SMALL)
+    row, device = plan.policies_table.loc["<solver>"], plan.devices_table.loc["cuda:0"]
     trained = 16 * PER_RANK
     assert row["weights"] == pytest.approx((2 * (LINEAR + REST) + 4 * trained) / GIB)
     assert row["weights"] == pytest.approx(3.27, abs=0.01)
     assert row["gradients, optimizer"] == pytest.approx(12 * trained / GIB)
     assert row["keys, values"] == pytest.approx(16384 * 28 * 2 * 8 * 128 * 2 / GIB)
     larger = max(row["keys, values"], row["activations"])
-    assert row["in all"] == pytest.approx(row["weights"] + row["gradients, optimizer"] + larger)
-    device = plan.devices_table.loc["cuda:0"]
-    assert device["used"] == pytest.approx(row["in all"])
+    assert row["in all"] == device["used"] == pytest.approx(row["weights"] + row["gradients, optimizer"] + larger)
     assert device["left"] == pytest.approx(T4 - CONTEXT - row["in all"])
-    plan = Placement({"<solver>": "Qwen3-0.6B"}, {"cuda:0": 40.0})
-    assert "all weights" in repr(plan) and "capacity" in repr(plan) and repr(plan).endswith("(GiB)")
+    assert "adapter of rank 16" in repr(plan) and "capacity" in repr(plan) and repr(plan).endswith("(GiB)")
     page = plan._repr_html_()
     assert page.count("<table") == 2 and "&lt;solver&gt;" in page and "<solver>" not in page
 
 
-def test_the_larger_model_is_placed_first_and_each_where_most_room_is_left():
+def test_the_larger_model_is_placed_first_and_each_where_most_room_is_left_or_where_it_is_wanted():
     plan = Placement({"verifier": "Qwen3-0.6B", "solver": "Qwen3-1.7B"}, t4s(2), lora=16, **SMALL)
     assert plan.policies_table["trains on"].to_dict() == {"verifier": "cuda:1", "solver": "cuda:0"}
     assert plan.options("solver") == {"backend": "torch", "device": "cuda:0", "lora": 16, **SMALL}
-    assert plan.options("verifier")["device"] == "cuda:1"
-
-
-def test_a_wanted_device_is_kept():
     specs = {"solver": ModelSpec("Qwen3-0.6B", lora=8, device="cuda:1"), "verifier": ModelSpec("Qwen3-0.6B", lora=4)}
     assert Placement(specs, t4s(2)).policies_table["trains on"].to_dict() == {"solver": "cuda:1", "verifier": "cuda:0"}
     with pytest.raises(PlacementError, match=r"'solver' is wanted on cuda:7; the devices are cuda:0, cuda:1"):
@@ -117,26 +110,25 @@ def test_a_base_with_three_adapters_is_one_model():
 
 
 def test_a_refusal_names_what_would_fit_and_it_does():
-    wish = ModelSpec("Qwen3-1.7B", **SMALL)
-    with pytest.raises(PlacementError) as refused:
-        Placement({"solver": wish}, t4s(1))
-    needs = Placement({"solver": wish}, {"cuda:0": 80.0}).policies_table["in all"].item()
-    said = f"'solver' (Qwen3-1.7B, all weights) needs {needs:.1f} GiB on cuda:0, where 13.8 of 14.6 GiB are left. "
-    assert said in str(refused.value)
+    spec = ModelSpec("Qwen3-1.7B", **SMALL)
+    needs = Placement({"solver": spec}, {"cuda:0": 80.0}).policies_table["in all"].item()
     fits = Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, **SMALL)}, t4s(1)).policies_table["in all"].item()
-    assert f"lora=16: {fits:.1f} GiB" in str(refused.value) and "bits=4, backend='unsloth'" in str(refused.value)
-    with pytest.raises(PlacementError, match=r"sample_tokens and train_tokens of 2048: \d"):
-        Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2**20)}, t4s(1))
-    assert Placement({"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2048, train_tokens=2048)}, t4s(1))
-
-
-def test_a_refusal_says_who_took_the_room_and_when_nothing_helps():
-    specs = {name: ModelSpec("Qwen3-1.7B", lora=16) for name in ("solver", "verifier")}
-    with pytest.raises(PlacementError, match=r"'verifier' .* of 14\.6 GiB are left, 12\.\d of them taken by solver"):
-        Placement(specs, t4s(1))
+    said = (
+        rf"'solver' \(Qwen3-1.7B, all weights\) needs {needs:.1f} GiB on cuda:0, where 13.8 of 14.6 GiB are left\. .*"
+        rf"lora=16: {fits:.1f} GiB.*bits=4, backend='unsloth'"
+    )
+    with pytest.raises(PlacementError, match=said):
+        Placement({"solver": spec}, t4s(1))
     huge = Qwen3Config(**known_shapes()["Qwen3-1.7B"].to_dict() | {"num_hidden_layers": 280, "layer_types": None})
-    with pytest.raises(PlacementError, match="No setting makes it fit; take a smaller model"):
-        Placement({"solver": huge}, t4s(1))
+    two = {name: ModelSpec("Qwen3-1.7B", lora=16) for name in ("solver", "verifier")}
+    long = {"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2**20)}
+    for specs, words in (
+        (long, r"sample_tokens and train_tokens of 2048: \d"),
+        (two, r"'verifier' .* of 14\.6 GiB are left, 12\.\d of them taken by solver"),
+        ({"solver": huge}, "No setting makes it fit; take a smaller model"),
+    ):
+        with pytest.raises(PlacementError, match=words):
+            Placement(specs, t4s(1))
 
 
 def test_a_process_per_device_holds_every_policy():

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 unsloth = pytest.importorskip("unsloth")  # before transformers
@@ -58,8 +57,8 @@ def samples(policy, seed=0):
 SMALLER = {"episodes": lab.episodes(3), "tree": lab.tree(3), "joint": lab.joint(2)}
 
 
-@pytest.mark.parametrize("name", lab.RECIPES)
-def test_three_steps_of_each_recipe(name):
+@pytest.mark.parametrize("name", ["dr_mas", "at_grpo", "magrpo"])
+def test_recipes_of_each_plan_learn(name):
     recipe = lab.RECIPES[name]
     recipe = recipe.replace(plan=SMALLER[type(recipe.plan).__name__])
     team = lab.Team.per_agent(make_base().adapter, ENV.agents)
@@ -116,20 +115,6 @@ def test_adapters_do_not_leak_into_each_other(base):
     assert all(torch.equal(p, frozen[n]) for n, p in base.shared.net.named_parameters() if n in frozen)
     second.optim_step(max_norm=1.0)
     assert not same(weights(second), other)
-
-
-def test_two_adapters_in_one_batch_say_what_they_say_alone(base):
-    engine, policies = base.shared.engine, [base.adapter(agent) for agent in ENV.agents]
-    asked = [requests(policy, seed=3) for policy in policies]
-    halves = [(policy, ask[i::2]) for i in (0, 1) for policy, ask in zip(policies, asked, strict=True)]
-    tickets = [engine.submit(policy, ask) for policy, ask in halves]
-    answers = dict(engine.ready())
-    together = [[answers[ticket] for ticket in numbers] for numbers in tickets]
-    for (policy, ask), found in zip(halves, together, strict=True):
-        alone = policy.sample(ask)
-        assert [c.ids for c in found] == [c.ids for c in alone]
-        np.testing.assert_allclose([sum(c.logprobs) for c in found], [sum(c.logprobs) for c in alone], atol=CLOSE)
-    assert [c.ids for c in policies[0].sample(asked[0])] != [c.ids for c in policies[1].sample(asked[0])]
 
 
 def test_a_run_is_restored_and_resumed(tmp_path):

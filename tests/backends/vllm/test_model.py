@@ -73,8 +73,8 @@ def requests(n=24, max_tokens=6, temperatures=(0.7, 1.0, 1.6)):
 # The four cells
 
 
-@pytest.mark.parametrize("recipe", lab.RECIPES)
-def test_three_steps_of_each_recipe(env, full, recipe):
+@pytest.mark.parametrize("recipe", ["dr_mas", "at_grpo", "magrpo"])
+def test_recipes_of_each_plan_learn(env, full, recipe):
     team, engine = lab.Team.shared(full, env.agents), full.engine
     engine.gaps.clear()
     before = engine.syncs["plan_path"]
@@ -86,14 +86,6 @@ def test_three_steps_of_each_recipe(env, full, recipe):
     learned = sum(bool((report.turns["advantage"] != 0).any()) for report in steps)
     assert learned and engine.syncs["plan_path"] == before + learned
     assert engine.gaps["plan_path"] < 1e-4
-
-
-def test_a_team_of_adapters_learns_through_one_engine(env, base):
-    team = lab.Team.per_agent(base.adapter, env.agents)
-    for report in lab.train(env, team, "dr_mas", steps=3, seed=1, tasks=2, max_turns=2, check=False):
-        assert report.stats["mismatch"].max() < 1e-4
-        assert set(report.turns["policy"]) == {"planner", "executor"}
-    assert team["planner"].engine is team["executor"].engine
 
 
 def test_teams_of_unlike_models_have_an_engine_each(tmp_path):
