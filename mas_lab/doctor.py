@@ -11,7 +11,7 @@ import textwrap
 from pathlib import Path
 
 from mas_lab.backends.placement import devices
-from mas_lab.backends.workers import usable_cores
+from mas_lab.backends.runner import usable_cores
 from mas_lab.display.progress import FRONT_ENDS, front_end
 from mas_lab.runs.run import runs_dir
 from mas_lab.tasks import sandbox as box

@@ -1,7 +1,6 @@
 """What the tests of several ranks run under a launcher, or in one process to compare.
 
 torchrun --nproc_per_node 2 rank_children.py learn MODELS RUNS KIND..   a run of two steps per kind, in RUNS/KIND
-... rank_children.py shard MODELS RUNS KIND..    the same with weights cut over the ranks
 ... rank_children.py die MODELS RUN RANK WHEN    rank RANK is killed in the third step, while all "sample" or "update"
 ... rank_children.py fail MODELS RUN WHY         the environment fails in the second step, or the gradient ("nan")
 Prints a JSON object per line: what this rank did.
@@ -65,57 +64,35 @@ RECIPES = {
 }
 
 
-def start(kind: str, models: Path, run: Path, steps: int, watched: bool = True, **changes):
+def start(kind: str, models: Path, run: Path, steps: int):
     """The training of these tests, as a generator, and its team. Small steps: Adam turns noise into whole ones."""
     team = small.make_team(kind, models, lr=1e-3)
-    settings = small.SETTINGS | CHANGES | changes
     recipe = small.RECIPE.replace(**RECIPES.get(kind, {}))
-    watch = Curious() if watched else None
-    return lab.train(Counted(), team, recipe, steps, run=run, watch=watch, **settings), team
+    return lab.train(Counted(), team, recipe, steps, run=run, watch=Curious(), **small.SETTINGS | CHANGES), team
 
 
-def shard(models: Path, runs: Path, *kinds: str) -> None:
-    """Accelerate cuts weights on accelerators alone. What it would do there, told that these processes are such."""
-    from accelerate import Accelerator, PartialState
-    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
-
-    state = Accelerator(cpu=True, mixed_precision="no").state
-    PartialState._shared_state["distributed_type"] = DistributedType.FSDP
-    state.fsdp_plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="transformer_based_wrap")
-    learn(models, runs, *kinds, watched=False)
-
-
-def learn(models: Path, runs: Path, *kinds: str, watched: bool = True) -> None:
+def learn(models: Path, runs: Path, *kinds: str) -> None:
     for kind in kinds:
         Counted.steps, scores = 0, []
-        training, team = start(kind, models, runs / kind, 2, watched)
-        gradients = ""
+        training, team = start(kind, models, runs / kind, 2)
         for report in training:
             steps = Counted.steps
             scores += lab.evaluate(Counted(), team, Counted().tasks(2, "test", 0))["return"].tolist()
-            Counted.steps, gradients = steps, wanted(team, report.turns)
-        kinds_of_weights = sorted({type(parameter.data).__name__ for parameter in team["doer"].parameters.values()})
-        say(kind=kind, steps=Counted.steps, scores=scores, afterwards=afterwards(team), weights=kinds_of_weights)
-        assert not gradients or "only train() computes gradients over several ranks" in gradients, gradients
-        assert bool(gradients) == ("WORLD_SIZE" in os.environ and RANK == 0)
+            Counted.steps = steps
+            if "WORLD_SIZE" in os.environ:
+                refuse_gradients(team, report.turns)
+        team["doer"].sample([Request((5, 6), 3, 1.0, 0)])  # the policies are as before
+        say(kind=kind, steps=Counted.steps, scores=scores)
 
 
-def wanted(team: lab.Team, turns) -> str:
-    """What is said to a loop's body that wants gradients."""
+def refuse_gradients(team: lab.Team, turns) -> None:
+    """The body of a loop wants passes that the other ranks would not make."""
     try:
         lab.attribute(team, turns)
     except lab.PolicyError as error:
-        return str(error)
-    return ""
-
-
-def afterwards(team: lab.Team) -> str:
-    """What a policy says when its training is over."""
-    try:
-        team["doer"].sample([Request((5, 6), 3, 1.0, 0)])
-    except lab.PolicyError as error:
-        return str(error)
-    return "as before"
+        assert "only train() computes gradients over several ranks" in str(error), error
+    else:
+        raise AssertionError("gradients of one rank's share")
 
 
 def die(models: Path, run: Path, rank: str, when: str) -> None:
@@ -162,5 +139,4 @@ if __name__ == "__main__":
     import rank_children as named  # as the tests know it: a run says whose env and loss it had
 
     what, models, where, *rest = sys.argv[1:]
-    known = {"learn": named.learn, "shard": named.shard, "die": named.die, "fail": named.fail}
-    known[what](Path(models), Path(where), *rest)
+    {"learn": named.learn, "die": named.die, "fail": named.fail}[what](Path(models), Path(where), *rest)

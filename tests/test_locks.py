@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -35,17 +36,6 @@ def in_thread(work, name="another"):
     future = pool.submit(work)
     pool.shutdown(wait=False)
     return future
-
-
-class Model:
-    """A policy as the locks see it."""
-
-    def __init__(self, name):
-        self.name, self.lock = name, ModelLock()
-
-
-def requests(seed):
-    return [Request((5 + prompt % 3,), 6, 1.0, 100 * seed + prompt) for prompt in range(12)]
 
 
 def played(team, seed):
@@ -130,9 +120,8 @@ def test_weights_change_when_the_rollouts_of_other_threads_have_ended_and_not_be
     with locked(team.policies.values()):
         updating = in_thread(lambda: lab.update(team, turns))
         time.sleep(0.3)
-        assert in_thread(lambda: team["asker"].sample(requests(1))).result(
-            PATIENCE
-        )  # an env's own threads may still ask
+        asked = [Request((5 + prompt % 3,), 6, 1.0, prompt) for prompt in range(12)]
+        assert in_thread(lambda: team["asker"].sample(asked)).result(PATIENCE)  # an env's own threads may still ask
         assert team["asker"].version == version
         lab.evaluate(small.Relay(), team, small.Relay().tasks(2, "test", 0))
         assert not updating.done()
@@ -140,7 +129,7 @@ def test_weights_change_when_the_rollouts_of_other_threads_have_ended_and_not_be
 
 
 def test_who_waits_can_be_interrupted_and_leaves_nothing_behind():
-    model, taken, let_go = Model("a"), threading.Event(), threading.Event()
+    model, taken, let_go = SimpleNamespace(name="a", lock=ModelLock()), threading.Event(), threading.Event()
 
     def hold():
         with locked([model]):
@@ -159,16 +148,15 @@ def test_who_waits_can_be_interrupted_and_leaves_nothing_behind():
 
 
 def test_several_models_are_taken_at_once_in_any_order():
-    one, two = Model("one"), Model("two")
+    one, two = (SimpleNamespace(name=name, lock=ModelLock()) for name in ("one", "two"))
 
     def often(models):
         for _ in range(300):
             with locked(models):
                 pass
-        return True
 
-    threads = [in_thread(lambda models=models: often(models)) for models in ([one, two], [two, one])]
-    assert all(thread.result(PATIENCE) for thread in threads)
+    for thread in [in_thread(lambda models=models: often(models)) for models in ([one, two], [two, one])]:
+        thread.result(PATIENCE)
 
 
 # Refused

@@ -5,11 +5,11 @@ base. Heavy libraries are imported when a policy is made, not before. Leaves out
 (`mas_lab.team`).
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mas_lab.backends.torch.source import Source, options_of, read_record
 from mas_lab.policy import Policy, PolicyError
 
 if TYPE_CHECKING:
@@ -52,8 +52,12 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
     if backend == "tinker":
         raise PolicyError("backend 'tinker' trains adapters alone; give lora=, their rank")
-    model = _model_of(backend)
-    return _torch_base().load_full(model, name, lr=lr, template=template, seed=seed, **options)
+    make = _model_class(backend)
+    from mas_lab.backends.torch.policy import TorchPolicy
+
+    source = Source.find(name)
+    lr = source.default_lr(lora=False) if lr is None else lr
+    return TorchPolicy(make(source, options_of(make.Options, options), template), lr)
 
 
 def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float | None = None, template=None, seed=0,
@@ -76,12 +80,17 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
     Raises:
         PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
     """
-    if backend == "tinker":
-        from mas_lab.backends.tinker import policy as tinker_policy
+    make = None if backend == "tinker" else _model_class(backend)
+    source = Source.find(name)
+    lr = source.default_lr(lora=True) if lr is None else lr
+    if make is None:
+        from mas_lab.backends.tinker.policy import TinkerBase
 
-        return tinker_policy.load_base(name, adapters, rank, lr, template, seed, **options)
-    model = _model_of(backend)
-    return _torch_base().load_base(model, name, adapters, rank, lr=lr, template=template, seed=seed, **options)
+        return TinkerBase(source, adapters, rank, lr, seed, template, **options)
+    from mas_lab.backends.torch.base import TorchBase
+
+    model = make(source, options_of(make.Options, options), template, lora=(adapters, rank))
+    return TorchBase(model, adapters, rank, lr, seed)
 
 
 def restore_policy(directory: str | Path, base: str | Sequence[str] = ()) -> Policy:
@@ -97,41 +106,39 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
 
     `base`: hub ids that may be loaded. Raises PolicyError if a saved policy names another one.
     """
-    kinds = {name: _backend_in(directory) for name, directory in directories.items()}
-    if "unsloth" in kinds.values():
-        _model_of("unsloth")  # before transformers, which `_torch_base` imports
-    here = {name: directory for name, directory in directories.items() if kinds[name] != "tinker"}
-    found = _torch_base().restore(here, _model_of, (base,) if isinstance(base, str) else base)
-    if len(here) < len(directories):
-        from mas_lab.backends.tinker import policy as tinker_policy
+    records = {name: read_record(Path(directory)) for name, directory in directories.items()}
+    if any(record["backend"] == "unsloth" for record in records.values()):
+        _model_class("unsloth")  # before transformers, which the others import
+    bases: dict[str, list[Any]] = {}
+    policies = {}
+    for name, record in records.items():
+        if record["backend"] == "tinker":
+            from mas_lab.backends.tinker.policy import restore
 
-        found |= tinker_policy.restore({name: one for name, one in directories.items() if name not in here})
-    return {name: found[name] for name in directories}
+            policies[name] = restore(record, bases)
+        else:
+            make = _model_class(record["backend"])
+            from mas_lab.backends.torch.base import restore
+
+            asked = (base,) if isinstance(base, str) else base
+            policies[name] = restore(make, record, directories[name], bases, asked)
+        policies[name].name = record["name"]
+        policies[name].load(Path(directories[name]))
+    return policies
 
 
 def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> dict[str, Policy]:
     """Return policies by name from weights that were handed out (`mas_lab.backends.torch.base.Given`)."""
     if backend == "tinker":
         raise PolicyError("backend 'tinker' takes no weights from here; load the team with backend='torch' or 'vllm'")
-    model = _model_of(backend)
-    return _torch_base().open_given(model, given, options)
+    make = _model_class(backend)
+    from mas_lab.backends.torch.base import open_one
+
+    bases: dict[str, list[Any]] = {}
+    return {name: open_one(make, name, one, options, bases) for name, one in given.items()}
 
 
-def _torch_base():
-    from mas_lab.backends.torch import base
-
-    return base
-
-
-def _backend_in(directory: str | Path) -> str | None:
-    """Return the saved back end, or None if it cannot be read; reading the whole record then gives the error."""
-    try:
-        return json.loads((Path(directory) / "policy.json").read_text(encoding="utf-8"))["backend"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _model_of(backend: str):
+def _model_class(backend: str):
     """Return the class of the back end's models: it reads weights, adds adapters and samples tokens."""
     if backend == "torch":
         from mas_lab.backends.torch.model import TorchModel

@@ -5,17 +5,24 @@ steps run here or in worker threads. Leaves out: the exploration of an episode (
 """
 
 import hashlib
+import os
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import singledispatch
+from functools import partial, singledispatch
+from math import inf
+from numbers import Real
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.backends.workers import Job, Workers, ended
 from mas_lab.cells.episode import (
     EpisodeState,
     Generate,
@@ -33,6 +40,8 @@ from mas_lab.policy import Completion, Policy, PolicyError, Request
 from mas_lab.table import TableError, place
 from mas_lab.team import Team
 
+SLICE = 0.2
+"""Seconds of one wait. Windows cannot interrupt an endless wait, and late steps are looked for after each wait."""
 MOMENT = 0.001
 """Seconds to wait for quick environment steps. Without it, their episodes would wait for the engine's next answers."""
 Kept = TypeVar("Kept")
@@ -101,7 +110,7 @@ class Runner:
     `workers` steps the environment in threads; `None` steps it here. `finished` is called after each episode.
     """
 
-    def __init__(self, env: Env, team: Team, seed: int, step: int, workers: Workers | None = None,
+    def __init__(self, env: Env, team: Team, seed: int, step: int, workers: "Workers | None" = None,
                  finished: Callable[[], Any] = lambda: None):  # fmt: skip
         self.env, self.team, self.seed, self.step = env, team, seed, step
         self.workers, self.finished, self.prompts = workers, finished, Prompts(env)
@@ -213,10 +222,10 @@ class Runner:
 
     def _collect_steps(self) -> None:
         """Take all steps. With streaming engines, take those done after a moment, or the first if none generates."""
-        if not self.pending.streams:
-            jobs = ended(self.stepping)
+        if self.pending.streams and self.pending:
+            jobs = ended(self.stepping, patience=MOMENT)
         else:
-            jobs = ended(self.stepping, patience=MOMENT) if self.pending else ended(self.stepping, first=True)
+            jobs = ended(self.stepping, first=self.pending.streams)
         for job in jobs:
             plan, slot, request = self.stepping.pop(job)
             self.answer((plan, slot), self.checked_step(plan.episode, request, job.answer))
@@ -224,7 +233,7 @@ class Runner:
     def score(self) -> None:
         """Judge the rows of all waiting `Score` requests of one credit as one table."""
         scores, self.scoring = self.scoring, []
-        for credit in dict.fromkeys(score.credit for _, _, score in scores):
+        for credit in dict.fromkeys(score.credit for *_, score in scores):
             own = [one for one in scores if one[2].credit == credit]
             rows = pd.DataFrame([{"step": self.step, **row} for _, _, score in own for row in score.rows])
             values = np.asarray(credit(rows), float)
@@ -293,20 +302,16 @@ class Prompts:
         """Encode all chats in one call. If that fails, encode them one by one, to name the one that failed."""
         try:
             return policy.encode_all([messages for messages, _ in chats])
-        except Exception:
-            return [self._encode_alone(policy, messages, where) for messages, where in chats]
-
-    def _encode_alone(self, policy: Policy, messages: list, where: str) -> Sequence[int]:
-        try:
-            return policy.encode(messages)
-        except PolicyError as error:
-            raise RolloutError(f"rollout: {where}: {error}") from error
-        except Exception as error:  # of a chat template
-            raise RolloutError(
-                f"rollout: {where}: its policy's chat template cannot write the prompt: {type(error).__name__}: "
-                f"{error}; have observe return what the template takes, or pass load_policy(..., "
-                "template={'chat_template': ...})"
-            ) from error
+        except Exception as error:
+            if len(chats) > 1:
+                return [self._encode(policy, [chat])[0] for chat in chats]
+            problem = str(error)
+            if not isinstance(error, PolicyError):
+                problem = (
+                    f"its policy's chat template cannot write the prompt: {type(error).__name__}: {error}; have "
+                    "observe return what the template takes, or pass load_policy(..., template={'chat_template': ...})"
+                )
+            raise RolloutError(f"rollout: {chats[0][1]}: {problem}") from error
 
 
 def max_tokens(env: Env, agent: str) -> int:
@@ -351,3 +356,131 @@ def require_policies(agents: Sequence[str], team: Team, tasks: Sequence[Task], c
     for task_id in ids:
         if problem := unwritable(str(task_id)):
             raise EnvError(f"{cell}: the id of task {task_id!r} has {problem}, which no file holds; give another id")
+
+
+# Threads
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def require_limit(step_timeout: Any, workers: int | None, cell: str) -> None:
+    """Raise ValueError, naming the `cell`, for a limit that is not a number of seconds above 0 or lacks workers."""
+    if step_timeout is None:
+        return
+    if isinstance(step_timeout, bool) or not isinstance(step_timeout, Real) or not 0 < step_timeout < inf:
+        raise ValueError(f"{cell}: step_timeout={step_timeout!r}; give seconds above 0, or None for no limit")
+    if not workers:
+        raise ValueError(
+            f"{cell}: step_timeout={step_timeout} needs workers: a step in the caller's own thread cannot be left "
+            "behind; pass workers=1 or more"
+        )
+
+
+class Job(Future):
+    """One step, and its times from the moment when a worker began it. Without a `limit` it is never late."""
+
+    def __init__(self, work: Callable[[], Any], limit: float | None):
+        super().__init__()
+        self.work, self.limit = work, inf if limit is None else limit
+        self.since = self.until = inf
+
+    @property
+    def late(self) -> bool:
+        """Return True if the step takes, or took, longer than its limit."""
+        return min(self.until, time.monotonic()) - self.since > self.limit
+
+    def answer(self) -> Any:
+        """Return the result of `work`, or raise its error; raise TimeoutError if it is late, even if it has ended."""
+        if self.late:
+            raise TimeoutError(
+                f"no answer within step_timeout={self.limit} seconds; its thread is left to itself, and a late answer "
+                "is not taken. Raise the limit, or give step one of its own that ends what hangs in it"
+            )
+        return self.result()
+
+    def run(self) -> None:
+        if self.set_running_or_notify_cancel():
+            self.since = time.monotonic()
+            try:
+                answer, error = self.work(), None
+            except BaseException as raised:
+                answer, error = None, raised
+            self.until = time.monotonic()
+            self.set_result(answer) if error is None else self.set_exception(error)
+
+
+class Workers:
+    """A pool of `count` daemon threads that step an environment, each step within `limit` seconds if there is one.
+
+    Python cannot end a thread from outside. So a thread that hangs is abandoned: unlike with an executor, neither a
+    rollout nor the interpreter waits for it at the end, and a late answer is dropped.
+    """
+
+    def __init__(self, count: int, limit: float | None = None):
+        self.count, self.limit = count, limit
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._started = 0
+
+    def close(self) -> None:
+        """Cancel the steps that have not begun; idle threads end now, and a busy thread ends after its step."""
+        while not self._jobs.empty():
+            self._jobs.get().cancel()
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+    def submit(self, work: Callable[[], Any]) -> Job:
+        job = Job(work, self.limit)
+        self._jobs.put(job)
+        if self._started < self.count:
+            self._started += 1
+            Thread(target=self._work, name=f"mas_lab step {self._started}", daemon=True).start()
+        return job
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job.run()
+
+
+def ended(jobs: Collection[Job], first: bool = False, patience: float = inf) -> list[Job]:
+    """Wait, then return the jobs that have ended or are late, in their order.
+
+    The wait ends when all jobs have ended (or one, with `first`), when a job is late, or after `patience` seconds.
+    """
+    until = time.monotonic() + patience
+    while True:
+        seconds = max(0.0, min(SLICE, until - time.monotonic()))
+        running = wait(jobs, seconds, FIRST_COMPLETED if first else ALL_COMPLETED).not_done
+        late = [job for job in running if job.late]
+        if late or not running or (first and len(running) < len(jobs)) or time.monotonic() >= until:
+            return [job for job in jobs if job not in running or job in late]
+
+
+def worker_threads(count: int | None, limit: float | None = None) -> AbstractContextManager[Workers | None]:
+    """Return a context with `count` workers, or a context with `None` if `count` is `None` or 0."""
+    return closing(Workers(count, limit)) if count else nullcontext()
+
+
+@contextmanager
+def training(policies: Sequence[Policy]) -> Iterator[Callable[[Callable, Iterable[Any]], Iterable[None]]]:
+    """Keep other threads off the models of `policies`, and yield a map over the steps that train them.
+
+    It is `map` if all policies are on one device. Else it uses a thread per device, in which the steps of that device
+    are done one after the other. A step is anything with a `policy`.
+    """
+    with locked(policies, training=True):
+        devices = {policy.capabilities.device for policy in policies}
+        if len(devices) < 2:
+            yield map
+            return
+        with ThreadPoolExecutor(len(devices)) as pool:
+            yield partial(_side_by_side, pool)
+
+
+def _side_by_side(pool: ThreadPoolExecutor, function: Callable[[Any], None], steps: Iterable[Any]) -> list[Any]:
+    by_device: dict[str, list[Any]] = {}
+    for step in steps:
+        by_device.setdefault(step.policy.capabilities.device, []).append(step)
+    return list(pool.map(lambda own: list(map(function, own)), by_device.values()))

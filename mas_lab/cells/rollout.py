@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.runner import require_policies, runner_for, with_max_turns
-from mas_lab.backends.workers import require_limit, worker_threads
+from mas_lab.backends.runner import require_limit, require_policies, runner_for, with_max_turns, worker_threads
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
 from mas_lab.display.progress import progress_bar

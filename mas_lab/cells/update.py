@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from mas_lab.backends.workers import training
+from mas_lab.backends.runner import training
 from mas_lab.cells.losses import Loss, clipped, k3, one_per_token
 from mas_lab.check.loss import require_loss
 from mas_lab.policy import Policy, PolicyError, Sample, Tokens

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
 
-from mas_lab.backends.workers import usable_cores
+from mas_lab.backends.runner import usable_cores
 from mas_lab.tasks.shared import harness
 from mas_lab.tasks.shared.child import Child, ChildEnded
 

@@ -12,7 +12,7 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
-from mas_lab.backends.workers import require_limit
+from mas_lab.backends.runner import require_limit
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout

@@ -108,8 +108,7 @@ def train(
 
     Ranks: under `accelerate launch` all ranks make this call with the same arguments, and they learn as one. Only rank
     0 plays, keeps the run and yields reports, so the body of the loop runs once. A run may go on with another number of
-    ranks; the results then agree up to float noise. Under FSDP each rank holds a part of the weights. After such a
-    training only the run has the whole weights: `load_run(run).team()`.
+    ranks; the results then agree up to float noise.
     """
     recipe, chosen = find(recipe), Settings.of(settings)
     recipe, curriculum, memory = own_copies(recipe, curriculum)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from math import cos, pi
 from typing import Any
 
-from mas_lab.backends.workers import require_limit
+from mas_lab.backends.runner import require_limit
 from mas_lab.cells.update import require_max_norm
 
 SCHEDULES: dict[str, Callable[[float], float]] = {

@@ -190,11 +190,7 @@ print(f"{same:.0%} of all completions are the same, to the letter")
 #     --main_process_ip 10.0.0.1 --main_process_port 29500 -m mas_lab.train --config run.yaml
 # ```
 #
-# So far each process holds whole models. A model whose weights, gradients and optimizer are too much for one GPU is cut over the processes by FSDP2 (*unverified on GPUs; over two CPU processes it gives the numbers of one process*), for full weights; it is whole again in the run, `lab.load_run(run).team()`:
-#
-# ```
-# accelerate launch --use_fsdp --fsdp_version 2 --num_processes 8 -m mas_lab.train --config run.yaml
-# ```
+# Each process holds whole models. A recipe for a model that is too large for one GPU is handed over to verl, which cuts it over many: docs/hand_over.md.
 #
 # **11.2** Every rank computes the *mean* gradient of its own rows, and ranks hold unlike numbers of rows. Write what one process would have got.
 

@@ -10,9 +10,10 @@ KINDS = ("qwen3", "llama", "gpt2", "gemma2")
 
 
 def requests(lengths=(4, 11, 6), each=4, max_tokens=7, temperatures=(1.0,), seed=0):
-    """Return requests for prompts of these lengths, `each` per temperature."""
+    """Return requests for prompts that begin alike and end in `lengths` tokens, `each` per temperature."""
     rng = np.random.default_rng(seed)
-    prompts = [tuple(rng.integers(4, 60, n).tolist()) for n in lengths]
+    common = rng.integers(4, 60, 13).tolist()
+    prompts = [(*common, *rng.integers(4, 60, n).tolist()) for n in lengths]
     return [Request(prompt, max_tokens, temperature, int(rng.integers(2**62)))
             for prompt in prompts for temperature in temperatures for _ in range(each)]  # fmt: skip
 

@@ -5,8 +5,6 @@ import re
 import runpy
 from pathlib import Path
 
-import pytest
-
 import mas_lab as lab
 from mas_lab.backends.tinker.policy import TinkerOptions
 
@@ -55,8 +53,3 @@ def test_the_pair_of_server_and_sdk_is_the_tested_one():
     assert "skyrl[tinker,jax]==0.3.0" in (root / "requirements/skyrl.in").read_text(encoding="utf-8")
     assert "tinker==0.23.4" in (root / "requirements/tinker.txt").read_text(encoding="utf-8")
     assert "SkyRL 0.3.0, `--backend jax` | `tinker` 0.23.4" in TEXT
-
-
-@pytest.mark.parametrize("name", ["export", "save_team", "load_team"])
-def test_its_names_are_public(name):
-    assert hasattr(lab, name) and f"lab.{name}(" in TEXT

@@ -7,7 +7,7 @@ import pytest
 from scripted import Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.backends.workers import Job, Workers, ended
+from mas_lab.backends.runner import Job, ended, worker_threads
 
 
 def by_nth(prompt, nth, seed):
@@ -59,7 +59,7 @@ def test_a_late_answer_is_not_taken():
 
 
 def test_waiting_for_a_free_worker_does_not_count():
-    with Workers(1, limit=2.0) as workers:
+    with worker_threads(1, 2.0) as workers:
         jobs = [workers.submit(lambda: time.sleep(0.7)) for _ in range(4)]
         assert ended(jobs) == jobs
         assert [job.answer() for job in jobs] == [None] * 4
@@ -67,7 +67,7 @@ def test_waiting_for_a_free_worker_does_not_count():
 
 def test_what_has_not_begun_when_another_step_breaks_never_does():
     begun, ending = [], threading.Event()
-    with Workers(1) as workers:
+    with worker_threads(1) as workers:
         first = workers.submit(lambda: ending.wait(60))
         second = workers.submit(lambda: begun.append("second"))
     ending.set()

@@ -3,14 +3,12 @@
 Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
 for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
 each rank makes the passes of a share of the packed rows (`shares`). Afterwards all ranks hold the same weights.
-Accelerate makes the process group, wraps the models and carries every message. Leaves out: the loop (`mas_lab.train`),
-the shares themselves, and the distribution of requests (`engine`).
+Accelerate makes the process group, wraps the models and carries every message. Leaves out: the loop (`mas_lab.train`)
+and the shares themselves.
 """
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
@@ -19,11 +17,10 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.distributed.engine import RankedEngine, RankError, RemoteEngine
-from mas_lab.backends.distributed.shares import Sharded, Share
-from mas_lab.backends.torch import state as torch_state
+from mas_lab.backends.distributed.shares import Share
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.locks import locked
+from mas_lab.policy import Asked, Completion, PolicyError, Request, WaveEngine
 from mas_lab.team import Team
 
 PATIENCE = timedelta(hours=12)
@@ -31,6 +28,10 @@ PATIENCE = timedelta(hours=12)
 GOES_ON = "If the run is kept, the same command goes on from its newest checkpoint"
 LOST = ("gloo", "nccl", "connection", "closed by peer", "socket")
 """Words in the plain RuntimeErrors of Gloo and DDP when the process group failed, and not the work."""
+
+
+class RankError(PolicyError):
+    """Error of ranks that cannot go on together; it names the rank and what ended."""
 
 
 class Ranks:
@@ -50,10 +51,8 @@ class Ranks:
         """Return the ranks that a launcher started; raise RankError if they are not one group."""
         ranks = cls(on_cpu=all(policy.shared.device.type == "cpu" for policy in team.policies.values()))
         kind = ranks.accelerator.distributed_type
-        known = (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
-        if kind not in known and not ranks.accelerator.is_fsdp2:
-            raise RankError(f"ranks of accelerate's kind {kind} are not known here; launch with --multi_gpu, or with "
-                            "--use_fsdp --fsdp_version 2")  # fmt: skip
+        if kind not in (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU):
+            raise RankError(f"ranks of accelerate's kind {kind} are not known here; launch with --multi_gpu")
         if ranks.size != int(os.environ["WORLD_SIZE"]):
             raise RankError(
                 f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but accelerate found {ranks.size} processes; "
@@ -65,16 +64,8 @@ class Ranks:
     def drives(self) -> bool:
         return self.number == 0
 
-    def require_team(self, name: str) -> None:
-        if self.team is None:
-            raise RankError(
-                f"policy {name!r}: its weights are cut over the ranks of a training that has ended; "
-                "load_run(...).team() has them whole"
-            )
-
     def require_all(self, name: str) -> None:
         """Raise RankError if rank 0 would wait for passes that the other, listening ranks will not make."""
-        self.require_team(name)
         if self.drives and self.listening:
             raise RankError(
                 f"policy {name!r}: only train() computes gradients over several ranks, not the body of its loop; use a "
@@ -110,40 +101,13 @@ class Ranks:
                 f"seen here: {str(error).splitlines()[0].rpartition('] ')[2][:100]}"
             ) from error
 
-    @contextmanager
-    def _explaining_stops(self) -> Iterator[None]:
-        """Print the reason when the launcher stops this rank by SIGTERM, because another rank ended.
-
-        After an error this process ends by itself. It then ignores SIGTERM, which would cut off its last message.
-        """
-
-        def stop(*_):
-            raise SystemExit(
-                f"mas_lab: rank {self.number} was stopped by the launcher: another rank ended, or it was asked to. "
-                f"{GOES_ON}"
-            )
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        after = signal.signal(signal.SIGTERM, stop)
-        try:
-            yield
-        except GeneratorExit:
-            raise
-        except BaseException:
-            after = signal.SIG_IGN
-            raise
-        finally:
-            signal.signal(signal.SIGTERM, after)
-
     # Rank 0
 
     @contextmanager
     def reporting_errors(self) -> Iterator[None]:
         """End the other ranks too if an error occurs inside, with the same message if they listen (on rank 0)."""
         try:
-            with self._explaining_stops(), self._connected():
+            with self._connected():
                 yield
         except Exception as error:
             if self.listening and not isinstance(error, RankError):
@@ -186,7 +150,7 @@ class Ranks:
         Yields nothing. Raises RankError with the error of rank 0.
         """
         try:
-            with self._explaining_stops(), self._connected():
+            with self._connected():
                 while (heard := self.hear())[0] != "end":
                     self._obey(heard, team, watch, update)
         finally:
@@ -203,8 +167,6 @@ class Ranks:
             self.engines[rest[0]].answer(rest[1])
         elif word == "update":
             update(team, rest[0], watch=watch, **rest[1])
-        elif word == "save":
-            torch_state.whole(list(team.policies.values())[rest[0]])
 
     # All ranks
 
@@ -212,10 +174,6 @@ class Ranks:
         from mas_lab.team import describe_team, differences
 
         self.team = team
-        if watch is not None and self.accelerator.is_fsdp2:
-            raise RankError(
-                "watch= looks at whole gradients, and FSDP cuts them; launch with --multi_gpu, or leave it out"
-            )
         for number, described in enumerate(told := self.gather(describe_team(team))):
             if different := differences(told[0], described):
                 raise RankError(f"rank {number} has another team than rank 0: {different}")
@@ -223,7 +181,7 @@ class Ranks:
             self._share_state(policy)
         for name, policy in team.policies.items():
             if team.learners(name):
-                policy.passes = Sharded(self, policy) if self.accelerator.is_fsdp2 else Share(self, policy)
+                policy.passes = Share(self, policy)
         models = {id(policy.shared): policy.shared for policy in team.policies.values()}
         for number, model in enumerate(models.values()):
             self.engines.append(RemoteEngine(model) if model.engine.streams else RankedEngine(self, number, model))
@@ -246,12 +204,67 @@ class Ranks:
                 policy.optimizer.state[parameter][key] = value.to(parameter.device)
 
     def _part(self) -> None:
-        """Separate the policies from the ranks; policies with sharded weights stay, and raise an error when used."""
-        policies = self.team.policies.values() if self.team else ()
-        cut = {id(policy.shared) for policy in policies if isinstance(policy.passes, Sharded)}
-        for policy in policies:
-            policy.passes = policy.passes if id(policy.shared) in cut else Passes(policy)
+        """Separate the policies from the ranks."""
+        for policy in self.team.policies.values() if self.team else ():
+            policy.passes = Passes(policy)
         for engine in self.engines:
-            engine.model.engine = engine if id(engine.model) in cut else engine.inner
+            engine.model.engine = engine.inner
         self.accelerator.free_memory()
         self.engines, self.team = [], None
+
+
+class RankedEngine(WaveEngine):
+    """One model's sampler over all ranks: rank 0 asks, and every rank answers a share of the prompts."""
+
+    def __init__(self, ranks: Any, number: int, model):
+        super().__init__()
+        self.ranks, self.number, self.model, self.inner = ranks, number, model, model.engine
+        self.policies = [policy for policy in ranks.team.policies.values() if policy.shared is model]
+
+    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Return a completion per (policy, request), in order; called on rank 0."""
+        numbered = [(self.policies.index(policy), request) for policy, request in asked]
+        with locked(self.policies):  # the other ranks receive one message at a time
+            self.ranks.tell("sample", self.number, numbered)
+            return self.answer(numbered)
+
+    def answer(self, asked: list[tuple[int, Request]]) -> list[Completion]:
+        """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
+        mine = self._deal(asked)[self.ranks.number]
+        try:
+            share = [(self.policies[asked[i][0]], asked[i][1]) for i in mine]
+            found, error = self.inner.complete(share) if share else [], None
+        except (PolicyError, RuntimeError) as failed:
+            found, error = [], f"{type(failed).__name__}: {failed}"
+        answers: list[Any] = [None] * len(asked)
+        for number, (places, completions, failed) in enumerate(self.ranks.gather((mine, found, error))):
+            if failed is not None:
+                raise RankError(f"rank {number} of {self.ranks.size} could not sample: {failed}")
+            for place, completion in zip(places, completions, strict=True):
+                answers[place] = completion
+        return answers
+
+    def _deal(self, asked: list[tuple[int, Request]]) -> list[list[int]]:
+        """Return the places in `asked` by rank; a prompt's candidates stay together, the longest work goes first."""
+        prompts: dict[tuple, list[int]] = {}
+        for place, (own, request) in enumerate(asked):
+            prompts.setdefault((own, request.prompt_ids), []).append(place)
+
+        def load(places: list[int]) -> int:
+            return len(asked[places[0]][1].prompt_ids) + sum(asked[place][1].max_tokens for place in places)
+
+        order = sorted(prompts.values(), key=load, reverse=True)
+        return [[place for places in order[rank :: self.ranks.size] for place in places]
+                for rank in range(self.ranks.size)]  # fmt: skip
+
+
+class RemoteEngine:
+    """A stand-in for an engine that streams, on every rank but 0: only rank 0 sends requests and weights to servers."""
+
+    streams = True
+
+    def __init__(self, model):
+        self.model, self.inner = model, model.engine
+
+    def sync_weights(self, policy) -> None: ...
+    def release_memory(self) -> None: ...

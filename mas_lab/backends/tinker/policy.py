@@ -1,13 +1,14 @@
 """Policies with weights behind a Tinker-compatible server: a base model, and one adapter with its optimizer for each.
 
 `sync_weights` is the API's save_weights_and_get_sampling_client. The gradient stays on the server, which only reports
-its norm. Leaves out: the connection (`service`), sampling (`engine`) and the losses of a server (`losses`).
+its norm. Leaves out: the connection (`service`) and the losses of a server (`losses`).
 """
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,19 +16,13 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer
 
-from mas_lab.backends.tinker.engine import TinkerEngine
 from mas_lab.backends.tinker.losses import data, server_loss
 from mas_lab.backends.tinker.service import Service
 from mas_lab.backends.torch.encoding import ChatPolicy
-from mas_lab.backends.torch.source import Source, context_of, model_config, options_of
+from mas_lab.backends.torch.source import RECORD, Source, context_of, model_config, options_of, read_record
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.locks import ModelLock
-from mas_lab.policy import Capabilities, PolicyError, Request, Sample, Tokens
-
-RECORD = "policy.json"
-KEYS = ("source", "lora", "options", "url", "adapters", "state", "lr", "template", "name")
-TOLERANCE = 1e-2
-"""Largest difference between a sampled token's log-probability and that of the weights that learn, in nats."""
+from mas_lab.policy import Asked, Capabilities, Completion, PolicyError, Request, Sample, Tokens, WaveEngine
 
 
 @dataclass(frozen=True)
@@ -45,14 +40,58 @@ class TinkerOptions:
     clips: bool = False
     """True if the server clips by AdamParams.grad_clip_norm. The hosted one does. SkyRL 0.3 does not, and gives no
     error."""
-    tolerance: float = TOLERANCE
-    """Tolerance of the proof that tokens are sampled from fresh weights."""
+    tolerance: float = 1e-2
+    """Largest difference, in nats, between a sampled token's log-probability and that of the weights that learn."""
     timeout_s: float = 900.0
     """Seconds that one answer may take, including compilation."""
 
-    def plain(self) -> dict[str, Any]:
-        """Return the options that a checkpoint records."""
-        return {name: value for name, value in asdict(self).items() if name not in ("api_key", "timeout_s")}
+
+class TinkerEngine(WaveEngine):
+    """An engine that answers in waves.
+
+    A draw follows its request's seed only if the server does, which Tinker does not promise.
+    """
+
+    def __init__(self, service: Any, eos: frozenset[int]):
+        super().__init__()
+        self.service, self.eos = service, eos
+
+    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+        """Return a completion per (policy, request), in order."""
+        for policy, request in asked:
+            policy.sync_weights()
+            policy.last_request = request
+        calls = [partial(self._sample, policy.sampler, request) for policy, request in asked]
+        found = self.service.ask("sample", *calls)
+        return [self._completion(*one, answer.sequences[0]) for one, answer in zip(asked, found, strict=True)]
+
+    def sync_weights(self, policy: Any) -> None:
+        policy.sync_weights()
+
+    def _sample(self, sampler: Any, request: Request) -> Any:
+        from tinker import types
+
+        how = types.SamplingParams(
+            max_tokens=request.max_tokens, temperature=request.temperature, seed=request.seed & 0x7FFFFFFF,
+            stop=sorted(self.eos), top_p=request.top_p, top_k=-1 if request.top_k is None else request.top_k,
+        )  # fmt: skip
+        prompt = types.ModelInput.from_ints(list(map(int, request.prompt_ids)))
+        return sampler.sample(prompt=prompt, num_samples=1, sampling_params=how)
+
+    def _completion(self, policy: Any, request: Request, found: Any) -> Completion:
+        """Return the sampled tokens, up to the token that completes a stop text."""
+        ids, logprobs = list(found.tokens), found.logprobs
+        if not ids or logprobs is None or len(logprobs) != len(ids):
+            raise PolicyError(
+                f"policy {policy.name!r}: the server gave {len(ids)} tokens and {len(logprobs or ())} "
+                "log-probabilities; there is nothing to learn from"
+            )
+        finish = "eos" if ids[-1] in self.eos else "length"
+        for end in range(1, len(ids) + 1) if request.stop else ():
+            if any(one in policy.decode(ids[:end]) for one in request.stop):
+                ids, logprobs, finish = ids[:end], logprobs[:end], "stop"
+                break
+        return Completion(tuple(ids), tuple(map(float, logprobs)), policy.decode(ids), finish)
 
 
 class TinkerBase:
@@ -138,7 +177,7 @@ class TinkerPolicy(ChatPolicy):
         self.shared, self.name, self.index, self.lr, self.version = base, name, index, base.lr, 0
         self.client = base.new_client(base.seed + index)
         self.last_request: Request | None = None
-        self._sampler, self._published = None, -1
+        self.sampler, self._published = None, -1
         self._whole, self._pending = True, False
         """True if nothing is lost; True if samples of the next step have been sent."""
 
@@ -150,11 +189,6 @@ class TinkerPolicy(ChatPolicy):
 
     # Sampling
 
-    def sampler(self) -> Any:
-        """Return the sampling client of the present weights."""
-        self.sync_weights()
-        return self._sampler
-
     def sync_weights(self) -> None:
         """Let the server sample from these weights, and prove it on one request.
 
@@ -164,7 +198,7 @@ class TinkerPolicy(ChatPolicy):
         if self._published == self.version:
             return
         publish = self.client.save_weights_and_get_sampling_client
-        self._sampler, self._published = self.shared.service.of("publish weights", publish), self.version
+        self.sampler, self._published = self.shared.service.of("publish weights", publish), self.version
         request = self.last_request
         if request is None or request.temperature != 1:
             return
@@ -262,10 +296,11 @@ class TinkerPolicy(ChatPolicy):
 
     def describe(self) -> dict[str, Any]:
         """Return a description of this policy; two policies with equal descriptions may swap states."""
-        base, told = self.shared, self.shared.options.plain()
-        del told["url"]
+        base, options = self.shared, asdict(self.shared.options)
+        for option in ("url", "api_key", "timeout_s"):  # they may differ on another machine
+            del options[option]
         return {"backend": "tinker", "source": asdict(base.source), "template": base.template, "lr": self.lr,
-                "lora": {"rank": base.rank, "seed": base.seed, "index": self.index}, "options": told,
+                "lora": {"rank": base.rank, "seed": base.seed, "index": self.index}, "options": options,
                 "name": self.name}  # fmt: skip
 
     def save(self, directory: Path) -> None:
@@ -295,39 +330,12 @@ def _logprobs(found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
     return torch.tensor([float(value) for part in parts for value in part])
 
 
-def load_base(name: str | Path, adapters: int, rank: int, lr: float | None, template: Any, seed: int,
-              **options: Any) -> TinkerBase:  # fmt: skip
-    """Load a base, see `mas_lab.backends.loading.load_base`."""
-    source = Source.find(name)
-    lr = source.default_lr(lora=True) if lr is None else lr
-    return TinkerBase(source, adapters, rank, lr, seed, template, **options)
-
-
-def restore(directories: Mapping[str, str | Path]) -> dict[str, TinkerPolicy]:
-    """Return policies that `save` wrote, by name; adapters of one base share it again."""
-    bases: dict[str, TinkerBase] = {}
-    found = {}
-    for name, directory in directories.items():
-        record = read_record(Path(directory))
-        lora, options = record["lora"], record["options"] | {"url": record["url"]}
-        alike = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
-        if alike not in bases:
-            source = Source(**record["source"])
-            bases[alike] = TinkerBase(source, record["adapters"], lora["rank"], record["lr"], lora["seed"],
-                                      record["template"], **options)  # fmt: skip
-        policy = found[name] = bases[alike].adapter(record["name"], lr=record["lr"])
-        policy.load(Path(directory))
-    return found
-
-
-def read_record(directory: Path) -> dict[str, Any]:
-    """Return the record in `directory`; raise PolicyError if it is missing or was not written by `save`."""
-    path = directory / RECORD
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        missing = [name for name in KEYS if name not in found]
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise PolicyError(f"{path} was not written by a policy of backend 'tinker' ({error})") from None
-    if missing:
-        raise PolicyError(f"{path} has no {missing[0]!r}: it was not written by a policy of backend 'tinker'")
-    return found
+def restore(record: dict[str, Any], bases: dict[str, list[TinkerBase]]) -> TinkerPolicy:
+    """Return the policy of a record, whose state is still to be loaded; adapters of one base share it again."""
+    lora, options = record["lora"], record["options"] | {"url": record["url"]}
+    alike = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
+    if alike not in bases:
+        base = TinkerBase(Source(**record["source"]), record["adapters"], lora["rank"], record["lr"], lora["seed"],
+                          record["template"], **options)  # fmt: skip
+        bases[alike] = [base]
+    return bases[alike][0].adapter(record["name"], lr=record["lr"])

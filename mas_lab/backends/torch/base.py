@@ -1,11 +1,11 @@
-"""Make torch policies: full weights, adapters over one base, and both from disk.
+"""Make adapters over one base, and policies from weights on disk.
 
 Leaves out: the methods of a policy (`policy`) and its files (`state`).
 """
 
 import json
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
-from mas_lab.backends.torch.source import Source, model_config, options_of
-from mas_lab.backends.torch.state import RECORD, read_record
+from mas_lab.backends.torch.source import RECORD, Source, model_config, options_of
 from mas_lab.policy import PolicyError
 
 RANDOM = threading.Lock()
+Bases = dict[str, list["TorchBase"]]
+"""Bases by what their adapters must have in common."""
 
 
 class TorchBase:
@@ -85,46 +86,24 @@ class TorchBase:
         return policy
 
 
-def load_full(make: type[TorchModel], name, lr=None, template=None, seed=0, **options) -> TorchPolicy:
-    """Load a policy, see `mas_lab.backends.loading.load_policy`. Nothing random is drawn, so `seed` has no effect."""
-    source = Source.find(name)
-    lr = source.default_lr(lora=False) if lr is None else lr
-    return TorchPolicy(make(source, options_of(make.Options, options), template), lr)
-
-
-def load_base(
-    make: type[TorchModel], name, adapters=1, rank=16, lr=None, template=None, seed=0, **options
-) -> TorchBase:
-    """Load a base, see `mas_lab.backends.loading.load_base`."""
-    source = Source.find(name)
-    lr = source.default_lr(lora=True) if lr is None else lr
-    return TorchBase(
-        make(source, options_of(make.Options, options), template, lora=(adapters, rank)), adapters, rank, lr, seed
-    )
-
-
 def restore(
-    directories: dict[str, str | Path], model_of: Callable[[str], type[TorchModel]], asked: Collection[str] = ()
-) -> dict[str, TorchPolicy]:
-    """Restore policies, see `mas_lab.backends.loading.restore_policies`.
+    make: type[TorchModel], record: dict[str, Any], directory: str | Path, bases: Bases, asked: Collection[str]
+) -> TorchPolicy:
+    """Return the policy of a record, whose state is still to be loaded from `directory`.
 
-    `model_of` returns the model class of a back end.
+    `bases` holds the bases of the policies before it. `asked`: hub ids that may be loaded, since a stranger may have
+    written the record.
     """
-    bases: dict[str, list[TorchBase]] = {}
-    policies = {}
-    for name, directory in directories.items():
-        record = read_record(Path(directory))
-        _refuse_unasked(record, Path(directory), asked)
-        make = model_of(record["backend"])
-        if record["lora"] is None:
-            shared = _model(make, record, weights=directory)
-            policy = TorchPolicy(shared, record["lr"])
-        else:
-            policy = _restore_adapter(make, record, bases)
-        policy.name = record["name"]
-        policy.load(Path(directory))
-        policies[name] = policy
-    return policies
+    source = Source(**record["source"])
+    fetched = source.kind == "hub" and (record["lora"] is not None or source.digest is None)
+    if fetched and source.name not in asked:
+        raise PolicyError(
+            f"{Path(directory) / RECORD} names the model {source.name!r} of the hub, which is not loaded unasked; if "
+            f"it is the one that you trained, ask for it: load_run(...).team(base={source.name!r})"
+        )
+    if record["lora"] is not None:
+        return _restore_adapter(make, record, bases)
+    return TorchPolicy(_model(make, record, weights=directory), record["lr"])
 
 
 @dataclass(frozen=True)
@@ -138,23 +117,19 @@ class Given:
     source: Source | None = None
 
 
-def open_given(make: type[TorchModel], given: dict[str, Given], options: dict[str, Any]) -> dict[str, TorchPolicy]:
-    """Return policies with these weights and new optimizers; adapters that shared a base share it again."""
-    bases: dict[str, list[TorchBase]] = {}
-    policies = {}
-    for name, one in given.items():
-        if one.lora is None:
-            _refuse_more_than_held(one.folder)
-            policy = load_full(make, one.folder, lr=one.lr, template=one.template, **options)
-            policy.name = name
-        else:
-            record = {"backend": make.backend, "name": name, "source": asdict(one.source), "lora": one.lora,
-                      "lr": one.lr, "template": one.template, "options": options}  # fmt: skip
-            policy = _restore_adapter(make, record, bases)
-            policy.load_weights(one.folder)
-            policy.lr = one.lr
-        policies[name] = policy
-    return policies
+def open_one(make: type[TorchModel], name: str, one: Given, options: dict[str, Any], bases: Bases) -> TorchPolicy:
+    """Return a policy with these weights and a new optimizer; adapters that shared a base share it again."""
+    if one.lora is None:
+        _refuse_more_than_held(one.folder)
+        model = make(Source.find(one.folder), options_of(make.Options, options), one.template)
+        policy = TorchPolicy(model, one.lr)
+    else:
+        record = {"backend": make.backend, "name": name, "source": asdict(one.source), "lora": one.lora, "lr": one.lr,
+                  "template": one.template, "options": options}  # fmt: skip
+        policy = _restore_adapter(make, record, bases)
+        policy.load_weights(one.folder)
+    policy.name, policy.lr = name, one.lr
+    return policy
 
 
 def _refuse_more_than_held(folder: Path) -> None:
@@ -170,23 +145,12 @@ def _refuse_more_than_held(folder: Path) -> None:
         raise PolicyError(f"{folder}: config.json asks for {asked} weights, and its files hold {held} bytes of them")
 
 
-def _refuse_unasked(record: dict[str, Any], directory: Path, asked: Collection[str]) -> None:
-    """Raise PolicyError if an untrusted record would make us load a hub model that the user did not name."""
-    source = Source(**record["source"])
-    fetched = source.kind == "hub" and (record["lora"] is not None or source.digest is None)
-    if fetched and source.name not in asked:
-        raise PolicyError(
-            f"{directory / RECORD} names the model {source.name!r} of the hub, which is not loaded unasked; if it is "
-            f"the one that you trained, ask for it: load_run(...).team(base={source.name!r})"
-        )
-
-
 def _model(make: type[TorchModel], record: dict[str, Any], **given: Any) -> TorchModel:
     options = {name: value for name, value in record["options"].items() if name not in make.Options.removed}
     return make(Source(**record["source"]), options_of(make.Options, options), record["template"], **given)
 
 
-def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: dict[str, list[TorchBase]]) -> TorchPolicy:
+def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Bases) -> TorchPolicy:
     """Restore an adapter on the base that it shared, or on a second base if its place there is taken."""
     made_with = dict(record["lora"])
     index, own_rank = made_with.pop("index"), made_with.pop("own_rank", None)

@@ -92,28 +92,16 @@ def pick_device() -> str:
     return device
 
 
-def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor whole; one that is cut over several processes (DTensor) has only its own part in `item()`."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
-def not_finite(tensors: Mapping[str, torch.Tensor]) -> str | None:
-    """Return the first name whose tensor has no finite norm, or `None`; one pass over all tensors, one device sync.
+def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) -> None:
+    """Raise NotFiniteError with the policy and the parameter if a tensor has no finite norm; one device sync.
 
     A norm beyond float32 counts as not finite, because such weights do not compute finite values either.
     """
     floating = {name: tensor.detach() for name, tensor in tensors.items() if tensor.is_floating_point()}
-    if not floating:
-        return None
-    whole = [whole_tensor(norm) for norm in torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)]
-    finite = torch.stack([norm.to(whole[0].device) for norm in whole]).isfinite()
-    return None if finite.all().item() else list(floating)[int((~finite).nonzero()[0])]
-
-
-def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) -> None:
-    """Raise NotFiniteError with the policy and the parameter if a tensor is not finite."""
-    name = not_finite(tensors)
-    if name is not None:
+    norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32) if floating else [torch.zeros(())]
+    finite = torch.stack([norm.to(norms[0].device) for norm in norms]).isfinite()
+    if not finite.all().item():
+        name = list(floating)[int((~finite).nonzero()[0])]
         raise NotFiniteError(f"policy {policy!r}: its weights are not finite {when}, the first is {name!r}; {BACK}")
 
 

@@ -15,7 +15,7 @@ import torch
 
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import ChatPolicy
-from mas_lab.backends.torch.model import TorchModel, require_finite, whole_tensor
+from mas_lab.backends.torch.model import TorchModel, require_finite
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.locks import locked
 from mas_lab.policy import Capabilities, PolicyError, Sample, Tokens
@@ -36,14 +36,9 @@ class Passes:
         """Return log-probability and entropy (N,) of a micro-batch's tokens, with gradient."""
         return batch.token_logprobs(self.policy.shared.net, entropy_grad)
 
-    forward = trained
-
     def total(self, found_4N: torch.Tensor) -> torch.Tensor:
         """Return the results (4, N) summed over all processes; here there is one."""
         return found_4N
-
-    def before_saving(self) -> None:
-        """Prepare other processes for `save`; here there are none."""
 
 
 class TorchPolicy(ChatPolicy):
@@ -122,7 +117,7 @@ class TorchPolicy(ChatPolicy):
     def _forward(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
         self.activate()
         with self.shared.computing():
-            parts = [(b.token_N, *self.passes.forward(b, False)) for b in self.shared.micro_batches(samples)]
+            parts = [(b.token_N, *b.token_logprobs(self.shared.net, False)) for b in self.shared.micro_batches(samples)]
         token_N, *found = zip(*parts, strict=True)
         order_N = torch.from_numpy(np.argsort(np.concatenate(token_N))).to(self.device)
         logprobs_N, entropy_N = (torch.cat(values)[order_N] for values in found)
@@ -199,8 +194,7 @@ class TorchPolicy(ChatPolicy):
 
     def gradient_norm(self) -> float:
         """Return the norm of the gradient, in float64."""
-        squares = [gradient.detach().double().square().sum() for _, gradient in self.gradients()]
-        return float(np.sqrt(sum(whole_tensor(square).item() for square in squares)))
+        return float(np.sqrt(sum(g.detach().double().square().sum().item() for _, g in self.gradients())))
 
     def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Clip the gradient, make one optimizer step at `lr * lr_scale`, and clear the gradients.

@@ -1,6 +1,6 @@
-"""The source of a model's weights, the digest that identifies them, and the settings that follow from it.
+"""The source of a model's weights, the digest that identifies them, and the record of a saved policy.
 
-Leaves out: reading the weights (`model`).
+It imports no heavy library. Leaves out: reading the weights (`model`), writing the record (`state`).
 """
 
 import hashlib
@@ -10,8 +10,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformers import AutoConfig
-
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
 
@@ -19,6 +17,12 @@ PROVENANCE = "provenance.json"
 """The file that makes a folder a pocket model: how it was made, and its learning rates."""
 LARGE_LR = {"full": 1e-6, "lora": 2e-5}
 """Learning rates of models without a rate of their own."""
+RECORD = "policy.json"
+FORM = {
+    "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
+    "options": (dict,),
+}  # fmt: skip
+"""The types of a record's values besides its source."""
 Options = TypeVar("Options")
 
 
@@ -36,6 +40,8 @@ def model_config(where: str | Path) -> Any:
 
     Code that comes with a model is never run, and the user is never asked. Raises PolicyError if the model needs it.
     """
+    from transformers import AutoConfig
+
     try:
         return AutoConfig.from_pretrained(where, trust_remote_code=False)
     except ValueError as error:
@@ -123,3 +129,19 @@ class Source:
         found = Source(self.kind, self.name).pinned().digest
         if self.digest != found:
             raise PolicyError(f"the base model at {self.location()} has changed: sha256 {found}, not {self.digest}")
+
+
+def read_record(directory: Path) -> dict[str, Any]:
+    """Return the record in `directory`; raise PolicyError if it is missing or was not written by `policy.save`."""
+    path = directory / RECORD
+    if not path.is_file():
+        raise PolicyError(f"{path} is not there; was this directory written by `policy.save`?")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        Source(**found["source"])
+        wrong = [name for name, allowed in FORM.items() if type(found[name]) not in allowed]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise PolicyError(f"{path} was not written by `policy.save`, or was changed since ({error})") from None
+    if wrong:
+        raise PolicyError(f"{path}: {wrong[0]} is {found[wrong[0]]!r}; it was not written by `policy.save`")
+    return found

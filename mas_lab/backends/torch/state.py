@@ -15,18 +15,13 @@ import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
-from mas_lab.backends.torch.model import quiet, require_finite, whole_tensor
-from mas_lab.backends.torch.source import Source
+from mas_lab.backends.torch.model import quiet, require_finite
+from mas_lab.backends.torch.source import RECORD, read_record
 from mas_lab.policy import PolicyError
 
-RECORD, ADAPTER = "policy.json", "adapter_model.safetensors"
+ADAPTER = "adapter_model.safetensors"
 OPTIMIZER = "training/optimizer.safetensors"
 """The file has a folder of its own, because vLLM reads every safetensors file beside a model as weights of it."""
-FORM = {
-    "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
-    "options": (dict,),
-}  # fmt: skip
-"""The types of a record's values besides its source."""
 
 
 def record(policy: Any) -> dict[str, Any]:
@@ -50,32 +45,13 @@ def describe(policy: Any) -> dict[str, Any]:
     return described
 
 
-def read_record(directory: Path) -> dict[str, Any]:
-    """Return the record in `directory`; raise PolicyError if it is missing or was not written by `policy.save`."""
-    path = directory / RECORD
-    if not path.is_file():
-        raise PolicyError(f"{path} is not there; was this directory written by `policy.save`?")
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        Source(**found["source"])
-        wrong = [name for name, allowed in FORM.items() if type(found[name]) not in allowed]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise PolicyError(f"{path} was not written by `policy.save`, or was changed since ({error})") from None
-    if wrong:
-        raise PolicyError(f"{path}: {wrong[0]} is {found[wrong[0]]!r}; it was not written by `policy.save`")
-    return found
-
-
-def save_weights(policy: Any, directory: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
-    """Write the weights in the form that transformers, PEFT and vLLM load: a model with its tokenizer, or one adapter.
-
-    `weights`: other weights than those of the present model.
-    """
+def save_weights(policy: Any, directory: Path) -> None:
+    """Write a model with its tokenizer, or one adapter, in the form that transformers, PEFT and vLLM load."""
     directory.mkdir(parents=True, exist_ok=True)
     shared = policy.shared
     if policy.adapter is None:
         with quiet():
-            shared.net.save_pretrained(directory, state_dict=weights)
+            shared.net.save_pretrained(directory)
         shared.tokenizer.save_pretrained(directory)
     else:
         weights = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
@@ -85,26 +61,14 @@ def save_weights(policy: Any, directory: Path, weights: dict[str, torch.Tensor] 
         config.save_pretrained(directory)
 
 
-def whole(policy: Any) -> tuple[dict[str, torch.Tensor] | None, dict[str, torch.Tensor]]:
-    """Return the full weights, if they are sharded over several ranks, and the optimizer's state by parameter.
-
-    All ranks must call this if weights are sharded.
-    """
-    cut = {name: p.full_tensor() for name, p in policy.parameters.items() if hasattr(p, "full_tensor")}
+def save(policy: Any, directory: Path) -> None:
+    require_finite(policy.parameters, policy.name, "and are not kept")
+    save_weights(policy, directory)
     state = {
-        f"{name}|{key}": whole_tensor(value)
+        f"{name}|{key}": value
         for name, parameter in policy.parameters.items()
         for key, value in policy.optimizer.state.get(parameter, {}).items()
     }
-    rest = {name: value for name, value in policy.shared.net.state_dict().items() if not hasattr(value, "full_tensor")}
-    return {**rest, **cut} if cut else None, state
-
-
-def save(policy: Any, directory: Path) -> None:
-    policy.passes.before_saving()
-    weights, state = whole(policy)
-    require_finite(weights or policy.parameters, policy.name, "and are not kept")
-    save_weights(policy, directory, weights)
     (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
     save_file(_contiguous(state), directory / OPTIMIZER)
     (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n", encoding="utf-8")

@@ -5,13 +5,14 @@ On shared CPUs one thread is often faster than two. The first policy on a CPU de
 """
 
 import os
+import statistics
 import sys
 import time
 from functools import reduce
 
 import torch
 
-from mas_lab.backends.workers import usable_cores
+from mas_lab.backends.runner import usable_cores
 from mas_lab.display.progress import in_notebook
 from mas_lab.policy import PolicyError
 
@@ -46,15 +47,12 @@ def settle_threads() -> None:
 
     The number is `MAS_LAB_THREADS` or the result of `probe_threads`. Nothing changes if somebody has decided already:
     `set_threads` was called, one of `OTHERS` is set, or torch has another number than it starts with (all cores, or
-    half of them if each counts twice). Only `set_threads` is noticed for sure.
+    half of them if each counts twice).
     """
-    if _settled:
+    cores, now = usable_cores(), torch.get_num_threads()
+    decided = now == 1 or now not in (cores, cores // 2) or any(name in os.environ for name in OTHERS)
+    if _settled or (decided and VARIABLE not in os.environ):
         return
-    cores = usable_cores()
-    if VARIABLE not in os.environ:
-        usual = torch.get_num_threads() in (cores, cores // 2) and torch.get_num_threads() > 1
-        if not usual or any(name in os.environ for name in OTHERS):
-            return
     n = set_threads(probe_threads())
     why = VARIABLE if VARIABLE in os.environ else "measured"
     _print(f"torch uses {n} thread{'s' * (n > 1)} of {cores} cores ({why})")
@@ -87,37 +85,32 @@ def probe_threads(seconds: float = 0.5) -> int:
     It tries 1, 2, 4, … threads in turns, up to the cores that this process may use. More threads must be 10 % faster.
     It does not change the setting.
     """
-    if VARIABLE in os.environ:
-        text = os.environ[VARIABLE]
+    text = os.environ.get(VARIABLE)
+    if text is not None:
         if not text.isdigit() or int(text) < 1:
             raise PolicyError(f"{VARIABLE}={text!r} is no number of threads; set it to 1 or more, or unset it")
         return int(text)
-    cores = usable_cores()
-    counts = [2**i for i in range(cores.bit_length())]
-    if len(counts) == 1:
-        return 1
-    before = torch.get_num_threads()
-    times: dict[int, list[float]] = {n: [] for n in counts}
-    work, end = _work(), time.perf_counter() + seconds
+    times: dict[int, list[float]] = {2**i: [] for i in range(usable_cores().bit_length())}
+    before, work, end = torch.get_num_threads(), _work(), time.perf_counter() + seconds
     try:
-        while time.perf_counter() < end:
-            for n in counts:
+        while len(times) > 1 and time.perf_counter() < end:
+            for n, taken in times.items():
                 torch.set_num_threads(n)
                 start = time.perf_counter()
                 work()
-                times[n].append(time.perf_counter() - start)
+                taken.append(time.perf_counter() - start)
     finally:
         torch.set_num_threads(before)
     # The first round warms up; the median of the others ignores short loads of other processes.
-    median = {n: sorted(t[1:] or t)[len(t[1:] or t) // 2] for n, t in times.items()}
-    return reduce(lambda best, n: n if median[n] < 0.9 * median[best] else best, counts)
+    median = {n: statistics.median_high(taken[1:] or taken or [0.0]) for n, taken in times.items()}
+    return reduce(lambda best, n: n if median[n] < 0.9 * median[best] else best, median)
 
 
 def _work():
     """Return a function of about 10 ms: forward and backward through the computations of a transformer block."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(1024, 128, generator=generator)
-    up, down = (torch.randn(*shape, generator=generator, requires_grad=True) for shape in ((128, 384), (384, 128)))
+    x, up, down = (torch.randn(*shape, generator=generator) for shape in ((1024, 128), (128, 384), (384, 128)))
+    up.requires_grad_(), down.requires_grad_()
 
     def work() -> None:
         hidden = x

@@ -22,15 +22,18 @@ def import_unsloth():
         refuse_broken_gpu()
     try:
         import unsloth
-    except ModuleNotFoundError as error:
-        if error.name != "unsloth":
-            raise _unusable(error) from error
-        raise PolicyError(
-            'back end "unsloth": Unsloth is not installed here. pip install unsloth (Linux, Windows; without an NVIDIA '
-            'GPU it must be 2026.10.9 or newer), or use backend="torch", which trains the same adapters'
-        ) from None
     except Exception as error:  # it refuses a machine with various errors
-        raise _unusable(error) from error
+        if isinstance(error, ModuleNotFoundError) and error.name == "unsloth":
+            raise PolicyError(
+                'back end "unsloth": Unsloth is not installed here. pip install unsloth (Linux, Windows; without an '
+                'NVIDIA GPU it must be 2026.10.9 or newer), or use backend="torch", which trains the same adapters'
+            ) from None
+        told = next(iter(str(error).strip().splitlines()), "no message")
+        raise PolicyError(
+            f'back end "unsloth": Unsloth is installed but cannot be imported here: {type(error).__name__}: {told}. It '
+            "needs an NVIDIA, AMD or Intel GPU, or from 2026.10.9 on any CPU without one; its requirements may be "
+            'incomplete (pip check). backend="torch" trains the same adapters'
+        ) from error
     if unsloth.DEVICE_TYPE not in DEVICES:
         raise PolicyError(
             f'back end "unsloth": Unsloth chose the device {unsloth.DEVICE_TYPE!r} here, whose models are not plain '
@@ -59,12 +62,3 @@ def refuse_broken_gpu() -> None:
             f'{outcome}. On Kaggle choose the accelerator "GPU T4 x2" instead of P100; elsewhere use backend="torch", '
             "which then takes the CPU, or hide the GPU (CUDA_VISIBLE_DEVICES=) before Python starts"
         )
-
-
-def _unusable(error: Exception) -> PolicyError:
-    told = next(iter(str(error).strip().splitlines()), "no message")
-    return PolicyError(
-        f'back end "unsloth": Unsloth is installed but cannot be imported here: {type(error).__name__}: {told}. It '
-        "needs an NVIDIA, AMD or Intel GPU, or from 2026.10.9 on any CPU without one; its requirements may be "
-        'incomplete (pip check). backend="torch" trains the same adapters'
-    )

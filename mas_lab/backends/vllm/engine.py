@@ -5,18 +5,22 @@ that are trained, or else it serves stale weights. Leaves out: the transport of 
 `server`).
 """
 
+import shutil
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from mas_lab.backends.torch.model import BACK
+from mas_lab.backends.vllm.weights import Heads, save_for_vllm
 from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sample, check_fit
 
 COOLEST, HOTTEST = 0.01, 2.0
@@ -52,7 +56,6 @@ class VllmEngine(ABC):
     """
 
     streams = True
-    name = property(lambda self: self.model.source.name)
 
     def __init__(self, model):
         self.model, self.options = model, model.options
@@ -65,6 +68,9 @@ class VllmEngine(ABC):
         self._kept: list[tuple[int, Completion | PolicyError]] = []
         self._published: dict[str, int] = {}
         self._recent: dict[str, deque[Row]] = defaultdict(lambda: deque(maxlen=PROBED))
+        self._folder: tempfile.TemporaryDirectory | None = None
+        self._paths: dict[str, Path] = {}
+        self._heads: Heads | None = None
         self._eos = model.eos_ids()
         self._text = lru_cache(2**16)(lambda ids: model.tokenizer.decode(ids, skip_special_tokens=True))
 
@@ -146,6 +152,15 @@ class VllmEngine(ABC):
         stopped = "stop" if any(one in text for one in request.stop) else "length"
         return Completion(ids, tuple(logprobs), text, "eos" if ids[-1] in self._eos else stopped)
 
+    def sampling(self, request: Request) -> dict[str, Any]:
+        """Return the settings of a request, which the engine and the servers call alike."""
+        return {
+            "max_tokens": request.max_tokens, "temperature": request.temperature, "seed": request.seed % 2**63,
+            "logprobs": 0, "top_p": request.top_p, "top_k": request.top_k or 0, "stop": list(request.stop),
+            "stop_token_ids": sorted(self._eos), "ignore_eos": True,  # the ids are the model's own list
+            "include_stop_str_in_output": True,  # the text must match the ids
+        }  # fmt: skip
+
     # Publishing
 
     def sync_weights(self, policy) -> None:
@@ -184,9 +199,24 @@ class VllmEngine(ABC):
 
     def _start_once(self) -> None:
         if not self._started:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=self.options.shared_dir)
             self._published.clear()
-            self._start()
+            self._paths.clear()
+            self._start(Path(self._folder.name))
             self._started = True
+
+    def _push(self, policy) -> None:
+        """Send the policy's weights; drop everything computed with the old ones."""
+        if policy.adapter is None:
+            self._take_weights(policy, Path(self._folder.name) / "weights")
+            return
+        path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the prefix cache depends on it
+        save_for_vllm(policy, path, self._heads)
+        before, self._paths[policy.adapter] = self._paths.get(policy.adapter), path
+        self._take_adapter(policy, path)
+        if before is not None:
+            shutil.rmtree(before)
 
     def _holds(self, key: str, version: int) -> bool:
         """Return True if the engine has these weights from its start: it read the same files as the trainer."""
@@ -221,8 +251,8 @@ class VllmEngine(ABC):
     # Implemented by each kind of engine
 
     @abstractmethod
-    def _start(self) -> None:
-        """Start or reach the engine."""
+    def _start(self, folder: Path) -> None:
+        """Start or reach the engine; set `_heads` if it has wider ones."""
 
     @abstractmethod
     def _send(self, ticket: int, policy, request: Request) -> None: ...
@@ -235,8 +265,12 @@ class VllmEngine(ABC):
     def _abort(self, tickets: Sequence[int]) -> None: ...
 
     @abstractmethod
-    def _push(self, policy) -> None:
-        """Send the policy's weights; drop everything computed with the old ones."""
+    def _take_adapter(self, policy, path: Path) -> None:
+        """Read the adapter in `path`."""
+
+    @abstractmethod
+    def _take_weights(self, policy, path: Path) -> None:
+        """Take all weights, by files in `path` if need be."""
 
     @abstractmethod
     def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:

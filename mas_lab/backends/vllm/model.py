@@ -12,7 +12,6 @@ from typing import Any, ClassVar, get_args
 from mas_lab.backends.torch.model import Options, TorchModel
 from mas_lab.policy import PolicyError
 
-TRANSFERS = ("auto", "memory", "files")
 CPU_CACHE = 2**30
 """Bytes of key-value cache on a CPU."""
 
@@ -25,9 +24,11 @@ class VllmOptions(Options):
     """
 
     of_the_machine: ClassVar[tuple[str, ...]] = (
-        "device", "where", "gpus", "memory", "tensor_parallel", "max_seqs", "prefix_caching", "sleep", "transfer",
-        "tolerance", "shared_dir", "patience",
+        "device", "where", "gpus", "memory", "tensor_parallel", "max_seqs", "prefix_caching", "sleep", "tolerance",
+        "shared_dir", "patience",
     )  # fmt: skip
+    removed: ClassVar[tuple[str, ...]] = ("transfer",)
+
     where: str | tuple[str, ...] = "process"
     """ "process": in this process; "server": a server that is started on this machine; or the address of one or several
     running servers."""
@@ -45,11 +46,9 @@ class VllmOptions(Options):
     prefix_caching: bool = True
     sleep: bool = False
     """True: hand the GPU's memory back while the weights are trained."""
-    transfer: str = "auto"
-    """Path of full weights to the engine: "memory", within this process; "files", through `shared_dir`; "auto": memory
-    if the engine is in this process, else files. An adapter always goes through `shared_dir`."""
     shared_dir: str | None = None
-    """A folder that servers on another machine see too. `None`: a temporary one."""
+    """A folder that servers on another machine see too; weights reach them, and adapters every engine, through it.
+    `None`: a temporary one."""
     tolerance: float | None = None
     """Largest difference of vLLM's log-probabilities from torch's after a publish. `None`: 1e-4 in float32, else 0.2.
     With 0.2, stale weights are only noticed once training has moved them that far."""
@@ -58,10 +57,6 @@ class VllmOptions(Options):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.transfer not in TRANSFERS:
-            raise PolicyError(f"transfer {self.transfer!r}; known: {', '.join(TRANSFERS)}")
-        if self.where != "process" and self.transfer == "memory":
-            raise PolicyError("transfer 'memory' wants the engine in this process: leave out `where`")
         if self.gpus is not None and self.where != "server":
             raise PolicyError("gpus= is for a server that is started here: pass where='server'")
 

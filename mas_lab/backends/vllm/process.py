@@ -6,8 +6,6 @@ Leaves out: several engines on one GPU at once (give each a share by `memory`), 
 import gc
 import os
 import random
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,24 +30,21 @@ class ProcessEngine(VllmEngine):
         super().__init__(model)
         self._done: list[Answer] = []
         self._scored: dict[str, list[float]] = {}
-        self._paths: dict[str, Path] = {}
+        self._alone = self.options.tensor_parallel == 1
 
-    def _start(self) -> None:
-        options = self.options
-        self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=options.shared_dir)
-        with _undisturbed(options.tensor_parallel == 1), _error_context("could not start"):
+    def _start(self, folder: Path) -> None:
+        with _undisturbed(self._alone), _error_context("could not start"):
             prepare()
             from vllm import LLM
 
-            base, self._heads = widened(self.model, Path(self._folder.name))
-            # "uni": the worker is this process.
-            more = {"distributed_executor_backend": "uni"} if options.tensor_parallel == 1 else {}
+            base, self._heads = widened(self.model, folder)
+            more = {"distributed_executor_backend": "uni"} if self._alone else {}  # the worker is this process
             more |= self.model.engine_arguments(base)
             self.llm = LLM(**more, disable_log_stats=True, use_tqdm_on_load=False)
             gc.unfreeze()  # vLLM freezes all objects as in a server; they would never be freed
 
         core = self.llm.llm_engine.engine_core
-        if options.tensor_parallel == 1:
+        if self._alone:
             core._finalizer.detach()
             ProcessEngine.living += 1
             weakref.finalize(self, _close, core.engine_core)
@@ -57,19 +52,7 @@ class ProcessEngine(VllmEngine):
     def _send(self, ticket: int, policy, request: Request) -> None:
         from vllm import SamplingParams
 
-        parameters = SamplingParams(
-            temperature=request.temperature,
-            max_tokens=request.max_tokens,
-            seed=request.seed % 2**63,
-            logprobs=0,
-            stop_token_ids=sorted(self._eos),
-            ignore_eos=True,  # the line above has the model's own list
-            stop=list(request.stop),
-            include_stop_str_in_output=True,  # the text must match the ids
-            top_p=request.top_p,
-            top_k=request.top_k or 0,
-            detokenize=bool(request.stop),
-        )
+        parameters = SamplingParams(**self.sampling(request), detokenize=bool(request.stop))
         self._add(str(ticket), policy, request.prompt_ids, parameters)
 
     def _add(self, name: str, policy, ids: Sequence[int], parameters) -> None:
@@ -122,24 +105,17 @@ class ProcessEngine(VllmEngine):
         scored, self._scored = self._scored, {}
         return [[scored[name][len(prompt) :] for name, (prompt, _) in zip(names, rows, strict=True)]]
 
-    def _push(self, policy) -> None:
-        if policy.adapter is not None:
-            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the prefix cache depends on it
-            save_for_vllm(policy, path, self._heads)
-            before = self._paths.get(policy.adapter)
-            self._paths[policy.adapter] = path
-            with _error_context(f"could not take the adapter of policy {policy.name!r}"):
-                self.llm.llm_engine.add_lora(self._lora(policy, refresh=True))
-            if before is not None:
-                shutil.rmtree(before)
-            return
+    def _take_adapter(self, policy, path: Path) -> None:
+        with _error_context(f"could not take the adapter of policy {policy.name!r}"):
+            self.llm.llm_engine.add_lora(self._lora(policy, refresh=True))
+
+    def _take_weights(self, policy, path: Path) -> None:
         with _error_context(f"could not take the weights of policy {policy.name!r}"):
-            if self.options.transfer == "files" or self.options.tensor_parallel > 1:
-                path = Path(self._folder.name) / "weights"
+            if self._alone:
+                weights = {"weights_iterator": tensors_for_vllm(policy, self._heads)}
+            else:
                 save_for_vllm(policy, path, self._heads)
                 weights = {"weights_path": str(path)}
-            else:
-                weights = {"weights_iterator": tensors_for_vllm(policy, self._heads)}
             self.llm.collective_rpc("reload_weights", kwargs=weights)
         if not self.llm.reset_prefix_cache():
             raise EngineError(f"policy {policy.name!r}: vLLM kept prefixes computed with the weights before")

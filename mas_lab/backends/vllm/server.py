@@ -5,28 +5,33 @@ VLLM_SERVER_DEV_MODE=1 (full weights, prefixes, sleep). For adapters it also nee
 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. `--data-parallel-size` is free. Servers answer in turns, and all of them get the
 weights.
 
-Every request has a key. A server that is started here has a key of its own and must prove its identity in each answer.
-For servers by address it is VLLM_API_KEY of this process: vLLM guards only the OpenAI API with it, and `python -m
-mas_lab.backends.vllm.serve` guards all routes. Leaves out: encryption; put a proxy in front of a server that others can
-reach.
+Every request has a key: one made for a server that is started here, and VLLM_API_KEY of this process for servers by
+address. vLLM guards only the OpenAI API with it, and `python -m mas_lab.backends.vllm.serve` guards all routes. Leaves
+out: encryption; put a proxy in front of a server that others can reach.
 """
 
 import os
-import shutil
-import tempfile
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import httpx
+import torch
 
-from mas_lab.backends.vllm.child import Child
+from mas_lab.backends.vllm import serve
 from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
-from mas_lab.backends.vllm.serve import KEY
-from mas_lab.backends.vllm.weights import save_for_vllm
+from mas_lab.backends.vllm.weights import save_for_vllm, widened
 from mas_lab.policy import Request
 
 MOMENT = 0.02
@@ -43,33 +48,27 @@ class ServerEngine(VllmEngine):
         super().__init__(model)
         where = self.options.where
         self._child: Child | None = None
-        self._folder: tempfile.TemporaryDirectory | None = None
         self._urls = [] if where == "server" else [where] if isinstance(where, str) else list(where)
         self._futures: dict[int, Future] = {}
-        self._paths: dict[str, Path] = {}
         self._name = uuid4().hex[:8]  # a server may serve adapters of others too
         self._threads: ThreadPoolExecutor | None = None
 
     # Connecting
 
-    def _start(self) -> None:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_vllm_", dir=self.options.shared_dir)
-        self._paths.clear()
-        self._heads = None
+    def _start(self, folder: Path) -> None:
         if self.options.where == "server" and not (self._child and self._child.is_alive()):
-            self._child = Child(self.model, Path(self._folder.name))
+            self._child = Child(self.model, folder)
         if self._child is not None:
             self._child.wait(self.options.patience)
             self._urls, self._heads = [self._child.url], self._child.heads
         self._client = self._new_client()
-        self._bases = {url: self._get(url, "/v1/models")["data"][0]["id"] for url in self._urls}
+        self._bases = {url: self._call(url, "/v1/models", method="GET")["data"][0]["id"] for url in self._urls}
         self._turns = cycle(self._urls)
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.options.max_seqs * len(self._urls), "vllm")
 
     def _new_client(self) -> httpx.Client:
-        key = os.environ.get(KEY) if self._child is None else self._child.key
+        key = os.environ.get(serve.KEY) if self._child is None else self._child.key
         return httpx.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=self.options.patience,
@@ -77,22 +76,19 @@ class ServerEngine(VllmEngine):
             trust_env=self._child is None,  # no proxy between this process and its own server
         )
 
-    def _get(self, url: str, path: str) -> Any:
-        return self._call("GET", url, path)
-
-    def _post(self, url: str, path: str, body: dict | None = None) -> Any:
-        return self._call("POST", url, path, json=body)
-
-    def _call(self, method: str, url: str, path: str, **options) -> Any:
+    def _call(self, url: str, path: str, body: dict | None = None, method: str = "POST") -> Any:
         """Return the server's answer; raise an EngineError that names the server and the remedy."""
         try:
-            answer = self._client.request(method, url.rstrip("/") + path, **options)
-        except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed by `_abort`
-            raise EngineError(self._gone(url, f"{type(error).__name__}: {error}")) from error
-        if self._child is not None:
-            self._child.require(answer)
+            if self._child is not None and not self._child.is_alive():
+                raise RuntimeError("it has ended")  # and another process may have its port
+            answer = self._client.request(method, url.rstrip("/") + path, json=body)
+        except (httpx.HTTPError, RuntimeError) as error:  # also RuntimeError: the client was closed by `_abort`
+            what = f"the vLLM server at {url} does not answer ({type(error).__name__}: {error})"
+            if self._child is None:
+                raise EngineError(f"{what}; start it again and resume the run") from error
+            raise EngineError(f"{what}, see {self._child.log}; resume the run, and a new one is started") from error
         if answer.status_code == 401:
-            raise EngineError(f"the vLLM server at {url} wants a key: set {KEY} to it where this process is started")
+            raise EngineError(f"the vLLM server at {url} wants a key: set {serve.KEY} to it where this process starts")
         if answer.status_code == 404 and path != "/v1/completions":
             raise EngineError(
                 f"the vLLM server at {url} has no {path}; start it with VLLM_SERVER_DEV_MODE=1, and for adapters with "
@@ -102,27 +98,10 @@ class ServerEngine(VllmEngine):
             raise EngineError(f"the vLLM server at {url} refused {path} ({answer.status_code}): {answer.text[:500]}")
         return answer.json() if "json" in answer.headers.get("content-type", "") else None
 
-    def _gone(self, url: str, why: str) -> str:
-        what = f"the vLLM server at {url} does not answer ({why})"
-        if self._child is None:
-            return f"{what}; start it again and resume the run"
-        state = "is alive" if self._child.is_alive() else "has ended"
-        return f"{what}; it {state}, see {self._child.log}; resume the run, and a new one is started"
-
     # Sampling
 
     def _send(self, ticket: int, policy, request: Request) -> None:
-        body = self._body(policy, request.prompt_ids) | {
-            "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
-            "seed": request.seed % 2**63,
-            "logprobs": 0,
-            "stop_token_ids": sorted(self._eos),
-            "stop": list(request.stop),
-            "include_stop_str_in_output": True,  # the text must match the ids
-            "top_p": request.top_p,
-            "top_k": request.top_k or 0,
-        }
+        body = self._body(policy, request.prompt_ids) | self.sampling(request)
         self._futures[ticket] = self._threads.submit(self._complete_at, next(self._turns), body)
 
     def _body(self, policy, ids: Sequence[int]) -> dict[str, Any]:
@@ -133,7 +112,7 @@ class ServerEngine(VllmEngine):
         return policy.adapter and f"{policy.adapter}-{self._name}"
 
     def _complete_at(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self._post(url, "/v1/completions", body | {"model": body["model"] or self._bases[url]})["choices"][0]
+        return self._call(url, "/v1/completions", body | {"model": body["model"] or self._bases[url]})["choices"][0]
 
     def _receive(self) -> list[Answer]:
         done = wait(self._futures.values(), MOMENT, FIRST_COMPLETED).done
@@ -160,22 +139,16 @@ class ServerEngine(VllmEngine):
 
     # Publishing
 
-    def _push(self, policy) -> None:
-        if policy.adapter is not None:
-            path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the prefix cache depends on it
-            save_for_vllm(policy, path, self._heads)
-            for url in self._urls:
-                body = {"lora_name": self._served(policy), "lora_path": str(path), "load_inplace": True}
-                self._post(url, "/v1/load_lora_adapter", body)
-            if policy.adapter in self._paths:
-                shutil.rmtree(self._paths[policy.adapter])
-            self._paths[policy.adapter] = path
-            return
-        path = Path(self._folder.name) / "weights"
+    def _take_adapter(self, policy, path: Path) -> None:
+        body = {"lora_name": self._served(policy), "lora_path": str(path), "load_inplace": True}
+        for url in self._urls:
+            self._call(url, "/v1/load_lora_adapter", body)
+
+    def _take_weights(self, policy, path: Path) -> None:
         save_for_vllm(policy, path, self._heads)
         for url in self._urls:
-            self._post(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
-            if not self._post(url, "/reset_prefix_cache")["success"]:
+            self._call(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
+            if not self._call(url, "/reset_prefix_cache")["success"]:
                 raise EngineError(f"policy {policy.name!r}: the server at {url} kept prefixes of the weights before")
 
     def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
@@ -188,8 +161,94 @@ class ServerEngine(VllmEngine):
 
     def _sleep(self) -> None:
         for url in self._urls:
-            self._post(url, "/sleep?level=1")
+            self._call(url, "/sleep?level=1")
 
     def _wake(self) -> None:
         for url in self._urls:
-            self._post(url, "/wake_up")
+            self._call(url, "/wake_up")
+
+
+class Child:
+    """A server that this process starts, on the loopback address and with a key for it; it ends with this process.
+
+    The server inherits a socket that is already bound, so that no other process answers in its place.
+
+    Attributes:
+        url: Its address.
+        key: The key that it requires.
+        log: File with its output.
+        heads: The mapping to wider attention heads, or None.
+    """
+
+    def __init__(self, model, folder: Path):
+        serve.prepare()
+        base, self.heads = widened(model, folder)
+        self.key, self.log = secrets.token_urlsafe(32), folder / "server.log"
+        with socket.socket() as bound, self.log.open("wb") as log:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as vLLM sets it on its own sockets
+            bound.bind(("127.0.0.1", 0))
+            port = bound.getsockname()[1]
+            self.process = subprocess.Popen(
+                _command(model, base, port), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=_environment(model) | {serve.KEY: self.key, serve.LISTENS: str(bound.fileno())},
+                pass_fds=[bound.fileno()], start_new_session=True,
+            )  # fmt: skip
+        self.url = f"http://127.0.0.1:{port}"
+        weakref.finalize(self, _end, self.process, os.getpid())
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the server answers; raise EngineError with the end of its log if it does not."""
+        end = time.monotonic() + seconds
+        bearing = {"Authorization": f"Bearer {self.key}"}
+        while self.is_alive() and time.monotonic() < end:
+            with suppress(httpx.HTTPError):
+                if httpx.get(f"{self.url}/health", headers=bearing, timeout=5, trust_env=False).is_success:
+                    return
+            time.sleep(0.25)
+        why = f"is not up after {seconds:.0f} s" if self.is_alive() else f"ended with status {self.process.poll()}"
+        tail = self.log.read_text(encoding="utf-8", errors="replace")[-2000:]
+        _end(self.process, os.getpid())
+        raise EngineError(f"the vLLM server that was started here {why}; the end of its log:\n{tail}")
+
+
+def _command(model, base: str, port: int) -> list[str]:
+    # A path avoids the import of the package. -P: a module beside it is also called vllm.
+    line = [sys.executable, "-P", serve.__file__, "--host", "127.0.0.1", "--port", str(port)]
+    line += ["--disable-uvicorn-access-log", "--disable-fastapi-docs"]
+    for name, value in model.engine_arguments(base).items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            line.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            line += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
+    return line
+
+
+def _environment(model) -> dict[str, str]:
+    changed = {
+        serve.FOLLOWS: str(os.getpid()),
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0" if model.lora is None else "1",
+        "VLLM_SERVER_DEV_MODE": "1" if model.lora is None or model.options.sleep else "0",
+        "VLLM_ALLOW_INSECURE_SERIALIZATION": "0",
+        "VLLM_HOST_IP": "127.0.0.1",  # its own processes connect here
+        "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
+    }
+    if model.options.gpus is not None:
+        changed["CUDA_VISIBLE_DEVICES"] = model.options.gpus
+    return {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"} | changed
+
+
+def _end(process: subprocess.Popen, starter: int) -> None:
+    """End the server and its workers, which are a session of their own; a fork of the starting process ends nothing."""
+    if os.getpid() != starter:
+        return
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+            process.wait(10)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue

@@ -38,9 +38,6 @@ def models(tmp_path_factory):
     return small.make_models(tmp_path_factory.mktemp("models"))
 
 
-# The same numbers
-
-
 @pytest.fixture(scope="module")
 def runs(models, tmp_path_factory):
     """`one/KIND` was made by one process, `two/KIND` by two; and what each rank said, by (ranks, rank, kind)."""
@@ -52,13 +49,9 @@ def runs(models, tmp_path_factory):
     return root, heard
 
 
-def newest(run: Path) -> Path:
-    return max((run / "checkpoints").iterdir())
-
-
 def assert_alike(one: Path, two: Path) -> int:
     """Weights and optimizers of two runs within 1e-5; the number of files."""
-    one, two = newest(one), newest(two)
+    one, two = (max((run / "checkpoints").iterdir()) for run in (one, two))
     files = sorted(path.relative_to(one) for path in one.rglob("*.safetensors"))
     for file in files:
         alone, together = load_file(one / file), load_file(two / file)
@@ -85,91 +78,37 @@ def test_two_ranks_learn_what_one_process_learns(runs, kind):
     assert alone["seen"] == together["seen"]
 
 
-# Once
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_rank_0_alone_plays_scores_and_keeps(runs, kind):
     root, heard = runs
-    idle = {"rank": 1, "kind": kind, "steps": 0, "scores": [], "afterwards": "as before", "weights": ["Tensor"]}
-    assert heard["two", 1, kind] == idle
+    assert heard["two", 1, kind] == {"rank": 1, "kind": kind, "steps": 0, "scores": []}
     alone, first = heard["one", 0, kind], heard["two", 0, kind]
-    assert first["steps"] == alone["steps"] > 0 and first["afterwards"] == "as before"
-    assert first["scores"] == alone["scores"] and len(first["scores"]) == 8
+    assert first == alone and first["steps"] > 0 and len(first["scores"]) == 8
     one, two = (sorted(path.relative_to(root / n).as_posix() for path in (root / n / kind).rglob("*")) for n in NAMES)
-    assert one == [name.replace("two/", "one/") for name in two]
-    assert one and not [name for name in two if name.endswith(".tmp")]
-
-
-# Weights that are cut
-
-
-@pytest.fixture(scope="module")
-def cut(models, tmp_path_factory):
-    """Runs like those of `runs`, by two ranks that each hold a part of the weights (FSDP2 over gloo); the first of them
-    goes on with one step of one process."""
-    root = tmp_path_factory.mktemp("cut")
-    training, _ = rank_children.start("shared", models, root / "shared", 1, watched=False)
-    list(training)
-    done = launched("shard", models, root, "shared", "unlike")
-    assert done.returncode == 0, done.stderr
-    return root, {(one["rank"], one["kind"]): one for one in said(done)}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["shared", "unlike"])
-def test_cut_weights_learn_what_whole_ones_learn(cut, runs, kind):
-    one, two = runs[0] / "one" / kind, cut[0] / kind
-    assert assert_alike(one, two) == (2 if kind == "shared" else 4)
-    exact = ["completion", "advantage"]
-    pd.testing.assert_frame_equal(lab.load_run(one).turns[exact], lab.load_run(two).turns[exact], check_exact=True)
-    pd.testing.assert_frame_equal(lab.load_run(one).stats, lab.load_run(two).stats, atol=1e-5, rtol=0)
-
-
-@pytest.mark.slow
-def test_a_checkpoint_of_cut_weights_is_a_plain_one(cut, runs):
-    root, heard = cut
-    team = lab.load_run(root / "unlike").team()
-    assert heard[0, "unlike"]["scores"] == runs[1]["one", 0, "unlike"]["scores"]
-    assert team["asker"].model.get_output_embeddings().weight is team["asker"].model.get_input_embeddings().weight
-    assert [heard[rank, "unlike"]["weights"] for rank in (0, 1)] == [["DTensor"], ["DTensor"]]
-    assert "load_run(...).team() has them whole" in heard[0, "unlike"]["afterwards"]
-
-
-@pytest.mark.slow
-def test_what_cannot_be_cut_is_refused(models, tmp_path):
-    done = launched("shard", models, tmp_path, "lora")
-    assert done.returncode != 0
-    for rank in (0, 1):
-        assert "FSDP cuts full weights; adapters are trained without it" in last_words(done, rank), done.stderr
+    assert one == two and one and not [name for name in two if name.endswith(".tmp")]
 
 
 # Ends
 
 
 def last_words(done: subprocess.CompletedProcess, rank: int) -> str:
-    """The line on which this rank's traceback ends, or what it says when the launcher stops it."""
-    starts = (f"[rank{rank}]: mas_lab.", f"mas_lab: rank {rank} was stopped")
-    lines = [line for line in done.stderr.splitlines() if line.startswith(starts)]
+    """The line on which this rank's traceback ends; none if the launcher stops it before."""
+    lines = [line for line in done.stderr.splitlines() if line.startswith(f"[rank{rank}]: mas_lab.")]
     return lines[-1] if lines else ""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rank", "when", "left"), [(1, "update", 2), (1, "sample", 2), (0, "update", 2), (0, "sample", 2)]
-)
-def test_a_rank_that_dies_ends_the_run_which_goes_on(models, tmp_path, rank, when, left):
+@pytest.mark.parametrize(("rank", "when"), [(1, "update"), (1, "sample"), (0, "update"), (0, "sample")])
+def test_a_rank_that_dies_ends_the_run_which_goes_on(models, tmp_path, rank, when):
     run = tmp_path / "run"
     done = launched("die", models, run, rank, when)
     assert done.returncode != 0
     assert [one["step"] for one in said(done)] == [0, 1]
-    other = last_words(done, 1 - rank)  # the other rank meets the end itself, or the launcher is there first
-    noticed = rf"rank {1 - rank} (of 2: another rank ended or lost its connection|was stopped by the launcher: another)"
-    assert re.search(noticed, other), done.stderr
-    assert "goes on from its newest checkpoint" in other
+    noticed = rf"rank {1 - rank} of 2: another rank ended or lost its connection.*goes on from its newest checkpoint"
+    assert re.search(noticed, last_words(done, 1 - rank)) or not last_words(done, 1 - rank), done.stderr
     kept = lab.load_run(run)
-    assert kept.checkpoint().step == left
+    assert kept.checkpoint().step == 2
     training, _ = rank_children.start("shared", models, run, 4)
     assert [report.step for report in training] == [2, 3]
     straight, _ = rank_children.start("shared", models, tmp_path / "straight", 4)

@@ -83,13 +83,3 @@ def test_training_stops_at_weights_that_are_no_numbers_and_goes_on_from_the_last
     plain, again = ([list(lab.train(small.Relay(), small.make_team("shared", models), small.RECIPE, 4, run=where,
                                     **settings))] for where in (tmp_path / "plain", run))  # fmt: skip
     assert plain and again and small.bits(run) == small.bits(tmp_path / "plain")
-
-
-def test_a_loop_that_is_left_with_such_weights_says_so_and_keeps_the_checkpoint_before(models, tmp_path):
-    team, run = small.make_team("lora", models), tmp_path / "run"
-    loop = lab.train(small.Relay(), team, small.RECIPE, 5, run=run, **small.SETTINGS | {"save_every": 2})
-    assert [next(loop).step for _ in range(3)] == [0, 1, 2]
-    ruin(team["doer"])
-    with pytest.raises(NotFiniteError, match="policy 'doer': its weights are not finite and are not kept"):
-        loop.close()
-    assert lab.load_run(run).checkpoint().step == 2 and lab.load_run(run).team()

@@ -1,6 +1,5 @@
 """Gradients in float16, which a T4 trains in: they must not vanish because a batch is long and its weights small."""
 
-import pytest
 import torch
 
 from mas_lab.backends.loading import load_base
@@ -21,15 +20,11 @@ def gradient(qwen3, dtype, weight, twice=False):
     return torch.cat([g.flatten() for _, g in policy.gradients()]) / weight
 
 
-@pytest.mark.parametrize("weight", [1.0, 1e-3, 1e-5, 1e-7])
-def test_a_gradient_does_not_depend_on_how_small_its_weights_are(qwen3, weight):
-    exact, half = gradient(qwen3, None, 1.0), gradient(qwen3, "float16", weight)
-    assert (half - exact).norm() < 0.02 * exact.norm()
-    assert (half != 0).float().mean() > 0.98
-
-
-def test_gradients_that_wait_keep_their_size(qwen3):
+def test_a_gradient_does_not_depend_on_how_small_its_weights_are(qwen3):
     exact = gradient(qwen3, None, 1.0)
-    torch.testing.assert_close(
-        gradient(qwen3, "float16", 1e-5, twice=True), 257 * exact, rtol=0, atol=257 * 0.02 * exact.norm()
-    )
+    for weight in (1.0, 1e-3, 1e-5, 1e-7):
+        half = gradient(qwen3, "float16", weight)
+        assert (half - exact).norm() < 0.02 * exact.norm()
+        assert (half != 0).float().mean() > 0.98
+    waiting = gradient(qwen3, "float16", 1e-5, twice=True)  # gradients that wait keep their size
+    assert (waiting - 257 * exact).norm() < 257 * 0.02 * exact.norm()

@@ -87,12 +87,6 @@ def test_eos_is_kept_and_nothing_follows_it(model_dirs, kind):
     assert short and all(a.finish == "eos" for a in short)
 
 
-def test_each_request_has_its_own_length(qwen3):
-    asked = [Request(PROMPT, n, 1.0, 3) for n in (1, 3, 20, 40)]
-    answers = load_policy(qwen3).sample(asked)
-    assert [a.ids for a in answers] == [answers[-1].ids[: request.max_tokens] for request in asked]
-
-
 def test_a_request_beyond_the_context_is_refused_with_its_lengths(qwen3):
     policy = load_policy(qwen3)
     assert policy.context == 64
@@ -101,15 +95,6 @@ def test_a_request_beyond_the_context_is_refused_with_its_lengths(qwen3):
         policy.sample([Request((5,) * 60, 5, 1.0, 0)])
     with pytest.raises(PolicyError, match="both must be"):
         policy.engine.submit(policy, [Request((), 5, 1.0, 0)])
-
-
-def test_the_engine_answers_all_that_is_pending(qwen3):
-    policy, asked = load_policy(qwen3), requests()
-    tickets = policy.engine.submit(policy, asked[:5]) + policy.engine.submit(policy, asked[5:])
-    expected = policy.sample(asked)
-    answers = dict(policy.engine.ready())
-    assert_equal([answers[ticket] for ticket in tickets], expected)
-    assert policy.engine.ready() == [] and not policy.engine.streams
 
 
 def test_dropout_is_off_even_if_someone_switched_it_on(model_dirs):

@@ -52,12 +52,6 @@ def test_a_mixed_batch_of_unlike_ranks_is_what_each_says_alone(qwen3):
         assert [answers[ticket].ids for ticket in own] == [c.ids for c in policy.sample(requests())]
 
 
-def test_a_single_adapter_may_have_a_rank_of_its_own(qwen3):
-    policy = load_base(qwen3, adapters=1, rank=8).adapter("solver", rank=3)
-    step(policy)
-    assert ranks(policy) == {3}
-
-
 def test_ranks_that_cannot_be_had_are_refused(qwen3):
     base = load_base(qwen3, adapters=2, rank=4)
     with pytest.raises(PolicyError, match=r"agent 'solver' asks for rank 8; the base was loaded with rank=4"):
@@ -124,8 +118,3 @@ def test_sgd_steps_against_the_clipped_gradient_and_by_nothing_else(qwen3):
     for name, parameter in policy.parameters.items():
         expected = before[name] - 0.05 * gradients[name] / 2
         torch.testing.assert_close(parameter.detach(), expected, rtol=1e-5, atol=1e-7)
-
-
-def test_the_usual_optimizer_needs_no_word_so_that_earlier_checkpoints_go_on(qwen3):
-    assert "optimizer" not in load_policy(qwen3).describe()["options"]
-    assert load_policy(qwen3, optimizer="sgd").describe()["options"]["optimizer"] == "sgd"

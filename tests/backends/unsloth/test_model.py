@@ -7,20 +7,17 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 unsloth = pytest.importorskip("unsloth")  # before transformers
 
 import torch  # noqa: E402
-from backends.drawn import drawn, old_logprobs, own_logprobs, same, weights  # noqa: E402
-from peft import PeftModel  # noqa: E402
-from transformers import AutoModelForCausalLM  # noqa: E402
+from backends.drawn import drawn, same, weights  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
 from mas_lab.backends.torch.fast.decoders import RowDecoder  # noqa: E402
 from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly  # noqa: E402
-from mas_lab.paths import data_dir, notebooks_dir  # noqa: E402
+from mas_lab.paths import notebooks_dir  # noqa: E402
 from mas_lab.policy import PolicyError, Request  # noqa: E402
 
 pytestmark = pytest.mark.engines
@@ -57,16 +54,11 @@ def samples(policy, seed=0):
     return drawn(policy, requests(policy, seed=seed))
 
 
-def difference(policy, samples) -> float:
-    """Between the log-probabilities of the sampler and of the trainer."""
-    return (policy.logprobs(samples).detach() - old_logprobs(samples)).abs().max().item()
-
-
 SMALLER = {"episodes": lab.episodes(3), "tree": lab.tree(3), "joint": lab.joint(2)}
 
 
-@pytest.mark.parametrize("name", lab.RECIPES)
-def test_three_steps_of_each_recipe(name):
+@pytest.mark.parametrize("name", ["dr_mas", "at_grpo", "magrpo"])
+def test_recipes_of_each_plan_learn(name):
     recipe = lab.RECIPES[name]
     recipe = recipe.replace(plan=SMALLER[type(recipe.plan).__name__])
     team = lab.Team.per_agent(make_base().adapter, ENV.agents)
@@ -78,11 +70,6 @@ def test_three_steps_of_each_recipe(name):
         learned = any((one[one["agent"] == agent]["grad_norm"] > 0).any() for one in stats)
         assert learned != same(before[agent], weights(team[agent]))
     assert any((one["grad_norm"] > 0).any() for one in stats)
-
-
-def test_sampler_and_trainer_agree(base):
-    for agent in (*ENV.agents, ENV.agents[0]):
-        assert difference(base.adapter(agent), samples(base.adapter(agent))) < CLOSE
 
 
 def test_full_weights_train_and_agree():
@@ -130,47 +117,6 @@ def test_adapters_do_not_leak_into_each_other(base):
     assert not same(weights(second), other)
 
 
-def test_two_adapters_in_one_batch_say_what_they_say_alone(base):
-    engine, policies = base.shared.engine, [base.adapter(agent) for agent in ENV.agents]
-    asked = [requests(policy, seed=3) for policy in policies]
-    halves = [(policy, ask[i::2]) for i in (0, 1) for policy, ask in zip(policies, asked, strict=True)]
-    tickets = [engine.submit(policy, ask) for policy, ask in halves]
-    answers = dict(engine.ready())
-    together = [[answers[ticket] for ticket in numbers] for numbers in tickets]
-    for (policy, ask), found in zip(halves, together, strict=True):
-        alone = policy.sample(ask)
-        assert [c.ids for c in found] == [c.ids for c in alone]
-        np.testing.assert_allclose([sum(c.logprobs) for c in found], [sum(c.logprobs) for c in alone], atol=CLOSE)
-    assert [c.ids for c in policies[0].sample(asked[0])] != [c.ids for c in policies[1].sample(asked[0])]
-
-
-def test_exactly_one_adapter_is_active_whatever_was_done_last(base):
-    first, second = (base.adapter(agent) for agent in ENV.agents)
-    for policy in (first, second, first):
-        samples(policy)
-        assert base.shared.peft.active_adapters == [policy.adapter]
-        trainable = {n for n, p in base.shared.net.named_parameters() if p.requires_grad}
-        assert trainable == set(policy.parameters)
-    second.logprobs(samples(first))
-    assert base.shared.peft.active_adapters == [second.adapter]
-    assert set(base.shared.peft.peft_config) == {first.adapter, second.adapter}
-
-
-def test_plain_peft_loads_a_saved_adapter(base, tmp_path):
-    """Ours, and what PEFT's own `selected_adapters` writes, which is loaded by its path."""
-    pocket, policy = data_dir() / "pocket" / ENV.pocket, base.adapter(ENV.agents[1])
-    policy.save(tmp_path / "ours")
-    base.shared.peft.save_pretrained(tmp_path / "theirs", selected_adapters=[policy.adapter])
-    sample = samples(policy)[0]
-    for where in (tmp_path / "ours", tmp_path / "theirs" / policy.adapter):
-        net = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(pocket), where).eval()
-        plain = type("Plain", (), {"model": net, "activate": lambda self: None})()
-        ids = (*sample.prompt_ids, *sample.completion_ids)
-        found = own_logprobs(plain, ids, len(sample.completion_ids), sample.temperature)
-        np.testing.assert_allclose(found, sample.logprobs, atol=CLOSE)
-    assert [path.name for path in (tmp_path / "theirs").iterdir() if path.is_dir()] == [policy.adapter]
-
-
 def test_a_run_is_restored_and_resumed(tmp_path):
     settings = SMALL | {"save_every": 1, "seed": 4}
 
@@ -200,17 +146,6 @@ def test_slow_decoders_agree_and_wrong_ones_are_found(base):
     assert decodes_exactly(base.shared, RowDecoder) and decodes_exactly(base.shared, WholeDecoder)
     assert not decodes_exactly(base.shared, Stale)
     assert not decodes_exactly(base.shared, EmbeddingDecoder)  # plain transformers takes no pairs of keys and values
-
-
-def test_slopes_add_up_without_kernels(base):
-    policy = base.adapter(ENV.agents[0])
-    policy.set_gradients(None)
-    sampled = samples(policy)
-    policy.forward_backward(sampled, lab.reinforce())
-    gradient = [g.clone() for _, g in policy.gradients()]
-    total = policy.directional_derivatives(sampled, lab.reinforce(), gradient).double().sum()
-    torch.testing.assert_close(total, sum(g.double().square().sum() for g in gradient), rtol=1e-3, atol=0)
-    policy.set_gradients(None)
 
 
 def test_what_cannot_be_is_refused():
@@ -248,7 +183,7 @@ from mas_lab.backends.loading import restore_policy
 restore_policy(sys.argv[1])
 print(*Watcher.asked[:2])
 """
-NO_BITSANDBYTES = """
+NOT_QUANTIZED = """
 import sys
 sys.modules["bitsandbytes"] = None  # as if it were not installed
 import mas_lab as lab
@@ -272,7 +207,7 @@ def test_unsloth_is_imported_first(tmp_path):
 
 
 def test_a_base_that_was_not_quantized_is_an_error():
-    assert "without quantizing it" in child(NO_BITSANDBYTES)
+    assert "without quantizing it" in child(NOT_QUANTIZED)
 
 
 def test_the_notebook_runs_on_it():
