@@ -44,11 +44,10 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
         marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
         figure.add_scatter(x=high["place"], y=high["norm"], mode="markers", marker=marker, showlegend=False,
                            name=f"spike of {name}")  # fmt: skip
-    for policy, own in (
-        clipped.assign(place=places(clipped)).groupby("policy", sort=False) if clipped is not None else ()
-    ):
+    after = clipped.assign(place=places(clipped)).groupby("policy", sort=False) if clipped is not None else ()
+    for policy, own in after:
         shade = shades.get(own["agent"].iloc[0], WHOLE) if own["agent"].nunique() == 1 else WHOLE
-        own = own.drop_duplicates(["step", "optimizer_step"])
+        own = own.drop_duplicates("place")
         figure.add_scatter(x=own["place"], y=own["policy_norm_clipped"].astype(float), mode="lines",
                            name=for_plotly(f"{policy}, after clipping"),
                            line={"color": shade, "width": 1, "dash": "dot"})  # fmt: skip

@@ -45,23 +45,6 @@ def test_without_scripts_the_numbers_and_the_dialogue_stand_there(browser, spiky
     page.context.close()
 
 
-def test_a_notebook_run_by_nbconvert_shows_its_figures_offline(browser, spiky, tmp_path, monkeypatch):
-    """As `doctor` says of a kernel without a front end."""
-    nbclient = pytest.importorskip("nbclient")
-    nbconvert, nbformat = pytest.importorskip("nbconvert"), pytest.importorskip("nbformat")
-    monkeypatch.setenv("PLOTLY_RENDERER", "plotly_mimetype+notebook")
-    cell = nbformat.v4.new_code_cell(f"import mas_lab as lab\nlab.RewardInspector({str(spiky)!r})")
-    notebook = nbformat.v4.new_notebook(cells=[cell])
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
-    body, _ = nbconvert.HTMLExporter().from_notebook_node(notebook)
-    (tmp_path / "page.html").write_text(body, encoding="utf-8")
-    page = browser.new_context(offline=True).new_page()
-    page.goto((tmp_path / "page.html").as_uri())
-    page.wait_for_selector(".js-plotly-plot .barlayer path")
-    assert page.get_by_role("cell", name="asker").count() > 0
-    page.context.close()
-
-
 CONTRAST = """() => {
   const parse = (color) => color.match(/[\\d.]+/g).map(Number);
   const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
