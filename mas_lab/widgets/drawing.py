@@ -84,14 +84,15 @@ def title_of(axis: Mapping[str, Any]) -> str:
 
 @dataclass
 class Axis:
-    """An axis from the pixel `start` to `end`, with the values `low` and `high` there; of a log axis, their log10."""
+    """An axis from the pixel `start` to `end`.
+
+    `span` sets the values `low` and `high` there; of a log axis, their log10.
+    """
 
     name: str
     layout: dict[str, Any]
     start: float
     end: float
-    low: float = 0.0
-    high: float = 1.0
     names: list[str] = field(default_factory=list)
     """Names along the axis in their order, if it shows names instead of numbers."""
 
@@ -143,7 +144,6 @@ class Axis:
         if (given := self.layout.get("range")) is not None:
             self.low, self.high = map(float, given)
             return
-        self.names = []
         found = np.array([value for trace in traces for value in self._values(trace) if value is not None], float)
         found = found[np.isfinite(found) & ((found > 0) | (not self.is_log))]
         found = np.log10(found) if self.is_log else found
@@ -234,7 +234,9 @@ def _key(named: Mapping[str, dict], width: float) -> tuple[list[str], float]:
         if "lines" in mode:
             parts.append(_path([(x, y - 4), (x + 18, y - 4)], one.get("line", {}), one.get("opacity", 1)))
         if "markers" in mode:
-            parts += _marks([(x + 9, y - 4)], {**one.get("marker", {}), "size": 10, "color": _shade(one)})
+            marker = one.get("marker", {})
+            color = marker.get("line", {}).get("color") or _shade(one)  # a hollow bar has only an outline
+            parts += _marks([(x + 9, y - 4)], {**marker, "size": 10, "color": color})
         parts.append(_text(x + 23, y, label, "start"))
         x += 40 + LETTER * len(label)
     return parts, y + 4 if named else 0.0
@@ -259,8 +261,8 @@ def _drawn(trace: dict, x: Axis, y: Axis) -> Iterator[str]:
             yield _rect(x, y, (column - 0.48, column + 0.48), (row - 0.48, row + 0.48), color)
     elif kind == "bar":
         marker = trace.get("marker", {})
-        edge = marker.get("line", {}).get("color") or "none"
-        more = f' opacity="{marker.get("opacity", opacity):g}" stroke="{_quoted(edge)}"'
+        edge = _quoted(marker.get("line", {}).get("color") or "none")
+        more = f' opacity="{marker.get("opacity", opacity):g}" stroke="{edge}"'
         shades = marker.get("color") or BLUE
         for place, (across, up) in enumerate(bars_of(trace)):
             yield _rect(x, y, across, up, shades if isinstance(shades, str) else shades[place], more)

@@ -1,6 +1,6 @@
 """`play_as`: let a person play one agent, read its prompts, answer, and see what the answers earn.
 
-The person uses widgets where they stay live, and typed lines in a terminal. This module leaves out the episode itself
+The person uses widgets where they stay live, and `.say(text)` elsewhere. This module leaves out the episode itself
 (`cells.seat`).
 """
 
@@ -26,8 +26,8 @@ def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train
 
     >>> lab.play_as(env, team, "executor")
 
-    The button "Ask the policy" fills the box with an answer of the team's own policy. In a terminal, you type the
-    answers line by line. Elsewhere without widgets, use `.say(text)`.
+    The button "Ask the policy" fills the box with an answer of the team's own policy. Without widgets, as in a
+    terminal, use `.say(text)`.
 
     Args:
         env: The environment.
@@ -54,8 +54,6 @@ class PlayAs:
         self._played: list[HumanAgent] = []
         self._panel: Panel | None = None
         self.another()
-        if front_end() == "terminal":
-            self._type()
 
     def __repr__(self) -> str:
         return f"PlayAs({type(self.env).__name__}, {self.agent!r}: {self._outcome() or 'your turn'})"
@@ -126,6 +124,12 @@ class PlayAs:
     def _show(self) -> None:
         if self._panel is not None:
             self._panel.show()
+        elif front_end() == "terminal":
+            print(self._in_text())
+
+    def _in_text(self) -> str:
+        heard = escape_control_chars(self.heard if self._seat.waits else self._told().to_string(index=False))
+        return f"{self._heading()}\n{heard}\n{self!r}; answer with .say(text)"
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -135,20 +139,7 @@ class PlayAs:
             said = table_html(self._told(), self._outcome()) if self._outcome() else _block(self.heard)
             display(with_fallback(self._panel.box, beside(f"<p>{escape(self._heading())}</p>{said}")), raw=True)
         else:
-            heard = escape_control_chars(self.heard)
-            print(f"{self._heading()}\n{heard}\n{self!r}: nobody can answer here; use .say(text)")
-
-    def _type(self) -> None:
-        """Read answers from a terminal until the episode or the input ends."""
-        print(f"{escape_control_chars(rules_of(self.env))}\n\n{self._heading()}")
-        while self._seat.waits:
-            print(f"\n{escape_control_chars(self.heard)}")
-            try:
-                self.say(input(f"{self.agent}: "))
-            except (EOFError, KeyboardInterrupt):
-                print(f"\n{self!r}: left; go on with .say(text)")
-                return
-        print(f"\n{self._told().to_string(index=False)}\n{self._outcome()}")
+            print(self._in_text())
 
 
 class Panel:

@@ -88,7 +88,7 @@ class SpikeInspector:
         Returns:
             Plotly figure with a line per agent, and a line per policy with several agents.
         """
-        return norm_curves(self.scores, self.source.agents, self.stats if "policy_norm_clipped" in self.stats else None)
+        return norm_curves(self.scores, self.source.agents)
 
     def shares(self, number: int = 0) -> "Figure":
         """Draw the largest samples of one spike as bars.

@@ -43,37 +43,3 @@ def test_without_scripts_the_numbers_and_the_dialogue_stand_there(browser, spiky
     assert played.locator("tbody tr:visible").count() == len(said)
     assert all(text in played.inner_text() for text in said)
     page.context.close()
-
-
-CONTRAST = """() => {
-  const parse = (color) => color.match(/[\\d.]+/g).map(Number);
-  const linear = (c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
-  const behind = (element) => {
-    if (!element) return [255, 255, 255];
-    const [red, green, blue, part = 1] = parse(getComputedStyle(element).backgroundColor);
-    if (part === 1) return [red, green, blue];
-    const under = behind(element.parentElement);
-    return [red, green, blue].map((own, place) => part * own + (1 - part) * under[place]);
-  };
-  const own = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
-  const told = (element) => [...element.childNodes].some(own) && element.getClientRects().length;
-  return [...document.querySelectorAll("main *")].filter(told).map((element) => {
-    const style = getComputedStyle(element), ink = element instanceof SVGElement ? style.fill : style.color;
-    const [low, high] = [light(parse(ink)), light(behind(element))].sort((one, other) => one - other);
-    return [(high + 0.05) / (low + 0.05), element.textContent.slice(0, 40)];
-  });
-}"""
-"""The contrast of every text on the page with what is behind it, as WCAG 2 defines it."""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out(open_page, spiky, tmp_path, scheme):
-    for make in (lab.RewardInspector, lab.SpikeInspector, lab.RolloutViewer, lambda x: lab.AblationBoard([x, x])):
-        page = open_page(make(spiky).to_html(tmp_path / "page.html"))
-        page.emulate_media(color_scheme=scheme)
-        page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
-        page.wait_for_timeout(300)
-        found = page.evaluate(CONTRAST)
-        assert len(found) > 20 and [text for contrast, text in found if contrast < 4.5] == []
-        page.close()

@@ -6,13 +6,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import mas_lab as lab
 from mas_lab.explain.index import TOLD, informative
-from mas_lab.widgets.episodes import in_rounds, index_of, page_data, plain, ranks
-from mas_lab.widgets.source import Source
+from mas_lab.widgets.episodes import in_rounds, page_data, plain, ranks
 
 
 def by_loop(turns):
@@ -66,43 +63,6 @@ def test_every_number_of_a_runs_index_is_that_of_a_plain_loop(spiky, tmp_path):
     zipped = lab.RolloutViewer(lab.export(run, tmp_path / "handed_in.zip")).index
     pd.testing.assert_frame_equal(zipped, index)
     pd.testing.assert_frame_equal(lab.RolloutViewer(run.turns, agents=("asker", "doer")).index, index)
-
-
-@st.composite
-def tables(draw):
-    """Rows of a few episodes in two steps, some cut off, some without a token, with advantages of both kinds."""
-    rows = []
-    for step in range(2):
-        for episode in range(draw(st.integers(1, 3))):
-            for depth in range(draw(st.integers(1, 3))):
-                for candidate in range(draw(st.integers(1, 2))):
-                    n, both = draw(st.integers(0, 3)), st.sampled_from([-1.0, 1.0])
-                    numbers = st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.5, 2.0]), min_size=n, max_size=n)
-                    rows.append({
-                        "step": step, "task": f"t{episode % 2}", "episode": f"e{episode}",
-                        "node": f"e{episode}/{depth}", "depth": depth, "agent": draw(st.sampled_from(["a", "b"])),
-                        "candidate": candidate,
-                        "kept": draw(st.booleans()), "probe": draw(st.sampled_from([False, False, False, True])),
-                        "valid": draw(st.booleans()), "finish": draw(st.sampled_from(["eos", "length"])),
-                        "team_reward": draw(st.sampled_from([0.0, 0.25, 1.0])), "success": draw(st.booleans()),
-                        "group": f"g{draw(st.integers(0, 2))}", "completion": "x", "completion_ids": [1] * n,
-                        "logprobs": [-abs(one) for one in draw(numbers)],
-                        "advantage": draw(numbers) if n and draw(st.booleans()) else draw(both),
-                    })  # fmt: skip
-    return pd.DataFrame(rows).assign(advantage=pd.Series([row["advantage"] for row in rows], dtype=object))
-
-
-@settings(max_examples=20, deadline=None)
-@given(tables(), st.randoms(use_true_random=False))
-def test_random_tables_have_the_index_of_a_plain_loop_however_their_rows_are_shuffled(turns, random):
-    if turns["probe"].all():
-        return
-    index = index_of(Source(turns.assign(parent="", action="")))
-    compare(index, turns)
-    order = list(range(len(turns)))
-    random.shuffle(order)
-    shuffled = turns.iloc[order].assign(parent="", action="")
-    pd.testing.assert_frame_equal(index_of(Source(shuffled)), index)
 
 
 def made(**columns):

@@ -60,12 +60,14 @@ def test_what_is_heard_and_said_is_text(monkeypatch):
     assert "<b>" not in panel._told.value
 
 
-def test_a_terminal_is_typed_into(monkeypatch, capsys):
-    typed = iter(["7", "win"])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
-    playing(monkeypatch, front_end="terminal")
-    shown = capsys.readouterr().out
-    assert "executor hears t0 5 7 5" in shown and "the team earned 7.00 of at most 100: success" in shown
+def test_without_widgets_the_prompt_is_printed_and_say_answers(monkeypatch, capsys):
+    play = playing(monkeypatch, front_end="terminal")
+    play.say("7")
+    assert "executor hears t0 5 7 5" in capsys.readouterr().out
+    play.say("win")
+    assert "the team earned 7.00 of at most 100: success" in capsys.readouterr().out
+    playing(monkeypatch, front_end="static")._ipython_display_()
+    assert "answer with .say(text)" in capsys.readouterr().out
 
 
 def test_where_no_widget_lives_there_is_text(monkeypatch):

@@ -42,7 +42,7 @@ def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
     lines = {line["agent"]: line for line in inspector.data()["lines"]}
     assert lines["asker"]["at"] == [0, 1, 2, 3] and lines["doer"]["at"] == [1, 2]
     drawn = {trace.name: list(trace.x) for trace in inspector.figure().data}
-    assert drawn["doer"] == drawn["doer, after clipping"] == [1, 2]
+    assert drawn["doer"] == [1, 2]
 
 
 def test_the_anatomy_adds_up_from_token_to_agent(spiky):
@@ -93,10 +93,7 @@ def test_the_figures_keep_the_colours(spiky):
     inspector = lab.SpikeInspector(spiky)
     lines = {trace.name: trace.line.color for trace in inspector.figure().data if trace.mode == "lines"}
     shades = colors(AGENTS)
-    assert lines == {
-        "shared, all": WHOLE, "shared: asker": shades["asker"], "shared: doer": shades["doer"],
-        "shared, after clipping": WHOLE,
-    }  # fmt: skip
+    assert lines == {"shared, all": WHOLE, "shared: asker": shades["asker"], "shared: doer": shades["doer"]}
     assert inspector.figure().layout.yaxis.type == "log" and inspector.figure().layout.xaxis.title.text
     [bars] = inspector.shares(0).data
     spike = inspector.spikes[0]
