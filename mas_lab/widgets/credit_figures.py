@@ -45,8 +45,8 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
             counts, bins = np.histogram(values[name][own], edges[row - 1])
             figure.add_bar(
                 x=((bins[1:] + bins[:-1]) / 2).tolist(), y=counts.tolist(), width=bins[1] - bins[0], marker=marker,
-                name=for_plotly(label), legendgroup=label, showlegend=place == 1 and row == 2, row=row, col=place,
-                hovertemplate="%{y} rows around %{x:.3g}",
+                name=for_plotly(label), legendgroup=for_plotly(label), showlegend=place == 1 and row == 2,
+                hovertemplate="%{y} rows around %{x:.3g}", row=row, col=place,
             )  # fmt: skip
         means = [("global mean", everybody, {"color": NEUTRAL, "width": 2, "dash": "dash"})]
         if own.any():

@@ -112,6 +112,8 @@ class LiveDashboard:
         self._controls = Line() if self._foreground or is_terminal else Controls(self.steps, self.stop)
         self._drawing = None if is_terminal else Redrawn()
         self._tell()
+        if isinstance(self._controls, Controls):
+            self._drawing.make_room()
         # The copied context sends the thread's output to this cell.
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(self._work, training), name="mas_lab training", daemon=True).start()

@@ -30,26 +30,33 @@ class Redrawn:
     """One output of a cell that the next one replaces: a MIME bundle, a text or a figure."""
 
     def __init__(self):
-        self._handle, self._bundle, self._is_styled = None, None, False
+        self._handle, self._bundle = None, None
         self._next = self._last = 0.0
+
+    def make_room(self) -> None:
+        """Reserve the place of a figure in the cell that runs now, before there is a figure."""
+        from IPython.display import display
+
+        display({"text/html": in_a_notebook()}, raw=True)
+        self._bundle = {"text/plain": ""}
+        self._handle = display(self._bundle, raw=True, display_id=True)
 
     def show(self, what: "dict[str, Any] | Figure | str") -> None:
         from IPython.display import display
 
-        if isinstance(what, str):
-            what = {"text/plain": what}
-        # A figure's own display takes no display id, so its MIME bundle is shown instead.
-        self._bundle = what if isinstance(what, dict) else what._repr_mimebundle_()
-        if not isinstance(what, dict) and not self._is_styled:
-            self._is_styled = True
-            display({"text/html": in_a_notebook()}, raw=True)
-        if self._handle is None:
-            self._handle = display(self._bundle, raw=True, display_id=True)
-            return
-        if not isinstance(what, dict):
+        if isinstance(what, dict | str):
+            self._bundle = {"text/plain": what} if isinstance(what, str) else what
+        else:
+            # A figure's own display takes no display id, so its MIME bundle is shown instead.
+            self._bundle = what._repr_mimebundle_()
+            if self._handle is None:
+                self.make_room()
             # JupyterLab's plotly renderer draws only once per output: an empty box must replace the figure first.
             self._handle.update({"text/html": f'<div style="height: {what.layout.height or 450}px"></div>'}, raw=True)
-        self._handle.update(self._bundle, raw=True)
+        if self._handle is None:
+            self._handle = display(self._bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(self._bundle, raw=True)
 
     def repeat(self) -> None:
         """Show the same output again in the cell that runs now; both copies are updated later."""

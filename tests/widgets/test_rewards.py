@@ -177,7 +177,7 @@ def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     monkeypatch.setattr("IPython.display.display", shown.append)
     lab.RewardInspector(spiky)._ipython_display_()
     assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "Figure", "Figure", "HTML"]
-    assert "> asker</span></th>" in shown[0].data and "would a baseline of its own pay?" in shown[0].data
+    assert "</span> asker</th>" in shown[0].data and "would a baseline of its own pay?" in shown[0].data
     titles = [figure.layout.yaxis.title.text for figure in shown[1:4]]
     assert titles == ["rows", "credit (line: mean; band: quartiles)", "calls in an episode"]
     assert "asker, doer" in repr(lab.RewardInspector(spiky))
