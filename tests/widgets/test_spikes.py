@@ -165,3 +165,10 @@ def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
             for step in range(3) for policy, norm in (("calm", 0.5), ("wild", 0.5 + step))]  # fmt: skip
     data = lab.SpikeInspector(pd.DataFrame(rows)).data()
     assert data["clipped"] == [{"policy": "wild", "at": [0, 1, 2], "norms": [0.5, 1.0, 1.0]}]
+
+
+def test_a_proxy_shades_no_token_of_an_episode(spiky):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    state = run.watched()
+    watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
+    assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]
