@@ -1,8 +1,13 @@
 """Lines of a filter and what they find: for the kernel's reading of them (Python) and the page's (JavaScript).
 
 An episode is a row of the index with all that is searched in it; a case is a line and the numbers of the episodes that
-it finds. All of it is plain JSON data. Leaves out: running them.
+it finds. All of it is plain JSON data.
 """
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.widgets.answers import MARKED, Answers
 
 EPISODES = [
     {"run": 0, "step": 0, "task": "maze-7", "episode": "maze-7#0", "agents": "planner, executor", "success": False,
@@ -69,3 +74,13 @@ CASES = [
     ('a"1', []),
     ("failed walls task:maze step:0-3", [0]),
 ]
+
+
+def filtered(terms):
+    """The numbers of the episodes that the kernel finds."""
+    index = pd.DataFrame(EPISODES).astype({"success": "boolean"})
+    answers = Answers(index, [])
+    answers.marks = index[index["marked"]].reindex(columns=MARKED)
+    texts = ["\n".join([one["task"], one["episode"], *one["texts"]]).lower() for one in EPISODES]
+    answers.have = lambda places, word: np.array([word in texts[place] for place in places], bool)
+    return np.flatnonzero(answers.matching(terms)).tolist()

@@ -24,9 +24,9 @@ from mas_lab.study.comparison import (
     profiles,
 )
 from mas_lab.study.entries import Entry, entries
-from mas_lab.study.equality import BETWEEN, WITHIN, equality, held_equal, not_equal, unknown
-from mas_lab.widgets.board import PANEL, SIDE, board_figure, diamonds, many, profile_figure
-from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
+from mas_lab.study.equality import equality, not_equal
+from mas_lab.widgets.board import PANEL, SIDE, board_figure, many, profile_figure
+from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -157,46 +157,22 @@ class AblationBoard:
         return drawn
 
     def _tables(self) -> list[tuple[str, pd.DataFrame]]:
-        tables = [("Recipes over their runs", self.table)]
-        if len(self.differences):
-            tables.append((f"Differences to {self.baseline} by seed", self.differences))
-        if len(self.improvements):
-            tables.append((IMPROVED.format(self.baseline), self.improvements))
-        if self.envs is not None and len(self.envs):
-            tables.append(("Over all tasks, each a stratum of the bootstrap", self.envs))
-        return [(caption, table.loc[:, (table != "").any()]) for caption, table in tables]
-
-    def _shown(self) -> str:
-        """Return a paragraph of HTML on the compared runs and the meaning of the marks."""
-        diamond = diamonds(self.table, self.differences)
-        shown = (
-            f"A dot is a run, a diamond {diamond}." if diamond else f"A dot is a run; no interval below {FEW} seeds."
-        )
-        return f"<p>{escape(self.counted())}. {escape(shown)}</p>"
+        tables = {
+            "Recipes over their runs": self.table, f"Differences to {self.baseline} by seed": self.differences,
+            IMPROVED.format(self.baseline): self.improvements,
+            "Over all tasks, each a stratum of the bootstrap": self.envs,
+        }  # fmt: skip
+        known = [(caption, table) for caption, table in tables.items() if table is not None and len(table)]
+        return [(caption, table.loc[:, (table != "").any()]) for caption, table in known]
 
     def _told(self) -> str:
+        """Return HTML on the compared runs, the meaning of the marks, what was not equal and what cannot be said."""
         others = [caution for caution in self.cautions if caution not in self.not_equal]
-        return f"{_listed('What was not equal', self.not_equal)}{self._alike()}{_listed('What cannot be said', others)}"
-
-    def _alike(self) -> str:
-        """Return HTML on the settings: those that differ, those that were equal (both folded), and the unknown ones."""
-        equal, silent = held_equal(self.equality), unknown(self.equality)
-        unlike = self.equality[self.equality["state"].isin([BETWEEN, WITHIN])]
-        values = f"<details><summary>Who had what</summary>{table_html(unlike, 'What was not equal')}</details>"
-        held = f"<details><summary>Held equal</summary><p>{escape(equal)}.</p></details>" if equal else ""
-        not_said = f"<p><b>Unknown</b>, since not every run says it: {escape(silent)}.</p>" if silent else ""
-        return (values if len(unlike) else "") + not_said + held
-
-    def _panels(self) -> str:
-        """Return HTML with one figure per env, side by side if the page is wide enough."""
-        recipes, parts = list(dict.fromkeys(self.runs["recipe"])), []
-        for env in dict.fromkeys(self.runs["env"]):
-            runs, *told = (one[one["env"] == env] for one in (self.runs, self.table, self.pairs, self.differences))
-            figure = board_figure(runs, *told, self.score, self.baseline, recipes, LETTERS, key=False)
-            described = BOARD.format(self.score) + (f", {env}" if env else "")
-            parts.append(f'<div style="min-width:0">{figure_html(figure, described, runs, least=SIDE + PANEL)}</div>')
-        columns = f"repeat(auto-fit, minmax(min(100%, {SIDE + PANEL}px), 1fr))"
-        return f'<div style="display: grid; grid-template-columns: {columns}; gap: 0 1rem">{"".join(parts)}</div>'
+        settings = table_html(self.equality, "Settings that were equal, not equal or unknown")
+        return (
+            f"<p>{escape(self.counted())}. {KEY}</p>{_listed('What was not equal', self.not_equal)}"
+            f"{folded('What was equal, and what not', settings)}{_listed('What cannot be said', others)}"
+        )
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
@@ -207,9 +183,11 @@ class AblationBoard:
         Returns:
             The path of the file.
         """
-        profile = [figure_html(*one, self.profiles) for one in self._figures()[1:]]
+        wide = SIDE + PANEL * self.runs["env"].nunique()
+        figures = [figure_html(*one, table, least) for one, table, least in
+                   zip(self._figures(), (self.runs, self.profiles), (wide, 0), strict=False)]  # fmt: skip
         tables = (table_html(table, caption) for caption, table in self._tables())
-        parts = [f'<p class="quiet">{escape(NOTE)}</p>', self._shown(), self._panels(), *profile, self._told(), *tables]
+        parts = [f'<p class="quiet">{escape(NOTE)}</p>', *figures, self._told(), *tables]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
@@ -218,7 +196,7 @@ class AblationBoard:
         for figure, _ in self._figures():
             display(figure)
         tables = (table_html(table, caption) for caption, table in self._tables())
-        display(HTML(beside(f"{self._shown()}{self._told()}{''.join(tables)}<p><small>{escape(NOTE)}</small></p>")))
+        display(HTML(beside(f"{self._told()}{''.join(tables)}<p><small>{escape(NOTE)}</small></p>")))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
@@ -232,9 +210,11 @@ def _listed(heading: str, lines: Sequence[str]) -> str:
     return f"<h2>{heading}</h2><ul>{items}</ul>" if items else ""
 
 
+KEY = (
+    f"A dot is a run. From {FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval, of fewer "
+    "than ten pairs the mean."
+)
 BOARD = "Final {} and area under its curve of every run, per recipe; and differences by seed"
-LETTERS = 30
-"""Characters in a line of a title, in a narrow panel."""
 NOTE = (
     "The interquartile mean (IQM) is the mean of the middle half of a recipe's runs: of fewer than four it is their "
     "mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Of fewer than ten pairs, the "

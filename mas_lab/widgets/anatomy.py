@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.table import TableError, require
-from mas_lab.widgets.episodes import Reading, Room, in_words, index_of, listed
+from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import PATIENCE, States
@@ -20,19 +20,8 @@ from mas_lab.widgets.text import visible_data
 
 SAMPLE = ["agent", "policy", "task", "group", "turn", "prompt", "completion", "completion_ids", "credit", "center",
           "scale", "advantage", "episode", "node", "candidate"]  # fmt: skip
-KEPT = (
-    "step",
-    "optimizer_step",
-    "policy",
-    "agent",
-    "agents",
-    "norm",
-    "usual",
-    "score",
-    "norms",
-    "without",
-    "baselines",
-)
+KEPT = ("step", "optimizer_step", "policy", "agent", "agents", "norm", "usual", "score", "norms", "without",
+        "baselines")  # fmt: skip
 LIMIT, MOST = 1_500_000, 64
 """Maximum bytes of episodes, and number of episodes, on the page of spikes."""
 
@@ -107,16 +96,13 @@ def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | Non
     shares = {(spike["step"], int(row)): own for spike in exact for row, own in spike["tokens"].items()}
     reading = Reading(source, states=States(source, patience=PATIENCE), shares=shares)
     names = list(zip(index["step"], index["episode"], strict=True))
-    room = Room(lambda place: reading.with_groups(*names[place]))
     largest = []
     for spike in spikes:
         rows = sorted(map(int, spike["tokens"]), key=lambda row: -abs(spike["rows"][str(row)]))
         largest.append([(spike["step"], steps[spike["step"]]["episode"].iloc[row]) for row in rows])
     wanted = dict.fromkeys(one for rank in zip_longest(*largest) for one in rank if one is not None)
     places = [names.index(one) for one in wanted][:MOST]
-    room.take(places[:1], float("inf"))
-    room.take(places, LIMIT)
-    told = room.data(index)
+    told = page_data(index, lambda place: reading.with_groups(*names[place]), places, LIMIT)
     told["shades"].sort(key=lambda name: name != "share")  # "share" comes first here
     agents = {escaped(agent): color for agent, color in colors(source.agents).items()}
     return {**told, "agents": agents, "runs": [held.title], "at": ""}

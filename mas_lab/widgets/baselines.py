@@ -32,32 +32,24 @@ def controlled_curves(points: pd.DataFrame) -> "Figure":
     require(points, ["called", "shift", "F", "predicted", "measured"], "controlled_curves")
     figure = Figure()
     for shade, (called, own) in zip(PALETTE, points.groupby("called"), strict=False):
-        styles = {
-            "F": {"mode": "lines", "line": {"color": shade, "width": 2}},
-            "predicted": _dots(shade, "circle-open"),
-            "measured": _dots(shade, "circle"),
-        }
-        for column, style in styles.items():
-            name = for_plotly(f"called {called}×: {NAMES[column]}")
-            figure.add_scatter(x=own["shift"], y=own[column], name=name, **style)
-    _one(figure, "h")
+        for column, (name, mode, symbol) in LOOKS.items():
+            figure.add_scatter(
+                x=own["shift"], y=own[column], name=for_plotly(f"called {called}×: {name}"), mode=mode,
+                line={"color": shade, "width": 2}, marker={"color": shade, "size": 11, "symbol": symbol},
+            )  # fmt: skip
+    figure.add_hline(y=1, line=SAME)
     figure.update_layout(**LAYOUT | {"legend": {"orientation": "h", "y": -0.2}}, height=480)
     figure.update_layout(xaxis_title="shift of the agent's mean reward (standard deviations of the noise)")
-    figure.update_yaxes(type="log", title_text=RATIO, tickvals=[0.2, 0.5, 1, 2, 3, 5])
-    return figure
+    return figure.update_yaxes(type="log", title_text=RATIO, tickvals=[0.2, 0.5, 1, 2, 3, 5])
 
 
-NAMES = {"F": "F by theory", "predicted": "F with deltas", "measured": "measured"}
-
-
-def _dots(shade: str, symbol: str) -> dict:
-    return {"mode": "markers", "marker": {"color": shade, "size": 11, "symbol": symbol, "line": {"width": 2}}}
-
-
-def _one(figure: "Figure", direction: str, **where) -> None:
-    """Draw a dotted line where both baselines give the same value."""
-    add = figure.add_hline if direction == "h" else figure.add_vline
-    add(**{"y" if direction == "h" else "x": 1}, line={"color": NEUTRAL, "width": 1, "dash": "dot"}, **where)
+LOOKS = {
+    "F": ("F by theory", "lines", "circle"),
+    "predicted": ("F with deltas", "markers", "circle-open"),
+    "measured": ("measured", "markers", "circle"),
+}
+SAME = {"color": NEUTRAL, "width": 1, "dash": "dot"}
+"""Line where both baselines give the same value."""
 
 
 def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -68,23 +60,20 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     from mas_lab.widgets.picture import Figure
 
     require(pairs, ["agent", "norm_global", "norm_agent"], "ratio_dots")
-    figure, rng = Figure(), np.random.default_rng(0)
+    figure, rng, labels = Figure(), np.random.default_rng(0), []
     for place, (agent, shade) in enumerate(colors(agents).items()):
-        own = pairs[pairs["agent"] == agent]
+        own, name = pairs[pairs["agent"] == agent], for_plotly(agent)
         finite = own[own["norm_agent"] > 0]
         ratio = finite["norm_global"] / finite["norm_agent"]
+        labels.append(f"{name}<br>{len(own) - len(finite)} steps<br>without<br>a ratio")
         spread = place + rng.uniform(-0.28, 0.28, len(ratio))
         figure.add_scatter(x=spread, y=ratio, mode="markers", marker={"color": shade, "size": 5, "opacity": 0.6},
-                           name=for_plotly(agent), showlegend=False)  # fmt: skip
+                           name=name, showlegend=False)  # fmt: skip
         figure.add_scatter(x=[place - 0.35, place + 0.35], y=[ratio.median()] * 2, mode="lines", showlegend=False,
-                           line={"color": NEUTRAL, "width": 3}, name=for_plotly(f"median of {agent}"))  # fmt: skip
-    _one(figure, "h")
-    without = [(pairs.loc[pairs["agent"] == agent, "norm_agent"] == 0).sum() for agent in agents]
-    told = zip(map(for_plotly, agents), without, strict=True)
-    labels = [f"{name}<br>{none} steps<br>without<br>a ratio" for name, none in told]
-    figure.update_layout(**LAYOUT, xaxis={"tickvals": list(range(len(agents))), "ticktext": labels})
-    figure.update_yaxes(type="log", title_text="norm: global over own baseline", tickvals=TICKS)
-    return figure
+                           line={"color": NEUTRAL, "width": 3}, name=f"median of {name}")  # fmt: skip
+    figure.add_hline(y=1, line=SAME)
+    figure.update_layout(**LAYOUT, xaxis={"tickvals": list(range(len(labels))), "ticktext": labels})
+    return figure.update_yaxes(type="log", title_text="norm: global over own baseline", tickvals=TICKS)
 
 
 def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -101,16 +90,13 @@ def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "
     figure = subplots(rows=1, cols=2, subplot_titles=list(columns), shared_yaxes=True, horizontal_spacing=0.06)
     ends = [min(0.5, shown["measured"].min()), 1.2 * max(2.0, shown["measured"].max())] if len(shown) else [0.5, 2.0]
     for column, predicted in enumerate(columns.values(), start=1):
-        figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": NEUTRAL, "width": 1, "dash": "dot"},
-                           showlegend=False, hoverinfo="skip", row=1, col=column)  # fmt: skip
+        figure.add_scatter(x=ends, y=ends, mode="lines", line=SAME, showlegend=False, row=1, col=column)
         for agent, shade in colors(agents).items():
             own, name = shown["agent"] == agent, for_plotly(agent)
             figure.add_scatter(x=predicted[own], y=shown.loc[own, "measured"], mode="markers", name=name,
                                marker={"color": shade, "size": 8, "opacity": 0.8}, legendgroup=name,
                                showlegend=column == 1, row=1, col=column)  # fmt: skip
     figure.update_xaxes(type="log", title_text="predicted ratio of |G|²", tickvals=TICKS)
-    figure.update_yaxes(type="log", tickvals=TICKS)
-    figure.update_yaxes(title_text="measured ratio of |G|²", col=1)
+    figure.update_yaxes(type="log", tickvals=TICKS).update_yaxes(title_text="measured ratio of |G|²", col=1)
     figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, height=420)
-    figure.update_layout(legend_y=1.12)
-    return figure
+    return figure.update_layout(legend_y=1.12)

@@ -14,13 +14,13 @@ import traceback
 from collections.abc import Generator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
 from mas_lab.display.progress import front_end, no_bars
 from mas_lab.env import Env
-from mas_lab.explain.spike_rule import spike_scores
+from mas_lab.locks import locked
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
@@ -29,8 +29,7 @@ from mas_lab.train.held_out import heard_by
 from mas_lab.widgets.address import address
 from mas_lab.widgets.document import write
 from mas_lab.widgets.episodes import index_of
-from mas_lab.widgets.live import LIVE, Shown
-from mas_lab.widgets.origin import Origin, own_team
+from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
 from mas_lab.widgets.rollouts import RolloutViewer
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars
@@ -62,8 +61,8 @@ class LiveDashboard:
     The training curve names the episodes that it shows. Under `tree()`, it shows the best of K candidates, and this may
     fall while the team gets better. `score_every=10` adds the success on held-out tasks, which measures the team.
 
-    `.fork(run=..., ...)` changes one thing and goes on beside this training, as a second line in the figure. `.look()`,
-    or a button, opens the most telling episode of the newest step, as RolloutViewer ranks them.
+    `.fork(run=..., ...)` changes one thing and goes on beside this training, as a second line in the figure. `.look()`
+    opens the most telling episode of the newest step, as RolloutViewer ranks them.
 
     Args:
         env: The environment.
@@ -76,11 +75,9 @@ class LiveDashboard:
         **settings: Other arguments of `lab.train`, such as `watch`, `curriculum`, `score_every` or another setting.
 
     Raises:
-        RuntimeError: If another dashboard is training a policy of this team.
+        PolicyError: If another thread is training a model of this team.
         Exception: Any error that `lab.train` raises for its arguments; in the foreground, any error of the training.
     """
-
-    _under_way: ClassVar[set["LiveDashboard"]] = set()
 
     def __init__(
         self,
@@ -93,7 +90,8 @@ class LiveDashboard:
         foreground: bool | None = None,
         **settings: Any,
     ):
-        self._refuse_a_team_in_training(team)
+        with locked(team.policies.values(), training=True):
+            pass  # raises at once if another thread trains one of these models
         self._team, self.env, self.seed = team, env, seed
         self.error: BaseException | None = None
         """Exception that ended the training; `None` if it ended by its last step or by a stop."""
@@ -107,12 +105,18 @@ class LiveDashboard:
         self._folder = run_folder(run) if run is not None else None
         with no_bars():  # the dashboard has its own bar
             training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
-        self._so_far, self._spikes, self._looked_at = Training(), [], None
-        self._begun, self._scoring, self._origin = False, None, None
+        self._so_far, self._spikes, self._begun, self._scoring = Training(), [], False, None
         self._foreground = front_end() not in LIVE if foreground is None else foreground
-        self._shown = Shown(self.steps, self.stop, self._look_html, self._foreground)
+        self._telling, self._cell = threading.Lock(), _cell()
+        is_terminal = front_end() == "terminal"
+        self._controls = Line() if self._foreground or is_terminal else Controls(self.steps, self.stop)
+        self._drawing = None if is_terminal else Redrawn()
         self._tell()
-        self._start(training)
+        if isinstance(self._controls, Controls):
+            self._drawing.make_room()
+        # The copied context sends the thread's output to this cell.
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._work, training), name="mas_lab training", daemon=True).start()
         if self._foreground:
             self.wait()
 
@@ -120,21 +124,6 @@ class LiveDashboard:
         return f"LiveDashboard({self.name}: {self._line()})"
 
     # The thread
-
-    def _refuse_a_team_in_training(self, team: Team) -> None:
-        models = {id(policy.model) for policy in team.policies.values()}
-        for other in self._under_way:
-            if models & {id(policy.model) for policy in other._team.policies.values()}:
-                raise RuntimeError(
-                    f"LiveDashboard: this team is being trained by {other!r}; call its .stop() and .wait() "
-                    "first, or load a team of its own"
-                )
-
-    def _start(self, training: Generator[Report]) -> None:
-        self._under_way.add(self)
-        # The copied context sends the thread's output to this cell.
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._work, training), name="mas_lab training", daemon=True).start()
 
     def _work(self, training: Generator[Report]) -> None:
         try:
@@ -147,13 +136,16 @@ class LiveDashboard:
             self.error = error
         try:
             training.close()  # writes a checkpoint
-            self._close()
+            self._begin(None)
         except BaseException as error:
             self.error = self.error or error
-        self._under_way.discard(self)
-        self._outcome = "ended" if self.error is None else "failed"
+        self._outcome, self._scoring = "ended" if self.error is None else "failed", None
         try:
-            self._end()
+            self._tell()
+            if (len(self.curve) or len(self.held_out)) and self._drawing is not None:
+                self._drawing.show(self.figure())
+            if self.error is not None and not self._foreground:
+                traceback.print_exception(self.error, file=sys.stderr)
         finally:
             self._ended.set()
 
@@ -180,20 +172,17 @@ class LiveDashboard:
         Raises:
             BaseException: The error that ended the training, if there was one.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        try:
-            self._wait(until)
-        except KeyboardInterrupt:
-            self.stop()
-            self._wait(until)
+        until = time.monotonic() + (float("inf") if timeout is None else timeout)
+        while not self._ended.is_set() and time.monotonic() < until:
+            try:
+                self._ended.wait(0.2)  # in slices, because Windows cannot interrupt an endless wait
+            except KeyboardInterrupt:
+                if self._asked_to_stop.is_set():
+                    raise
+                self.stop()
         if not self.running and self.error is not None:
             raise self.error
         return self
-
-    def _wait(self, until: float | None) -> None:
-        while not self._ended.wait(0.2):  # in slices, because Windows cannot interrupt an endless wait
-            if until is not None and time.monotonic() > until:
-                return
 
     @property
     def running(self) -> bool:
@@ -212,14 +201,13 @@ class LiveDashboard:
         if not self._begun:
             self._begun = True
             self._so_far.begin(self.run, step)
-            self._origin = Origin.of(self.run)
 
     def _hear(self, done: int, scores: pd.DataFrame | None) -> None:
         self._scoring = done if scores is None else None
         if scores is not None:
             self._begin(done)
             self._so_far.score(scores)
-            self._shown.draw_if_due(self.figure, patient=False)
+            self._draw(patient=False)
         self._tell()
 
     def _take(self, report: Report) -> None:
@@ -229,25 +217,21 @@ class LiveDashboard:
         self._spikes = list(getattr(self.watch, "spikes", ()))
         self.reports = [report] if self._folder else [*self.reports, report]
         self._tell()
-        self._shown.draw_if_due(self.figure, patient=report.held_out is None)
+        self._draw(patient=report.held_out is None)
 
-    def _close(self) -> None:
-        self._begin(None)
+    # What is shown
 
-    def _end(self) -> None:
-        self._scoring = None
-        self._tell()
-        if self._so_far.steps or len(self.held_out):
-            self._shown.draw(self.figure)
-        if self.error is not None and not self._foreground:
-            traceback.print_exception(self.error, file=sys.stderr)
+    def _tell(self) -> None:
+        with self._telling:  # two threads report
+            self._controls.tell(len(self.curve), self._line(), self._state)
 
-    # Status line
+    def _draw(self, patient: bool) -> None:
+        if self._drawing is not None:
+            self._drawing.draw_if_due(self.figure, patient)
 
     def _line(self) -> str:
-        done = self._so_far.steps
-        forked = f", {self._origin}" if self._origin else ""
-        line = f"step {done} of {self.steps}{self._so_far.line(self.whose)}{escape_control_chars(forked)}"
+        done = len(self.curve)
+        line = f"step {done} of {self.steps}{self._so_far.line(self.whose)}"
         if self._state == "failed":
             return f"{line}: ended by {type(self.error).__name__}: {escape_control_chars(str(self.error))}"
         if self._state == "ended":
@@ -258,11 +242,10 @@ class LiveDashboard:
             line += f", scoring held-out tasks after {self._scoring}"
         return f"{line} ({INTERRUPT})" if self._foreground else line
 
-    def _tell(self) -> None:
-        self._shown.tell(lambda: (self._so_far.steps, self._line(), self._state))
-
     def _ipython_display_(self) -> None:
-        self._shown.repeat()
+        if self._drawing is not None and self._cell != _cell():  # its own cell shows it already
+            self._controls.repeat()
+            self._drawing.repeat()
 
     # Forking, and looking inside
 
@@ -300,7 +283,13 @@ class LiveDashboard:
         if hasattr(self.watch, "load_state"):
             asked["watch"] = copy.deepcopy(self.watch)  # training sets it to its state in the checkpoint
         with no_bars():
-            own = own_team(load_run(self._folder), self._team, lr, team)
+            bases = [policy.shared.source.name for policy in self._team.policies.values() if hasattr(policy, "shared")]
+            own = team or load_run(self._folder).team(bases)
+        for agent, rate in (lr if isinstance(lr, Mapping) else dict.fromkeys(own, lr)).items():
+            if agent not in own:
+                raise ValueError(f"fork: lr names agent {agent!r}; the team has {', '.join(own)}")
+            if rate is not None:
+                own[agent].lr = float(rate)
         return LiveDashboard(**{**asked, **changes, "team": own, "run": run})
 
     def look(self, step: int | None = None) -> RolloutViewer:
@@ -316,13 +305,6 @@ class LiveDashboard:
         step = source.steps[-1] if step is None and source.steps else step or 0
         first = index_of(Source(source.turns(step)))["episode"].iloc[0]
         return RolloutViewer(self, at=address(step=step, episode=first), limit_mb=1.0)
-
-    def _look_html(self) -> str:
-        """Return the HTML that the button opens, in place of what it opened before."""
-        if self._looked_at is not None:
-            self._looked_at.let_go()
-        self._looked_at = self.look()
-        return self._looked_at.beside_widgets()
 
     # Results
 
@@ -365,14 +347,9 @@ class LiveDashboard:
         Returns:
             Plotly figure over the training so far. For a fork it also shows the run that it was forked from.
         """
-        stats = self.stats
-        scored = spike_scores(stats, **self._rule()) if len(stats) else None
-        origin = self._origin and self._origin.refresh()
-        return training_figure(self.curve, scored, self.agents, self.held_out, self.whose, origin)
-
-    def _rule(self) -> dict[str, Any]:
         watched = self.watched()
-        return {name: watched["rule"][name] for name in ("warmup", "window", "threshold")} if watched else {}
+        rule = {name: watched["rule"][name] for name in ("warmup", "window", "threshold")} if watched else {}
+        return training_figure(self._so_far, self.agents, self.whose, rule)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
@@ -385,3 +362,10 @@ class LiveDashboard:
         """
         told = f"{self.name}: {self._line()}"
         return write(path, training_page(told, self._so_far, self.figure(), self.agents))
+
+
+def _cell() -> int | None:
+    """Return the number of the notebook cell that runs, or `None` without IPython."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell.execution_count if shell else None

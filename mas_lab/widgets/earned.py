@@ -3,15 +3,16 @@
 This module leaves out the figures, and the page around them (`rewards`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
 from mas_lab.table import trained
 from mas_lab.widgets.address import address
-from mas_lab.widgets.document import escape, folded, table_html
+from mas_lab.widgets.document import escape, table_html
 
 HEADS = ("agent", "earned", "spoke", "calls", "lone, flat", "signal", "F, own", "its own baseline")
+CAPTION = "Who earned what, and would a baseline of its own pay?"
 KEY = (
     "Earned: mean ± standard deviation of its credits. Spoke: in which share of the episodes; calls: turns an episode, "
     "and rows in all. Lone, flat: the share of its rows that are compared with nothing, and those compared with equals "
@@ -19,13 +20,10 @@ KEY = (
     "its squared advantages under the global baseline, and under its own. Below, the advice of lab.advise."
 )
 TURN_KEY = (
-    "Each turn taken for an agent of its own. Gain: what a mean over (task, agent, turn) in the place of the global "
-    "one would make of the squared signal-to-noise ratio of that turn's part of the gradient; all turns: of all that "
-    "the same weights learn from, by which the advice goes."
+    "Each turn taken for an agent of its own. gain: what a mean over (task, agent, turn) in the place of the global "
+    "one would make of the squared signal-to-noise ratio of that turn's part of the gradient; policy_gain: of all that "
+    "the same weights learn from, by which the advice in own goes."
 )
-
-
-TURN_HEADS = ("agent", "turn", "rows", "spoke", "earned", "signal", "gain", "all turns", "a mean for each turn")
 
 
 def agents_html(
@@ -47,46 +45,29 @@ def agents_html(
                 f"{row['F']:.2f}, {1 - told['lone'] - told['flat']:.2f}",
             ]  # fmt: skip
         gain = told["policy_gain"]
-        verdict = f"<b>{escape(told['own'])}</b>" + (f" ({_times(gain)})" if gain == gain else "")
-        why = f"{escape(told['why'])}{links.get(agent, '')}"
+        cells.append(f"<b>{escape(told['own'])}</b>" + (f" (× {gain:.2g})" if gain == gain else ""))
+        box = f"display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: {shades[agent]}"
+        held = "".join(f'<td style="white-space: nowrap">{cell}</td>' for cell in cells)
         lines.append(
-            f'{_line(agent, shades, [*cells, verdict])}<tr><td colspan="{len(HEADS)}"><div style="position: sticky; '
-            f'left: 0; max-width: min(64rem, 80vw); text-align: left; white-space: normal">{why}</div></td></tr>'
+            f'<tr><th scope="row" style="white-space: nowrap"><span aria-hidden="true" style="{box}"></span> '
+            f'{escape(agent)}</th>{held}</tr><tr><td colspan="{len(HEADS)}"><div style="position: sticky; left: 0; '
+            'max-width: min(64rem, 80vw); text-align: left; white-space: normal">'
+            f"{escape(told['why'])}{links.get(agent, '')}</div></td></tr>"
         )
-    return _table(HEADS, lines, "Who earned what, and would a baseline of its own pay?", KEY)
+    named = "".join(f'<th scope="col">{name}</th>' for name in HEADS)
+    return (
+        f'<div class="table" tabindex="0" role="group" aria-label="{CAPTION}" style="max-height: none"><table>'
+        f"<caption>{CAPTION}</caption><thead><tr>{named}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f"<p><small>{KEY}</small></p>"
+    )
 
 
-def turns_html(table: pd.DataFrame, advice: pd.DataFrame, shades: Mapping[str, str]) -> str:
+def turns_html(table: pd.DataFrame, advice: pd.DataFrame) -> str:
     """Return a table per agent and turn; `table` is from `reward_table` and `advice` from `advise`, both by turn."""
-    told = advice[["agent", "turn", "signal", "gain", "policy_gain", "own"]]
-    both = told.merge(table[["agent", "turn", "rows", "spoke", "mean", "std"]], on=["agent", "turn"])
-    lines = [
-        _line(row["agent"], shades, [
-            escape(row["turn"]), str(row["rows"]), _percent(row["spoke"]), f"{row['mean']:.3f} ± {row['std']:.3f}",
-            _bar(row["signal"], shades[row["agent"]]), _times(row["gain"]), _times(row["policy_gain"]),
-            escape(row["own"]),
-        ])
-        for row in both.to_dict("records")
-    ]  # fmt: skip
-    return _table(TURN_HEADS, lines, "The same per agent and turn", TURN_KEY)
-
-
-def _line(agent: str, shades: Mapping[str, str], cells: Sequence[str]) -> str:
-    box = f"display: inline-block; width: .8em; height: .8em; border-radius: 2px; background: {shades[agent]}"
-    held = "".join(f'<td style="white-space: nowrap">{cell}</td>' for cell in cells)
-    return (
-        f'<tr><th scope="row"><span style="white-space: nowrap"><span aria-hidden="true" style="{box}"></span> '
-        f"{escape(agent)}</span></th>{held}</tr>"
+    told = table[["agent", "turn", "rows", "spoke", "mean", "std"]].merge(
+        advice[["agent", "turn", "signal", "gain", "policy_gain", "own"]], on=["agent", "turn"]
     )
-
-
-def _table(heads: Sequence[str], lines: Sequence[str], caption: str, key: str) -> str:
-    named = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
-    return (
-        f'<div class="table" tabindex="0" role="group" aria-label="{escape(caption)}" style="max-height: none"><table>'
-        f"<caption>{escape(caption)}</caption><thead><tr>{named}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-        f"<p><small>{escape(key)}</small></p>"
-    )
+    return table_html(told, "The same per agent and turn") + f"<p><small>{TURN_KEY}</small></p>"
 
 
 def _bar(share: float, shade: str) -> str:
@@ -102,22 +83,10 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.095 or share == 0 else f"{100 * share:.1g} %"
 
 
-def _times(gain: float) -> str:
-    return "unknown" if gain != gain else f"× {gain:.2g}" if gain < 10 else f"× {gain:.0f}"
-
-
-def numbers_html(table: pd.DataFrame, advice: pd.DataFrame, step: int) -> str:
-    """Return all numbers of a step, folded."""
-    behind = table_html(advice.drop(columns=["own", "why"]), f"Behind the advice, step {step}")
-    return folded("All numbers, and those behind the advice", table_html(table, f"Per agent, step {step}") + behind)
-
-
 def links_to(turns: pd.DataFrame, page: str, step: int) -> dict[str, str]:
     """Return HTML per agent with links to its lowest and highest row in a RolloutViewer's `page`, if there is one."""
-    if not page:
-        return {}
     rows, links = turns[trained(turns)].reset_index(drop=True), {}
-    for agent, own in rows.groupby("agent", sort=False):
+    for agent, own in rows.groupby("agent", sort=False) if page else ():
         told = []
         for name, place in (("lowest", own["credit"].idxmin()), ("highest", own["credit"].idxmax())):
             row = own.loc[place]

@@ -5,9 +5,9 @@ are ranked (`explain.index`) and how they are shown (`static/rollouts_episode.js
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from numbers import Real
 from typing import Any
 
@@ -32,16 +32,14 @@ LISTED = ["episode", "node", "agent", "candidate", "credit", "advantage", "compl
 DATES = ["step", "optimizer_step", "policy", "skipped"]
 MEMBERS, SAID = 32, 80
 """Members of a comparison group that a page lists, and characters of a completion in this list."""
-HELD = 4
-"""Steps kept in memory."""
-BEST, COMPANIONS, MISSES = 10, 1 / 4, 20
-"""The most telling episodes, which a page takes before any other; the share of a page for episodes to read beside the
-others; and how many episodes may not fit before no other is tried."""
+HELD, MISSES = 4, 20
+"""Steps kept in memory, and how many episodes may not fit on a page before no other is tried."""
 LINE = 300
 """Bytes of an episode's line in the index."""
 
 Row = dict[str, Any]
 Data = dict[str, Any]
+Groups = dict[str, list[Data]]
 States = Callable[[int, Sequence[Row]], dict[str, str]]
 """Function (step, rows of an episode) -> {node: SVG}."""
 Shares = dict[tuple[int, int], list[float]]
@@ -160,7 +158,7 @@ class Reading:
         """Return the rows of an episode as dicts."""
         return self._where(step, "episode", episode.__eq__, SHOWN)
 
-    def with_groups(self, step: int, name: str, most: int = MEMBERS) -> tuple[Data, dict[str, list[Data]]]:
+    def with_groups(self, step: int, name: str, most: int = MEMBERS) -> tuple[Data, Groups]:
         """Return an episode as a page's data, and the comparison groups of its rows under the names `run|step|group`.
 
         A group lists at most `most` members, or more if the episode itself has more. A candidate's `compared` is the
@@ -217,16 +215,16 @@ def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
         return _recorded_shares(source)
     if missing := [name for name in ("row", "token", "share") if name not in shares.columns]:
         raise TableError(f"shares: column {missing[0]!r} is missing; pass the table of lab.attribute(team, turns)")
-    if "step" not in shares.columns and source.run is not None and len(source.steps) > 1:
-        raise TableError("shares: they name no step; pass lab.attribute(team, run.step_turns(3)).assign(step=3)")
-    if "step" not in shares.columns and len(source.steps) == 1:
-        shares = shares.assign(step=source.steps[0])
-    if "step" not in shares.columns:  # rows count through all steps of a table in memory
-        at = pd.DataFrame(
-            {"step": source.memory["step"].to_numpy(), "within": source.memory.groupby("step").cumcount()}
-        )
-        at = at.reset_index(drop=True).reindex(shares["row"])
-        shares = shares.assign(step=at["step"].fillna(0).astype(int).to_numpy(), row=at["within"].fillna(-1).to_numpy())
+    if "step" not in shares.columns:
+        if source.run is not None and len(source.steps) > 1:
+            raise TableError("shares: they name no step; pass lab.attribute(team, run.step_turns(3)).assign(step=3)")
+        if source.run is not None or "step" not in source.memory:
+            shares = shares.assign(step=source.steps[0])
+        else:  # rows count through all steps of a table in memory
+            step = source.memory["step"].reset_index(drop=True)
+            within = step.groupby(step).cumcount()
+            rows = shares["row"]
+            shares = shares.assign(step=rows.map(step).fillna(0).astype(int), row=rows.map(within).fillna(-1))
     found: Shares = {}
     for step, own in shares.sort_values(["row", "token"], kind="stable").groupby("step"):
         lengths = source.turns(int(step), ["completion_ids"])["completion_ids"].map(len).to_dict()
@@ -259,24 +257,22 @@ def _recorded_shares(source: Source) -> Shares:
 
 def index_of(source: Source, run: int = 0) -> pd.DataFrame:
     """Return a row per episode and step of a source, the most telling first; columns as in `explain.index.TOLD`."""
-    if source.run is not None:
+    if source.run is None:
+        require(source.memory, NEEDED, "RolloutViewer")
+        tables = [completed(source.turns(step)).assign(step=step) for step in source.steps]
+        tables = [table[[name for name in READ if name in table.columns]] for table in tables]
+    else:
         tables = source.arrow(READ, trained_only=False)
-        return indexed(pd.concat([reduced(table) for table in tables], ignore_index=True), source.order, run)
-    require(source.memory, NEEDED, "RolloutViewer")
-    turns = pd.concat([completed(source.turns(step)).assign(step=step) for step in source.steps], ignore_index=True)
-    return indexed(reduced(turns[[name for name in READ if name in turns.columns]]), source.order, run)
+    return indexed(pd.concat(list(map(reduced, tables)), ignore_index=True), source.order, run)
 
 
 def ranks(index: pd.DataFrame, by: str) -> np.ndarray:
     """Return a column as numbers to sort by: |advantage|, a text's rank by words and numbers, NaN if missing."""
-    if not pd.api.types.is_numeric_dtype(index[by]):
-
-        def parts(text: str) -> list[str | int]:
-            return [int(part) if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", text.lower()))]
-
-        order = {text: place for place, text in enumerate(sorted(index[by].unique(), key=parts))}
-        return index[by].map(order).to_numpy(float)
-    values = index[by].astype("Float64").to_numpy(float, na_value=np.nan)
+    values = index[by]
+    if not pd.api.types.is_numeric_dtype(values):
+        padded = values.str.lower().str.replace("[0-9]+", lambda found: found[0].zfill(20), regex=True)
+        return padded.rank(method="dense").to_numpy(float) - 1
+    values = values.astype("Float64").to_numpy(float, na_value=np.nan)
     return np.abs(values) if by == "advantage" else values
 
 
@@ -289,98 +285,54 @@ def plain(index: pd.DataFrame) -> dict[str, list[Any]]:
     return found
 
 
-class Room:
-    """Hold the content of a page: episodes by their places in the index, where 0 is the most telling.
+def in_rounds(index: pd.DataFrame) -> Iterator[int]:
+    """Yield places of the index: the most telling episode of each step, the second of each step, and so on.
 
-    `make(place)` returns an episode and its comparison groups.
-    """
-
-    def __init__(self, make: Callable[[int], tuple[Data, dict[str, list[Data]]]]):
-        self.episodes: dict[int, Data] = {}
-        self.groups: dict[str, dict[tuple, Data]] = {}
-        self.used = 0
-        self._make = lru_cache(2 * MISSES)(make)
-
-    def take(self, places: Iterable[int], limit: float) -> None:
-        """Add the episodes that fit into `limit` bytes, until `MISSES` of them did not fit."""
-        misses = 0
-        for place in places:
-            if place in self.episodes:
-                continue
-            episode, groups = self._make(place)
-            new = {name: {(one["node"], one["agent"], one["candidate"]): one for one in members}
-                   for name, members in groups.items()}  # fmt: skip
-            added = [one for name, members in new.items() for key, one in members.items()
-                     if key not in self.groups.get(name, ())]  # fmt: skip
-            needed = len(json.dumps([episode, added, list(new)], separators=(",", ":"))) + LINE
-            misses += self.used + needed > limit
-            if misses == MISSES:
-                return
-            if self.used + needed <= limit:
-                self.episodes[place], self.used = episode, self.used + needed
-                for name, members in new.items():
-                    self.groups[name] = members | self.groups.get(name, {})
-
-    def data(self, index: pd.DataFrame) -> Data:
-        """Return the data on the page's episodes, the most telling first, and the number of those left out."""
-        places = sorted(self.episodes)
-        episodes = [self.episodes[place] for place in places]
-        known = {
-            name for one in episodes for node in one["nodes"] for said in node["candidates"] for name in said["shades"]
-        }
-        return {
-            "index": plain(index.iloc[places]), "told": TOLD, "rule": RULE, "total": len(index),
-            "left_out": len(index) - len(places), "episodes": episodes,
-            "groups": {name: list(members.values()) for name, members in self.groups.items()},
-            "shades": [name for name in SHADES if name in known],
-        }  # fmt: skip
-
-
-def filled(index: pd.DataFrame, make: Callable, limit: float, first: Sequence[int] = ()) -> Room:
-    """Return a page of at most `limit` bytes.
-
-    It takes `first` whatever their size, then episodes in rounds. A quarter is kept for companions. If nothing fits, it
-    takes the most telling episode alone.
-    """
-    room, order = Room(make), in_rounds(index)
-    room.take(first, float("inf"))
-    room.take(order, (1 - COMPANIONS) * limit)
-    room.take(companions(index, sorted(room.episodes)), limit)
-    room.take(order, limit)
-    if not room.episodes:
-        room.take([0], float("inf"))
-    return room
-
-
-def in_rounds(index: pd.DataFrame) -> list[int]:
-    """Return the `BEST` most telling places, then the most telling of each step, the second of each step, and so on.
-
-    In each round, every beginning of the order of steps is spread evenly over training.
-    """
-    by = index.groupby(["run", "step"])
-    spread = np.array(spread_out(by.ngroups))[by.ngroup()]
-    return np.lexsort([spread, by.cumcount(), np.arange(len(index)) >= BEST]).tolist()
-
-
-def spread_out(n: int) -> list[int]:
-    """Return when each of `n` places is visited: first the first, then the middle, the quarters, the eighths."""
-    bits = max(1, (n - 1).bit_length())
-    return [int(f"{place:0{bits}b}"[::-1], 2) for place in range(n)]
-
-
-def companions(index: pd.DataFrame, places: Sequence[int]) -> Iterator[int]:
-    """Yield the episodes to read beside others: the same task in the other run, and a success beside a failure.
-
-    The nearest step is taken, and its most telling episode.
+    Behind each comes one to read beside it, of the nearest step: the same task in the other run, or a success beside a
+    failure.
     """
     run, step, success = (index[name].astype(object).to_numpy() for name in ("run", "step", "success"))
     same_task = index.groupby("task").indices
-    for place in places:
-        own = np.sort(same_task[index["task"].iat[place]])
-        solved = [success[at] is True and step[at] != step[place] and run[at] == run[place] for at in own]
-        for beside in (
-            own[run[own] != run[place]],
-            own[np.array(solved, bool)] if success[place] is False else own[:0],
-        ):
+    for place in np.argsort(index.groupby(["run", "step"]).cumcount(), kind="stable").tolist():
+        yield place
+        own = same_task[index["task"].iat[place]]
+        solved = [success[place] is False and success[at] is True and run[at] == run[place] for at in own]
+        for beside in (own[run[own] != run[place]], own[np.array(solved, bool)]):
             if len(beside):
                 yield int(beside[np.abs(step[beside] - step[place]).argmin()])
+
+
+def page_data(
+    index: pd.DataFrame, make: Callable[[int], tuple[Data, Groups]], order: Iterable[int], limit: float,
+    first: Sequence[int] = (),
+) -> Data:  # fmt: skip
+    """Return a page's data of at most `limit` bytes, the most telling episodes first.
+
+    It holds `first` whatever their size (or else one episode), then the episodes in `order` that fit, until `MISSES` of
+    them did not fit. `make(place)` returns the episode of an index row, and its comparison groups.
+    """
+    episodes: dict[int, Data] = {}
+    groups: dict[str, dict[tuple, Data]] = {}
+    used = misses = 0
+    for place in chain(first, order):
+        if place in episodes:
+            continue
+        episode, own = make(place)
+        new = [members for name, members in own.items() if name not in groups]
+        needed = len(json.dumps([episode, new], separators=(",", ":"))) + LINE
+        if used + needed > limit and episodes and place not in first:
+            misses += 1
+            if misses == MISSES:
+                break
+            continue
+        episodes[place], used = episode, used + needed
+        for name, members in own.items():
+            groups.setdefault(name, {}).update({(one["node"], one["agent"], one["candidate"]): one for one in members})
+    places = sorted(episodes)
+    said = [said for one in episodes.values() for node in one["nodes"] for said in node["candidates"]]
+    return {
+        "index": plain(index.iloc[places]), "told": TOLD, "rule": RULE, "total": len(index),
+        "left_out": len(index) - len(places), "episodes": [episodes[place] for place in places],
+        "groups": {name: list(members.values()) for name, members in groups.items()},
+        "shades": [name for name in SHADES if any(name in one["shades"] for one in said)],
+    }  # fmt: skip

@@ -20,11 +20,10 @@ WHOLE = NEUTRAL
 PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 
 
-def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFrame | None = None) -> "Figure":
+def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     """Draw gradient norms before clipping over optimizer steps, with spikes marked.
 
-    There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`. `clipped`:
-    the statistics, to draw the policies' norms after clipping too.
+    There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`.
     """
     from mas_lab.widgets.picture import Figure
 
@@ -44,14 +43,6 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], clipped: pd.DataFra
         marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
         figure.add_scatter(x=high["place"], y=high["norm"], mode="markers", marker=marker, showlegend=False,
                            name=f"spike of {name}")  # fmt: skip
-    for policy, own in (
-        clipped.assign(place=places(clipped)).groupby("policy", sort=False) if clipped is not None else ()
-    ):
-        shade = shades.get(own["agent"].iloc[0], WHOLE) if own["agent"].nunique() == 1 else WHOLE
-        own = own.drop_duplicates(["step", "optimizer_step"])
-        figure.add_scatter(x=own["place"], y=own["policy_norm_clipped"].astype(float), mode="lines",
-                           name=for_plotly(f"{policy}, after clipping"),
-                           line={"color": shade, "width": 1, "dash": "dot"})  # fmt: skip
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
     figure.update_yaxes(type="log")
     return figure

@@ -1,11 +1,10 @@
 """`play_as`: let a person play one agent, read its prompts, answer, and see what the answers earn.
 
-The person uses widgets where they stay live, and typed lines in a terminal. This module leaves out the episode itself
+The person uses widgets where they stay live, and `.say(text)` elsewhere. This module leaves out the episode itself
 (`cells.seat`).
 """
 
 import inspect
-from typing import Any
 
 import pandas as pd
 
@@ -27,8 +26,8 @@ def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train
 
     >>> lab.play_as(env, team, "executor")
 
-    The button "Ask the policy" fills the box with an answer of the team's own policy. In a terminal, you type the
-    answers line by line. Elsewhere without widgets, use `.say(text)`.
+    The button "Ask the policy" fills the box with an answer of the team's own policy. Without widgets, as in a
+    terminal, use `.say(text)`.
 
     Args:
         env: The environment.
@@ -53,10 +52,8 @@ class PlayAs:
     def __init__(self, env: Env, team: Team, agent: str, seed: int, split: str):
         self.env, self.team, self.agent, self.seed, self.split = env, team, agent, seed, split
         self._played: list[HumanAgent] = []
-        self._panel: Any = None
+        self._panel: Panel | None = None
         self.another()
-        if front_end() == "terminal":
-            self._type()
 
     def __repr__(self) -> str:
         return f"PlayAs({type(self.env).__name__}, {self.agent!r}: {self._outcome() or 'your turn'})"
@@ -121,84 +118,57 @@ class PlayAs:
         turns = self._seat.turns[list(TOLD)]
         return turns[turns["agent"] == self.agent] if self._seat.waits else turns
 
-    # With widgets
+    def _heading(self) -> str:
+        return f"You are {self.agent}, in task {self.task.id}"
+
+    def _show(self) -> None:
+        if self._panel is not None:
+            self._panel.show()
+        elif front_end() == "terminal":
+            print(self._in_text())
+
+    def _in_text(self) -> str:
+        heard = escape_control_chars(self.heard if self._seat.waits else self._told().to_string(index=False))
+        return f"{self._heading()}\n{heard}\n{self!r}; answer with .say(text)"
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
         if front_end() in ANSWERED_BY_WIDGETS:
             self._panel = self._panel or Panel(self)
-            self._show()
-            display(with_fallback(self._panel.box, self._static()), raw=True)
+            said = table_html(self._told(), self._outcome()) if self._outcome() else _block(self.heard)
+            display(with_fallback(self._panel.box, beside(f"<p>{escape(self._heading())}</p>{said}")), raw=True)
         else:
-            print(
-                f"{self._heading()}\n{escape_control_chars(self.heard)}\n{self!r}: nobody can answer here; "
-                "use .say(text)"
-            )
-
-    def _static(self) -> str:
-        """Return the prompt or the result as HTML, for viewers in which no widget is live."""
-        said = table_html(self._told(), self._outcome()) if self._outcome() else _block(self.heard)
-        return beside(f"<p>{escape(self._heading())}</p>{said}")
-
-    def _show(self) -> None:
-        if self._panel is not None:
-            self._panel.show(self._heading(), self.heard, self._told(), self._outcome())
-
-    def _heading(self) -> str:
-        return f"You are {self.agent}, in task {self.task.id}"
-
-    # Without widgets
-
-    def _type(self) -> None:
-        """Read answers from a terminal until the episode or the input ends."""
-        print(f"{escape_control_chars(rules_of(self.env))}\n\n{self._heading()}")
-        while self._seat.waits:
-            print(f"\n{escape_control_chars(self.heard)}")
-            try:
-                self.say(input(f"{self.agent}: "))
-            except (EOFError, KeyboardInterrupt):
-                print(f"\n{self!r}: left; go on with .say(text)")
-                return
-            last = self._told().query("agent == @self.agent").iloc[-1]
-            print(f"valid {bool(last['valid'])}, local reward {last['local_reward']:.2f}")
-        print(f"\n{self._told().to_string(index=False)}\n{self._outcome()}")
+            print(self._in_text())
 
 
 class Panel:
     """The seat of a player as core widgets (ipywidgets 7.7.1 and later)."""
 
     def __init__(self, play: PlayAs):
-        import ipywidgets
+        from ipywidgets import HTML, Button, HBox, Label, Textarea, VBox
 
         self._play = play
-        self._heading, self._heard = ipywidgets.Label(), ipywidgets.HTML()
-        rules = ipywidgets.HTML(f"<details><summary>The rules</summary>{_block(rules_of(play.env))}</details>")
-        self._answer = ipywidgets.Textarea(placeholder="Your answer", layout={"width": "100%"})
-        self._say = self._button("Say", lambda: play.say(self._answer.value), "Answer, and let the others play on")
-        self._ask = self._button("Ask the policy", self._suggest, "Fill the box with what the team's own policy says")
-        self._next = self._button("Another task", play.another, "Start the next task")
-        self._told = ipywidgets.HTML()
-        buttons = ipywidgets.HBox([self._say, self._ask, self._next])
-        self.box = ipywidgets.VBox([self._heading, rules, self._heard, self._answer, buttons, self._told])
+        self._heading, self._heard, self._told = Label(), HTML(), HTML()
+        self._answer = Textarea(placeholder="Your answer", layout={"width": "100%"})
+        self._say = Button(description="Say", tooltip="Answer, and let the others play on")
+        self._ask = Button(description="Ask the policy", tooltip="Fill the box with what the team's own policy says")
+        following = Button(description="Another task", tooltip="Start the next task")
+        self._say.on_click(lambda _: play.say(self._answer.value))
+        self._ask.on_click(lambda _: setattr(self._answer, "value", play._seat.suggestion()))
+        following.on_click(lambda _: play.another())
+        rules = HTML(f"<details><summary>The rules</summary>{_block(rules_of(play.env))}</details>")
+        buttons = HBox([self._say, self._ask, following])
+        self.box = VBox([self._heading, rules, self._heard, self._answer, buttons, self._told])
+        self.show()
 
-    @staticmethod
-    def _button(label: str, press: Any, tooltip: str) -> Any:
-        import ipywidgets
-
-        button = ipywidgets.Button(description=label, tooltip=tooltip)
-        button.on_click(lambda _: press())
-        return button
-
-    def _suggest(self) -> None:
-        self._answer.value = self._play._seat.suggestion()
-
-    def show(self, heading: str, heard: str, told: pd.DataFrame, outcome: str) -> None:
-        self._heading.value = heading
-        self._heard.value = _block(heard) if heard else ""
+    def show(self) -> None:
+        play, outcome, told = self._play, self._play._outcome(), self._play._told()
+        self._heading.value = play._heading()
+        self._heard.value = _block(play.heard) if play.heard else ""
         self._answer.value = ""
         self._answer.disabled = self._say.disabled = bool(outcome)
-        self._ask.disabled = bool(outcome) or self._play.agent not in self._play.team
+        self._ask.disabled = bool(outcome) or play.agent not in play.team
         self._told.value = table_html(told, outcome or "What you said, and what it earned") if len(told) else ""
 
 

@@ -3,8 +3,8 @@
 This module leaves out the colours of agents (`figures.colors`), which follow their places in the team.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
+from itertools import chain, count
 from zlib import crc32
 
 COLORS = ("#CC3311", "#6699CC", "#6B59B0", "#2A8090", "#999933", "#EE3377", "#984F52",
@@ -29,40 +29,25 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 def recipe_colors(names: Sequence[str]) -> dict[str, str]:
     """Return a colour per recipe, whatever the order of the names.
 
-    The recipes of the kit have fixed colours. Each other name prefers one colour. A variant such as "grpo (ddof=1)"
-    prefers the colour of the kit's recipe. Any other name prefers one of the first seven. If two recipes prefer the
-    same colour, the kit's own recipe keeps it, otherwise the first one in alphabetical order. The other takes the next
-    free colour. Recipes share a colour only if there are more recipes than colours.
+    The recipes of the kit have fixed colours. A variant such as "grpo (ddof=1)" prefers that of the kit's recipe. Any
+    other name prefers one of the first seven. If it is taken, the name takes the next free colour, in alphabetical
+    order. Recipes share a colour only if there are more recipes than colours.
     """
     return {name: COLORS[place % len(COLORS)] for name, place in _places(names).items()}
 
 
 def recipe_dashes(names: Sequence[str]) -> dict[str, str]:
-    """Return a dash per recipe, by plotly's names, for readers who cannot tell some colours apart.
-
-    If a board has more recipes than colours, only the dash separates two recipes of one colour.
-    """
-    found = {}
-    for name, place in _places(names).items():
-        turn, of_color = divmod(place, len(COLORS))
-        found[name] = DASHES[(2 * turn + (of_color >= WELL_APART)) % len(DASHES)]
-    return found
+    """Return a dash per recipe, by plotly's names, for readers who cannot tell some colours apart."""
+    return {name: DASHES[place // WELL_APART % len(DASHES)] for name, place in _places(names).items()}
 
 
 def _places(names: Sequence[str]) -> dict[str, int]:
     """Return each name's place in `COLORS`, or a number beyond if all places are taken."""
-    given = list(dict.fromkeys(names))
-    taken = {KIT[name]: name for name in given if name in KIT}
-    for name in sorted(set(given) - set(KIT), key=str):
-        taken[next(place for place in _wishes(name) if place not in taken)] = name
+    taken = {KIT[name]: name for name in dict.fromkeys(names) if name in KIT}
+    for name in sorted(set(names) - set(KIT), key=str):
+        drawn = crc32(str(name).encode(errors="replace")) % WELL_APART
+        first = KIT.get(str(name).partition(" (")[0], ARMS.get(name, drawn))
+        around = [(first + more) % WELL_APART for more in range(WELL_APART)]
+        taken[next(place for place in chain([first], around, count(WELL_APART)) if place not in taken)] = name
     by_name = {name: place for place, name in taken.items()}
-    return {name: by_name[name] for name in given}
-
-
-def _wishes(name: str) -> Iterator[int]:
-    """Yield the places that a name prefers, the best one first."""
-    drawn = crc32(str(name).encode(errors="replace")) % WELL_APART
-    first = KIT.get(str(name).partition(" (")[0], ARMS.get(name, drawn))
-    around = [(first + more) % WELL_APART for more in range(WELL_APART)]
-    yield from dict.fromkeys([first, *around, *range(WELL_APART, len(COLORS))])
-    yield from count(len(COLORS))
+    return {name: by_name[name] for name in names}

@@ -17,20 +17,16 @@ from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.table import require, trained
 from mas_lab.widgets.address import page_address
-from mas_lab.widgets.credit_figures import Spread, calls_over_steps, rewards_over_steps, spread_figure, two_baselines
+from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
-from mas_lab.widgets.earned import agents_html, links_to, numbers_html, turns_html
+from mas_lab.widgets.earned import agents_html, links_to, turns_html
 from mas_lab.widgets.figures import NEUTRAL, colors
 from mas_lab.widgets.source import Source
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-CHOICES = 12
-"""Maximum number of steps on a page, which shows one at a time."""
 OF_TURN = ("agent", "turn")
-READ = ["step", "task", "episode", "node", "turn", "agent", "policy", "probe", "valid", "credit", "group"]
-"""Columns that are read from the turns of the page's steps."""
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
 CALLED = "In how many turns of an episode each agent is called, over training steps"
@@ -161,7 +157,7 @@ class RewardInspector:
         return call_table(self.source.some_turns(self.source.some_steps(CURVE_STEPS), read), self.source.agents)
 
     def to_html(self, path: str | Path, rollouts: str | Path | None = None) -> Path:
-        """Write one standalone HTML file that works offline, with a choice of up to `CHOICES` steps.
+        """Write one standalone HTML file that works offline.
 
         Args:
             path: The file to write. Missing parent folders are created.
@@ -174,50 +170,32 @@ class RewardInspector:
         Raises:
             ValueError: If `rollouts` is not the address of a page.
         """
-        page, agents = page_address(rollouts, "RewardInspector"), self.source.agents
-        steps = sorted({*self.source.some_steps(CHOICES - 1), self.step})
-        one = len(steps) == 1
-        turns = self.turns.assign(step=self.step) if one else self.source.some_turns(steps, READ).reset_index(drop=True)
-        spread = Spread.of(turns, agents)
-        sections = []
-        for step, own in turns.groupby("step", sort=True):
-            tables, links = self._tables(own), links_to(own, page, int(step))
-            sections.append(
-                f'<section data-step="{step}"{"" if step == self.step else " hidden"}><h2>Step {step}</h2>'
-                f"{self._told(tables, links)}{numbers_html(*tables[:2], int(step))}</section>"
-            )
-        counts = pd.concat([credit_counts(own).assign(step=step) for step, own in turns.groupby("step")])
-        described = f"Credits and advantages of {', '.join(agents)} under two baselines, at the step that is chosen"
-        figure = figure_html(spread_figure(spread, agents, self.step), described,
-                             counts[["step", "agent", "credit", "rows"]], 60 + 180 * len(agents))  # fmt: skip
+        agents, links = self.source.agents, links_to(self.turns, page_address(rollouts, "RewardInspector"), self.step)
+        described = f"Credits and advantages of {', '.join(agents)} under two baselines, at step {self.step}"
+        figure = figure_html(self.figure(), described, credit_counts(self.turns), 60 + 180 * len(agents))
         curves = "".join(figure_html(*curve) for curve in self._curves())
         keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
         body = (
-            f'<p class="quiet">{escape(self.source.title)}</p>{"" if one else self._chooser(steps)}{"".join(sections)}'
-            f'<div id="spread">{figure}</div>{"<h2>Over training</h2>" if curves else ""}{curves}'
+            f'<p class="quiet">{escape(self.source.title)}</p><h2>Step {self.step}</h2>{self._tables(links)}'
+            f"{self._numbers()}{figure}{'<h2>Over training</h2>' if curves else ''}{curves}"
             f"{folded('What the columns mean', keys)}"
         )
-        data = {"steps": {str(step): spread.of_step(step, agents) for step in steps}}
-        return write(path, document("Who earned what", body, data, scripts=(*FIGURES, "rewards.js")))
+        return write(path, document("Who earned what", body, scripts=FIGURES))
 
-    def _chooser(self, steps: Sequence[int]) -> str:
-        buttons = "".join(
-            f'<button type="button" data-step="{step}" aria-pressed="{str(step == self.step).lower()}">{step}</button>'
-            for step in steps
-        )
-        return f'<div class="bar" id="steps" role="group" aria-label="Training step">Training step {buttons}</div>'
+    def _tables(self, links: Mapping[str, str]) -> str:
+        """Return the tables of the step as HTML: per agent, and per turn if there are turns."""
+        shades = dict.fromkeys(self.advice["agent"], NEUTRAL) | colors(self.source.agents)
+        if self.turn_table is None:
+            return agents_html(self.table, self.advice, {}, shades, links)
+        calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
+        often = dict(zip(calls["agent"], calls["calls"], strict=True))
+        by_turn = turns_html(self.turn_table, self.turn_advice)
+        return agents_html(self.table, self.advice, often, shades, links) + by_turn
 
-    def _tables(self, turns: pd.DataFrame) -> list[pd.DataFrame]:
-        """Return the tables of a step: earned and advised per agent and, if there are turns, per turn, and calls."""
-        agents, by = self.source.agents, [("agent",), *([OF_TURN] if "turn" in turns.columns else [])]
-        tables = [table for one in by for table in (reward_table(turns, one), advise(turns, agents, one))]
-        return tables + ([call_table(turns.drop(columns="step", errors="ignore"), agents)] if len(by) > 1 else [])
-
-    def _told(self, told: Sequence[pd.DataFrame], links: Mapping[str, str]) -> str:
-        """Return the tables of a step as HTML: per agent, and per turn if there are turns."""
-        shades = dict.fromkeys(told[1]["agent"], NEUTRAL) | colors(self.source.agents)
-        calls = dict(zip(told[4]["agent"], told[4]["calls"], strict=True)) if len(told) > 2 else {}
-        return agents_html(*told[:2], calls, shades, links) + (turns_html(*told[2:4], shades) if len(told) > 2 else "")
+    def _numbers(self) -> str:
+        behind = table_html(self.advice.drop(columns=["own", "why"]), f"Behind the advice, step {self.step}")
+        table = table_html(self.table, f"Per agent, step {self.step}")
+        return folded("All numbers, and those behind the advice", table + behind)
 
     def _curves(self) -> Iterator[tuple["Figure", str, pd.DataFrame]]:
         """Yield the figures over several training steps, each with a description and its numbers."""
@@ -231,10 +209,9 @@ class RewardInspector:
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
-        told = self._told(self._tables(self.turns), {})
-        display(HTML(beside(f"<p>{escape(self.source.title)}, step {self.step}</p>{told}")))
+        display(HTML(beside(f"<p>{escape(self.source.title)}, step {self.step}</p>{self._tables({})}")))
         for figure in (self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
-        numbers = numbers_html(self.table, self.advice, self.step) + folded("The numbers behind this figure", counts)
+        numbers = self._numbers() + folded("The numbers behind this figure", counts)
         display(HTML(beside(numbers + key_html("rewards", self.table.columns))))

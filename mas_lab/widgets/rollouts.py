@@ -20,7 +20,7 @@ from mas_lab.widgets.address import address, fields
 from mas_lab.widgets.answers import Answers, connect, new_name
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
-from mas_lab.widgets.episodes import NUMBERS, Reading, Room, filled, in_words, index_of, token_shares
+from mas_lab.widgets.episodes import NUMBERS, Reading, in_rounds, in_words, index_of, page_data, token_shares
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.live import LIVE
 from mas_lab.widgets.source import Source
@@ -115,7 +115,6 @@ class RolloutViewer:
             if not self._asked:
                 raise TableError(f"RolloutViewer: no episode {episode!r} in {self.title}; `.index` names them")
         self._opened = None if at is None else self._place(at)
-        self._bridges: list[Any] = []
 
     @property
     def source(self) -> Source:
@@ -157,17 +156,16 @@ class RolloutViewer:
         return address(run=run, step=step, episode=episode, node=node)
 
     @cached_property
-    def _room(self) -> Room:
+    def _held(self) -> dict[str, Any]:
         """Return the content of the page."""
         first = [] if self._opened is None else [self._opened]
         if self._asked is None:
-            room = filled(self.index, self._read, self._limit, first)
+            held = page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
         else:
-            room = Room(self._read)
-            room.take([*first, *self._asked], float("inf"))
+            held = page_data(self.index, self._read, self._asked, float("inf"), first)
         for states in self._states:  # later requests come one by one and may take longer
             states.patience = float("inf")
-        return room
+        return held
 
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         """Return the episode of an index row, and its comparison groups under the names that a page gives them."""
@@ -177,7 +175,7 @@ class RolloutViewer:
     @property
     def episodes(self) -> list[str]:
         """Return the names of the episodes on the page, the most telling first."""
-        return self.index["episode"].iloc[sorted(self._room.episodes)].tolist()
+        return [episode["name"] for episode in self._held["episodes"]]
 
     def __repr__(self) -> str:
         return f"RolloutViewer({self.title}: {len(self.index)} episodes)"
@@ -208,7 +206,7 @@ class RolloutViewer:
         return {
             "agents": {escape_control_chars(agent): color for agent, color in colors(list(agents)).items()},
             "runs": [escape_control_chars(reading.source.title) for reading in self._readings],
-            "at": self._at, **self._room.data(self.index),
+            "at": self._at, **self._held,
         }  # fmt: skip
 
     def page(self) -> str:
@@ -267,22 +265,7 @@ class RolloutViewer:
 
         name = new_name()
         display({"text/plain": repr(self), "text/html": self._repr_html_(name)}, raw=True)
-        self._bridges.append(connect(name, self._answers.answer))
-
-    def beside_widgets(self) -> str:
-        """Make HTML for an output beside live widgets, through which the page can reach the whole run too.
-
-        Returns:
-            HTML of the frame and its static form.
-        """
-        name = new_name()
-        self._bridges.append(connect(name, self._answers.answer, is_first=False))
-        return self._repr_html_(name)
-
-    def let_go(self) -> None:
-        """Disconnect all shown pages from the kernel."""
-        while self._bridges:
-            self._bridges.pop().close()
+        connect(name, self._answers.answer)
 
     @cached_property
     def _answers(self) -> Answers:

@@ -85,13 +85,10 @@ class Source:
         are left out.
         """
         if self.run is None:
-            turns = self.some_turns(
-                self.steps if steps is None else steps, [name for name in columns if name != "step"]
-            )
-            shown = {
-                name: turns[name].map(escape_control_chars, na_action="ignore") for name in TEXTS & set(turns.columns)
-            }
-            tables = [pyarrow.Table.from_pandas(turns.assign(**shown), preserve_index=False)]
+            turns = self.some_turns(self.steps if steps is None else steps, list(columns))
+            texts = TEXTS & set(turns.columns)
+            turns = turns.assign(**{name: turns[name].map(escape_control_chars, na_action="ignore") for name in texts})
+            tables = [pyarrow.Table.from_pandas(turns, preserve_index=False)]
         else:
             parts = self.run.parts("turns") if steps is None else [self.run.part(step) for step in steps]
             if not parts:
@@ -134,31 +131,24 @@ class Source:
         """Return what a `SpikeWatch` recorded: in a live training, a run's newest checkpoint, or an exported zip."""
         told_by = self.live or self.run
         remembered = told_by.watched() if told_by else None
-        if not isinstance(remembered, dict) or not {"rule", "spikes"} <= set(remembered):
-            return None
-        return remembered
+        return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
 
     def some_steps(self, limit: int) -> list[int]:
         """Return at most `limit` steps, evenly spread, with the first and the last among them."""
         steps = self.steps
-        return [
-            steps[place]
-            for place in np.unique(np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(int))
-        ]
+        places = np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(int)
+        return [steps[place] for place in np.unique(places)]
 
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
         """Return each token as text, or `#id` if no tokenizer is known (a table in memory)."""
         if policy not in self._texts:
-            self._texts[policy] = self._kept_texts(policy)
+            tokenizer, texts = None, {}
+            if self.run is not None and isinstance(self.run.folder, Path):
+                tokenizer = self.run.checkpoint().tokenizer(policy)
+            elif self.run is not None:
+                texts = self.run.token_texts().get(policy, {})
+            self._texts[policy] = _reader(tokenizer) if tokenizer else lambda number: texts.get(str(number), "")
         return [escape_control_chars(self._texts[policy](number)) or f"#{number}" for number in ids]
-
-    def _kept_texts(self, policy: str) -> Callable[[int], str]:
-        """Return a function from token id to text: from the tokenizer beside the weights, or from an exported zip."""
-        if self.run is not None and isinstance(self.run.folder, Path):
-            tokenizer = self.run.checkpoint().tokenizer(policy)
-            return _reader(tokenizer) if tokenizer is not None else lambda number: ""
-        texts = self.run.token_texts().get(policy, {}) if self.run is not None else {}
-        return lambda number: texts.get(str(number), "")
 
 
 def completed(turns: pd.DataFrame) -> pd.DataFrame:

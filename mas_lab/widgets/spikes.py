@@ -14,7 +14,6 @@ from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.address import page_address
 from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
-from mas_lab.widgets.drawing import picture
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.norms import PROXY, clipped_norms, lines_of, named, norm_curves, share_bars, without_repeats
 from mas_lab.widgets.source import Source
@@ -89,7 +88,7 @@ class SpikeInspector:
         Returns:
             Plotly figure with a line per agent, and a line per policy with several agents.
         """
-        return norm_curves(self.scores, self.source.agents, self.stats if "policy_norm_clipped" in self.stats else None)
+        return norm_curves(self.scores, self.source.agents)
 
     def shares(self, number: int = 0) -> "Figure":
         """Draw the largest samples of one spike as bars.
@@ -139,6 +138,8 @@ class SpikeInspector:
         Returns:
             HTML for viewers in which no script runs.
         """
+        from mas_lab.widgets.picture import picture
+
         parts = [picture(self.figure()), self._table()]
         if self.spikes:
             spike = self.spikes[0]

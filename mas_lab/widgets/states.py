@@ -13,7 +13,7 @@ from typing import Any
 
 from mas_lab.backends.runner import with_max_turns
 from mas_lab.display.svg_rules import validate_svg
-from mas_lab.env import Env, Step, Task, transcript
+from mas_lab.env import Env, Task, transcript
 from mas_lab.train.drawing import step_seed
 from mas_lab.widgets.source import Source
 
@@ -35,19 +35,8 @@ def states(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, str]:
 
     `rows`: those of one episode, or of a tree. Each has at least `node`, `parent`, `depth`, `agent`, `candidate`,
     `action` and `completion` (`table.column` adds what a table leaves out). Raise NoStates if env, task and rows do not
-    belong together.
+    belong together; the env may raise any other error.
     """
-    if not hasattr(env, "draw"):
-        raise NoStates(f"{type(env).__name__} has no draw(state)")
-    found = {node: _called(env, "draw", state) for node, state in replayed(env, task, rows).items()}
-    for picture in found.values():
-        if problem := validate_svg(picture):
-            raise NoStates(f"what {type(env).__name__}.draw gave {problem}")
-    return found
-
-
-def replayed(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return {node: state}: the start, or the state that the action before led to."""
     nodes: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["depth"]):
         nodes.setdefault(row["node"], []).append(row)
@@ -55,23 +44,24 @@ def replayed(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, Any]:
     for node, own in nodes.items():
         parent = own[0]["parent"]
         before = parent.rpartition(".")[0]
-        if not parent and own[0]["depth"]:
-            raise NoStates(f"the table does not say which action led to {node!r}")
-        if parent and before not in found:
+        if before not in found and (parent or own[0]["depth"]):
             raise NoStates(f"the table lacks the rows of {before!r}, which led to {node!r}")
-        found[node] = _after(env, found[before], nodes[before], parent) if parent else _called(env, "start", task)
+        found[node] = _after(env, found[before], nodes[before], parent) if parent else env.start(task)
         _compare_told(env, found[node], own)
-    return found
+    pictures = {node: env.draw(state) for node, state in found.items()}
+    for picture in pictures.values():
+        if problem := validate_svg(picture):
+            raise NoStates(f"what {type(env).__name__}.draw gave {problem}")
+    return pictures
 
 
 def _after(env: Env, state: Any, rows: Sequence[Row], action: str) -> Any:
     """Return the state after a joint action, `node.i` or `node.i-j`."""
-    acting = tuple(_called(env, "acting", state))
     said = {(row["agent"], str(row["candidate"])): row["completion"] for row in rows}
-    picks = list(zip(acting, action.rpartition(".")[2].split("-"), strict=False))
-    if len(picks) < len(acting) or any(pick not in said for pick in picks):
+    picks = list(zip(env.acting(state), action.rpartition(".")[2].split("-"), strict=False))
+    if len(picks) < len(env.acting(state)) or any(pick not in said for pick in picks):
         raise NoStates(f"the table lacks a row of the action {action!r}")
-    step: Step = _called(env, "step", state, {agent: said[agent, pick] for agent, pick in picks})
+    step = env.step(state, {agent: said[agent, pick] for agent, pick in picks})
     for row in (row for row in rows if row["action"] == action):
         # Local rewards are not compared, because they may grow later.
         again = {"team_reward": step.team_reward, "success": step.success, "done": step.done,
@@ -88,24 +78,16 @@ def _after(env: Env, state: Any, rows: Sequence[Row], action: str) -> Any:
 
 def _compare_told(env: Env, state: Any, rows: Sequence[Row]) -> None:
     """Raise NoStates if other agents act than in the table, or if they get other prompts."""
-    acting, node = tuple(_called(env, "acting", state)), rows[0]["node"]
-    agents = dict.fromkeys(row["agent"] for row in rows)
-    if set(acting) != set(agents):
-        raise NoStates(f"played again, {acting} act at {node!r}, and in the table {tuple(agents)}")
-    for agent in agents:
-        told = transcript(_called(env, "observe", state, agent))
-        if any(row["agent"] == agent and row.get("prompt", told) != told for row in rows):
-            raise NoStates(
-                f"played again, {agent!r} is told something else at {node!r} than in the table: this is another env, "
-                "or another task, than the one that was played"
-            )
-
-
-def _called(env: Any, part: str, *arguments: Any) -> Any:
-    try:
-        return getattr(env, part)(*arguments)
-    except Exception as error:  # the env may come from anybody, and so may the action
-        raise NoStates(f"{type(env).__name__}.{part} failed: {type(error).__name__}: {error}") from error
+    acting, node = tuple(env.acting(state)), rows[0]["node"]
+    agents = {row["agent"] for row in rows}
+    if set(acting) != agents:
+        raise NoStates(f"played again, {acting} act at {node!r}, and in the table {sorted(agents)}")
+    told = {agent: transcript(env.observe(state, agent)) for agent in acting}
+    if any(row.get("prompt", told[row["agent"]]) != told[row["agent"]] for row in rows):
+        raise NoStates(
+            f"played again, the agent is told something else at {node!r} than in the table: this is another env, "
+            "or another task, than the one that was played"
+        )
 
 
 class States:
@@ -146,7 +128,9 @@ class States:
             return states(self.env, self._task(step, rows[0].get("task")), rows)
         except NoStates as why:
             self.why[str(why)] += 1
-            return {}
+        except Exception as error:  # the env may come from anybody, and so may the action
+            self.why[f"{type(self.env).__name__} failed: {type(error).__name__}: {error}"] += 1
+        return {}
 
     @property
     def told(self) -> str:
@@ -162,7 +146,7 @@ class States:
             if self.spent > self.patience:
                 raise NoStates("drawing the tasks of more steps again would keep this page from opening")
             start = time.perf_counter()
-            found = [task for asked in self._asked(step) for task in _called(self.env, "tasks", *asked)]
+            found = [task for asked in self._asked(step) for task in self.env.tasks(*asked)]
             self._drawn[step] = {task.id: task for task in found}
             self.spent += time.perf_counter() - start
         if name not in self._drawn[step]:
@@ -193,8 +177,6 @@ def kept_env(config: Mapping[str, Any]) -> Env:
     kind = ENVS.get(told.get("name"))
     if kind is None or not kind.__module__.startswith("mas_lab."):
         raise NoStates(f"env {told.get('name')!r} is none of the kit's; pass env=")
-    if not hasattr(kind, "draw"):
-        raise NoStates(f"{kind.__name__} has no draw(state)")
     try:
         return make_env(**told)
     except Exception as error:

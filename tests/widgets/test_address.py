@@ -42,6 +42,6 @@ def test_both_inspectors_go_by_it(spiky, tmp_path, kind):
     assert not path.exists()
     for page in ("who said what.html", WHOLE[0]):
         told = inspector.to_html(path, rollouts=page).read_text(encoding="utf-8")
-        held = json.loads(told.partition('id="data">')[2].partition("</script>")[0])
+        held = json.loads(told.partition('id="data">')[2].partition("</script>")[0] or "{}")
         found = set(re.findall('href="([^"#]*)#step=', told)) or {held["page"]}  # a script of the page writes its links
         assert found == {page_address(page, "")} and held.get("rollouts") is None

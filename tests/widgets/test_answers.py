@@ -3,14 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from filter_cases import EPISODES
+from filter_cases import filtered
 
 import mas_lab as lab
 from mas_lab.runs.disk import read_arrow
-from mas_lab.widgets.answers import Answers, Texts, connect, matching
+from mas_lab.widgets.answers import Term, connect
 from mas_lab.widgets.episodes import plain
 
-INDEX = pd.DataFrame(EPISODES).astype({"success": "boolean"})
 KINDS = {
     ("failed",): [0, 3], ("succeeded",): [1], ("invalid",): [1], ("truncated",): [0], ("lone",): [2], ("marked",): [0],
     ("agent", "stage 1"): [2, 3], ("agent", "plan"): [], ("task", "sums 1"): [2, 3], ("step", "", 12, 15): [1, 2],
@@ -19,10 +18,8 @@ KINDS = {
 
 
 def found(*terms):
-    def have(places, word):
-        return np.array([any(word in text for text in EPISODES[place]["texts"]) for place in places], bool)
-
-    return np.flatnonzero(matching(INDEX, terms, have, lambda: INDEX["marked"].to_numpy())).tolist()
+    names = ("kind", "value", "from", "to", "negated")
+    return filtered([Term(**dict(zip(names, term, strict=True))) for term in terms])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,9 +62,7 @@ def test_the_index_is_answered_in_windows_however_it_is_sorted(answers):
     assert failed["found"] == int((~index["success"]).sum()) and not any(failed["rows"]["success"])
 
 
-@pytest.mark.parametrize("kept", [10**9, 0])
-def test_a_word_is_searched_in_all_that_was_heard_and_said(spiky, monkeypatch, kept):
-    monkeypatch.setattr(Texts, "KEPT", kept)  # 0: a run with more text than memory is read again each time
+def test_a_word_is_searched_in_all_that_was_heard_and_said(spiky):
     turns = lab.load_run(spiky).turns
     turns = turns[~turns["probe"]]
     for answers in (lab.RolloutViewer(spiky)._answers, lab.RolloutViewer(turns)._answers):
@@ -76,14 +71,13 @@ def test_a_word_is_searched_in_all_that_was_heard_and_said(spiky, monkeypatch, k
             expected = set(turns.loc[has, ["step", "episode"]].itertuples(index=False, name=None))
             rows = window(answers, word)["rows"]
             assert set(zip(rows["step"], rows["episode"], strict=True)) == expected
-        assert bool(answers._texts._kept) == bool(kept)
 
 
 def test_a_word_is_found_in_a_name_in_any_case_and_as_what_it_is_shown():
     heard = pd.Series(["x\ud800", None, "ÅÉ \u202e"], dtype=object)
     rows = pd.DataFrame({"episode": ["Eins", "f", "g"], "agent": "a", "completion": "", "prompt": heard})
     answers = lab.RolloutViewer(rows)._answers
-    for word, expected in (("eins", ["Eins"]), ("åé", ["g"]), ("u+d800", ["Eins"]), ("\ud800", []), ("u+202e", ["g"])):
+    for word, expected in (("eins", ["Eins"]), ("åé", ["g"]), ("u+d800", ["Eins"]), ("u+202e", ["g"])):
         assert window(answers, word)["rows"]["episode"] == expected, word
 
 
@@ -104,11 +98,10 @@ def test_only_steps_that_are_asked_for_are_read_and_each_once(spiky, monkeypatch
 
 
 def test_a_column_that_holds_no_text_is_named(spiky, monkeypatch):
-    answers = lab.RolloutViewer(spiky)._answers
-
     def changed(parts, columns):
         return [table.set_column(3, "prompt", [[1.0] * len(table)]) for table in read_arrow(parts, columns)]
 
+    answers = lab.RolloutViewer(spiky)._answers
     monkeypatch.setattr("mas_lab.widgets.source.read_arrow", changed)
     assert "column 'prompt' holds double, not text" in window(answers, "w3")["error"]
 
@@ -144,34 +137,28 @@ def test_marks_are_held_and_found(spiky):
 
 HUGE = "x" * 100_000
 WRONG = [
-    None, 3, [], "ask", {}, {"ask": None}, {"ask": "__class__"}, {"ask": ["index"]}, {"ask": "index"},
-    {"ask": "index", "from": -1, "count": 1, "filter": []}, {"ask": "index", "from": 0, "count": 501, "filter": []},
-    {"ask": "index", "from": 0, "count": True, "filter": []}, {"ask": "index", "from": 0.0, "count": 1, "filter": []},
-    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": "text", "value": HUGE}]},
-    {"ask": "index", "from": 0, "count": 1, "filter": None},
-    {"ask": "index", "from": 0, "count": 1, "filter": [], "sort": "seat"},
-    {"ask": "index", "from": 0, "count": 1, "filter": [], "sort": ["step"]},
-    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": "seat"}]},
-    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": ["text"]}]},
-    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": "step", "from": "1"}]},
-    {"ask": "index", "from": 0, "count": 1, "filter": [{"kind": "failed"}] * 101},
+    None, 3, [], "ask", {}, {"ask": None}, {"ask": "__class__"}, {"ask": ["index"]}, {"ask": "index", "from": -1},
+    {"ask": "index", "count": 501}, {"ask": "index", "count": True}, {"ask": "index", "from": 0.0},
+    {"ask": "index", "filter": [{"kind": "text", "value": HUGE}]}, {"ask": "index", "filter": None},
+    {"ask": "index", "sort": "seat"}, {"ask": "index", "sort": ["step"]},
+    {"ask": "index", "filter": [{"kind": "seat"}]},
+    {"ask": "index", "filter": [{"kind": "step", "from": "1"}]},
+    {"ask": "index", "filter": [{"kind": "failed"}] * 101},
+    {"ask": "index", "filter": [{"kind": "text", "value": "\ud800"}]},
     {"ask": "episode", "run": 0, "step": 0, "episode": "nobody"},
     {"ask": "episode", "run": 1, "step": 0, "episode": "e"},
-    {"ask": "episode", "run": 0, "step": "0", "episode": "e"},
-    {"ask": "episode", "run": 0, "step": 10**30, "episode": "e"},
-    {"ask": "group", "run": 0, "step": 99, "group": "g"}, {"ask": "group", "run": 0, "step": 0, "group": {}},
-    {"ask": "marks"}, {"ask": "marks", "marks": {}}, {"ask": "marks", "marks": [3]},
-    {"ask": "marks", "marks": [{}] * 10_001},
+    {"ask": "episode", "step": "0", "episode": "e"}, {"ask": "episode", "step": 10**30, "episode": "e"},
+    {"ask": "group", "step": 99, "group": "g"}, {"ask": "group", "run": 5, "step": 0}, {"ask": "group", "group": {}},
+    {"ask": "marks", "marks": {}}, {"ask": "marks", "marks": [3]}, {"ask": "marks", "marks": [{}] * 10_001},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", WRONG)
-def test_what_is_no_question_gets_a_sentence(answers, question):
-    told = answers.answer(question)
-    assert list(told) == ["error"] and 10 < len(told["error"]) < 400
-    if isinstance(question, dict):
-        assert answers.answer({**question, "id": HUGE})["error"] == told["error"]
-        assert list(answers.answer({**question, "id": 5})) == ["id", "error"]
+def test_what_is_no_question_gets_a_sentence(answers):
+    for question in WRONG:
+        told = answers.answer(question)
+        assert list(told) == ["error"] and 10 < len(told["error"]) < 400, question
+        if isinstance(question, dict):
+            assert list(answers.answer({**question, "id": 5})) == ["id", "error"]
 
 
 def test_hostile_names_are_asked_for_as_they_are_shown(hostile):
@@ -209,18 +196,3 @@ def test_the_widget_carries_questions_and_leaves_nothing(monkeypatch, answers):
     assert sent == [{"id": number, "hello": True, "total": 10} for number in (1, 2)]
     assert shown[1:] == [{"text/plain": "", "text/html": ""}]
     widget.close()
-
-
-def test_only_where_a_widget_lives_a_viewer_shows_one(monkeypatch, spiky):
-    shown, connected = [], []
-    monkeypatch.setattr("IPython.display.display", lambda bundle, **how: shown.append(bundle))
-    monkeypatch.setattr("mas_lab.widgets.rollouts.connect", lambda name, answer: connected.append((name, answer)))
-    viewer = lab.RolloutViewer(spiky)
-    with pytest.raises(NotImplementedError):  # as IPython asks of who would rather be shown otherwise
-        viewer._ipython_display_()
-    monkeypatch.setattr("mas_lab.widgets.rollouts.front_end", lambda: "jupyter")
-    viewer._ipython_display_()
-    [bundle], [(name, answer)] = shown, connected
-    assert '<iframe class="mas-lab" sandbox="allow-scripts allow-downloads"' in bundle["text/html"]
-    assert f' name="{name}"' in bundle["text/html"] and answer({"ask": "hello"})["total"] == 10
-    assert isinstance(viewer._answers, Answers)

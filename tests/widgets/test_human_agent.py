@@ -1,7 +1,7 @@
 """A person's seat: the others play as they would, and what is played is a table like any other."""
 
 import pytest
-from scripted import Duel, Duet, Ladder, team_of
+from scripted import Duet, Ladder, team_of
 
 import mas_lab as lab
 from mas_lab.widgets.human_agent import PERSON, HumanAgent
@@ -47,32 +47,10 @@ def test_a_person_who_says_what_the_policy_would_plays_the_same_episode():
     assert played[same].to_dict("records") == alone[same].to_dict("records")
 
 
-def test_what_a_person_says_has_no_tokens():
-    seat = seated(Ladder(max_turns=1), "planner")
-    seat.say("3")
-    row = seat.turns.iloc[0]
-    assert (row["completion_ids"], row["logprobs"], row["prompt_ids"]) == ([], [], [])
-    assert row["prompt"] == "user: planner hears t0"
-
-
 def test_two_who_act_at_once_are_stepped_together():
     seat = seated(Duet(max_turns=1), "left")
     seat.say("2")
     assert list(seat.turns["completion"]) == ["2", "5"] and list(seat.turns["team_reward"]) == [25.0, 25.0]
-
-
-def test_an_opponent_is_played_against():
-    seat = seated(Duel(), "right")
-    seat.say("9")
-    turns = seat.turns.set_index("agent")
-    assert turns["local_reward"].to_dict() == {"left": -1.0, "right": 1.0}
-
-
-def test_nobody_else_is_needed_for_a_seat_of_ones_own():
-    env = Ladder(agents=("solo",), max_turns=1)
-    seat = seated(env, "solo", lab.Team({}))
-    seat.say("4")
-    assert list(seat.turns["completion"]) == ["4"]
 
 
 def test_a_seat_that_is_not_there_or_a_team_that_is_not_whole_is_refused():
@@ -81,13 +59,3 @@ def test_a_seat_that_is_not_there_or_a_team_that_is_not_whole_is_refused():
         seated(env, "cook")
     with pytest.raises(ValueError, match="play_as: agent 'planner' has no policy"):
         seated(env, "executor", lab.Team({}))
-
-
-def test_a_step_that_fails_names_the_place():
-    class Broken(Ladder):
-        def step(self, state, actions):
-            raise KeyError("door")
-
-    seat = seated(Broken(), "planner")
-    with pytest.raises(lab.RolloutError, match=r"Broken.step failed for task 't0', agent 'planner', turn 0.*door"):
-        seat.say("1")

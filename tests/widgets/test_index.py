@@ -1,17 +1,15 @@
 """The index of a run's episodes, and which of them a page holds: against plain loops over rows, and by hand."""
 
+import json
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import mas_lab as lab
 from mas_lab.explain.index import TOLD, informative
-from mas_lab.widgets.episodes import companions, filled, in_rounds, index_of, plain, ranks, spread_out
-from mas_lab.widgets.source import Source
+from mas_lab.widgets.episodes import in_rounds, page_data, plain, ranks
 
 
 def by_loop(turns):
@@ -67,43 +65,6 @@ def test_every_number_of_a_runs_index_is_that_of_a_plain_loop(spiky, tmp_path):
     pd.testing.assert_frame_equal(lab.RolloutViewer(run.turns, agents=("asker", "doer")).index, index)
 
 
-@st.composite
-def tables(draw):
-    """Rows of a few episodes in two steps, some cut off, some without a token, with advantages of both kinds."""
-    rows = []
-    for step in range(2):
-        for episode in range(draw(st.integers(1, 3))):
-            for depth in range(draw(st.integers(1, 3))):
-                for candidate in range(draw(st.integers(1, 2))):
-                    n, both = draw(st.integers(0, 3)), st.sampled_from([-1.0, 1.0])
-                    numbers = st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.5, 2.0]), min_size=n, max_size=n)
-                    rows.append({
-                        "step": step, "task": f"t{episode % 2}", "episode": f"e{episode}",
-                        "node": f"e{episode}/{depth}", "depth": depth, "agent": draw(st.sampled_from(["a", "b"])),
-                        "candidate": candidate,
-                        "kept": draw(st.booleans()), "probe": draw(st.sampled_from([False, False, False, True])),
-                        "valid": draw(st.booleans()), "finish": draw(st.sampled_from(["eos", "length"])),
-                        "team_reward": draw(st.sampled_from([0.0, 0.25, 1.0])), "success": draw(st.booleans()),
-                        "group": f"g{draw(st.integers(0, 2))}", "completion": "x", "completion_ids": [1] * n,
-                        "logprobs": [-abs(one) for one in draw(numbers)],
-                        "advantage": draw(numbers) if n and draw(st.booleans()) else draw(both),
-                    })  # fmt: skip
-    return pd.DataFrame(rows).assign(advantage=pd.Series([row["advantage"] for row in rows], dtype=object))
-
-
-@settings(max_examples=20, deadline=None)
-@given(tables(), st.randoms(use_true_random=False))
-def test_random_tables_have_the_index_of_a_plain_loop_however_their_rows_are_shuffled(turns, random):
-    if turns["probe"].all():
-        return
-    index = index_of(Source(turns.assign(parent="", action="")))
-    compare(index, turns)
-    order = list(range(len(turns)))
-    random.shuffle(order)
-    shuffled = turns.iloc[order].assign(parent="", action="")
-    pd.testing.assert_frame_equal(index_of(Source(shuffled)), index)
-
-
 def made(**columns):
     """An index with a few of its columns, the others at rest."""
     n = len(next(iter(columns.values())))
@@ -123,42 +84,32 @@ def test_what_tells_much_by_hand():
     assert informative(index).tolist() == [2.75, 2.5, 3.0, 9.0, 6.0]
 
 
-def test_steps_are_visited_from_afar_and_companions_are_near():
-    assert spread_out(8) == [0, 4, 2, 6, 1, 5, 3, 7] and spread_out(1) == [0]
-    index = made(step=[0, 1, 2, 3] * 5, task=["t", "u"] * 10)
-    order = in_rounds(index)
-    assert sorted(order[:10]) == list(range(10)) and sorted(order) == list(range(20))  # the most telling come first
-    assert index["step"].iloc[order[10:]].tolist() == [2, 3, 0, 2, 1, 3, 0, 2, 1, 3]  # third ones, fourth ones, fifth
-    failed = made(success=[False, True, True, False], step=[5, 1, 4, 4], task=["t", "t", "t", "t"])
-    assert [list(companions(failed, [place])) for place in (0, 3, 1)] == [[2], [1], []]
+def test_each_steps_most_telling_comes_first_with_its_companion():
+    assert list(in_rounds(made(step=[0, 0, 1, 1, 2], task=list("abcde")))) == [0, 2, 4, 1, 3]
+    failed = made(success=[False, True, True, False], step=[5, 1, 4, 4], task=["t"] * 4)
+    assert list(in_rounds(failed))[:2] == [0, 2], "the nearest success of the same task stands behind a failure"
     two = made(run=[0, 1, 1, 1], step=[5, 2, 6, 6], task=["t", "t", "t", "u"])
-    assert [list(companions(two, [place])) for place in (0, 3)] == [[2], []]
+    assert list(in_rounds(two))[:2] == [0, 2], "the same task of the other run"
 
 
-def test_a_page_is_filled_to_its_limit_with_each_steps_most_telling_first():
-    index = made(step=[step for step in range(20) for _ in range(10)])
-    sizes = []
+def test_a_page_is_filled_to_its_limit():
+    index, sizes = made(step=[step for step in range(20) for _ in range(10)]), []
+    nodes = [{"candidates": [{"shades": {"surprise": [1.0]}}]}]
 
     def make(place):
-        return {"name": "x" * 100}, {"g": [{"node": "n", "agent": "a", "candidate": place}]}
+        return {"name": "x" * 100, "nodes": nodes}, {"g": [{"node": "n", "agent": "a", "candidate": place}]}
 
-    for limit in (9_000, 20_000, 40_000):
-        room = filled(index, make, limit)
-        sizes.append(len(room.episodes))
-        assert room.used <= limit < room.used + 1_000
-        held = index.loc[sorted(room.episodes), "step"]
-        assert set(range(10)) <= set(room.episodes)
-        assert set(held) == set(range(20)) or len(room.episodes) < 30
-    assert sizes == sorted(sizes) and len(filled(index, make, 1e9).episodes) == len(index)
-    assert list(filled(index, make, 1, first=[7]).episodes) == [7] and list(filled(index, make, 1).episodes) == [0]
-    assert len(filled(index, make, 40_000).groups["g"]) == sizes[-1], "a member of a group stands there twice"
+    def fill(limit, **options):
+        return page_data(index, make, in_rounds(index), limit, **options)
 
-
-def test_a_failure_brings_the_episode_that_solved_its_task():
-    index = made(success=[False] + [True] * 199, task=["t0"] + [f"t{place % 50}" for place in range(1, 200)],
-                 step=range(200))  # fmt: skip
-    room = filled(index, lambda place: ({"name": "x" * 100}, {}), 40_000)
-    assert 50 in room.episodes and len(room.episodes) < 120
+    for limit in (20_000, 40_000):
+        data = fill(limit)
+        sizes.append(len(data["episodes"]))
+        assert limit / 2 < len(json.dumps(data)) < limit * 1.2 and set(data["index"]["step"]) == set(range(20))
+        assert data["left_out"] == data["total"] - sizes[-1] and data["shades"] == ["surprise"]
+    assert sizes[0] < sizes[1] < len(fill(1e9)["episodes"]) == len(index)
+    assert fill(1, first=[7])["index"]["episode"] == ["e7"] and fill(1)["index"]["episode"] == ["e0"]
+    assert len(data["groups"]["g"]) == sizes[-1], "a member of a group stands there twice"
 
 
 def test_an_index_is_sorted_by_size_by_words_and_by_the_numbers_in_them():

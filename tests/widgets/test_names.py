@@ -5,7 +5,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,11 +17,10 @@ from small import RECIPE, SETTINGS
 import mas_lab as lab
 from mas_lab import widgets
 from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
-from mas_lab.widgets.credit_figures import Spread, calls_over_steps, rewards_over_steps, spread_figure
+from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps
 from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines
 from mas_lab.widgets.live import Controls
-from mas_lab.widgets.origin import Origin
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 AGENTS = (evil("solver"), evil("fixer"))
@@ -46,21 +44,14 @@ def maze(*_):
 def training(_, models):
     team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), EvilRelay.agents)
     board = lab.LiveDashboard(EvilRelay(), team, RECIPE, 2, foreground=True, **SETTINGS)
-    board._origin = Origin({"from": "first", "step": 1, "changed": []}, Path("nowhere"))
-    board._origin.name, board._origin.curve = EVIL, board.curve
+    board._so_far.forked = {"from": EVIL.replace("/", "|"), "step": 1, "changed": []}
+    board._so_far.origin = lambda: board.curve
     return board.figure()
 
 
 def over_steps(run, _):
     inspector = lab.RewardInspector(run)
     return rewards_over_steps(inspector.curve(), inspector.source.agents)
-
-
-def spread(run, _):
-    inspector = lab.RewardInspector(run)
-    steps, agents = inspector.source.steps, inspector.source.agents
-    turns = pd.concat([inspector.source.turns(step) for step in steps])
-    return spread_figure(Spread.of(turns, agents), agents, steps[0])
 
 
 DRAWN = {
@@ -71,7 +62,6 @@ DRAWN = {
     "ratio_dots": lambda *_: ratio_dots(PAIRS, AGENTS),
     "theory_against_measurement": lambda *_: theory_against_measurement(RATIOS, AGENTS),
     "two_baselines": lambda run, _: lab.RewardInspector(run).figure(),
-    "spread_figure": spread,
     "rewards_over_steps": over_steps,
     "calls_over_steps": lambda run, _: calls_over_steps(lab.RewardInspector(run).calls()),
     "episode_timeline": lambda run, _: lab.RolloutViewer(run).figure(),
@@ -127,13 +117,9 @@ def test_what_plotly_decodes_is_the_text(text):
     assert html.unescape(written) == escape_control_chars(text)
 
 
-def test_a_plain_name_stays_as_it_is():
-    assert for_plotly("tool_user, α→β (seed=3)") == "tool_user, α→β (seed=3)"
-    assert for_plotly("a<b & c, 5 %, $3") == "a&lt;b &amp; c, 5 &#37;, &#36;3"
-
-
 def test_the_line_of_a_live_training_is_text():
-    controls = Controls(1, stop=print, look=str)
+    controls = Controls(1, stop=print)
+    controls.show = lambda _: None
     controls.tell(0, f"ended by {EVIL}", "failed")
     [line] = [one for one in controls._box.children if hasattr(one, "value")]
     assert type(line).__name__ == "HTML", "a Label reads LaTeX"

@@ -9,7 +9,7 @@ from evil_names import EVIL, EvilRelay
 from small import RECIPE, SETTINGS
 
 import mas_lab as lab
-from mas_lab.widgets.document import FIGURES, document, figure_html, frame, policy, write
+from mas_lab.widgets.document import FIGURES, document, figure_html, policy, write
 from mas_lab.widgets.figures import learning_curves
 
 pytestmark = pytest.mark.browser
@@ -129,18 +129,3 @@ def test_a_page_is_held_to_its_policy_where_markup_slips_through(browser, evil_z
     assert sorted(set(paths)) == ([] if held else everything)
     assert page.evaluate("window.hacked") == (None if held else 1)
     page.close()
-
-
-def test_a_figures_camera_makes_its_picture_in_the_page(open_page, tmp_path):
-    page = drawn(open_page, tmp_path / "page.html", ["a<b"])
-    page.locator(".js-plotly-plot").hover()
-    with page.expect_download() as picture:
-        page.locator(".modebar-btn[data-title^=Download]").click()
-    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_page_within_a_page_runs(open_page, evil_zip, tmp_path):
-    """As the demo's report holds its spikes: both pages' policies apply."""
-    inside = frame(lab.SpikeInspector(evil_zip).page(), EVIL, height=900)
-    page = open_page(write(tmp_path / "page.html", document("Both", inside)))
-    page.frame_locator("iframe").locator("circle.spike").first.wait_for(state="attached")

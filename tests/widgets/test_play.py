@@ -1,6 +1,5 @@
 """`play_as`: buttons, boxes and typed lines; what a model says is shown, never obeyed."""
 
-import pytest
 from scripted import Duel, Ladder, team_of
 
 import mas_lab as lab
@@ -35,7 +34,7 @@ def test_a_box_two_answers_and_the_end(monkeypatch):
     panel._say.click()
     assert "the team earned 7.00 of at most 100: success" in panel._told.value and "planner" in panel._told.value
     assert panel._say.disabled and panel._answer.disabled and panel._heard.value == ""
-    panel._next.click()
+    panel.box.children[4].children[2].click()
     assert panel._heading.value == "You are executor, in task t1" and not panel._say.disabled
     assert list(play.turns["task"].unique()) == ["t0", "t1"]
 
@@ -61,28 +60,14 @@ def test_what_is_heard_and_said_is_text(monkeypatch):
     assert "<b>" not in panel._told.value
 
 
-def test_a_terminal_is_typed_into(monkeypatch, capsys):
-    typed = iter(["7", "win"])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
-    playing(monkeypatch, front_end="terminal")
-    shown = capsys.readouterr().out
-    assert "executor hears t0 5 7 5" in shown and "the team earned 7.00 of at most 100: success" in shown
-
-
-def test_whoever_stops_typing_leaves_the_seat(monkeypatch, capsys):
-    def leave(prompt):
-        raise EOFError
-
-    monkeypatch.setattr("builtins.input", leave)
+def test_without_widgets_the_prompt_is_printed_and_say_answers(monkeypatch, capsys):
     play = playing(monkeypatch, front_end="terminal")
-    assert "your turn" in capsys.readouterr().out
+    play.say("7")
+    assert "executor hears t0 5 7 5" in capsys.readouterr().out
     play.say("win")
-    assert "success" in repr(play)
-
-
-def test_where_nobody_can_answer_it_says_so(monkeypatch, capsys):
+    assert "the team earned 7.00 of at most 100: success" in capsys.readouterr().out
     playing(monkeypatch, front_end="static")._ipython_display_()
-    assert "nobody can answer here" in capsys.readouterr().out
+    assert "answer with .say(text)" in capsys.readouterr().out
 
 
 def test_where_no_widget_lives_there_is_text(monkeypatch):
@@ -105,13 +90,3 @@ def test_a_game_tells_what_one_earned_oneself(monkeypatch):
     play = playing(monkeypatch, Duel(), "right")
     play.say("9")
     assert "right earned 1.00 of at most 1" in repr(play)
-
-
-def test_tasks_that_run_out_are_told(monkeypatch):
-    class One(Ladder):
-        def tasks(self, n, split, seed):
-            return super().tasks(1, split, seed)
-
-    play = playing(monkeypatch, One())
-    with pytest.raises(ValueError, match="the env gave 1 tasks, and all of them were played"):
-        play.another()

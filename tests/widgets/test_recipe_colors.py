@@ -4,12 +4,11 @@ import itertools
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import mas_lab as lab
 from mas_lab.widgets.document import STATIC
-from mas_lab.widgets.figures import NEUTRAL, PALETTE, learning_curves
+from mas_lab.widgets.figures import NEUTRAL, PALETTE
 from mas_lab.widgets.recipe_colors import COLORS, DASHES, KIT, WELL_APART, recipe_colors, recipe_dashes
 
 OKLAB = (np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]]),
@@ -55,10 +54,6 @@ def test_no_two_agents_are_nearer_than_the_nearest_of_the_first_four():
     assert min(value for (blind, *_), value in told.items() if blind == "none") > 12
 
 
-def test_none_is_taken_for_an_agents():
-    assert min(apart(*pair) for pair in itertools.product(COLORS, PALETTE)) > 5.5
-
-
 def test_they_are_told_apart_by_who_lacks_a_kind_of_cone():
     least = {blind: min(apart(*pair, blind) for pair in itertools.combinations(COLORS[:WELL_APART], 2))
              for blind in BLIND}  # fmt: skip
@@ -99,10 +94,3 @@ def test_a_name_keeps_its_colour_where_nobody_of_the_board_wants_it():
     assert recipe_colors(["grpo (ddof=1)"])["grpo (ddof=1)"] == recipe_colors(["grpo"])["grpo"]
     both = recipe_colors(["grpo (ddof=1)", "grpo"])
     assert both["grpo"] == recipe_colors(["grpo"])["grpo"] != both["grpo (ddof=1)"]
-
-
-def test_curves_of_recipes_are_drawn_in_them():
-    recipes = ["own reward"] * 2 + ["grpo"] * 2
-    scores = pd.DataFrame({"recipe": recipes, "seed": 0, "tokens": [0, 9] * 2, "success": 0.5})
-    drawn = {trace.name: trace.line.color for trace in learning_curves(scores).data}
-    assert drawn == recipe_colors(["own reward", "grpo"])

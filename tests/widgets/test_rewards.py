@@ -1,7 +1,5 @@
 """RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page."""
 
-import json
-import re
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -49,7 +47,6 @@ def test_the_advice_is_that_of_the_table(turns, tmp_path):
     for row in inspector.advice.itertuples():
         assert escape(row.why) in page and f"<b>{row.own}</b>" in page
     assert "critic never spoke." in page and "<summary>All numbers, and those behind the advice</summary>" in page
-    assert "Training step <button" not in page, "there is one step, and nothing to choose"
 
 
 def test_turns_are_taken_for_agents_of_their_own(spiky):
@@ -68,21 +65,6 @@ def test_turns_are_taken_for_agents_of_their_own(spiky):
         assert table.loc[(agent, turn), ["rows", "mean"]].tolist() == pytest.approx([len(own), own["credit"].mean()])
 
 
-def test_each_of_a_dozen_steps_can_be_chosen(spiky, tmp_path):
-    """What is told of a step on the page is what is told of its rows alone, and its bars hold them all."""
-    page = lab.RewardInspector(spiky, step=1).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    held = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["steps"]
-    assert list(held) == list("01234") and page.count("<button") == 5
-    assert re.findall(r'<section data-step="(\d)">', page) == ["1"], "another step than the asked one is shown"
-    for step in range(5):
-        alone = lab.RewardInspector(spiky, step=step)
-        assert all(escape(why) in page for why in alone.advice["why"])
-        counts, rows = held[str(step)]["counts"], alone.table.set_index("agent")["rows"]
-        assert [sum(bars) for bars in counts] == [rows["asker"]] * 3 + [rows["doer"]] * 3
-        credits = alone.turns.groupby("agent")["credit"].mean()
-        assert held[str(step)]["means"][::2] == pytest.approx([credits["asker"], credits["doer"]])
-
-
 def test_links_lead_to_the_lowest_and_the_highest_row_of_an_agent(spiky, tmp_path):
     inspector = lab.RewardInspector(spiky, step=2)
     page = inspector.to_html(tmp_path / "rewards.html", rollouts="its rollouts.html").read_text(encoding="utf-8")
@@ -95,17 +77,7 @@ def test_links_lead_to_the_lowest_and_the_highest_row_of_an_agent(spiky, tmp_pat
             f"./its%20rollouts.html#step=2&episode={quote(row['episode'], safe='')}&node={quote(row['node'], safe='')}"
         )
         assert address in elements.fetched
-    assert len(elements.fetched) == 5 * 2 * 2, "two for each agent at each step"
-
-
-def test_an_agent_keeps_its_colour_in_tables_and_figures(spiky, tmp_path):
-    inspector = lab.RewardInspector(spiky)
-    page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    for agent, shade in colors(("asker", "doer")).items():
-        swatch = rf'background: {shade}"></span> {agent}</span></th>'
-        assert len(re.findall(swatch, page)) == 5 * (1 + 2), "a row per agent, and one for each of its two turns"
-        drawn = [trace for trace in inspector.figure().data if trace.name == agent]
-        assert [trace.marker.color for trace in drawn] == [shade]
+    assert len(elements.fetched) == 2 * 2, "two for each agent"
 
 
 def test_groups_and_episodes_of_two_steps_are_not_one(turns):
@@ -123,11 +95,11 @@ def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
     assert {trace.name: trace.marker.color for trace in credits} == colors(agents)
     assert [sum(trace.y) for trace in credits] == [6, 3, 6]
     under_global = [trace for trace in figure.data if trace.name == "global baseline"]
-    fixers = {round(x): y for x, y in zip(under_global[1].x, under_global[1].y, strict=True) if y}
-    assert fixers == {-1: 2, 0: 1}, "rows in a bin"
+    fixers = [(x, y) for x, y in zip(under_global[1].x, under_global[1].y, strict=True) if y]
+    assert [y for _, y in fixers] == [2, 1] and [x for x, _ in fixers] == pytest.approx([-1, 0], abs=0.1)
     assert {trace.yaxis for trace in credits} == {"y", "y2", "y3"}
     assert {trace.yaxis for trace in under_global} == {"y4", "y5", "y6"}, "the advantages do not stand below"
-    lines = {(shape.line.dash, round(shape.x0, 9)) for shape in figure.layout.shapes}
+    lines = {(shape.line.dash or "solid", round(shape.x0, 9)) for shape in figure.layout.shapes}
     assert ("solid", round(1 / 3, 9)) in lines and ("dash", round(4 / 6, 9)) in lines
     titles = [figure.layout.xaxis3.title.text, figure.layout.xaxis6.title.text, figure.layout.yaxis.title.text]
     assert all(titles) and "standard deviations" in titles[1]
@@ -155,12 +127,6 @@ def test_the_curve_holds_every_steps_mean(spiky):
     assert [trace.name for trace in figure.data if trace.showlegend is None] == ["asker", "doer"]
 
 
-def test_the_curve_leaves_out_what_was_played_only_to_value_a_candidate(turns):
-    probed = turns.assign(probe=[*[False] * 8, True])  # the fixer's only reward
-    curve = lab.RewardInspector(pd.concat([turns.assign(step=0, probe=False), probed.assign(step=1)])).curve()
-    assert curve.set_index(["step", "agent"])["mean"][:, "fixer"].tolist() == pytest.approx([1 / 3, 0])
-
-
 def test_calls_are_turns_in_an_episode_whatever_was_tried_in_them(turns):
     """The fixer speaks in three of six episodes at step 0, in none at step 1; a candidate more is no call more."""
     later = turns[turns["agent"] == "solver"].assign(step=1)
@@ -182,15 +148,6 @@ def test_calls_are_turns_in_an_episode_whatever_was_tried_in_them(turns):
         ("solver", [0, 1], [1.0, 1.5]),
         ("fixer", [0, 1], [0.5, 0.0]),
     ]
-
-
-def test_who_is_called_no_more_is_shown(spiky):
-    """The last step is not what says who there is: an agent that a team learned not to call is drawn at 0."""
-    turns = lab.load_run(spiky).turns
-    alone = turns[(turns["step"] < 4) | (turns["agent"] == "asker")]
-    calls = lab.RewardInspector(alone).calls().set_index(["step", "agent"])["calls"]
-    assert calls[:, "doer"].tolist() == [2.0] * 4 + [0.0] and calls[:, "asker"].tolist() == [2.0] * 5
-    pd.testing.assert_frame_equal(lab.RewardInspector(spiky).calls(), lab.RewardInspector(turns).calls())
 
 
 def test_the_page_works_offline(spiky, tmp_path):
@@ -220,7 +177,7 @@ def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     monkeypatch.setattr("IPython.display.display", shown.append)
     lab.RewardInspector(spiky)._ipython_display_()
     assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "Figure", "Figure", "HTML"]
-    assert "> asker</span></th>" in shown[0].data and "would a baseline of its own pay?" in shown[0].data
+    assert "</span> asker</th>" in shown[0].data and "would a baseline of its own pay?" in shown[0].data
     titles = [figure.layout.yaxis.title.text for figure in shown[1:4]]
     assert titles == ["rows", "credit (line: mean; band: quartiles)", "calls in an episode"]
     assert "asker, doer" in repr(lab.RewardInspector(spiky))

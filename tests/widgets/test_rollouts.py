@@ -34,13 +34,6 @@ def test_a_tree_by_hand(tree):
     assert first["candidates"][0]["tokens"] == []
 
 
-def test_what_the_world_told_is_shown(tree):
-    told = [{"said": ["<b>", 3]}, {}, None]
-    [episode] = lab.RolloutViewer(tree.assign(info=told)).data()["episodes"]
-    found = [one["info"] for node in episode["nodes"] for one in node["candidates"]]
-    assert found == ['{"said": ["<b>", 3]}', "", ""]
-
-
 def held(page):
     """The data that a page hands to its scripts."""
     return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
@@ -102,27 +95,11 @@ def test_hostile_texts_are_held_as_text(tree, hostile, tmp_path):
     assert page.count("<script") == page.count("</script>") == 2 + len(SCRIPTS)  # the theme, the data and our own
 
 
-def test_where_no_script_runs_the_kept_path_is_a_table(tree):
-    assert ">doer</td>" in lab.RolloutViewer(tree).static() and ">go<" not in lab.RolloutViewer(tree).static()
-
-
 def test_a_notebook_shows_a_frame_of_its_own(spiky):
     shown = lab.RolloutViewer(spiky)._repr_html_()
     assert shown.count("<iframe") == shown.count('sandbox="allow-scripts allow-downloads"') == 1
     assert shown.count("<script") == 1, "what tells the frame whether the notebook is dark"
     assert repr(lab.RolloutViewer(spiky)) == "RolloutViewer(run spiky, at_grpo: 10 episodes)"
-
-
-def test_the_figure_marks_what_was_kept(spiky):
-    viewer = lab.RolloutViewer(spiky)
-    figure, told = viewer.figure(), viewer.index.iloc[0]
-    turns = lab.load_run(spiky).step_turns(told["step"])
-    first = turns[turns["episode"] == told["episode"]]
-    for trace in figure.data:
-        own = first[first["agent"] == trace.name]
-        assert sorted(trace.y) == pytest.approx(sorted(own["credit"]))
-        assert sum(sign == "circle" for sign in trace.marker.symbol) == own["kept"].sum()
-    assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
 
 
 def keys_of(data):

@@ -67,14 +67,6 @@ def test_a_run_has_what_its_watch_recorded(spiky, tmp_path):
     assert token_shares(Source(run.turns)) == {}
 
 
-def test_a_watch_may_be_ahead_of_the_reports_of_a_live_training(models):
-    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
-    live = lab.LiveDashboard(RELAY, make_team("shared", models), RECIPE, 5, tasks=2, check=False, watch=watch).wait()
-    whole = token_shares(Source(live))
-    del live.reports[4:]
-    assert token_shares(Source(live)) == {key: own for key, own in whole.items() if key[0] < 4} and whole
-
-
 def test_a_page_shades_by_them(spiky, team, turns):
     data = lab.RolloutViewer(spiky).data()
     run, known = lab.load_run(spiky), token_shares(Source(spiky))

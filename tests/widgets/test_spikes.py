@@ -4,7 +4,6 @@ import json
 
 import pandas as pd
 import pytest
-from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.table import TableError
@@ -43,22 +42,7 @@ def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
     lines = {line["agent"]: line for line in inspector.data()["lines"]}
     assert lines["asker"]["at"] == [0, 1, 2, 3] and lines["doer"]["at"] == [1, 2]
     drawn = {trace.name: list(trace.x) for trace in inspector.figure().data}
-    assert drawn["doer"] == drawn["doer, after clipping"] == [1, 2]
-
-
-def test_a_spike_opens_under_a_name_with_what_nobody_sees(spiky):
-    """The page finds a spike by its policy's name, and an agent's colour by the agent's."""
-    run, watch, policy, agents = lab.load_run(spiky), lab.SpikeWatch(), "shared\u200b", {"asker": "ask\u200ber"}
-    told = json.loads(json.dumps(run.watched()).replace('"shared"', json.dumps(policy)))
-    watch.load_state(json.loads(json.dumps(told).replace('"asker"', json.dumps(agents["asker"]))))
-    turns, stats = (table.assign(policy=policy).replace({"agent": agents}) for table in (run.turns, run.stats))
-    data = lab.SpikeInspector([turns, stats], watch=watch).data()
-    assert {line["policy"] for line in data["lines"]} == {spike["policy"] for spike in data["spikes"]}
-    assert {spike["policy"] for spike in data["spikes"]} == {"shared⟨U+200B⟩"}
-    for spike in data["spikes"]:
-        baselines = spike["baselines"].values()
-        named = {*spike["norms"], *spike["agents"], *(agent for norms in baselines for agent in norms)}
-        assert named <= {"", *data["agents"]}
+    assert drawn["doer"] == [1, 2]
 
 
 def test_the_anatomy_adds_up_from_token_to_agent(spiky):
@@ -98,12 +82,6 @@ def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
     assert tokens[0].startswith("#")  # no tokenizer is known
 
 
-def test_statistics_alone_show_where_the_spikes_are(spiky):
-    inspector = lab.SpikeInspector(lab.load_run(spiky).stats, warmup=2, window=4, threshold=0.01)
-    assert inspector.scores["spike"].any() and inspector.spikes == []
-    assert "0 spikes opened" in repr(inspector) and "Norms above the rule" in inspector.page()
-
-
 def test_an_exported_run_shows_all_that_its_folder_does(spiky, tmp_path):
     inspector, zipped = lab.SpikeInspector(spiky), lab.SpikeInspector(lab.export(spiky, tmp_path / "run.zip"))
     assert inspector.spikes and zipped.data() == inspector.data() and zipped.rule == inspector.rule
@@ -115,10 +93,7 @@ def test_the_figures_keep_the_colours(spiky):
     inspector = lab.SpikeInspector(spiky)
     lines = {trace.name: trace.line.color for trace in inspector.figure().data if trace.mode == "lines"}
     shades = colors(AGENTS)
-    assert lines == {
-        "shared, all": WHOLE, "shared: asker": shades["asker"], "shared: doer": shades["doer"],
-        "shared, after clipping": WHOLE,
-    }  # fmt: skip
+    assert lines == {"shared, all": WHOLE, "shared: asker": shades["asker"], "shared: doer": shades["doer"]}
     assert inspector.figure().layout.yaxis.type == "log" and inspector.figure().layout.xaxis.title.text
     [bars] = inspector.shares(0).data
     spike = inspector.spikes[0]
@@ -126,18 +101,6 @@ def test_the_figures_keep_the_colours(spiky):
     agents = lab.load_run(spiky).step_turns(spike["step"])["agent"]
     for name, shade in zip(bars.y, bars.marker.color, strict=True):
         assert shade == shades[agents.iloc[int(name.split()[1])]]
-
-
-def test_an_agent_with_weights_of_its_own_has_one_line(models, tmp_path):
-    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
-    team = make_team("per_agent", models)
-    list(lab.train(Relay(), team, RECIPE, 5, run=tmp_path, watch=watch, **SETTINGS))
-    inspector, shades = lab.SpikeInspector(tmp_path), colors(AGENTS)
-    data = inspector.data()
-    assert [(line["policy"], line["agent"]) for line in data["lines"]] == [(agent, agent) for agent in AGENTS]
-    lines = {trace.name: trace.line.color for trace in inspector.figure().data if trace.mode == "lines"}
-    assert lines == shades | {f"{agent}, after clipping": shade for agent, shade in shades.items()}
-    assert len(inspector.spikes) == inspector.scores["spike"].sum() == sum(len(line["high"]) for line in data["lines"])
 
 
 def test_hostile_texts_do_not_leave_the_data(spiky, hostile, tmp_path):
@@ -196,16 +159,16 @@ def test_what_the_page_takes_of_episodes_is_bounded(spiky, monkeypatch):
     assert (step, first) in {(one["step"], one["name"]) for one in some["episodes"]}
 
 
-def test_a_proxy_shades_no_token_of_an_episode(spiky):
-    run, watch = lab.load_run(spiky), lab.SpikeWatch()
-    state = run.watched()
-    watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
-    assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]
-
-
 def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
     rows = [{"step": step, "optimizer_step": 0, "policy": policy, "agent": policy, "grad_norm": norm, "skipped": False,
              "policy_norm": norm, "policy_norm_clipped": min(norm, 1.0)}
             for step in range(3) for policy, norm in (("calm", 0.5), ("wild", 0.5 + step))]  # fmt: skip
     data = lab.SpikeInspector(pd.DataFrame(rows)).data()
     assert data["clipped"] == [{"policy": "wild", "at": [0, 1, 2], "norms": [0.5, 1.0, 1.0]}]
+
+
+def test_a_proxy_shades_no_token_of_an_episode(spiky):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    state = run.watched()
+    watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
+    assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]

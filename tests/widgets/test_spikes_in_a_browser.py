@@ -63,41 +63,6 @@ def test_what_a_click_opens_is_in_view_and_the_way_back_is_too(shown, width):
     page.set_viewport_size({"width": 1280, "height": 720})
 
 
-BARS = """() => [...document.querySelectorAll("#anatomy .node .track")].filter((one) => one.offsetParent).map((one) => {
-  const room = one.getBoundingClientRect(), bar = one.firstChild.getBoundingClientRect(), row = one.closest("summary");
-  const zero = room.left + room.width * parseFloat(one.style.getPropertyValue("--zero")) / 100;
-  const level = [...document.querySelectorAll("details.node")].filter((node) => node.contains(one)).length;
-  return [level, row.querySelector(".part").textContent, room.left, room.right, zero, bar.left, bar.right];
-})"""
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_bars_start_at_one_line_and_a_level_has_one_scale(shown, width):
-    """A long bar is a large share; negative ones end where the others begin."""
-    page, _ = shown
-    page.set_viewport_size({"width": width, "height": 720})
-    press(page.get_by_role("group", name="Spikes, highest first").get_by_role("button").first)
-    for _ in range(3):
-        page.evaluate("document.querySelectorAll('#anatomy details').forEach((folded) => { folded.open = true; })")
-        page.wait_for_timeout(30)
-    found = page.evaluate(BARS)
-    assert len(found) > 5 and len({(left, right) for _, _, left, right, *_ in found}) == 1
-    assert len({zero for *_, zero, _, _ in found}) == 1
-    rates = {}
-    for level, part, left, right, zero, start, end in found:
-        share = float(part.replace("\u2212", "-").split()[0])
-        assert left - 1 <= start and end <= right + 1
-        assert abs((end if share < 0 else start) - zero) < 1.5
-        if abs(share) > 5:
-            rates.setdefault(level, []).append((end - start) / abs(share))
-    assert set(rates) == {1, 2, 3}
-    for level in rates.values():
-        assert level == pytest.approx([level[0]] * len(level), rel=0.05)
-    told = page.locator("#scales").inner_text()
-    assert "among agents" in told and "among groups" in told and "among samples" in told
-    page.set_viewport_size({"width": 1280, "height": 720})
-
-
 def test_any_point_tells_its_norm_and_score_to_the_mouse_and_to_keys(shown):
     page, inspector = shown
     [line] = [line for line in inspector.data()["lines"] if line["agent"] == "doer"]
@@ -185,19 +150,6 @@ def test_a_sample_opens_in_its_episode_below(shown, width):
     page.set_viewport_size({"width": 1280, "height": 720})
 
 
-def test_a_long_text_makes_no_page_wider_than_a_phone(open_page, spiky, tmp_path):
-    run, watch = lab.load_run(spiky), lab.SpikeWatch()
-    watch.load_state(run.watched())
-    turns = run.turns.assign(prompt="word " * 100 + "x" * 400)
-    page = open_page(lab.SpikeInspector([turns, run.stats], watch=watch).to_html(tmp_path / "page.html"))
-    page.set_viewport_size({"width": 390, "height": 720})
-    page.locator("svg.chart").hover()
-    assert page.locator("#anatomy pre.said").count() >= 2 and page.locator(".reading").is_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    box = page.locator(".reading").bounding_box()
-    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
-
-
 def test_an_address_opens_its_episode_and_is_kept_on_reload(shown):
     page, _ = shown
     link = page.locator("#anatomy .into a").first.get_attribute("href")
@@ -219,30 +171,6 @@ def test_a_link_leads_to_the_row_in_the_page_of_a_rollout_viewer(open_page, spik
     assert "/who%20said%20what.html#" in page.url
     shown = dict(parse_qsl(page.url.partition("#")[2]))
     assert {name: shown[name] for name in ("step", "episode", "node")}.items() <= where.items()
-
-
-def test_in_a_notebooks_frame_the_episode_opens_within_it(open_page, spiky, tmp_path):
-    path = tmp_path / "notebook.html"
-    path.write_text(f"<!doctype html><p>before</p>{lab.SpikeInspector(spiky)._repr_html_()}", encoding="utf-8")
-    page = open_page(path)
-    inside = page.frame_locator("iframe")
-    press(inside.locator("#anatomy .into a").first)
-    inside.locator("#episodes .candidate.now .token").first.wait_for()
-    assert page.url == path.as_uri() and page.locator("iframe").count() == 1
-
-
-def test_an_agent_with_weights_of_its_own_is_named_once(open_page, models, tmp_path):
-    from small import RECIPE, SETTINGS, Relay, make_team
-
-    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
-    reports = list(lab.train(Relay(), make_team("per_agent", models), RECIPE, 4, watch=watch, **SETTINGS))
-    page = open_page(lab.SpikeInspector(reports, watch=watch).to_html(tmp_path / "page.html"))
-    legend = page.get_by_role("group", name="Lines of the chart")
-    assert legend.locator("[aria-pressed]").all_inner_texts()[:2] == ["asker", "doer"]
-    press(page.get_by_role("group", name="Spikes, highest first").get_by_role("button", name=", doer, norm").first)
-    assert page.locator("#anatomy p").first.inner_text().startswith("Spiked as it was trained: doer; ")
-    assert page.locator("#norms tbody th").all_inner_texts() == ["doer"]
-    assert page.locator("#anatomy").inner_text().count("policy") == 0
 
 
 def test_the_switch_shows_the_same_batch_under_either_baseline(open_page, spiky, tmp_path):

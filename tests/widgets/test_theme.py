@@ -6,7 +6,7 @@ import pytest
 from plotly import graph_objects as go
 
 import mas_lab as lab
-from mas_lab.widgets.document import FIGURES, STATIC, document, frame, in_a_notebook, live_or_static
+from mas_lab.widgets.document import FIGURES, STATIC, in_a_notebook
 from mas_lab.widgets.figures import LAYOUT
 from mas_lab.widgets.text import for_script
 
@@ -43,18 +43,6 @@ def test_a_frame_is_dark_in_a_dark_notebook_and_follows_it(open_page, spiky, tmp
         playwright.expect(paper).to_have_css("background-color", LIGHT)
 
 
-def test_a_frame_within_a_frame_follows_too(open_page, tmp_path):
-    inner = document("Inner", frame(document("Innermost", ""), "innermost", 100))
-    path = tmp_path / "notebook.html"
-    shown = live_or_static(frame(inner, "inner", 300), "")
-    path.write_text(f"<!doctype html><meta charset=utf-8><body data-jp-theme-light=false>{shown}", encoding="utf-8")
-    page = open_page(path)
-    paper = page.frame_locator("iframe").frame_locator("iframe").locator("body")
-    playwright.expect(paper).to_have_css("background-color", DARK)
-    page.evaluate(SAID["JupyterLab"][1])
-    playwright.expect(paper).to_have_css("background-color", LIGHT)
-
-
 def drawn(open_page, path, said, **layout):
     """A figure of plotly's as a notebook draws it, beside our style."""
     figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], name="a", showlegend=True))
@@ -83,10 +71,4 @@ def test_a_figure_stands_on_a_dark_notebooks_paper_in_its_ink(open_page, tmp_pat
     playwright.expect(page.locator(".legend .bg")).to_have_css("fill-opacity", "0")
     page.evaluate(SAID["JupyterLab"][1])
     playwright.expect(page.locator(".main-svg").first).to_have_css("background-color", LIGHT)
-    playwright.expect(page.locator(".legendtext")).to_have_css("fill", INK)
-
-
-def test_a_figure_with_a_paper_of_its_own_stays_as_it_is(open_page, tmp_path):
-    page = drawn(open_page, tmp_path / "own.html", SAID["JupyterLab"][0], paper_bgcolor="#ffeecc")
-    playwright.expect(page.locator(".main-svg").first).to_have_css("background-color", "rgb(255, 238, 204)")
     playwright.expect(page.locator(".legendtext")).to_have_css("fill", INK)
