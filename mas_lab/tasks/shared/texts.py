@@ -6,4 +6,4 @@ from pathlib import Path
 _FOLDER = Path(__file__).parents[1]
 PROMPTS = tomllib.loads((_FOLDER / "prompts.toml").read_text(encoding="utf-8"))
 """Task -> role or purpose -> text."""
-WORDS = tomllib.loads((_FOLDER / "words.toml").read_text(encoding="utf-8"))
+WORD_LISTS = tomllib.loads((_FOLDER / "words.toml").read_text(encoding="utf-8"))
