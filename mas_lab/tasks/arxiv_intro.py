@@ -14,34 +14,12 @@ from mas_lab.tasks.shared import stories, wording
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, TwoTextsTask, Wanted
 from mas_lab.tasks.shared.rows import abstract
+from mas_lab.tasks.shared.texts import PROMPTS
 
 RATIO, UNIQUE = (0.8, 1.3, 1.6, 2.0), (0.5, 0.7, 1.3, 1.7)
 POCKET = Wanted(6, 24, RATIO, UNIQUE, overlap=0.23, precise=1.0, dense=0.4)
 FULL = Wanted(128, 256, RATIO, UNIQUE, overlap=0.23, precise=0.5, dense=0.3)
-
-BACKGROUND, METHOD = "background and motivation", "method and implications"
-KEEP = "Keep to what the abstract says, in its words where they fit. Write no heading and no remark."
-TASK = {
-    "background": f"Write a paragraph of an introduction from the abstract: {BACKGROUND}, in about 140 words "
-    f"({{least}} to {{most}} are accepted). Somebody else writes the next one ({METHOD}) in about 200 words, about the "
-    f"same things in part. {KEEP}",
-    "method": f"Write a paragraph of an introduction from the abstract: {METHOD}, in about 200 words ({{least}} to "
-    f"{{most}} are accepted). Somebody else writes the one before it ({BACKGROUND}) in about 140 words; yours is to be "
-    f"about the same things in part, and to lead from point to point (therefore, however, for example). {KEEP}",
-    "solo": "Write two paragraphs of an introduction from the abstract ({least} to {most} words each are accepted): "
-    f"first {BACKGROUND} in about 140 words, then a line that holds ||| and nothing else, then {METHOD} in about 200 "
-    "words, about the same things in part, leading from point to point (therefore, however, for example). " + KEEP,
-}
-"""Prompts by role. The lengths that they name earn the full reward for the ratio."""
-ANEW = "Now write what is to stand, whole, with what the reviewer misses."
-REVIEWS = {
-    "short": "It is too short.",
-    "long": "It is too long.",
-    "invented": "It says what the abstract does not.",
-    "link": "Lead from point to point.",
-    "apart": "The two parts have little in common.",
-    "fine": "It is fine as it is.",
-}
+REVIEWS = PROMPTS["arxiv_intro_review"]
 """Sentences of the reviewer, by their pocket words."""
 
 
@@ -81,7 +59,7 @@ class ArxivIntro(TwoTextsTask):
     paper = "MAGRPO, arXiv 2508.04652"
     order = "background + method, 1 or 2 turns"
     pocket = "arxiv_intro"
-    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "draft", *REVIEWS, *TASK)
+    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "draft", *REVIEWS, "background", "method", "solo")
     choices = {"max_turns": (1, 2)}
     roles = ("background", "method")
     numbers = range(3, 9)
@@ -103,8 +81,8 @@ class ArxivIntro(TwoTextsTask):
             told = "".join(f" draft {draft} {word}" for draft, word in seen)
             return chat(" ".join(f"{state.source}{told} {agent}".split()))
         told = "".join(f"\n\nYour draft:\n\n{draft}\n\nThe reviewer: {REVIEWS[word]}" for draft, word in seen)
-        told += f"\n\n{ANEW}" if seen else ""
-        return chat(f"{state.source}{told}", TASK[agent].format(least=self.wanted.least, most=self.wanted.most))
+        told += f"\n\n{PROMPTS[self.name]['anew']}" if seen else ""
+        return chat(f"{state.source}{told}", self.duty(agent))
 
     def _review(self, state: State, place: int) -> str:
         """Return the first defect of one part, as a key of `REVIEWS`."""

@@ -19,27 +19,10 @@ from mas_lab.tasks.shared.pair_reward import MARKER
 from mas_lab.tasks.shared.pair_use import AUX, returns
 from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
 from mas_lab.tasks.shared.rows import draw
+from mas_lab.tasks.shared.texts import PROMPTS
 
 OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
 """Pocket size: operations of a problem, cases that the feedback uses, and hidden cases."""
-BLOCK = "one Python block, fenced by three backticks, without tests or examples"
-PART = "a function `aux` that does a part of the work. It must not be the whole solution, it returns its result"
-TASK = {
-    "helper": f"Somebody else solves the problem with a Python function `{{entry}}`, and can call yours. Write {PART}, "
-    f"and its arguments are what anybody would expect who has read the problem. Reply with {BLOCK}.",
-    "main": "Solve the problem with a Python function `{entry}`. Somebody else writes, at the same time, a function "
-    "`aux` that does a part of the work. Call it as the problem suggests, and make the answer out of what it returns: "
-    f"do not define it, and do not merely hand on its result. Reply with {BLOCK}.",
-    "alone": f"Solve the problem with a Python function `{{entry}}`. Reply with {BLOCK}.",
-    "after": "Solve the problem with a Python function `{entry}`. A function `aux` that does a part of the work is "
-    "there. Call it, and make the answer out of what it returns: do not define it, and do not merely hand on its "
-    f"result. Reply with {BLOCK}.",
-    "solo": f"Solve the problem with two Python functions. First write {PART}; then a line that holds ||| and nothing "
-    "else, then a function `{entry}` that calls it and makes the answer out of what it returns. Reply with two Python "
-    "blocks, fenced by three backticks, the line between them.",
-}
-TEXT_IN = "`{entry}` is given all of the standard input as one text, and returns as one text what is to be printed."
-ANEW = "Now write what is to stand, whole."
 
 
 @dataclass(frozen=True)
@@ -120,7 +103,7 @@ class CodePair(problem_sets.ProgramTask):
 
     roles = ("helper", "main")
     default = OPERATIONS
-    words = (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_code.SENTENCES, *TASK)
+    words = (*lists.WORDS, "f", "aux", MARKER, "draft", "sees", *pair_code.SENTENCES, *roles, "alone", "after", "solo")
     choices = {"teamwork": ("together", "concatenated", "in_turn"), "feedback": ("plain", "level")}
 
     def __post_init__(self):
@@ -164,13 +147,13 @@ class CodePair(problem_sets.ProgramTask):
             told = [state.problem.text, *(["sees", state.aux] if form == "after" else [])]
             told += [f"draft {draft}" for draft in own] + ([pair_code.word(judged, self.feedback)] if own else [])
             return chat(" ".join([*told, form]))
-        told = [state.problem.text, *([TEXT_IN.format(entry=state.problem.entry)] if state.problem.stdin else [])]
+        prompts = {name: text.format(entry=state.problem.entry) for name, text in PROMPTS[self.name].items()}
+        told = [state.problem.text, *([prompts["stdin"]] if state.problem.stdin else [])]
         told += [f"The function `aux`:\n\n{state.aux}"] if form == "after" else []
         if own:
             said = pair_code.sentences(judged, self.feedback, state.problem, *state.drafts)
-            told += [*(f"Your draft:\n\n{draft}" for draft in own), said, ANEW]
-        duty = TASK[form].format(entry=state.problem.entry)
-        return chat("\n\n".join(told), duty)
+            told += [*(f"Your draft:\n\n{draft}" for draft in own), said, prompts["anew"]]
+        return chat("\n\n".join(told), prompts[form])
 
     def _places(self, agent: str) -> tuple[int, ...]:
         return (0, 1) if agent == "solo" else (self.agents.index(agent),)

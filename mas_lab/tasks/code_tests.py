@@ -16,6 +16,7 @@ from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.harness import literal
 from mas_lab.tasks.shared.programs import Case, Problem, Result, as_text, function, read_code, readable, unjudged
 from mas_lab.tasks.shared.rows import draw
+from mas_lab.tasks.shared.texts import PROMPTS
 
 BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
 VALID, RIGHT = 0.2, 0.8
@@ -23,24 +24,6 @@ OPERATIONS, HIDDEN, TESTED = 2, 4, 3
 """Pocket size: operations of a problem, hidden cases, and digits of the list that the tester's cases use."""
 GIVEN = " of "
 """Text between the operations of a pocket problem and the list that the tester shall use."""
-
-CODE = "Write a Python function `{entry}` that solves the problem"
-TESTS = (
-    "Write {fewest} to {most} test cases for a Python function `{entry}` that solves the problem, each a line "
-    "`assert {entry}(...) == ...` with plain values. Cases that the problem shows count for nothing, nor do cases that "
-    "a function passes which hands back what it is given. Think what must come out: you run nothing"
-)
-BLOCK = "Reply with one Python block, fenced by three backticks."
-TASK = {
-    "coder": f"{CODE}. Somebody else writes test cases for it. {BLOCK}",
-    "tester": f"{TESTS}. Somebody else writes the function. {BLOCK}",
-    "solo": f"{CODE}. {BLOCK}",
-}
-TEXT_IN = "`{entry}` takes all of the standard input as one text, and returns as one text what is to be printed."
-ANEW = {
-    "coder": "Either may be wrong. Write the function that is to stand, whole.",
-    "tester": "Either may be wrong. Write the cases that are to stand, all of them.",
-}
 
 
 @dataclass(frozen=True)
@@ -102,7 +85,7 @@ class CodeTests(problem_sets.ProgramTask):
 
     roles = ("coder", "tester")
     default = OPERATIONS
-    words = (*lists.WORDS, "f", GIVEN.strip(), "was", "tested", "gave", "error", *TASK)
+    words = (*lists.WORDS, "f", GIVEN.strip(), "was", "tested", "gave", "error", "coder", "tester", "solo")
 
     @property
     def fewest(self) -> int:
@@ -139,15 +122,16 @@ class CodeTests(problem_sets.ProgramTask):
             gave = " ".join(came for _, came in state.gave)
             told = f"was {state.code} tested {state.tests} gave {gave} " if state.turn else ""
             return chat(f"{told}{problem.text} {agent}")
-        duty = TASK[agent].format(entry=problem.entry, fewest=self.fewest, most=self.most)
-        told = [problem.text, *([TEXT_IN.format(entry=problem.entry)] if problem.stdin else [])]
+        asked = {"entry": problem.entry, "fewest": self.fewest, "most": self.most}
+        prompts = {name: text.format(**asked) for name, text in PROMPTS[self.name].items()}
+        told = [problem.text, *([prompts["stdin"]] if problem.stdin else [])]
         if problem.examples:
             told.append(f"Examples:\n\n{problem.examples}")
         if state.turn:
             failed = "\n".join(f"{case}    # gave {came}" for case, came in state.gave) or "none"
             told.append(f"The function so far:\n\n{state.code}\n\nThe cases so far:\n\n{state.tests}")
-            told.append(f"Cases that it fails:\n\n{failed}\n\n{ANEW[agent]}")
-        return chat("\n\n".join(told), duty)
+            told.append(f"Cases that it fails:\n\n{failed}\n\n{prompts[f'anew_{agent}']}")
+        return chat("\n\n".join(told), prompts[agent])
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         problem, published = state.problem, self.published

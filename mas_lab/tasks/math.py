@@ -14,6 +14,7 @@ from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.bases import chat, numbered, role_of
 from mas_lab.tasks.shared.grading import is_right
+from mas_lab.tasks.shared.texts import PROMPTS
 
 VERDICTS = {"approve": True, "reject": False}
 FORMAT, MATCH = 0.2, 0.8
@@ -22,17 +23,6 @@ FORMAT, MATCH = 0.2, 0.8
 LATEST = 4
 """Number of last turns that an agent reads in full. In full size it also reads the answer and the verdict of earlier
 turns. With all texts in all prompts, the cost of an episode would grow with the square of its turns."""
-
-BOXED = "Reason step by step, then put only the final answer, without words around it, in \\boxed{}."
-DUTY = {
-    "solver": f"You are a solver in a team. {BOXED} Where work so far is shown, use it: an answer that the verifier "
-    "rejected is probably wrong, so look for the mistake instead of repeating it.",
-    "verifier": "You are the verifier of a team. Check step by step whether the current answer solves the problem; do "
-    "not trust the work that is shown. Then end with exactly one of <verdict>approve</verdict> or "
-    "<verdict>reject</verdict>.",
-    "fixer": f"You are the fixer of a team. The current answer was rejected: find the mistake. {BOXED}",
-    "solo": BOXED,
-}
 
 
 @dataclass(frozen=True)
@@ -162,7 +152,7 @@ class Math(chains.MathTask):
         content = state.problem + (f"\n\nWork so far:\n\n{work}" if work else "")
         if role in ("verifier", "fixer"):
             content += f"\n\nCurrent answer: {state.answers[-1] or 'none that can be read'}"
-        return chat(content, DUTY[role])
+        return chat(content, PROMPTS["math"][role])
 
     def _pocket_prompt(self, state: State, role: str) -> str:
         """Return a prompt such as `answer 8 check 3 + 4` or `tried 8 others 7 solve 3 + 4`.

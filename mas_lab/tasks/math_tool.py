@@ -18,6 +18,7 @@ from mas_lab.tasks.shared import chains, programs
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.grading import is_right
 from mas_lab.tasks.shared.programs import Result
+from mas_lab.tasks.shared.texts import PROMPTS
 
 RUNS, PRINTS, FORMAT, MATCH = 0.1, 0.1, 0.2, 0.8
 """Local rewards: for a program that ends without an error, for a program that prints, for a reasoner's answer that can
@@ -28,17 +29,6 @@ SLIPS = {"digit": 0.15, "operation": 0.1, "modulo": 0.15, "bracket": 0.1}
 """Probability that a program of `demonstrate` has another digit, has another operation, forgets `% 10`, or lacks its
 last bracket, at `mistakes` = 1."""
 
-PROGRAM = (
-    "Write a Python program in one fenced block (```python ... ```) that computes the answer and prints it alone in "
-    "its last line, exactly: 1/3, not 0.333. It has the standard library, and no files or network."
-)
-DIFFER = "Where the two answers of the last turn are shown, they do not agree: at least one of them is wrong."
-DUTY = {
-    "tool": f"You are the tool user of a team; a reasoner solves the same problem without a tool. {PROGRAM} {DIFFER}",
-    "reasoner": "You are the reasoner of a team; a tool user writes a program for the same problem. Reason step by "
-    f"step, then put only the final answer, without words around it, in \\boxed{{}}. {DIFFER}",
-    "solo": f"{PROGRAM} Where your last program is shown, no answer could be read from it: find the mistake.",
-}
 PYTHON = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
 TOLD = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
 """Words of pocket programs and prompts."""
@@ -108,7 +98,7 @@ class MathTool(chains.MathTask):
     """Share of its answers that copy the other agent's answer of the turn before, at `mistakes` = 1."""
 
     roles = ("tool", "reasoner")
-    words = (*chains.WORDS, *PYTHON, *TOLD, *DUTY)
+    words = (*chains.WORDS, *PYTHON, *TOLD, "tool", "reasoner", "solo")
 
     @property
     def max_return(self) -> float:
@@ -135,7 +125,7 @@ class MathTool(chains.MathTask):
             told += [code, came_of(state.ran)] if state.code else ["In the last turn you wrote no program."]
             if agent == "tool":
                 told.append(f"The reasoner answered: {state.answer or 'nothing that can be read'}")
-        return chat("\n\n".join(told), DUTY[agent])
+        return chat("\n\n".join(told), PROMPTS[self.name][agent])
 
     def _pocket_prompt(self, state: State, agent: str) -> str:
         """Return a prompt such as `printed error answered 7 tool 3 + 4`.

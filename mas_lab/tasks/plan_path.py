@@ -9,35 +9,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
-from mas_lab.env import EnvError, Message, Task
-from mas_lab.tasks.shared.bases import chat, numbered, role_of
+from mas_lab.env import EnvError, Task
+from mas_lab.tasks.shared.bases import numbered
 from mas_lab.tasks.shared.maze import Cell, Maze, MovesTask, cell_of, in_order, mazes, word
 from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.22
 """Share of wall cells, as published."""
-
-RULES = (
-    "You move through a grid and want to reach the goal in as few moves as possible. A cell is named by its column and "
-    "its row: a1 is the top left, b1 is right of it, a2 below it. U moves up one row (a2 to a1), D down, L and R one "
-    "column left and right. Walls and the edge block: a blocked move ends the sequence."
-)
-DUTY = {
-    "planner": "You are the planner. Propose the next moves; another agent will decide and carry them out.",
-    "executor": "You are the executor. Weigh the proposals, which may be wrong, then commit the moves; they are "
-    "carried out.",
-    "solo": "Commit the next moves; they are carried out.",
-}
-ANSWER = (
-    "Think briefly, cell by cell, then end with 1 to {limit} moves in one tag, separated by spaces, for example "
-    "<moves>U R R</moves>."
-)
-
-LATEST = 4
-"""Number of last proposals that a planner sees. With all proposals, the cost of a round would grow with the square of
-its agents. The executor sees all proposals."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +71,7 @@ class PlanPath(MovesTask):
     numbers = range(3, 7)
     sides = {"pocket": 5, "full": 10}
     pocket_limit = 4
-    words = ("walls", "goal", "at", "hint", "none", *DUTY, *MovesTask.cells)
+    words = ("walls", "goal", "at", "hint", "none", "planner", "executor", "solo", *MovesTask.cells)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -125,20 +106,11 @@ class PlanPath(MovesTask):
             raise EnvError(f"plan_path: task {task.id!r} has no path from {data['start']} to {data['goal']}")
         return State(maze, maze.start)
 
-    def observe(self, state: State, agent: str) -> list[Message]:
-        maze, duty = state.maze, role_of(agent)
+    def facts(self, state: State) -> dict[str, Any]:
+        maze = state.maze
         walls = " ".join(in_order(maze.walls))
-        first = 0 if agent == self.agents[-1] else max(0, len(state.hints) - LATEST)
-        hints = ["none" if moves is None else " ".join(moves) for moves in state.hints[first:]]
-        if not self.full:
-            told = "".join(f" hint {moves}" for moves in hints)
-            text = f"walls {walls} goal {word(maze.goal)}{told} at {word(state.at)} {duty}"
-            return chat(" ".join(text.split()))
-        told = "".join(f"\nProposal {i}: {moves}." for i, moves in enumerate(hints, start=first + 1))
-        rules = f"{RULES} {DUTY[duty]} {ANSWER.format(limit=self.limit)}"
-        where = f"The grid is {maze.size} by {maze.size}. Walls: {walls or 'none'}."
-        text = f"{where} You are at {word(state.at)}, the goal is {word(maze.goal)}.{told}"
-        return chat(text, rules)
+        told = {"size": maze.size, "walls": walls, "shown_walls": walls or "none", "limit": self.limit}
+        return told | {"goal": word(maze.goal), "at": word(state.at)}
 
     def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
         path = state.maze.walk(state.at, said or ())

@@ -21,23 +21,12 @@ from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.bases import SizedTask, chat
 from mas_lab.tasks.shared.grading import plain_answer
 from mas_lab.tasks.shared.rows import draw, question_and_answers, read_jsonl, sample
+from mas_lab.tasks.shared.texts import PROMPTS
 
 VERDICTS = ("search", "answer")
 ANSWERS = ("verdict", "answer")
 KINDS = {"verifier": ("verdict",), "searcher": ("search",), "answerer": ("answer",), "solo": ("search", "answer")}
 """Kinds of output that each agent may give."""
-SEARCH = "Put one query in <search> and </search>: short, and about one thing that is not known yet."
-ANSWER = "Put the answer in <answer> and </answer>: as few words as possible, without a sentence around it."
-DUTY = {
-    "verifier": "You are the verifier. Judge whether the information so far answers the question. End with exactly one "
-    "of <verdict>search</verdict>, if something is missing, or <verdict>answer</verdict>. In the last turn, answer.",
-    "searcher": f"You are the search agent. Think about what is missing to answer the question. {SEARCH}",
-    "answerer": f"You are the answer agent. Answer the question by the information. {ANSWER}",
-    "solo": f"Answer the question. While something is missing, search: {SEARCH} Once you know enough: {ANSWER} Do one "
-    "of both in each turn.",
-}
-
-
 Passage = Mapping[str, Any]
 """`{"title": text, "text": text}`, and other entries of its source."""
 Retriever = Callable[[str], Sequence[Passage]]
@@ -112,7 +101,7 @@ class Search(SizedTask):
     paper = "Dr. MAS, arXiv 2602.08847"
     order = "verifier → searcher? or answerer?, up to 4 turns"
     pocket = "search"
-    words = (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *DUTY)
+    words = (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *KINDS)
     roles = ("verifier", "searcher", "answerer")
     numbers = range(1, 4)
     unit = "facts"
@@ -170,7 +159,7 @@ class Search(SizedTask):
             told = [*facts, "left", str(min(left, 9)), "question", state.question, agent]
             return chat(" ".join(told))
         told = [f"Question: {state.question}", *map(shown, state.looks), f"Turns left, this one included: {left}"]
-        return chat("\n\n".join(told), DUTY[agent])
+        return chat("\n\n".join(told), PROMPTS[self.name][agent])
 
     def read(self, text: str, agent: str) -> tuple[str, str] | None:
         """Return the kind and the text of an output: ("verdict", "search"), ("search", query) or ("answer", answer).

@@ -10,28 +10,15 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
-from mas_lab.env import EnvError, Message, Task
-from mas_lab.tasks.shared.bases import chat
+from mas_lab.env import EnvError, Task
 from mas_lab.tasks.shared.maze import MovesTask, Place, Room, cell_of, in_order, layout, rooms, word
 from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.15
 """Share of wall cells."""
-
-RULES = (
-    "You push boxes onto targets. Column a is the leftmost, row 1 is the top. U lowers your row by one, D raises it, L "
-    "and R move you one column left and right. Moving onto a box pushes it one cell further; boxes cannot be pulled, "
-    "nor pushed two at a time. Walls and the edge block: a blocked move ends the sequence. A box in a corner without a "
-    "target never comes out again, and the game is lost."
-)
-DUTY = {
-    "planner": "You are the planner. Propose the next moves; another agent will decide and carry them out.",
-    "executor": "You are the executor. Weigh the proposal, then commit the moves; they are carried out.",
-    "solo": "Commit the next moves; they are carried out.",
-}
-ANSWER = "Think, then end with up to {limit} moves in one tag, for example <moves>U R R</moves>."
 
 STEP, BLOCKED, ON, OFF, WIN, GAMMA, SHAPING = -0.01, -0.05, 1.0, -0.5, 10.0, 0.99, 0.1
 """Published rewards: a move, a blocked move, a box onto a target, a box off a target, solved; then the discount and the
@@ -92,7 +79,7 @@ class Sokoban(MovesTask):
     numbers = range(4, 7)
     sides = {"pocket": 4, "full": 6}
     choices = {"boxes": (1, 2)}
-    words = ("walls", "target", "box", "at", "hint", "none", *DUTY, *MovesTask.cells)
+    words = ("walls", "target", "box", "at", "hint", "none", "planner", "executor", "solo", *MovesTask.cells)
 
     @property
     def pocket_limit(self) -> int:
@@ -124,19 +111,11 @@ class Sokoban(MovesTask):
             raise EnvError(f"{self.name}: task {task.id!r} is solved at its start, or cannot be solved")
         return State(room, place, place)
 
-    def observe(self, state: State, agent: str) -> list[Message]:
+    def facts(self, state: State) -> dict[str, Any]:
         (at, boxes), room = state.place, state.room
-        walls, targets, standing = (" ".join(in_order(cells)) for cells in (room.walls, room.targets, boxes))
-        hints = ["none" if moves is None else " ".join(moves) for moves in state.hints]
-        if not self.full:
-            told = "".join(f"hint {moves} " for moves in hints)
-            text = f"walls {walls} target {targets} box {standing} {told}at {word(at)} {agent}"
-            return chat(" ".join(text.split()))
-        where = f"The floor is {room.size} by {room.size}. Walls: {walls or 'none'}. Targets: {targets}."
-        told = "".join(f"\nProposal: {moves}." for moves in hints)
-        text = f"{where} Boxes: {standing}. You are at {word(at)}.{told}"
-        rules = f"{RULES} {DUTY[agent]} {ANSWER.format(limit=self.limit)}"
-        return chat(text, rules)
+        parts = {"walls": room.walls, "targets": room.targets, "boxes": boxes}
+        told = {name: " ".join(in_order(cells)) for name, cells in parts.items()}
+        return told | {"size": room.size, "shown_walls": told["walls"] or "none", "at": word(at), "limit": self.limit}
 
     def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
         path = state.room.walk(state.place, said or ())

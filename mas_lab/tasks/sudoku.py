@@ -6,12 +6,12 @@ in another form (`grids.kind`). But both splits use the 288 ways to fill a 4x4 g
 """
 
 import random
-import re
 from dataclasses import dataclass
 from math import isqrt
+from typing import Any
 
-from mas_lab.env import EnvError, Message, Task
-from mas_lab.tasks.shared.bases import ProposalTask, chat
+from mas_lab.env import EnvError, Task
+from mas_lab.tasks.shared.bases import ProposalTask
 from mas_lab.tasks.shared.grids import Grid, beside, filled, kind, names, orderly, puzzles, satisfied, solution
 from mas_lab.tasks.shared.maze import cell_of
 from mas_lab.tasks.shared.pictures import BLUE, FAINT, RED, board, letters
@@ -21,21 +21,6 @@ WRITTEN = [f"{cell}={digit}" for cell in names(4) for digit in range(1, 5)]
 """Words of the digits in a pocket answer."""
 BLANKS = {4: 10, 9: 45}
 """Open cells of a full-size puzzle, by its side."""
-
-RULES = (
-    "You solve a sudoku together. Every row, every column and every {box} by {box} box holds each digit from 1 to "
-    "{side} once; there is exactly one solution, and the clues stay as they are. Column a is the leftmost, row 1 is "
-    "the top."
-)
-DUTY = {
-    "proposer": "You are the proposer. Suggest digits; another agent will decide and write them.",
-    "filler": "You are the filler. Weigh the proposal, then say which digits are written.",
-    "solo": "Say which digits are written.",
-}
-ANSWER = (
-    "A digit that was written wrong is replaced by naming its cell again. Think, then end with all your digits in one "
-    "tag, each cell at most once, for example <fill>a1=3 c2=1</fill>."
-)
 
 Said = dict[int, int]
 """Digits of an answer: cell -> digit."""
@@ -102,7 +87,8 @@ class Sudoku(ProposalTask):
     numbers = range(2, 11)
     unit = "open cells"
     default = 6
-    words = (*("clues", "put", "open", "hint", "none"), *DUTY, *names(4), *WRITTEN)
+    tag = "fill"
+    words = (*("clues", "put", "open", "hint", "none"), "proposer", "filler", "solo", *names(4), *WRITTEN)
 
     def __post_init__(self):
         super().__post_init__()
@@ -144,28 +130,21 @@ class Sudoku(ProposalTask):
             raise EnvError(f"{self.name}: task {task.id!r} has no open cell, or not exactly one solution")
         return State(clues, clues)
 
-    def observe(self, state: State, agent: str) -> list[Message]:
-        written = {cell: digit for cell, digit in enumerate(state.grid) if digit != state.clues[cell]}
-        put, hints = self._told(written), [self._told(hint or {}) or "none" for hint in state.hints]
-        clues = self._told({cell: digit for cell, digit in enumerate(state.clues) if digit})
-        left = " ".join(name for name, digit in zip(names(self._side), state.grid, strict=True) if not digit)
-        if not self.full:
-            heard = "".join(f"hint {hint} " for hint in hints)
-            text = f"clues {clues} put {put} open {left} {heard}{agent}"
-            return chat(" ".join(text.split()))
-        digits = " ".join(map(str, state.clues)).replace("0", ".").split()
-        rows = "\n".join(" ".join(digits[start : start + self._side]) for start in range(0, len(digits), self._side))
-        heard = "".join(f"\nProposal: {hint}." for hint in hints)
-        text = f"The clues, row by row:\n{rows}\nWritten so far: {put or 'nothing'}. Open: {left or 'none'}.{heard}"
-        rules = RULES.format(side=self._side, box=isqrt(self._side))
-        return chat(text, f"{rules} {DUTY[agent]} {ANSWER}")
+    def facts(self, state: State) -> dict[str, Any]:
+        side, cells = self._side, range(self._side**2)
+        put = self.phrased({cell: state.grid[cell] for cell in cells if state.grid[cell] != state.clues[cell]})
+        left = " ".join(name for name, digit in zip(names(side), state.grid, strict=True) if not digit)
+        digits = " ".join(map(str, state.clues)).replace("0", ".")
+        return {
+            "clues": self.phrased({cell: state.clues[cell] for cell in cells if state.clues[cell]}),
+            "put": put, "shown_put": put or "nothing", "open": left, "shown_open": left or "none",
+            "rows": "\n".join(digits[2 * side * row : 2 * side * (row + 1) - 1] for row in range(side)),
+            "side": side, "box": isqrt(side),
+        }  # fmt: skip
 
     def read(self, text: str) -> Said | None:
         """Return the digits of an answer by cell, or `None` if unreadable; full size reads its last `<fill>` tag."""
-        if self.full:
-            tags = re.findall(r"<fill>(.*?)</fill>", text, flags=re.DOTALL | re.IGNORECASE)
-            text = re.sub(r"[,;]", " ", tags[-1]).lower() if tags else ""
-        pairs = [word.partition("=") for word in text.split()]
+        pairs = [word.partition("=") for word in self.words_of(text)]
         cells = {name: cell for cell, name in enumerate(names(self._side))}
         digits = {str(digit): digit for digit in range(1, self._side + 1)}
         known = all(name in cells and digit in digits for name, _, digit in pairs)
@@ -201,9 +180,6 @@ class Sudoku(ProposalTask):
         wrong = {cell: rng.randint(1, self._side) for cell in missing if rng.random() < self.mistakes}
         return {cell: wrong.get(cell, right[cell]) for cell in missing}
 
-    def written(self, said: Said) -> str:
-        return f"<fill>{self._told(said)}</fill>" if self.full else self._told(said)
-
     def draw(self, state: State) -> str:
         """Draw the grid: clues bold, written digits thin, wrong ones struck through, proposed ones in italics."""
         right, cells = solution(state.clues), [cell_of(name) for name in names(self._side)]
@@ -221,7 +197,7 @@ class Sudoku(ProposalTask):
         told = f"A sudoku. {state.grid.count(0)} cells are open, {len(wrong)} digits are wrong."
         return board(self._side, marks, told, box=isqrt(self._side))
 
-    def _told(self, said: Said) -> str:
+    def phrased(self, said: Said) -> str:
         """Return digits as text, such as `a1=3 c2=1`."""
         return " ".join(f"{names(self._side)[cell]}={digit}" for cell, digit in said.items())
 

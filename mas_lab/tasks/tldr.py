@@ -14,23 +14,6 @@ from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, TwoTextsTask, Wanted
 from mas_lab.tasks.shared.rows import post
 
-KEEP = "Keep to what the text says, in its words where they fit. Write {alone}, without a heading or a remark."
-DUTY = {
-    "short": "Summarize the text in one or two sentences of about 40 words together ({least} to {most} are accepted). "
-    "Somebody else writes a detailed summary of the same text in about 110 words, two to three times as many. "
-    + KEEP.format(alone="the summary alone"),
-    "detailed": "Write a detailed summary of the text, about 110 words long ({least} to {most} are accepted). Somebody "
-    "else writes a short one of about 40 words; yours is to have two to three times as many, and twice as many "
-    "different ones, and to lead from point to point (therefore, however, for example). "
-    + KEEP.format(alone="the summary alone"),
-    "solo": "Write two summaries of the text ({least} to {most} words are accepted for each): first a short one of "
-    "about 40 words, then a line that holds ||| and nothing else, then a detailed one of about 110 words, with twice "
-    "as many different words, which leads from point to point (therefore, however, for example). "
-    + KEEP.format(alone="the two summaries and the line between them alone"),
-}
-"""Prompts by role. The lengths that they name earn the full reward for the ratio."""
-
-
 RATIO, UNIQUE = (1.1, 1.6, 3.2, 5.0), (1.3, 2.0)
 POCKET = Wanted(4, 32, RATIO, UNIQUE, overlap=0.2, precise=1.0, dense=0.4)
 FULL = Wanted(8, 256, RATIO, UNIQUE, overlap=0.03, precise=0.5, dense=0.3)
@@ -73,7 +56,7 @@ class TLDR(TwoTextsTask):
     paper = "MAGRPO, arXiv 2508.04652"
     order = "short + detailed"
     pocket = "tldr"
-    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, *DUTY)
+    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "short", "detailed", "solo")
     max_turns = 1
     max_return = BEST
     roles = ("short", "detailed")
@@ -88,7 +71,7 @@ class TLDR(TwoTextsTask):
     def observe(self, state: State, agent: str) -> list[Message]:
         if not self.full:
             return chat(f"{state.source} {agent}")
-        return chat(state.source, DUTY[agent].format(least=self.wanted.least, most=self.wanted.most))
+        return chat(state.source, self.duty(agent))
 
     def imperfect(self, source: str, second: bool, rng: random.Random) -> str:
         """Return an imperfect summary; in full size it is the first words of the text, cut to length."""

@@ -1,7 +1,7 @@
 """The introductions: rewards by hand over one turn and two, what the reviewer says, the published formula's holes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mas_lab.env import Task
@@ -34,13 +34,6 @@ def test_the_reward_by_hand():
     assert step.local_rewards == {"background": 1.0, "method": 1.0}
 
 
-def test_a_method_as_long_as_the_background_earns_part_of_the_ratio():
-    (step,) = played((BACKGROUND, "young sailor broke clock near market so tall teacher lamp"))
-    assert step.info["ratio"] == pytest.approx((10 / 10 - 0.8) / 0.5)
-    (step,) = played((METHOD, "young sailor broke clock near market so tall teacher"))  # 9 / 13: the gate is shut
-    assert (step.info["ratio"], step.info["style"], step.team_reward) == (0.0, 0.0, 0.5)
-
-
 def test_two_turns_pay_what_was_gained():
     first, second = played(("old farmer", METHOD), (BACKGROUND, METHOD))
     assert (first.team_reward, first.done, first.success) == (0.0, False, False)
@@ -57,24 +50,10 @@ def test_hole_the_same_draft_is_paid_twice():
     assert ArxivIntro(max_turns=2, rewards="published").max_return == 6.0 and ArxivIntro(max_turns=2).max_return == 3.0
 
 
-@pytest.mark.parametrize(("drafts", "said"), [
-    ((BACKGROUND, METHOD), ("fine", "fine")), (("old farmer", METHOD), ("short", "long")),
-    ((f"{BACKGROUND} {METHOD} {METHOD}", METHOD), ("long", "short")),
-    ((BACKGROUND.replace("boat", "wagon"), METHOD), ("invented", "fine")),
-    ((BACKGROUND, METHOD.replace(" so ", " poor ").replace("poor", "quiet")), ("fine", "link")),
-    ((BACKGROUND, "so quiet doctor hid map near tower proud baker bought bell near beach"), ("apart", "apart")),
-    ((BACKGROUND, f"{METHOD} quiet doctor hid map"), ("short", "long")),
-])  # fmt: skip
-def test_the_reviewer_tells_each_what_its_own_part_lacks(drafts, said):
-    env = ArxivIntro(max_turns=2)
-    state = env.step(env.start(Task("t", {"source": SOURCE})), dict(zip(env.agents, drafts, strict=True))).state
-    for agent, draft, word in zip(env.agents, drafts, said, strict=True):
-        assert env.observe(state, agent)[0]["content"] == f"{SOURCE} draft {draft} {word} {agent}"
-
-
 spoken = st.lists(st.sampled_from(ArxivIntro().words), max_size=30).map(" ".join) | st.text(max_size=60)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(spoken, spoken), min_size=2, max_size=2), st.integers(0, 1000))
 def test_a_return_is_the_worth_of_the_last_drafts(turns, seed):
     env = ArxivIntro(max_turns=2)

@@ -20,11 +20,6 @@ def play(env, *answers, task=MAZE):
     return [step for _, step in in_turn(env, task, answers)]
 
 
-def test_distances_by_hand():
-    maze = make_env("plan_path").start(MAZE).maze
-    assert distances(maze) == {(2, 0): 0, (1, 0): 1, (2, 1): 1, (2, 2): 2, (1, 2): 3, (0, 2): 4, (0, 1): 5}
-
-
 def test_a_perfect_answer_reaches_max_return():
     plan, move = play(make_env("plan_path", size=3), "b3 c3 c2 c1", "b3 c3 c2 c1")
     assert (plan.team_reward, plan.local_rewards, plan.done, plan.success) == (0.0, {"planner": 1.0}, False, False)
@@ -38,13 +33,10 @@ def test_progress_adds_up_over_turns_and_proposals_move_nothing():
     assert [step.state.at for step in steps] == [(0, 2), (1, 2), (1, 2), (2, 0)]
 
 
-def test_a_blocked_move_stops_there_and_is_valid():
+def test_a_blocked_move_stops_there_and_is_valid_and_a_detour_costs():
     _, move = play(make_env("plan_path"), "b3", "b3 b2 c2 c1")  # b3, then the wall b2
     assert move.state.at == (1, 2) and move.valid == {"executor": True}
     assert move.team_reward == 0.25 and move.local_rewards == {"executor": 0.25}
-
-
-def test_a_detour_costs_what_it_loses():
     _, move = play(make_env("plan_path"), "b3", "a2")  # a2 is 5 from the goal, a3 is 4
     assert move.team_reward == -0.25 and move.local_rewards == {"executor": 0.0}
 
@@ -54,16 +46,6 @@ def test_an_unreadable_answer_is_invalid_and_moves_nothing(answer):
     plan, move = play(make_env("plan_path"), answer, answer)
     assert plan.valid == {"planner": False} and move.valid == {"executor": False}
     assert move.state.at == (0, 2) and (move.team_reward, move.local_rewards["executor"]) == (0.0, 0.0)
-
-
-def test_full_size_reads_the_last_tag():
-    env = make_env("plan_path", size="full")
-    assert env.read("I thought of <moves>D</moves>, but <moves>R, r\nup U</moves>") == ("R", "R", "U", "U")
-    assert [env.read(text) for text in ("R R U U", "<moves>R R", "<moves></moves>", "<moves>north</moves>")] == [
-        None
-    ] * 4
-    system, user = env.observe(env.start(MAZE), "planner")
-    assert "planner" in system["content"] and "Walls: a1 b2. You are at a3, the goal is c1." in user["content"]
 
 
 def test_published_shaping_pays_more_for_longer_mazes():
@@ -81,17 +63,14 @@ def test_a_task_without_a_path_is_refused():
 
 
 @pytest.mark.parametrize("options", [{}, {"size": 3}, {"size": "full"}])
-def test_mazes_are_solvable_in_time_and_not_trivial(options):
+def test_mazes_are_solvable_in_time_not_trivial_and_in_one_split(options):
     env = make_env("plan_path", **options)
-    for task in env.tasks(100, "test", seed=3):
+    tasks = {split: env.tasks(60, split, seed=3) for split in ("train", "test")}
+    for task in tasks["test"]:
         state = env.start(task)
         assert 3 <= distances(state.maze)[state.at] <= env.limit * env.max_turns
-
-
-def test_no_wall_layout_stands_in_both_splits():
-    env = make_env("plan_path")
-    layouts = [{tuple(task.data["walls"]) for task in env.tasks(300, split, 0)} for split in ("train", "test")]
-    assert layouts[0].isdisjoint(layouts[1]) and env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0)
+    layouts = [{tuple(task.data["walls"]) for task in drawn} for drawn in tasks.values()]
+    assert layouts[0].isdisjoint(layouts[1])
 
 
 def test_too_many_tasks_are_refused():

@@ -29,7 +29,7 @@ def reached(env, state):
     return done, 0.0 if away is None else 1 - len(place(state)[1] - floor.targets) / off + (away == 0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     name=st.sampled_from(["plan_path", "sokoban", "sokoban boxes", "sudoku"]),
     seed=st.integers(0, 500),

@@ -65,14 +65,6 @@ def test_a_lost_game_ends_there():
     assert earned(move) == (0.0, -2.0, False, True) and move.state.place == ((1, 1), frozenset({(1, 0)}))
 
 
-def test_a_box_on_the_other_ones_target_pays_nothing_where_the_game_is_lost_by_it():
-    """The box in column a never leaves it, and a3 is its only target."""
-    task = Task("theirs", {"size": 4, "walls": [], "targets": ["c2", "a3"], "boxes": ["a2", "b3"], "start": "c3"})
-    (step,) = play(make_env("sokoban", boxes=2, single_agent=True), "b3", task=task)
-    assert (0, 2) in step.state.place[1] and step.done and not step.success
-    assert earned(step)[0] == 0.0 and earned(step)[1] < 0
-
-
 @pytest.mark.parametrize("task, answer, at", [
     (ROOM, "a1 b1 c1 d1", "d1"), (ROOM, "a3 a4 b4 c4", "b4"), (ROOM, "b1", "a2"), (ROOM, "a2", "a2"),
     (TWO, "a4 a5 b5 b4 b3", "b5"), (TWO, "b3 c3 d3 e3", "d3"),
@@ -121,40 +113,27 @@ def test_a_task_that_is_solved_or_lost_from_the_start_is_refused(change):
 def test_the_solver_backwards_agrees_with_one_forwards():
     """On random rooms, most of which cannot be solved: as far, or not at all."""
     rng, found = random.Random(0), []
-    for size, boxes, count in ((4, 1, 1200), (5, 1, 300), (4, 2, 40)):
+    for size, boxes, count in ((4, 1, 300), (5, 1, 60), (4, 2, 10)):
         for room, place in islice(rooms(rng, size, boxes, 0.15), count):
             found.append(forwards(room, place))
             assert room.away.get(place) == found[-1]
-    assert 300 < sum(way is not None for way in found) < 700
+    assert 70 < sum(way is not None for way in found) < 200
 
 
-@pytest.mark.parametrize("options, count", [({}, 1000), ({"size": 5, "boxes": 2}, 4), ({"size": "full"}, 40)])
-def test_every_level_is_solvable_in_time_and_not_at_once(options, count):
-    env = make_env("sokoban", **options)
-    for split, share in (("train", 1.0), ("test", 0.25)):
-        for task in env.tasks(round(share * count), split, seed=3):
-            state = env.start(task)
+@pytest.mark.parametrize("options, count", [({}, 120), ({"size": 5, "boxes": 2}, 3), ({"size": "full"}, 8)])
+def test_every_level_is_solvable_in_time_and_stands_in_one_split_even_turned_or_mirrored(options, count):
+    env, seen = make_env("sokoban", **options), {}
+    for split in ("train", "test"):
+        states = [env.start(task) for task in env.tasks(count, split, seed=3)]
+        seen[split] = {layout(state.room) for state in states}
+        for state in states:
             assert 3 <= forwards(state.room, state.place) <= env.limit * env.max_turns
             assert len(state.place[1] - state.room.targets) == env.boxes
+    assert seen["train"].isdisjoint(seen["test"])
 
 
-def turned(room):
-    parts = ({(room.size - 1 - row, column) for column, row in part} for part in (room.walls, room.targets))
-    return Room(room.size, *map(frozenset, parts))
-
-
-def mirrored(room):
-    parts = ({cell[::-1] for cell in part} for part in (room.walls, room.targets))
-    return Room(room.size, *map(frozenset, parts))
-
-
-def test_no_room_stands_in_both_splits_not_even_turned_or_mirrored():
-    for room, _ in islice(rooms(random.Random(1), 5, 2, 0.2), 200):
-        one = room
-        for _ in range(4):
-            one = turned(one)
-            assert layout(one) == layout(mirrored(one)) == layout(room)
-    env = make_env("sokoban")
-    seen = [{layout(env.start(task).room) for task in env.tasks(400, split, 0)} for split in ("train", "test")]
-    assert seen[0].isdisjoint(seen[1]) and min(map(len, seen)) > 30
-    assert env.tasks(300, "train", 0)[:5] == env.tasks(5, "train", 0) != env.tasks(5, "train", 1)
+def test_a_room_turned_or_mirrored_has_the_same_layout():
+    for room, _ in islice(rooms(random.Random(1), 5, 2, 0.2), 50):
+        for turn in (lambda cell: (4 - cell[1], cell[0]), lambda cell: cell[::-1]):
+            parts = (frozenset(map(turn, part)) for part in (room.walls, room.targets))
+            assert layout(Room(5, *parts)) == layout(room)

@@ -1,7 +1,6 @@
 """The TLDR task: the reward by hand, part by part, and the published formula's holes, each of them scored."""
 
 import random
-import re
 
 import pytest
 from hypothesis import given
@@ -80,30 +79,19 @@ def test_holes_of_the_published_formula(short, detailed, source, size, theirs, o
     assert step.team_reward == pytest.approx(ours, abs=0.2) and not step.success
 
 
-def test_hole_a_tail_of_transitions_after_faithful_words_connects_nothing():
-    listed = DETAILED.replace(" so ", " ")
-    words_of_tail = "also namely so but then indeed overall likewise although if when"
-    published = score(SHORT, f"{listed} {words_of_tail}", rewards="published")
+def test_transitions_count_where_they_connect_and_filler_costs():
+    faithful = DETAILED.replace(" so ", " ")
+    tail = f"{faithful} also namely so but then indeed overall likewise although if when"
+    published = score(SHORT, tail, rewards="published")
     assert published.info["style"] > 0.4 * 0.85 + 0.6 - 1e-9  # ten or more categories
-    assert wording.transitions(f"{listed} {words_of_tail}", SOURCE) == set()
-    assert wording.transitions(DETAILED, SOURCE) == {"cause-effect"}
-
-
-def test_hole_a_transition_inside_a_word():
-    text = "the masonry of the old farmer river"
-    assert "cause-effect" in wording.transitions_inside(text)
-    assert wording.transitions(text, SOURCE) == set()
-
-
-def test_hole_one_endless_word_is_length():
-    detailed = f"{SHORT} {'x' * 40}"
-    assert score(SHORT, detailed, rewards="published").info["ratio"] == 1.0
-    assert score(SHORT, detailed).info["ratio"] == pytest.approx((6 / 5 - 1.1) / 0.5)
-
-
-def test_filler_costs():
+    assert wording.transitions(tail, SOURCE) == set() and wording.transitions(DETAILED, SOURCE) == {"cause-effect"}
+    text = "the masonry of the old farmer river"  # "so" stands inside a word
+    assert "cause-effect" in wording.transitions_inside(text) and not wording.transitions(text, SOURCE)
     assert wording.faithfulness("the the the the farmer", SOURCE, 1.0, 0.4) == pytest.approx(0.2 / 0.4)
     assert wording.faithfulness("so but then", SOURCE, 1.0, 0.4) == 0.0
+    endless = f"{SHORT} {'x' * 40}"
+    assert score(SHORT, endless, rewards="published").info["ratio"] == 1.0
+    assert score(SHORT, endless).info["ratio"] == pytest.approx((6 / 5 - 1.1) / 0.5)
 
 
 def test_twelve_categories_without_a_shared_phrase():
@@ -111,24 +99,6 @@ def test_twelve_categories_without_a_shared_phrase():
     assert len(wording.TRANSITIONS) == 12 and len(phrases) == len(set(phrases))
     assert not set(WORDS) & (wording.FUNCTION_WORDS | set(phrases))
     assert len({wording.stem(word) for word in WORDS}) == len(WORDS)
-
-
-def test_words_and_stems():
-    assert wording.words("It's a DOG_house, isn’t it?") == ["it's", "a", "dog", "house", "isn’t", "it"]
-    assert [wording.stem(word) for word in ("walked", "walking", "walks", "bus", "red")] == ["walk"] * 3 + [
-        "bus",
-        "red",
-    ]
-    assert wording.jaccard("ab", "bc") == pytest.approx(1 / 3) and wording.jaccard("", "") == 0.0
-
-
-def test_both_write_at_once_and_unseen():
-    env = TLDR()
-    state = env.start(Task("t", {"source": SOURCE}))
-    assert env.acting(state) == ("short", "detailed")
-    assert env.observe(state, "short") == [{"role": "user", "content": f"{SOURCE} short"}]
-    done = env.step(state, {"short": SHORT, "detailed": DETAILED}).state
-    assert env.acting(done) == ()
 
 
 @given(st.integers(0, 10**6))
@@ -139,32 +109,6 @@ def test_words_that_the_text_lacks_never_pay(seed):
     invented = {agent: f"{text} zebra" for agent, text in actions.items()}
     before, after = env.step(state, actions).info["faithful"], env.step(state, invented).info["faithful"]
     assert after < before or before == 0.0
-
-
-def test_a_faithful_summary_of_a_post_scores():
-    env = TLDR(size="full", data=POSTS)
-    (bread,) = [t for t in env.tasks(8, "train", 0) + env.tasks(4, "test", 0) if "sourdough" in t.data["source"]]
-    short = "My sourdough bread sinks in the middle because the oven is colder than it says."
-    detailed = (
-        "For two months I baked bread with my own sourdough and the loaf looked tall, but after ten minutes on the "
-        "rack it sinks and the crumb is wet. Therefore I borrowed a thermometer, and it showed 185 degrees instead "
-        "of 220."
-    )
-    step = env.step(env.start(bread), {"short": short, "detailed": detailed})
-    assert step.success and step.info["faithful"] > 0.9
-
-
-@pytest.mark.parametrize(("name", "data"), [("tldr", POSTS), ("arxiv_intro", ABSTRACTS)])
-def test_the_lengths_that_the_full_prompts_ask_for_pay_in_full(name, data):
-    for count, single_agent in ((2, False), (1, True)):
-        env = make_env(name, size="full", data=data, single_agent=single_agent)
-        state, wanted = env.start(*env.tasks(1, "train", 0)), env.wanted
-        told = [env.observe(state, agent)[0]["content"] for agent in env.agents]
-        assert len(told) == count and all(f"{wanted.least} to {wanted.most} " in text for text in told)
-        for text in told:
-            first, second = sorted(map(int, re.findall(r"about (\d+) words", text)))
-            assert wanted.least <= first < second <= wanted.most
-            assert wanted.ratio[1] <= second / first <= wanted.ratio[2]
 
 
 @pytest.mark.parametrize("name", ["tldr", "arxiv_intro"])

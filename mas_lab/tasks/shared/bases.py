@@ -4,14 +4,19 @@ Roles, prompts and rewards belong to each task.
 """
 
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared.rows import check_split, content_id
+from mas_lab.tasks.shared.texts import PROMPTS
 
 MOST_AGENTS = 16
+LATEST = 4
+"""Number of last proposals that an agent sees. With all proposals, the cost of a round would grow with the square of
+its agents. The last agent sees all proposals."""
 
 
 def chat(text: str, system: str = "") -> list[Message]:
@@ -113,8 +118,9 @@ class ProposalTask(SizedTask):
 
     A state has `hints`, the proposals of this round (`None`: unreadable), and `done`. A subclass has these methods:
 
-    - `read(text)` returns the content of an answer, or `None` if it cannot be read, and `written(said)` the answer with
-      this content.
+    - `read(text)` returns the content of an answer, or `None` if it cannot be read, and `phrased(said)` the words of
+      this content, which stand in a `tag` in full size.
+    - `facts(state)` returns the values of the names in the task's prompts.
     - `carry_out(state, said)` returns the state after it, the team reward, the local reward and the success.
     - `imperfect(state, rng)` returns the content of an imperfect answer to learn from.
     """
@@ -124,6 +130,28 @@ class ProposalTask(SizedTask):
 
     def acting(self, state: Any) -> tuple[str, ...]:
         return () if state.done else (self.agents[len(state.hints)],)
+
+    def observe(self, state: Any, agent: str) -> list[Message]:
+        prompts, facts, role = PROMPTS[self.name], self.facts(state), role_of(agent)
+        first = 0 if agent == self.agents[-1] else max(0, len(state.hints) - LATEST)
+        hints = [self.phrased(hint) if hint else "none" for hint in state.hints[first:]]
+        if not self.full:
+            told = " ".join(f"hint {hint}" for hint in hints)
+            return chat(" ".join(prompts["pocket"].format(hints=told, agent=role, **facts).split()))
+        told = [prompts["hint"].format(number=i, hint=hint) for i, hint in enumerate(hints, start=first + 1)]
+        text = "\n".join([prompts["full"].format(**facts), *told])
+        return chat(text, prompts["system"].format(duty=prompts[role], **facts))
+
+    def words_of(self, text: str) -> list[str]:
+        """Return the words of an answer; in full size those of its last tag, in lower case."""
+        if self.full:
+            tags = re.findall(rf"<{self.tag}>(.*?)</{self.tag}>", text, flags=re.DOTALL | re.IGNORECASE)
+            text = re.sub(r"[,;]", " ", tags[-1]).lower() if tags else ""
+        return text.split()
+
+    def written(self, said: Any) -> str:
+        """Return the answer with this content."""
+        return f"<{self.tag}>{self.phrased(said)}</{self.tag}>" if self.full else self.phrased(said)
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from, or a copy of the last proposal."""

@@ -18,7 +18,8 @@ MOVES = {"U": (0, -1), "D": (0, 1), "L": (-1, 0), "R": (1, 0)}
 
 SHORTEST = 3
 """Least number of moves to the end of a task; fewer are too easy."""
-LONG = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
+LETTERS = {"u": "U", "d": "D", "l": "L", "r": "R", "up": "U", "down": "D", "left": "L", "right": "R"}
+"""Move of the full sizes, in lower case -> its letter."""
 NAMED_CELL = re.compile(r"[a-f][1-6]")
 """Move of the pocket sizes: the name of the cell that it leads to."""
 
@@ -211,6 +212,7 @@ class MovesTask(ProposalTask):
 
     cells = in_order((column, row) for row in range(6) for column in range(6))
     """Words of the cells of the largest pocket grid."""
+    tag = "moves"
 
     @property
     def side(self) -> int:
@@ -231,10 +233,8 @@ class MovesTask(ProposalTask):
         Moves are names of cells or, in full size, letters of `MOVES` in the last `<moves>` tag. An answer cannot be
         read if one of its words is no move, or if it has no move or more than `limit`.
         """
-        if self.full:
-            tags = re.findall(r"<moves>(.*?)</moves>", text, flags=re.DOTALL | re.IGNORECASE)
-            text = re.sub(r"[,;]", " ", tags[-1]).upper() if tags else ""
-        moves = tuple(LONG.get(name, name) for name in text.split())
+        words = self.words_of(text)
+        moves = tuple(LETTERS.get(word, word) for word in words) if self.full else tuple(words)
         known = all(move in MOVES if self.full else NAMED_CELL.fullmatch(move) for move in moves)
         return moves if 1 <= len(moves) <= self.limit and known else None
 
@@ -253,5 +253,5 @@ class MovesTask(ProposalTask):
             place = floor.after(place, move)
         return moves
 
-    def written(self, said: Sequence[str]) -> str:
-        return f"<moves>{' '.join(said)}</moves>" if self.full else " ".join(said)
+    def phrased(self, said: Sequence[str]) -> str:
+        return " ".join(said)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from mas_lab.tasks.shared.pair_use import AUX, calls, hands_on, is_needed, is_thin, reaches, rebinds, returns
 from mas_lab.tasks.shared.programs import FENCED, Case, Problem, Result, function, parsed, read_code, readable
+from mas_lab.tasks.shared.texts import PROMPTS
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
@@ -132,16 +133,7 @@ def is_wrapper(asked: str) -> bool:
     return not body or (len(body) == 1 and body[0].startswith("return ") and AUX in body[0])
 
 
-SENTENCES = {
-    "none": "There is no function `aux` that returns something.",
-    "missing": "There is no function `{entry}` that returns something.",
-    "syntax": "What was written does not parse.",
-    "tests": "The examples do not all pass.",
-    "call": "`{entry}` does not call `aux`.",
-    "use": "`{entry}` calls `aux`, but its result makes no difference.",
-    "thin": "`{entry}` merely hands on what `aux` returns, or `aux` is the whole solution.",
-    "fine": "It parses, and every example passes.",
-}
+SENTENCES = PROMPTS["code_pair_feedback"]
 """Plain feedback, by its pocket word."""
 WORDS = {"aux": "none", "main": "missing"}
 

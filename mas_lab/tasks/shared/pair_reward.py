@@ -13,6 +13,7 @@ from mas_lab.env import Step, Task
 from mas_lab.tasks.shared import stories, wording
 from mas_lab.tasks.shared.bases import SizedTask
 from mas_lab.tasks.shared.rows import draw, sample
+from mas_lab.tasks.shared.texts import PROMPTS
 
 MARKER = "|||"
 """Separator of the two texts if one agent writes both."""
@@ -121,6 +122,10 @@ class TwoTextsTask(SizedTask):
     @property
     def max_tokens(self) -> int:
         return (2 if self.single_agent else 1) * (512 if self.full else self.wanted.most + self.spare)
+
+    def duty(self, agent: str) -> str:
+        """Return the full-size prompt of an agent; the lengths that it names earn the full reward for the ratio."""
+        return PROMPTS[self.name][agent].format(least=self.wanted.least, most=self.wanted.most)
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
         column = type(self).column

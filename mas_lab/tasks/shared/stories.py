@@ -6,14 +6,12 @@ How good a retelling is, is measured in `wording`.
 import random
 from collections.abc import Iterator
 
+from mas_lab.tasks.shared.texts import WORD_LISTS
 from mas_lab.tasks.shared.wording import TRANSITIONS
 
-WHO = ("farmer", "sailor", "teacher", "doctor", "singer", "painter", "soldier", "hunter", "baker", "child")
-HOW = ("old", "young", "tall", "quiet", "proud", "poor", "happy", "clever", "lonely", "brave")
-DID = ("found", "sold", "built", "carried", "broke", "watched", "cleaned", "hid", "bought", "lost")
-WHAT = ("boat", "clock", "lamp", "chair", "violin", "basket", "letter", "map", "bell", "wagon")
-WHERE = ("river", "market", "forest", "harbor", "castle", "garden", "tower", "village", "beach", "bridge")
-WORDS = (*WHO, *HOW, *DID, *WHAT, *WHERE)
+KINDS, ORDER = WORD_LISTS["stories"], ("how", "who", "did", "what", "where")
+"""Words of a sentence by their kind, and the order of the kinds."""
+WORDS = tuple(word for kind in KINDS.values() for word in kind)
 SENTENCES = 4
 """Sentences of a text by default."""
 LINKS = [phrases[0] for phrases in TRANSITIONS.values() if " " not in phrases[0]]
@@ -23,7 +21,7 @@ LINKS = [phrases[0] for phrases in TRANSITIONS.values() if " " not in phrases[0]
 def stories(rng: random.Random, sentences: int = SENTENCES) -> Iterator[str]:
     """Yield random texts without end, such as `old farmer found boat near river . proud ...`."""
     while True:
-        drawn = zip(*(rng.sample(kind, sentences) for kind in (HOW, WHO, DID, WHAT, WHERE)), strict=True)
+        drawn = zip(*(rng.sample(KINDS[kind], sentences) for kind in ORDER), strict=True)
         yield " ".join(f"{how} {who} {did} {what} near {where} ." for how, who, did, what, where in drawn)
 
 

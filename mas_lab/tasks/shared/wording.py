@@ -1,36 +1,18 @@
 """Count properties of a text: content words, transitions, overlap, faithfulness to a source.
 
-The writing tasks share this module, and the word lists are this project's own. Counting does not see grammar, order or
-truth. So a good summary has a high score, but a high score does not prove a good summary.
+The writing tasks share this module. Counting does not see grammar, order or truth. So a good summary has a high score,
+but a high score does not prove a good summary.
 """
 
 import re
 from collections.abc import Iterable
 
-TRANSITIONS = {
-    "elaboration": ("also", "moreover", "furthermore", "additionally", "besides", "in addition", "what is more"),
-    "examples": ("namely", "for example", "for instance", "such as", "including", "in particular"),
-    "explanation": ("that is", "in other words", "put simply", "meaning that", "more precisely"),
-    "cause-effect": ("so", "because", "therefore", "thus", "hence", "consequently", "as a result", "due to"),
-    "contrast": ("but", "however", "yet", "instead", "whereas", "in contrast", "on the other hand"),
-    "sequence": ("then", "next", "first", "second", "third", "finally", "afterwards", "after that"),
-    "emphasis": ("indeed", "certainly", "clearly", "above all", "of course", "in fact"),
-    "summary": ("overall", "altogether", "in short", "in summary", "to sum up", "in conclusion", "all in all"),
-    "comparison": ("likewise", "similarly", "equally", "just like", "compared with", "in the same way"),
-    "concession": ("although", "though", "despite", "nevertheless", "nonetheless", "even so", "in spite of"),
-    "condition": ("if", "unless", "otherwise", "provided that", "as long as", "in case"),
-    "time": ("when", "while", "until", "since", "meanwhile", "later", "before", "during"),
-}
+from mas_lab.tasks.shared.texts import WORD_LISTS
+
+TRANSITIONS = WORD_LISTS["transitions"]
 """Twelve kinds of transition; no phrase belongs to two of them."""
 
-_FUNCTION_WORDS = """
-a about after again all am an and any are as at be been being between both by can could did do does done down
-each every few for from had has have having he her here hers him his how i in into is it its itself just me might
-more most much must my no nor not now of off on once one only onto or other our out over own per same shall she
-should some still such than that the their them these they this those through to too under up upon us very was we
-were what where which who whom whose why will with within without would you your near
-"""
-FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+FUNCTION_WORDS = frozenset(WORD_LISTS["function_words"].split())
 """Words that carry no content."""
 
 _IN_TRANSITIONS = frozenset(word for phrases in TRANSITIONS.values() for phrase in phrases for word in phrase.split())

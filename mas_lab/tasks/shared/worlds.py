@@ -8,18 +8,12 @@ import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-PEOPLE = (
-    *("anna", "boris", "clara", "david", "elena", "felix", "greta", "henry", "irene", "jonas", "karin", "leo"),
-    *("maria", "nils", "olga", "peter", "rosa", "simon", "tanja", "ugo", "vera", "walter", "xenia", "yuri"),
-)
+from mas_lab.tasks.shared.texts import WORD_LISTS
+
+PEOPLE, TRAITS = WORD_LISTS["worlds"]["people"], WORD_LISTS["worlds"]["traits"]
+"""People, and relations that lead to a value, which ends a chain."""
 LINKS = ("boss", "friend", "neighbor")
 """Relations that lead to another person."""
-TRAITS = {
-    "city": ("athens", "bergen", "cairo", "dublin", "lima", "oslo", "prague", "tunis"),
-    "color": ("black", "blue", "brown", "green", "pink", "red", "white", "yellow"),
-    "pet": ("cat", "dog", "fish", "horse", "mouse", "parrot", "rabbit", "snake"),
-}
-"""Relations that lead to a value, which ends a chain."""
 RELATIONS = (*LINKS, *TRAITS)
 VALUES = (*PEOPLE, *(value for values in TRAITS.values() for value in values))
 """Values that a fact can have."""
