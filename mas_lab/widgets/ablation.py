@@ -24,7 +24,7 @@ from mas_lab.study.comparison import (
     profiles,
 )
 from mas_lab.study.entries import Entry, entries
-from mas_lab.study.equality import BETWEEN, WITHIN, equality, held_equal, not_equal, unknown
+from mas_lab.study.equality import equality, not_equal
 from mas_lab.widgets.board import PANEL, SIDE, board_figure, diamonds, many, profile_figure
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, table_html, write
 
@@ -179,13 +179,9 @@ class AblationBoard:
         return f"{_listed('What was not equal', self.not_equal)}{self._alike()}{_listed('What cannot be said', others)}"
 
     def _alike(self) -> str:
-        """Return HTML on the settings: those that differ, those that were equal (both folded), and the unknown ones."""
-        equal, silent = held_equal(self.equality), unknown(self.equality)
-        unlike = self.equality[self.equality["state"].isin([BETWEEN, WITHIN])]
-        values = f"<details><summary>Who had what</summary>{table_html(unlike, 'What was not equal')}</details>"
-        held = f"<details><summary>Held equal</summary><p>{escape(equal)}.</p></details>" if equal else ""
-        not_said = f"<p><b>Unknown</b>, since not every run says it: {escape(silent)}.</p>" if silent else ""
-        return (values if len(unlike) else "") + not_said + held
+        """Return HTML with a folded table of all settings: those that differ, were equal, or are unknown."""
+        table = table_html(self.equality.sort_values("state", kind="stable"), "Settings of these runs, by their state")
+        return f"<details><summary>Who had what</summary>{table}</details>"
 
     def _panels(self) -> str:
         """Return HTML with one figure per env, side by side if the page is wide enough."""
