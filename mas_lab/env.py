@@ -7,6 +7,7 @@ steps may run in threads. One env is one file with the roles, prompts and reward
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Real
@@ -174,7 +175,7 @@ def validate_step(env: Env, step: Any, agents: Sequence[str], place: str) -> Ste
     for agent in step.local_rewards.keys() - set(env.agents):
         refuse(f"it pays {agent!r}", f"the env plays {env.agents}")
     for name, reward in rewards.items():
-        if not _is_finite(reward):
+        if not (isinstance(reward, Real) and abs(reward) <= sys.float_info.max):  # a whole number may be beyond it
             refuse(f"{name} is {reward!r}", "give a finite number")
     flags = {"success": step.success, "done": step.done} | {f"valid[{one!r}]": step.valid[one] for one in agents}
     for name, flag in flags.items():
@@ -183,13 +184,6 @@ def validate_step(env: Env, step: Any, agents: Sequence[str], place: str) -> Ste
     if problem := not_plain(step.info, "info"):
         raise EnvError(f"{type(env).__name__}.step: {problem}; for {place}")
     return step
-
-
-def _is_finite(reward: Any) -> bool:
-    try:
-        return isinstance(reward, Real) and math.isfinite(reward)
-    except OverflowError:  # a whole number beyond every float
-        return False
 
 
 def spec(env: Env) -> dict[str, Any]:

@@ -50,9 +50,11 @@ def _held(part: Any, tell: Tell) -> dict[str, Any]:
     if isinstance(part, MethodType):
         return {"of": tell(part.__self__)}
     if isinstance(part, FunctionType):
-        captured = inspect.getclosurevars(part).nonlocals
-        made = "<" in part.__qualname__  # made at run time; other functions' defaults are part of their code
-        held = _told(tell, captured=captured, defaults=_defaults(part) if made else {})
+        defaults = {}
+        if "<" in part.__qualname__:  # made at run time; other functions' defaults are part of their code
+            parameters = inspect.signature(part, follow_wrapped=False).parameters
+            defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
+        held = _told(tell, captured=inspect.getclosurevars(part).nonlocals, defaults=defaults)
         return _and_untold(held, ["its code"] if part.__name__ == "<lambda>" else [])
     own = getattr(part, "__dict__", None)
     if own is None:
@@ -65,7 +67,9 @@ def _held(part: Any, tell: Tell) -> dict[str, Any]:
         return {}
     if all(callable(getattr(part, name, None)) for name in ("state", "load_state")):
         return {"untold": ["its attributes, since it remembers"]}
-    own = {name: value for name, value in own.items() if not _is_derived(type(part), name)}
+    derived = [*getattr(type(part), "__dataclass_fields__", ()),  # fields are described elsewhere
+               *(name for name in own if isinstance(getattr(type(part), name, None), cached_property))]  # fmt: skip
+    own = {name: value for name, value in own.items() if name not in derived}
     public = {name: value for name, value in own.items() if not name.startswith("_")}
     return _and_untold(_told(tell, attributes=public), [name for name in own if name not in public])
 
@@ -104,20 +108,10 @@ def _and_untold(told: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return told | ({"untold": every} if every else {})
 
 
-def _defaults(function: FunctionType) -> dict[str, Any]:
-    parameters = inspect.signature(function, follow_wrapped=False).parameters
-    return {name: one.default for name, one in parameters.items() if one.default is not one.empty}
-
-
 def _made_by_dataclass(kind: type) -> bool:
     """Return True if the class uses the dataclass's `__init__`; a subclass may have one of its own."""
     owner = next(one for one in kind.__mro__ if "__init__" in vars(one))
     return "__dataclass_params__" in vars(owner) and owner.__dataclass_params__.init
-
-
-def _is_derived(kind: type, name: str) -> bool:
-    """Return True for a dataclass field, which is described elsewhere, and for a cached property."""
-    return name in getattr(kind, "__dataclass_fields__", ()) or isinstance(getattr(kind, name, None), cached_property)
 
 
 def holders(data: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -161,9 +155,8 @@ def _compared(there: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[dict[s
     for own, other in ((there, here), (here, there)):
         side = {key: value for key, value in own.items() if key != "untold"}
         for group in ("args", "keywords", "captured", "defaults", "attributes"):
-            named = {name: value for name, value in own.get(group, {}).items() if name not in hidden}
-            if group == "attributes":
-                named = {name: value for name, value in named.items() if name in other.get(group, {})}
-            side[group] = named
+            known = other.get(group, {}) if group == "attributes" else own.get(group, {})
+            side[group] = {name: value for name, value in own.get(group, {}).items()
+                           if name in known and name not in hidden}  # fmt: skip
         sides.append(side)
     return sides[0], sides[1]

@@ -65,12 +65,11 @@ class Host:
         return old if self.gpus else SWITCHES["gpu"][self.name]
 
 
-def detect(environ: Mapping[str, str] = os.environ, modules: Iterable[str] | None = None) -> str:
+def detect() -> str:
     """Return "colab", "kaggle" or "local", by the traces that each service leaves in the environment."""
-    modules = sys.modules if modules is None else modules
-    if "KAGGLE_KERNEL_RUN_TYPE" in environ:
+    if "KAGGLE_KERNEL_RUN_TYPE" in os.environ:
         return "kaggle"
-    return "colab" if "COLAB_RELEASE_TAG" in environ or "google.colab" in modules else "local"
+    return "colab" if "COLAB_RELEASE_TAG" in os.environ or "google.colab" in sys.modules else "local"
 
 
 def gpus() -> tuple[str, ...]:
@@ -96,10 +95,8 @@ def plan_install(needs: Sequence[str], have: Mapping[str, str], constraints: Pat
     """Return the pip command that adds `needs` beside `have`, and write `constraints`, which pin all of `have`."""
     pins = [f"{name}=={version}\n" for name, version in sorted(have.items()) if PINNABLE.fullmatch(version)]
     constraints.write_text("".join(pins), encoding="utf-8")
-    return [
-        sys.executable, "-m", "pip", "install", "--disable-pip-version-check",
-        "--constraint", str(constraints), *needs,
-    ]  # fmt: skip
+    install = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+    return [*install, "--constraint", str(constraints), *needs]
 
 
 def add(needs: Sequence[str], host: str) -> dict[str, str]:
@@ -136,10 +133,9 @@ def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = ()) -> Host:
     why = host.why_no_gpu()
     if gpu_needs or host.name != "local":
         print(f"{host.name}: on the CPU, since {why}." if why else f"{host.name}: {', '.join(host.gpus)}")
-    if host.name == "local":
-        gpu_needs = ()
-        if not missing([*(metadata.requires("mas-lab") or ()), *needs], installed()):
-            return host
-    added = add(["mas-lab", *needs, *(gpu_needs if host.usable_gpus else ())], host.name)
+    if host.name == "local" and not missing([*(metadata.requires("mas-lab") or ()), *needs], installed()):
+        return host
+    on_gpu = gpu_needs if host.usable_gpus and host.name != "local" else ()
+    added = add(["mas-lab", *needs, *on_gpu], host.name)
     print(f"added: {', '.join(f'{name} {version}' for name, version in sorted(added.items())) or 'nothing'}")
     return host

@@ -71,8 +71,7 @@ def hostile(player: str, prompt: str, rng: random.Random) -> str:
 class _Check:
     def __init__(self, env: Env):
         self.env, self.name, self.times = env, getattr(env, "name", type(env).__name__), Counter()
-        self.closely, self.seen = True, None
-        self.game = bool(env_option(env, "competitive"))
+        self.closely, self.game = True, bool(env_option(env, "competitive"))
 
     def run(self, tasks: int, split: str, seed: int) -> pd.DataFrame:
         self.attributes()
@@ -106,11 +105,10 @@ class _Check:
         """
         if not self.closely:
             return self.call(name, function, where)
-        if self.seen is None or self.seen[0] is not argument:
-            self.seen = argument, self.call("copying a state", lambda: deepcopy(argument), where)
+        before = self.call("copying a state", lambda: deepcopy(argument), where)
         first = self.call(name, function, where)
         told = f"{name} changed what it was given; return a new object, or begin with state = copy.deepcopy(state)"
-        self.law(f"{name} leaves its argument alone", same(argument, self.seen[1]), told, **where)
+        self.law(f"{name} leaves its argument alone", same(argument, before), told, **where)
         second = self.call(name, function, where)
         told = f"{name} gave two answers to one question; draw no random numbers in it and keep nothing in the env"
         self.law(f"{name} gives the same answer twice", same(first, second), told, **where)
@@ -138,7 +136,9 @@ class _Check:
         contents: dict[str, dict[str, str]] = {"train": {}, "test": {}}
         for part, known in contents.items():
             for task in [task for s in range(seed, seed + 4) for task in self.drawn(n, part, s)]:
-                one = known.setdefault(task.id, text := self.plain(task)) == text
+                problem = not_plain(dict(task.data), "data")
+                self.law("task data is plain", not problem, f"data is not plain: {problem}", task=task.id)
+                one = known.setdefault(task.id, text := json.dumps(dict(task.data), sort_keys=True)) == text
                 self.law("one id, one problem", one, "two problems have this id; hash the content", task=task.id)
         if not env_option(self.env, "splits_meet"):
             train, test = contents["train"], contents["test"]
@@ -157,17 +157,12 @@ class _Check:
         self.law("tasks gives what was asked", len(found) == different == n, told, **where)
         return found
 
-    def plain(self, task: Task) -> str:
-        problem = not_plain(dict(task.data), "data")
-        self.law("task data is plain", not problem, f"data is not plain: {problem}", task=task.id)
-        return json.dumps(dict(task.data), sort_keys=True)
-
     def episode(self, task: Task, player: str, rng: random.Random) -> None:
         self.closely = True
         state = self.pure("start", task, lambda: self.env.start(task), task=task.id)
         turns, total, own, steps, done = Counter(), 0.0, Counter(dict.fromkeys(self.env.agents, 0.0)), 0, False
         while not done:
-            self.closely, self.seen = steps < CLOSELY or steps % THEN_EVERY == 0, None
+            self.closely = steps < CLOSELY or steps % THEN_EVERY == 0
             self.picture(state, task, turns)
             acting = self.acting(state, task, turns)
             actions = {agent: self.speak(player, state, agent, rng, task, turns) for agent in acting}
@@ -182,10 +177,10 @@ class _Check:
         if self.game:
             self.won(step, own, task)
         else:
-            self.earned(step, total, task)
+            self.earned(step.success, total, task)
 
-    def earned(self, last: Step, total: float, task: Task) -> None:
-        best, success = self.env.max_return, last.success
+    def earned(self, success: bool, total: float, task: Task) -> None:
+        best = self.env.max_return
         told = f"returned {total}, above max_return={best}; state the true bound"
         self.law("return within max_return", total <= best + EPSILON, told, task=task.id)
         told = f"returned max_return={best} without success; one of the two is wrong"

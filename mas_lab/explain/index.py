@@ -93,18 +93,17 @@ def reduced(table: Any) -> pd.DataFrame:
     for name in ("depth", "kept", "probe", "valid"):
         rows[name] = column(rows, name)
     rows["tokens"] = lists["completion_ids"][1] if "completion_ids" in lists else np.nan
-    rows["surprise"] = _means(*lists["logprobs"]) * -1.0 if "logprobs" in lists else np.nan
+    rows["surprise"] = np.nan
+    if "logprobs" in lists:
+        rows["surprise"] = -_each(np.add, *lists["logprobs"]) / np.maximum(lists["logprobs"][1], 1)
     rows["advantage"] = _extremes(*lists["advantage"]) if "advantage" in lists else np.nan
     rows["truncated"] = rows["finish"] == "length" if "finish" in rows else False
     rows["invalid"] = ~rows["valid"].astype(bool)
-    rows["lone"] = _lone(rows) if "group" in rows else False
+    rows["lone"] = False
+    if "group" in rows:
+        own = trained(rows)
+        rows["lone"] = own & (own.groupby([rows["step"], rows["group"]]).transform("sum") == 1)
     return rows
-
-
-def _lone(rows: pd.DataFrame) -> pd.Series:
-    own = trained(rows)
-    sizes = own.groupby([rows["step"], rows["group"]]).transform("sum")
-    return own & (sizes == 1)
 
 
 def _flat(values: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -130,10 +129,6 @@ def _each(reduce: np.ufunc, flat: np.ndarray, lengths: np.ndarray) -> np.ndarray
     if len(flat):
         found[lengths > 0] = reduce.reduceat(flat, starts[lengths > 0])
     return found
-
-
-def _means(flat: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    return _each(np.add, flat, lengths) / np.maximum(lengths, 1)
 
 
 def _extremes(flat: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ def on_common_seeds(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _common_seeds(own: pd.DataFrame) -> set[int]:
-    return set.intersection(*(set(seeds) for _, seeds in own.groupby("recipe")["seed"]))
+    return set.intersection(*own.groupby("recipe")["seed"].agg(set))
 
 
 def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
@@ -184,10 +184,11 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
 
 def _failures(found: Sequence[Entry], runs: pd.DataFrame) -> list[str]:
     """Return a sentence per recipe with failed runs: their number, and the first error."""
-    failed = [entry for entry in found if entry.error]
+    failed: dict[tuple[str, str], list[Entry]] = {}
+    for entry in (entry for entry in found if entry.error):
+        failed.setdefault((entry.env, entry.recipe), []).append(entry)
     told = []
-    for env, recipe in dict.fromkeys((entry.env, entry.recipe) for entry in failed):
-        own = [entry for entry in failed if (entry.env, entry.recipe) == (env, recipe)]
+    for (env, recipe), own in failed.items():
         whole = ((runs["env"] == env) & (runs["recipe"] == recipe)).sum()
         seeds = ", ".join(str(entry.seed) for entry in own)
         told.append(f"{env or 'Here'}: {len(own)} of {len(own) + whole} runs of {recipe} failed (seeds {seeds}; "
@@ -201,9 +202,9 @@ def _unequal_seeds(runs: pd.DataFrame, baseline: str) -> list[str]:
     for env, own in runs.groupby("env", sort=False):
         common, every = _common_seeds(own), set(own["seed"])
         if common and common != every:
-            lacking = "; ".join(f"{recipe} lacks {', '.join(map(str, sorted(every - set(seeds))))}"
-                                for recipe, seeds in own.groupby("recipe", sort=False)["seed"]
-                                if every - set(seeds))  # fmt: skip
+            lacking = "; ".join(f"{recipe} lacks {', '.join(map(str, sorted(every - seeds)))}"
+                                for recipe, seeds in own.groupby("recipe", sort=False)["seed"].agg(set).items()
+                                if every - seeds)  # fmt: skip
             told.append(f"{env or 'Here'}: the recipes do not have the same seeds ({lacking}). Their scores side by "
                         f"side are of the {len(common)} seeds that all have; each difference to {baseline} is of the "
                         "seeds that both have. All runs are dots.")  # fmt: skip

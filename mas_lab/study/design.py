@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from mas_lab.env import Env, spec
 from mas_lab.recipes import Recipe, to_data
@@ -233,41 +233,30 @@ class Design:
     def _check(self) -> None:
         """Raise ConfigError, with the place, if no study can be made of this design."""
 
-        def refuse(place: Place, problem: str) -> NoReturn:
-            raise ConfigError(f"{place}: {problem}")
-
         if self.score not in SCORES:
-            refuse(self.place.to("score"), f"{self.score!r}; known are {', '.join(SCORES)}")
+            raise ConfigError(f"{self.place.to('score')}: {self.score!r}; known are {', '.join(SCORES)}")
         for task in self.tasks:
-            place, seeds, rates = self._place(task), set(self.seeds_of(task)), self.tasks[task].get("rates")
-            sweep = self.sweep_of(task)
-            if unknown := [arm for arm in self.arms_of(task) if arm not in self.arms]:
-                refuse(place, f"arms: there is no arm {unknown[0]!r}; there are {', '.join(self.arms)}")
-            if sweep and (both := seeds & set(sweep.seeds)):
-                refuse(
-                    place,
-                    f"sweep: seed {min(both)} is one of the comparison too, where the rate that was luckiest with it "
-                    "would look better than it is; sweep over other seeds",
+            place, rates, sweep = self._place(task), self.tasks[task].get("rates"), self.sweep_of(task)
+            seeds = self.seeds_of(task)
+            for arm in self.arms_of(task):
+                if arm not in self.arms:
+                    raise ConfigError(f"{place}: arms: there is no arm {arm!r}; there are {', '.join(self.arms)}")
+                place.to(arm).mapping(self.said_of(task, arm), needed=["budget"])
+                self._training(task, arm)
+            if sweep and (both := set(seeds) & set(sweep.seeds)):
+                raise ConfigError(
+                    f"{place}: sweep: seed {min(both)} is one of the comparison too, where the rate that was luckiest "
+                    "with it would look better than it is; sweep over other seeds"
                 )
             if rates is not None and not (rates in self.tasks and self.sweep_of(rates)):
-                refuse(place, f"rates: no sweep is made on {rates!r}; name a task whose rates are swept")
-            for arm in self.arms_of(task):
-                if "budget" not in self.said_of(task, arm):
-                    refuse(
-                        self.place.to(task).to(arm),
-                        "'budget' is missing: what all arms get equally much of, {tokens: ...}, {episodes: ...} or "
-                        "{optimizer_steps: ...}",
-                    )
-                self._training(task, arm)
+                raise ConfigError(f"{place}: rates: no sweep is made on {rates!r}; name a task whose rates are swept")
             self._check_differences(task)
 
     def _check_differences(self, task: str) -> None:
+        """Raise ConfigError if the arms differ in an option that `differ` does not name."""
         allowed = self.said.get("differ")
-        if allowed is None:
-            return
-        allowed = (allowed,) if isinstance(allowed, str) else tuple(allowed)
-        for name, by_arm in self.differences(task).items():
-            if name not in allowed and not name.startswith(tuple(f"{one}." for one in allowed)):
+        for name, by_arm in self.differences(task).items() if allowed is not None else ():
+            if not any(name == one or name.startswith(f"{one}.") for one in allowed):
                 told = ", ".join(f"{arm}: {value!r}" for arm, value in by_arm.items())
                 raise ConfigError(
                     f"{self._place(task)}: its arms differ in {name} too ({told}), and 'differ' names "
@@ -291,10 +280,8 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         if key in ("env", "recipe", "quiz"):
             old, value = (({"name": one} if isinstance(one, str) else one) for one in (old, value))
         alike = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
-        if alike and value.get("name", old.get("name")) == old.get("name"):
-            merged[key] = _merged(old, value)
-        else:
-            merged[key] = value
+        of_one_name = alike and value.get("name", old.get("name")) == old.get("name")
+        merged[key] = _merged(old, value) if of_one_name else value
     return merged
 
 

@@ -96,10 +96,7 @@ def run_paths(path: Path) -> list[Path]:
     found = sorted(one for one in path.iterdir() if not (one.name.startswith(".") or is_litter(one.name)))
     for entry in found:
         if not (entry / "run.json").is_file() and entry.suffix != ".zip":
-            raise RunError(
-                f"{entry} is neither a run's folder nor a zip made by export(); move it out of {path}, or pass a list "
-                "of the runs to compare"
-            )
+            raise RunError(f"{entry} is neither a run's folder nor a zip made by export(); move it out of {path}")
     if not found:
         raise RunError(f"{path} is empty; put the folders or exported zips of runs there")
     return found
@@ -125,17 +122,15 @@ def _of_run(run: Run) -> Entry:
 
 
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
-    missing = [name for name in ("recipe", "seed") if name not in table.columns]
-    if not {"step", "tokens"} & set(table.columns):
-        missing.append("tokens")
-    if missing:
-        raise TableError(
-            f"AblationBoard: column {missing[0]!r} is missing; a table of curves has recipe, seed, step or tokens, and "
-            "scores such as success, a row per run and scored step"
-        )
+    order = "tokens" if "tokens" in table else "step"
+    for name in ("recipe", "seed", order):
+        if name not in table.columns:
+            raise TableError(
+                f"AblationBoard: column {name!r} is missing; a table of curves has recipe, seed, step or tokens, and "
+                "scores such as success, a row per run and scored step"
+            )
     told = table.assign(**{name: "" for name in ("env", "file") if name not in table.columns})
     for (env, recipe, seed, file), curve in told.groupby(["env", "recipe", "seed", "file"], sort=False):
-        order = "tokens" if "tokens" in curve else "step"
         if curve[order].duplicated().any():
             raise TableError(
                 f"AblationBoard: two rows of {recipe!r}, seed {seed} have the same {order}; a column 'file' tells runs "

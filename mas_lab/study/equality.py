@@ -6,7 +6,7 @@ recipe widens its spread. A value that a run does not record is unknown, never e
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -93,18 +93,17 @@ def _told(entry: Entry, over: str, budget: float, held_out: bool) -> dict[str, A
 
 def not_equal(told: pd.DataFrame) -> list[str]:
     """Return the differences as sentences; amounts spent are mentioned without numbers, which are in `told`."""
-    found: list[tuple[str, str]] = []
+    envs: dict[str, list[str]] = {}
     for env, own in told.groupby("env", sort=False):
         spent = own["what"].str.startswith("spent.")
         for state, of_spent, sentence in SENTENCES:
             rows = own[(own["state"] == state) & (spent == of_spent)]
-            names = [_named(what) if of_spent else f"{what} ({said})"
-                     for what, said in zip(rows["what"], rows["told"], strict=True)]  # fmt: skip
+            names = [_named(row.what) if of_spent else f"{row.what} ({row.told})" for row in rows.itertuples()]
             if len(names) > SHOWN:
                 names[SHOWN:] = [f"and {len(names) - SHOWN} more"]
             if names:
-                found.append((env or "Here", sentence.format(", ".join(names))))
-    return _of_envs(found)
+                envs.setdefault(sentence.format(", ".join(names)), []).append(str(env or "Here"))
+    return [f"{'; '.join(names)}: {sentence}" for sentence, names in envs.items()]
 
 
 SENTENCES = (
@@ -112,45 +111,6 @@ SENTENCES = (
     (WITHIN, False, "among the runs of one recipe differ: {}."),
     (BETWEEN, True, "within the budget they did not spend equally: {}."),
 )
-
-
-def held_equal(told: pd.DataFrame) -> str:
-    """Return one line with what is equal in all runs of an env; a section that is all equal is one item."""
-    return _sections(told, EQUAL, "{} ({})", "{} (all {} of its entries)")
-
-
-def unknown(told: pd.DataFrame) -> str:
-    """Return one line with the properties that some run does not record."""
-    return _sections(told, UNKNOWN, "{}", "all of {}")
-
-
-def _sections(told: pd.DataFrame, state: str, single: str, several: str) -> str:
-    """Return what has a state, a part of run.json as one item if all of it has; without names of envs if all agree."""
-    found = []
-    for env, own in told.groupby("env", sort=False):
-        items = []
-        for section, rows in own.groupby(own["what"].str.partition(".")[0], sort=False):
-            alike = rows[rows["state"] == state]
-            if section == "spent":
-                items += [f"{_named(what)} spent" for what in alike["what"]]
-            elif len(alike) < len(rows):
-                items += alike["what"].tolist()
-            elif len(rows) > 1:
-                items.append(several.format(section, len(rows)))
-            else:
-                items.append(single.format(section, *rows["told"]))
-        found.append((env, ", ".join(items)))
-    lines = {line for _, line in found}
-    return found[0][1] if len(lines) == 1 else ". ".join(_of_envs(found))
-
-
-def _of_envs(found: Iterable[tuple[str, str]]) -> list[str]:
-    """Return each line that is not empty once, after the names of its envs."""
-    by_line: dict[str, list[str]] = {}
-    for env, line in found:
-        if line:
-            by_line.setdefault(line, []).append(str(env))
-    return [f"{'; '.join(envs)}: {line}" for line, envs in by_line.items()]
 
 
 def _named(what: str) -> str:

@@ -20,9 +20,7 @@ def iqm(values: np.ndarray) -> np.ndarray:
 
     With up to three values nothing is dropped, so it is the mean.
     """
-    ordered = np.sort(np.asarray(values, float), axis=-1)
-    cut = ordered.shape[-1] // 4
-    return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
+    return stats.trim_mean(np.asarray(values, float), 0.25, axis=-1)
 
 
 def _middle(drawn: np.ndarray, level: float) -> tuple:
@@ -126,8 +124,6 @@ def improvement_interval(
 def _wins(x: Strata, y: Strata) -> list[np.ndarray]:
     """Return an array (runs of x, runs of y) per stratum: 1 if x is better, 1/2 if they are equal, else 0."""
     pairs = [(np.asarray(a, float)[:, None], np.asarray(b, float)) for a, b in zip(x, y, strict=True)]
-    if any(np.isnan(a).any() or np.isnan(b).any() for a, b in pairs):
-        raise ValueError("probability_of_improvement: a score is NaN; repeat or leave out the run that it is of")
     return [(a > b) + (a == b) / 2 for a, b in pairs]
 
 
@@ -159,7 +155,4 @@ def profile_band(
 
 def _above(strata: Strata, heights: np.ndarray) -> list[np.ndarray]:
     """Return an array (runs, heights) per stratum: 1 if the run scored above the height, else 0."""
-    runs = [np.asarray(stratum, float)[:, None] for stratum in strata]
-    if any(np.isnan(own).any() for own in runs):
-        raise ValueError("performance_profile: a score is NaN; repeat or leave out the run that it is of")
-    return [(own > np.asarray(heights, float)).astype(float) for own in runs]
+    return [(np.asarray(own, float)[:, None] > np.asarray(heights, float)).astype(float) for own in strata]

@@ -8,10 +8,10 @@ import math
 import pandas as pd
 
 
-def best_rate(sweep: pd.DataFrame, score: str = "final") -> pd.DataFrame:
-    """Return each rate that was tried, and mark the one with the highest mean `score` per task and arm.
+def best_rate(sweep: pd.DataFrame) -> pd.DataFrame:
+    """Return each rate that was tried, and mark the one with the highest mean score per task and arm.
 
-    `sweep` has a row per run: `task`, `arm`, `lr`, `seed` and its final held-out score (higher is better). All arms of
+    `sweep` has a row per run: `task`, `arm`, `lr`, `seed` and its `final` held-out score (higher is better). All arms of
     a task tried the same rates with the same seeds, so each gets the same chance. The result has a row per task, arm
     and `lr`, also for rates that were not chosen. Its columns are the number of `seeds`, the `mean`, the `least` and
     `most` score, `chosen`, and `edge`. `edge` marks a chosen rate that is the smallest or largest one tried, so that a
@@ -24,7 +24,7 @@ def best_rate(sweep: pd.DataFrame, score: str = "final") -> pd.DataFrame:
     for (task, arm), cell in sweep.groupby(["task", "arm"], sort=False):
         tried = [
             {"lr": lr, "seeds": len(own), "mean": math.fsum(own) / len(own), "least": own.min(), "most": own.max()}
-            for lr, own in cell.groupby("lr")[score]
+            for lr, own in cell.groupby("lr")["final"]
         ]
         best = max(tried, key=lambda one: (one["mean"], -one["lr"]))
         ends = (tried[0], tried[-1])

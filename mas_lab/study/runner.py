@@ -21,7 +21,7 @@ from mas_lab.study.processes import ended_jobs
 from mas_lab.study.rates import best_rate, chosen
 from mas_lab.study.record import Record, Results, budget_unit, run_row
 from mas_lab.study.sources import handed_in, kept
-from mas_lab.train.budget import KINDS, Budget
+from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
 
 KEEP = ("tables", "all", "record")
@@ -196,12 +196,11 @@ class Study(Results):
         return row | {"state": state, "run": str(run_of(self.folder, cell))}
 
     def __repr__(self) -> str:
-        table, records = self.table, self.records()
+        table = self.table
         counts = table["state"].value_counts()
         made = f"{counts.get('made', 0)} of {len(table)} trainings made"
-        made += f", {counts['failed']} failed" if "failed" in counts else ""
-        unknown = self.design.sweeps() and not len(self.rates)
-        made += "; the rest is known when learning rates are swept" if unknown else ""
+        if self.design.sweeps() and not len(self.rates):
+            made += "; the rest is known when learning rates are swept"
         lines = [f"study {self.design.name}: {made}, in {self.folder}"]
         for task in self.design.tasks:
             lines += self._task_lines(task, table[(table["task"] == task) & (table["phase"] == "compare")])
@@ -209,25 +208,15 @@ class Study(Results):
         lines += [f"apart: {one}" for one in self.apart[:SHOWN]]
         if len(self.apart) > SHOWN:
             lines.append(f"apart: and {len(self.apart) - SHOWN} more")
-        versions = {repr(sorted(record["versions"].items())) for _, record in records}
-        if len(versions) > 1:
-            lines.append(f"made with {len(versions)} sets of versions, which may not give the same: see provenance")
         return "\n".join(lines)
 
     def _task_lines(self, task: str, rows: pd.DataFrame) -> Iterator[str]:
         """Yield what is held equal on a task, how its arms differ, and which seeds are missing."""
-        made, missing = rows[rows["state"] == "made"], rows[rows["state"] != "made"]
-        spent = "".join(f"; {kind.replace('_', ' ')} {_range(made[kind])}" for kind in KINDS if len(made))
-        rates = made.dropna(subset="lr").groupby("arm", sort=False)["lr"].first()
+        rates = rows.dropna(subset="lr").groupby("arm", sort=False)["lr"].first()
         swept = "".join(f"; lr of {arm} {lr:g}" for arm, lr in rates.items())
         differ = ", ".join(self.design.differences(task)) or "nothing"
-        budget = Budget.of(self.design.budget_of(task))
-        yield f"{task}: held equal: {budget}{spent}; arms differ in {differ}{swept}"
+        yield f"{task}: held equal: {Budget.of(self.design.budget_of(task))}; arms differ in {differ}{swept}"
+        missing = rows[rows["state"] != "made"]
         if len(missing):
             lacking = [f"{arm} {', '.join(map(str, own['seed']))}" for arm, own in missing.groupby("arm", sort=False)]
             yield f"{task}: missing seeds: {'; '.join(lacking)}"
-
-
-def _range(values: pd.Series) -> str:
-    low, high = int(values.min()), int(values.max())
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

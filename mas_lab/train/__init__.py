@@ -3,7 +3,7 @@
 from mas_lab.train.drawing import Curriculum, step_seed
 from mas_lab.train.loop import train
 from mas_lab.train.record import describe
-from mas_lab.train.report import Report, success_rate
+from mas_lab.train.report import Report
 from mas_lab.train.settings import SCHEDULES, Settings
 
-__all__ = ["SCHEDULES", "Curriculum", "Report", "Settings", "describe", "step_seed", "success_rate", "train"]
+__all__ = ["SCHEDULES", "Curriculum", "Report", "Settings", "describe", "step_seed", "train"]

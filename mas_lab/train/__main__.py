@@ -22,9 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train as the file says and return the exit status; an error of the package is printed on one line."""
     arguments = parser().parse_args(argv)
     try:
-        config = Config.read(arguments.config, arguments.env)
-        given = {name: getattr(arguments, name) for name in ("steps", "seed", "run")}
-        return _train(replace(config, **{name: value for name, value in given.items() if value is not None}))
+        config = Config.read(arguments.config)
+        return _train(config if arguments.steps is None else replace(config, steps=arguments.steps))
     except Exception as error:
         if not type(error).__module__.startswith("mas_lab."):
             raise
@@ -36,10 +35,7 @@ def parser() -> argparse.ArgumentParser:
     about = "Train a team as a YAML file says; the same command goes on with a run that was stopped."
     options = argparse.ArgumentParser(prog="python -m mas_lab.train", description=about)
     options.add_argument("--config", type=Path, required=True, help="the file, such as data/configs/plan_path.yaml")
-    options.add_argument("--env", help="in place of the file's: a name, or my_file:MyEnv for an env of your own")
     options.add_argument("--steps", type=int, help="training steps in all, in place of the file's")
-    options.add_argument("--seed", type=int, help="in place of the file's")
-    options.add_argument("--run", help="the run's folder or name, in place of the file's")
     return options
 
 
@@ -50,9 +46,10 @@ def _train(config: Config) -> int:
         set_threads(config.threads)
     team = config.make_team()
     try:
-        asked = {"seed": config.seed, "run": config.run, "budget": config.budget, "fork": config.fork,
-                 **config.settings}  # fmt: skip
-        for report in train(config.env, team, config.recipe, config.steps, **asked):
+        for report in train(
+            config.env, team, config.recipe, config.steps, config.seed, config.run, budget=config.budget,
+            fork=config.fork, **config.settings,
+        ):  # fmt: skip
             print(line(report, config.steps), flush=True)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the newest checkpoint", file=sys.stderr)
@@ -68,9 +65,9 @@ def line(report: Report, steps: int | None) -> str:
     It has the share of successful episodes, each agent's mean credit and gradient norm, and the score on held-out tasks
     if the step has one.
     """
-    norms = report.stats.groupby("agent", sort=False)["grad_norm"].max()
+    norms = report.stats.groupby("agent")["grad_norm"].max()
     credits = report.turns.groupby("agent", sort=False)["credit"].mean()
-    agents = [f"{agent} {credits[agent]:.3f} (norm {norms.get(agent, 0.0):.2g})" for agent in credits.index]
+    agents = [f"{agent} {credit:.3f} (norm {norms.get(agent, 0.0):.2g})" for agent, credit in credits.items()]
     step = f"{report.step + 1}" if steps is None else f"{report.step + 1:>{len(str(steps))}}/{steps}"
     parts = [f"step {step}", f"success {report.success:.3f}", *agents]
     if report.held_out is not None:

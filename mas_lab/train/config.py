@@ -79,9 +79,8 @@ class Weights(BaseModel):
 
         Adapters with equal sources share a base.
         """
-        device = {"device": self.device} if self.device else {}
         where = {"name": self.model, "backend": self.backend, "template": self.template}
-        return where | device | (self.options or {})
+        return where | ({"device": self.device} if self.device else {}) | (self.options or {})
 
 
 class Member(Weights):
@@ -124,25 +123,25 @@ class Config:
     """The fields of `Settings`."""
 
     @classmethod
-    def read(cls, path: str | Path, env: str | None = None) -> "Config":
-        """Read the file, optionally with another `env`.
-
-        The file of such an env is searched from the working folder, not from beside the YAML file. Raises ConfigError
-        with the key that is unknown, missing or unusable.
-        """
-        path = Path(path)
-        return cls.of(read_yaml(path), Place(path), env)
+    def read(cls, path: str | Path) -> "Config":
+        """Read the file; raise ConfigError with the key that is unknown, missing or unusable."""
+        return cls.of(read_yaml(Path(path)), Place(Path(path)))
 
     @classmethod
-    def of(cls, data: Any, place: Place, env: str | None = None) -> "Config":
+    def of(cls, data: Any, place: Place) -> "Config":
         """Check the data found at `place`, as `read` does."""
         data = place.mapping(data, [f.name for f in fields(cls) if f.name != "groups"], ("env", "team", "recipe"))
         if not data.get("budget"):
             place.mapping(data, needed=["steps"])
         with place.naming("env"):
-            made = read_env(place.to("env"), *((data["env"], place.path.parent) if env is None else (env, Path())))
+            env = read_env(place.to("env"), data["env"], place.path.parent)
         with place.naming("recipe"):
-            recipe = _recipe(place.to("recipe"), data["recipe"])
+            recipe = data["recipe"]
+            if isinstance(recipe, Mapping):  # {name: ..., field: change}, in the form of `recipes.to_data`
+                changes = place.to("recipe").mapping(recipe, [f.name for f in fields(Recipe)], needed=("name",))
+                changes = {key: from_data(value) for key, value in changes.items()}
+                recipe = find(changes.pop("name")).replace(**changes)
+            recipe = find(recipe)
         with place.naming("settings"):
             settings = data.get("settings") or {}
             Settings.of(settings)
@@ -151,8 +150,8 @@ class Config:
                 raise ConfigError(f"{place.to(name)}: {data[name]!r} is no whole number of 0 or more")
         with place.naming("budget"):
             budget = None if data.get("budget") is None else Budget.of(data["budget"])
-        team, groups = _team(place.to("team"), data["team"], made)
-        parts = {"env": made, "team": team, "groups": groups, "recipe": recipe, "settings": settings, "budget": budget}
+        team, groups = _team(place.to("team"), data["team"], env)
+        parts = {"env": env, "team": team, "groups": groups, "recipe": recipe, "settings": settings, "budget": budget}
         return cls(**data | parts)
 
     def make_team(self) -> Team:
@@ -200,14 +199,6 @@ def read_env(place: Place, data: Any, folder: Path) -> Env:
     if ":" in (name := str(options.pop("name"))):
         return own_env(name, folder, **options)
     return make_env(name, **options)
-
-
-def _recipe(place: Place, data: Any) -> Recipe:
-    """Return a recipe: itself, by its name, or from `{name: ..., field: change}` in the form of `recipes.to_data`."""
-    if isinstance(data, str | Recipe):
-        return find(data)
-    changes = place.mapping(data, [f.name for f in fields(Recipe)], needed=("name",))
-    return find(changes.pop("name")).replace(**{key: from_data(value) for key, value in changes.items()})
 
 
 def _team(place: Place, data: Any, env: Env) -> tuple[dict[str, Member], list[tuple[str, ...]]]:

@@ -48,15 +48,12 @@ def drawn(
     Two tasks of one id would form one group.
     """
     asked = n + len(known)
-    if curriculum is None:
-        return [task for task in tasks_of(env, asked, split, seed) if task.id not in known][:n]
-    tasks = curriculum(env, asked, split, seed)
-    if not isinstance(tasks, list) or not all(isinstance(task, Task) for task in tasks):
-        raise TypeError(f"train: {curriculum!r} gave {tasks!r:.200}; a curriculum gives a list of lab.Task")
-    if len({task.id for task in tasks}) != asked or len(tasks) != asked:
+    tasks = (curriculum or tasks_of)(env, asked, split, seed)
+    different = len({task.id for task in tasks})
+    if curriculum is not None and not different == len(tasks) == asked:
         raise ValueError(
-            f"train: {curriculum!r} was asked for {asked} tasks and gave {len(tasks)}, with "
-            f"{len({task.id for task in tasks})} different ids; a curriculum gives as many as it is asked for, all "
-            "different: take them from env.tasks(...), with a larger n if it chooses among them"
+            f"train: {curriculum!r} was asked for {asked} tasks and gave {len(tasks)}, with {different} different ids; "
+            "a curriculum gives as many as it is asked for, all different: take them from env.tasks(...), with more of "
+            "them if it chooses"
         )
     return [task for task in tasks if task.id not in known][:n]

@@ -6,8 +6,7 @@ Evaluation has a random stream of its own and never changes weights. Leaves out:
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import comb, inf
-from numbers import Real
+from math import comb
 
 import numpy as np
 import pandas as pd
@@ -57,8 +56,7 @@ def evaluate(
         A table with a row per (task, agent). The columns are described below and by `lab.schema("evaluate")`.
 
     Raises:
-        ValueError: `k` is below 1, there are no tasks, a price is unusable, or `swap` or `price` names an unknown
-            agent.
+        ValueError: `k` is below 1, there are no tasks, or `swap` or `price` names an unknown agent.
         RolloutError: A step of the env takes longer than `step_timeout`.
 
     Columns of the whole task: `success` is the share of the k episodes that reached the goal (avg@k), and `return` is
@@ -80,12 +78,9 @@ def evaluate(
     if k < 1:
         raise ValueError(f"evaluate: k={k}; a task is played at least once")
     require_limit(step_timeout, workers, "evaluate")
-    _refuse_prices(price)
     strangers = [agent for agent in (*(swap or ()), *(price or {})) if agent not in env.agents]
     if not tasks:
         raise ValueError("evaluate: no tasks; pass env.tasks(n, split='test', seed=...)")
-    if swap is not None and len(swap) != 2:
-        raise ValueError(f"evaluate: swap={swap!r}; name the two roles whose policies are exchanged")
     if strangers:
         raise ValueError(f"evaluate: unknown agent {strangers[0]!r}; the env plays {', '.join(env.agents)}")
     playing = team.swapped(*swap) if swap else team
@@ -95,9 +90,8 @@ def evaluate(
     throughput = len(tasks) * k / (time.perf_counter() - start)
     scores = _per_task(turns, tasks, k).merge(_per_agent(turns, tasks, env.agents, k), on="task")
     if price is not None:
-        of_prompt, of_completion = (scores["agent"].map(lambda agent, end=end: price.get(agent, (0.0, 0.0))[end])
-                                    for end in (0, 1))  # fmt: skip
-        scores["cost"] = scores["prompt_tokens"] * of_prompt + scores["tokens"] * of_completion
+        prices = np.array([price.get(agent, (0.0, 0.0)) for agent in scores["agent"]])
+        scores["cost"] = (scores[["prompt_tokens", "tokens"]] * prices).sum(axis=1)
     latency = {task: sum(seconds) / k for task, seconds in plan.seconds.items()}
     return scores.assign(latency=scores["task"].map(latency), throughput=throughput)
 
@@ -117,16 +111,6 @@ class TimedPlan:
         start = time.perf_counter()
         yield from self.plan(episode)
         self.seconds.setdefault(episode.task.id, []).append(time.perf_counter() - start)
-
-
-def _refuse_prices(price: Mapping[str, tuple[float, float]] | None) -> None:
-    for agent, pair in (price or {}).items():
-        are_numbers = isinstance(pair, Sequence) and all(isinstance(one, Real) and 0 <= one < inf for one in pair)
-        if not are_numbers or len(pair) != 2:
-            raise ValueError(
-                f"evaluate: the price of agent {agent!r} is {pair!r}; give two numbers of 0 or more, of a prompt token "
-                "and of a completion token"
-            )
 
 
 def _per_task(turns: pd.DataFrame, tasks: Sequence[Task], k: int) -> pd.DataFrame:
@@ -167,12 +151,10 @@ def pass_at(j: int, n: int, c: int) -> float:
 
 def _per_agent(turns: pd.DataFrame, tasks: Sequence[Task], agents: Sequence[str], k: int) -> pd.DataFrame:
     lengths = {"tokens": turns["completion_ids"].map(len), "prompt_tokens": turns["prompt_ids"].map(len)}
-    counted = turns.assign(
-        **lengths, invalid=~turns["valid"].astype(bool), turns=1, own_return=turns["local_reward"].astype(float)
-    )
+    own = {"own_return": turns["local_reward"].astype(float), "turns": 1}
+    counted = pd.DataFrame({**own, **lengths, "invalid": ~turns["valid"].astype(bool)})
     every = pd.MultiIndex.from_product([[task.id for task in tasks], agents], names=["task", "agent"])
-    names = ["own_return", "turns", "tokens", "prompt_tokens", "invalid"]
-    total = counted.groupby(["task", "agent"])[names].sum().reindex(every, fill_value=0)
+    total = counted.groupby([turns["task"], turns["agent"]]).sum().reindex(every, fill_value=0)
     return (total / k).reset_index()
 
 

@@ -60,7 +60,9 @@ class HeldOut:
 
         None means that no score is due, or that it was kept before.
         """
-        if not self._is_on or done in self._scored or not (last or self._is_due(done)):
+        every = self.chosen.score_every
+        is_due = last or done == 0 or (every and done % every == 0) or self.spent.passes(self.chosen.score_at, done)
+        if not self._is_on or not is_due or done in self._scored:
             return None
         tell(done)
         tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
@@ -79,7 +81,3 @@ class HeldOut:
         if scores is not None:
             tell(done, scores)
         return scores
-
-    def _is_due(self, done: int) -> bool:
-        every = self.chosen.score_every
-        return done == 0 or (every and done % every == 0) or self.spent.passes(self.chosen.score_at, done)

@@ -113,11 +113,14 @@ def train(
     recipe, chosen = find(recipe), Settings.of(settings)
     recipe, curriculum, memory = own_copies(recipe, curriculum)
     refuse_nonsense(**recipe.normalization)
-    _refuse_what_cannot_choose(recipe, chosen, curriculum)
+    if chosen.rounds > 1 and recipe.select is None:
+        raise ValueError(
+            f"train: rounds={chosen.rounds} draws more tasks until enough are worth learning from, and recipe "
+            f"{recipe.name!r} does not say which are: recipe.replace(select=lab.not_flat())"
+        )
     check_update(team, recipe.loss, recipe.aggregate, chosen.max_norm, watch, "train")
     if steps is None and budget is None:
         raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
-    budget = None if budget is None else Budget.of(budget)
     for name, number in (("steps", steps), ("seed", seed)):
         if number is not None and number < 0:
             raise ValueError(f"train: {name}={number} is negative")
@@ -125,11 +128,9 @@ def train(
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
     if fork is not None and run is None:
         raise TypeError(f"train: fork={str(fork)!r} begins a new run, and wants run=, a folder to keep it in")
-    missing = [agent for agent in env.agents if agent not in team]
-    if missing:
-        raise ValueError(
-            f"train: agent {missing[0]!r} has no policy; the env plays {env.agents}, the team has {list(team)}"
-        )
+    for agent in env.agents:
+        if agent not in team:
+            raise ValueError(f"train: agent {agent!r} has no policy; the env plays {env.agents}, the team {list(team)}")
     ranks = _ranks(team)
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
@@ -138,10 +139,10 @@ def train(
             check_env(env, tasks=2, split=chosen.split, seed=seed)
         _checked.add(kind)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
+    budget = None if budget is None else Budget.of(budget)
     training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, recorder, ranks, budget)
     loop = with_status_line(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
-    loop = _driven(loop, ranks) if ranks else loop
-    loop = one_trainer(learners(team), loop)
+    loop = one_trainer(learners(team), _driven(loop, ranks) if ranks else loop)
     _open.add(loop)
     return loop
 
@@ -157,19 +158,6 @@ def _close_all() -> None:
     for loop in list(_open):
         if not loop.gi_running:  # it runs in another thread
             loop.close()
-
-
-def _refuse_what_cannot_choose(recipe: Recipe, chosen: Settings, curriculum: Curriculum | None) -> None:
-    for name, part in (("the recipe's select", recipe.select), ("curriculum", curriculum)):
-        if part is not None and not callable(part):
-            raise TypeError(
-                f"train: {name}={part!r} cannot be called; see lab.not_flat, and Curriculum in train.drawing"
-            )
-    if chosen.rounds > 1 and recipe.select is None:
-        raise ValueError(
-            f"train: rounds={chosen.rounds} draws more tasks until enough are worth learning from, and recipe "
-            f"{recipe.name!r} does not say which are: recipe.replace(select=lab.not_flat())"
-        )
 
 
 def _ranks(team: Team):
@@ -314,7 +302,10 @@ class Training:
             report = Report(step, turns, stats, seconds, self._notes(turns, missing, len(known)))
             if hasattr(self.curriculum, "see"):
                 self.curriculum.see(report)
-        self._record(report)
+        self.spent.add(report)
+        if self.recorder:
+            self.recorder.tables(step, turns, stats)
+        self.done, self.learned, self.whole = step + 1, self._learned(), True
         return report
 
     def _update(self, turns: pd.DataFrame, step: int) -> pd.DataFrame:
@@ -322,14 +313,15 @@ class Training:
         options = {name: getattr(self.chosen, name) for name in ("epochs", "minibatches", "max_norm", "nonfinite")}
         options |= {"loss": self.recipe.loss, "aggregate": self.recipe.aggregate}
         options |= {"lr_scale": self.chosen.lr_scale(step), "seed": step_seed(self.seed, step)}
-        versions, watched = self._learned(), self._watched()
+        remembers = self.recorder and hasattr(self.watch, "state") and hasattr(self.watch, "load_state")
+        versions, watched = self._learned(), copy.deepcopy(self.watch.state()) if remembers else None
         self.whole = False
         try:
             with self.ranks.updating(turns, options) if self.ranks else nullcontext():
                 stats = update(self.team, turns, watch=self.watch, **options)
         except BaseException:
             if self._learned() == versions:
-                if watched is not None:
+                if remembers:
                     self.watch.load_state(watched)
                 self.whole = True
             raise
@@ -347,18 +339,6 @@ class Training:
         elif not nonzero(turns.loc[chosen, "advantage"]).any():
             notes.append("all groups are flat: every advantage is 0, nothing was learned")
         return tuple(notes)
-
-    def _record(self, report: Report) -> None:
-        """Keep the tables of a step, and count it as made."""
-        self.spent.add(report)
-        if self.recorder:
-            self.recorder.tables(report.step, report.turns, report.stats)
-        self.done, self.learned, self.whole = report.step + 1, self._learned(), True
-
-    def _watched(self) -> Any:
-        """Return a copy of the state of `watch` if a checkpoint would keep it, else `None`."""
-        remembers = self.recorder and hasattr(self.watch, "state") and hasattr(self.watch, "load_state")
-        return copy.deepcopy(self.watch.state()) if remembers else None
 
 
 @contextmanager

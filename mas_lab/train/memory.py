@@ -25,8 +25,8 @@ class Memory:
 
     def state(self) -> dict[str, Any]:
         """Return the state of all parts as plain data that nobody else holds; raise TypeError if one is not plain."""
-        told = self.parts.items()
-        return {place: _plain(part.state(), f"train: the state() of {place}={part!r}") for place, part in told}
+        return {place: _plain(part.state(), f"train: the state() of {place}={part!r}")
+                for place, part in self.parts.items()}  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         for place, part in self.parts.items():
@@ -52,25 +52,20 @@ def own_copies(recipe: Recipe, curriculum: Any) -> tuple[Recipe, Any, Memory]:
     One training therefore leaves nothing to the next. Parts that do not remember stay the same objects.
     """
     parts = {place: getattr(recipe, place) for place in PLACES} | {"curriculum": curriculum}
-    fresh = {place: _fresh(part) for place, part in parts.items() if _remembers(part, place)}
+    fresh = {place: copy.deepcopy(dataclasses.replace(part) if dataclasses.is_dataclass(part) else part)
+             for place, part in parts.items() if _remembers(part, place)}  # fmt: skip
     changes = {place: part for place, part in fresh.items() if place in PLACES}
     return recipe.replace(**changes), fresh.get("curriculum", curriculum), Memory(fresh)
 
 
-def _fresh(part: Any) -> Any:
-    """Return a new dataclass from the same arguments, or a deep copy of any other object."""
-    return copy.deepcopy(dataclasses.replace(part) if dataclasses.is_dataclass(part) else part)
-
-
 def _remembers(part: Any, place: str) -> bool:
-    there = {name: callable(getattr(part, name, None)) for name in ("state", "load_state")}
-    if len(set(there.values())) > 1:
-        alone = "state()" if there["state"] else "load_state()"
+    methods = [name for name in ("state", "load_state") if callable(getattr(part, name, None))]
+    if len(methods) == 1:
         raise TypeError(
-            f"train: {place}={part!r} has {alone} alone; a part that remembers has both, state() and "
+            f"train: {place}={part!r} has {methods[0]}() alone; a part that remembers has both, state() and "
             "load_state(state), so that a resumed run goes on with it"
         )
-    return there["state"]
+    return bool(methods)
 
 
 def _plain(value: Any, where: str) -> Any:

@@ -40,32 +40,22 @@ def describe(
 
     asked = {"env": spec(env), "recipe": to_data(recipe), "curriculum": to_data(curriculum)}
     return {
-        "format": FORMAT,
-        **asked,
-        "untold": untold(asked),
-        "team": describe_team(team),
-        "seed": seed,
-        "settings": asdict(settings),
-        "threads": torch.get_num_threads(),
-        "ranks": ranks,
-        "device": _devices(team),
-        "code": code(),
-        "versions": versions(),
-    }
+        "format": FORMAT, **asked, "untold": untold(asked), "team": describe_team(team), "seed": seed,
+        "settings": asdict(settings), "threads": torch.get_num_threads(), "ranks": ranks, "device": _devices(team),
+        "code": code(), "versions": versions(),
+    }  # fmt: skip
 
 
 def _devices(team: Team) -> str:
     """Return the devices on which the weights learn; for several ranks, those of the first."""
-    policies = team.policies.values()
-    places = {_device_name(one.device) if one.capabilities.gradients else "a server's" for one in policies}
-    return "; ".join(sorted(places))
-
-
-def _device_name(device: Any) -> str:
-    """Return the name of a torch device: "cpu", "mps", or the model of the GPU."""
     import torch
 
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    names = set()
+    for policy in team.policies.values():
+        device = policy.device if policy.capabilities.gradients else None
+        is_gpu = device is not None and device.type == "cuda"
+        names.add("a server's" if device is None else torch.cuda.get_device_name(device) if is_gpu else device.type)
+    return "; ".join(sorted(names))
 
 
 def versions() -> dict[str, str]:

@@ -38,7 +38,7 @@ class Report:
     @property
     def success(self) -> float:
         """Return the share of episodes that ended with their goal reached."""
-        return success_rate(self.turns)
+        return float(episode_success(self.turns).mean())
 
     @property
     def tokens(self) -> int:
@@ -49,8 +49,3 @@ class Report:
         notes = "".join(f"; {note}" for note in self.notes)
         played = f"{len(self.turns)} turns, {self.tokens} tokens"
         return f"Report(step {self.step}: success {self.success:.2f}, {played}{notes})"
-
-
-def success_rate(turns: pd.DataFrame) -> float:
-    """Return the mean of `scores.episode_success`."""
-    return float(episode_success(turns).mean())

@@ -76,14 +76,13 @@ class Settings:
     """Seed of the held-out tasks and of the draws on them. `None`: the run's seed, so that they vary with it."""
 
     def __post_init__(self):
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"train: schedule={self.schedule!r}; known are {', '.join(SCHEDULES)}")
+        for name, known in (("schedule", SCHEDULES), ("nonfinite", ("raise", "skip"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"train: {name}={getattr(self, name)!r}; known are {', '.join(known)}")
         if self.schedule != "constant" and self.horizon is None:
             raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
         require_max_norm(self.max_norm, "train")
         require_limit(self.step_timeout, self.workers, "train")
-        if self.nonfinite not in ("raise", "skip"):
-            raise ValueError(f"train: nonfinite={self.nonfinite!r}; known are raise, skip")
         for name in ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
                      "score_every", "score_tasks", "score_episodes"):  # fmt: skip
             if getattr(self, name) is not None and getattr(self, name) < 1:
@@ -116,7 +115,7 @@ class Settings:
             TypeError: A name is no setting.
         """
         known = [f.name for f in fields(cls)]
-        unknown = [name for name in options if name not in known]
-        if unknown:
-            raise TypeError(f"train: unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+        for name in options:
+            if name not in known:
+                raise TypeError(f"train: unknown setting {name!r}; known are {', '.join(known)}")
         return cls(**options)

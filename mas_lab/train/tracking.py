@@ -111,12 +111,10 @@ def _tracker(to: Any, project: str, folder: str | Path | None, options: Mapping[
     known = {str(name): made for name, made in LOGGER_TYPE_TO_CLASS.items()}
     if str(to) not in known:
         raise TrackingError(f"track: to={to!r}; known are {', '.join(known)}, or a GeneralTracker of your own")
-    if str(to) not in {str(name) for name in get_available_trackers()}:
+    if str(to) not in map(str, get_available_trackers()):
         raise TrackingError(f"track: the library of {to!r} is not installed here; pip install {to}")
-    made = known[str(to)]
-    if not made.requires_logging_directory:
-        return made(project, **options)
-    return made(project, str(folder if folder is not None else runs_dir() / "tracking"), **options)
+    where = [str(folder or runs_dir() / "tracking")] if known[str(to)].requires_logging_directory else []
+    return known[str(to)](project, *where, **options)
 
 
 def _traces(report: Report, n: int) -> dict[str, Any]:
@@ -158,11 +156,11 @@ def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _spans(calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for place, (_, drawn) in enumerate(groupby(calls, key=lambda call: (call["node"], call["agent"]))):
-        turn, (first, *others) = f"turn-{place}", drawn
-        said = "\n".join(call["completion"] for call in (first, *others) if call["kept"])
-        name = f"{first['agent']}, turn {first['turn']}"
-        yield {"id": turn, "name": name, "kind": "span", "input": first["prompt"], "output": said}
-        for call in (first, *others):
+        turn, candidates = f"turn-{place}", list(drawn)
+        said = "\n".join(call["completion"] for call in candidates if call["kept"])
+        name = f"{candidates[0]['agent']}, turn {candidates[0]['turn']}"
+        yield {"id": turn, "name": name, "kind": "span", "input": candidates[0]["prompt"], "output": said}
+        for call in candidates:
             yield {
                 "id": f"{turn}-{call['candidate']}", "parent_id": turn, "kind": "generation",
                 "name": f"#{call['candidate']}" + (" kept" if call["kept"] else ""), "model": call["policy"],

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from small import RECIPE, SETTINGS, Relay, make_team
+from small import RECIPE, SETTINGS, Relay, copied, make_team
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
@@ -76,8 +76,6 @@ def test_a_score_beyond_the_common_budget_does_not_count_in_silence():
     assert "1 of 3 runs were not scored at the budget of 100: their curves end on the line to a score" in told
     assert "up to 50% beyond it (b, seed 0)" in told
     assert "not scored at the budget" not in said(table[table["recipe"] == "a"])
-    recorded = pd.read_csv(data_dir() / "results" / "quickstart" / "curves.csv")
-    assert "4 of 9 runs were not scored at the budget" in " ".join(lab.AblationBoard(recorded).cautions)
 
 
 def shown(table):
@@ -203,10 +201,8 @@ def test_the_board_says_what_the_runs_cannot_show(runs, words):
     assert words in said(curves(*runs))
 
 
-def test_a_clear_difference_needs_no_caution_and_four_seeds_have_no_interval():
+def test_a_clear_difference_needs_no_caution():
     assert said(curves(*levels(a=from_height(0.1, 5, 0.01), b=from_height(0.5, 5, 0.01)))) == ""
-    [row] = compared(scores(curves(*(level("a", s % 4, s / 10, "", str(s)) for s in range(8))))).itertuples()
-    assert (row.runs, row.seeds, row.middle) == (8, 4, "IQM") and np.isnan([row.final_low, row.area_high]).all()
 
 
 def test_a_panel_makes_no_more_of_a_difference_than_it_is():
@@ -221,18 +217,20 @@ def test_a_panel_makes_no_more_of_a_difference_than_it_is():
 
 @pytest.fixture(scope="module")
 def handed_in(models, tmp_path_factory):
-    """A class of three: two recipes each, exported; bob has alice's seed."""
+    """A class of three: two recipes each, one step, exported; bob handed in alice's runs."""
     root = tmp_path_factory.mktemp("class")
-    recipes = {"tree": RECIPE, "wide": RECIPE.replace(plan=lab.tree(2))}
-    for student, seed in (("alice", 1), ("bob", 1), ("carol", 2)):
-        for name, recipe in recipes.items():
-            run = root.parent / f"{root.name} runs" / f"{student} {name}"
-            list(lab.train(Relay(), make_team("shared", models), recipe, 3, run=run, **SETTINGS | {"seed": seed}))
-            lab.export(run, root / f"{student} {name}.zip")
+    runs = root.parent / f"{root.name} runs"
+    for name, recipe in {"tree": RECIPE, "wide": RECIPE.replace(plan=lab.tree(2))}.items():
+        for student, seed in (("alice", 1), ("carol", 2)):
+            run, settings = runs / f"{student} {name}", SETTINGS | {"seed": seed}
+            list(lab.train(Relay(), make_team("shared", models), recipe, 1, run=run, **settings))
+        copied(runs / f"alice {name}", runs / f"bob {name}")
+    for run in runs.iterdir():
+        lab.export(run, root / f"{run.name}.zip")
     return root
 
 
-def test_a_folder_of_zips_is_compared_by_the_options_that_differ(handed_in):
+def test_folders_zips_lists_and_labels_are_compared_by_the_options_that_differ(handed_in):
     board = lab.AblationBoard(handed_in, score="return", over="step")
     for name, k in zip(board.table["recipe"], (3, 2), strict=True):
         assert name.startswith("at_grpo (plan=tree(") and f"k={k}" in name and f"pick={lab.mixed(1.0)!r}" in name
@@ -241,17 +239,13 @@ def test_a_folder_of_zips_is_compared_by_the_options_that_differ(handed_in):
     assert "alice tree.zip, bob tree.zip" in " ".join(board.cautions) and "training episodes" in board.cautions[-1]
     expected = run_curve(lab.load_run(handed_in / "carol tree.zip"))["return"].iloc[-1]
     assert board.runs.set_index("file").loc["carol tree.zip", "final"] == pytest.approx(expected)
-
-
-def test_folders_lists_and_labels_say_the_same(handed_in):
     runs = handed_in.parent / f"{handed_in.name} runs"
-    zipped, folders = (lab.AblationBoard(x, over="step").runs.drop(columns="file") for x in (handed_in, runs))
-    pd.testing.assert_frame_equal(zipped, folders)
-    listed = lab.AblationBoard([lab.load_run(path) for path in sorted(runs.iterdir())], over="step")
-    pd.testing.assert_frame_equal(listed.runs.drop(columns="file"), folders)
+    listed = [lab.load_run(path) for path in sorted(runs.iterdir())]
+    for same in (runs, listed):
+        found = lab.AblationBoard(same, score="return", over="step").runs
+        pd.testing.assert_frame_equal(found.drop(columns="file"), board.runs.drop(columns="file"))
     named = lab.AblationBoard({"K = 3": sorted(runs.glob("* tree")), "K = 2": sorted(runs.glob("* wide"))}, over="step")
     assert named.table["recipe"].tolist() == ["K = 3", "K = 2"]
-    np.testing.assert_array_equal(sorted(named.runs["area"]), sorted(folders["area"]))
 
 
 def test_a_board_of_several_tasks_counts_the_runs_of_each():
@@ -269,18 +263,14 @@ def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, t
             assert not lab.AblationBoard(runs, score="return").held_out
             with pytest.raises(TableError, match="no return at some step, or no scored step"):
                 lab.AblationBoard(runs, score="return", held_out=True)
-        for step in (0, 3):
+        for step in (0, 1):
             lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place % len(others) + step / 10}))
     board = lab.AblationBoard(runs, score="return", over="step")
-    assert board.held_out and "held-out tasks" in repr(board) and sorted(board.runs["final"])[:2] == [0.3, 1.3]
-    told = " ".join(board.cautions)
-    assert "unlike held-out tasks" not in told
-    lab.keep_scores(lab.load_run(sorted(runs.iterdir())[0]), 2, scored.assign(task=scored["task"] + "b"))
+    assert board.held_out and "held-out tasks" in repr(board) and sorted(board.runs["final"])[:2] == [0.1, 1.1]
+    assert "unlike held-out tasks" not in " ".join(board.cautions)
+    lab.keep_scores(lab.load_run(first), 1, scored.assign(task=scored["task"] + "b"))
     told = " ".join(lab.AblationBoard(runs, score="return", over="step").cautions)
     assert "the runs of seed 1 kept scores of unlike held-out tasks." in told and "seed 2 kept" not in told
-    next((first / "scores").glob("000003-*")).unlink()
-    with pytest.raises(lab.RunError, match=r"000003-.*\.parquet is missing; put it back"):
-        lab.AblationBoard(runs, score="return")
 
 
 def test_a_file_that_is_no_run_is_named(handed_in, tmp_path):
@@ -289,14 +279,6 @@ def test_a_file_that_is_no_run_is_named(handed_in, tmp_path):
     lab.AblationBoard(folder)
     (folder / "notes.txt").write_text("hello")
     with pytest.raises(lab.RunError, match=r"notes\.txt is neither a run's folder nor a zip .*; move it out of"):
-        lab.AblationBoard(folder)
-    (folder / "notes.txt").rename(folder / "notes.zip")
-    with pytest.raises(lab.RunError, match=r"notes\.zip is neither a run's folder nor a zip"):
-        lab.AblationBoard(folder)
-    (folder / "notes.zip").unlink()
-    whole = (folder / "bob tree.zip").read_bytes()
-    (folder / "bob tree.zip").write_bytes(whole[:2000] + b"\0" * 200 + whole[2200:])
-    with pytest.raises(lab.RunError, match=r"bob tree\.zip"):
         lab.AblationBoard(folder)
     (tmp_path / "empty").mkdir()
     with pytest.raises(lab.RunError, match="is empty; put the folders"):

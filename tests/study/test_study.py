@@ -19,7 +19,8 @@ from mas_lab.study.record import Recorded, read_record, ship
 from mas_lab.train.record import code
 
 SCORED = {"tasks": 2, "score_tasks": 3, "score_episodes": 1, "score_at": [100]}
-ASKED = TINY | {"settings": SCORED, "tasks": {"two": {}, "three": {"env": {"n_agents": 3}, "seeds": 1}}}
+QUIZ = {"name": "ladder", "n_agents": 3}
+ASKED = TINY | {"settings": SCORED, "tasks": {"two": {}, "three": {"env": {"n_agents": 3}, "seeds": 1, "quiz": QUIZ}}}
 CELLS = 6
 
 
@@ -47,12 +48,11 @@ def test_every_cell_is_made_to_its_budget_and_scored_on_the_way(made):
         reached = own["tokens"].to_numpy()
         assert reached[0] == 0 and own["episodes"].iloc[-1] == 32 and (reached[1:] >= 100).sum() >= 1
         assert own["step"].iloc[[0, -1]].tolist() == [0, 2]
-    agents = made.agents.set_index(["task", "arm", "seed", "window", "agent"]).sort_index()
-    assert agents.loc[("three", "own", 0, "start")].index.tolist() == ["stage_1", "stage_2", "stage_3"]
+    agents = made.agents.query("task == 'three' and arm == 'own' and window == 'start'")
+    assert sorted(agents["agent"]) == ["stage_1", "stage_2", "stage_3"]
     assert agents["largest_norm"].ge(agents["median_norm"]).all() and {"gain", "n_k", "own_after"} <= set(agents)
-    text = repr(made)
-    assert f"{CELLS} of {CELLS} trainings made" in text
-    assert "two: held equal: 32 episodes; tokens " in text and "arms differ in recipe.by, recipe.once_per" in text
+    assert f"{CELLS} of {CELLS} trainings made" in repr(made)
+    assert "two: held equal: 32 episodes; arms differ in recipe.by, recipe.once_per" in repr(made)
     board = lab.AblationBoard(made)
     assert set(board.table["recipe"]) == {"global", "own"} and set(board.table["env"]) == {"two", "three"}
     assert (board.runs["budget"] == 32).all() and "success on held-out tasks, up to 32 episodes" in repr(board)
@@ -130,34 +130,31 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
     assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
 
 
-def test_a_training_that_diverges_is_a_result_and_the_worst_of_a_sweep(tmp_path):
+def test_a_training_that_diverges_is_a_result(tmp_path):
     arms = {"own": {"recipe": "dr_mas"}, "wild": {"recipe": "grpo", "team": {"lr": 1e30}}}
-    found = lab.study(ASKED | {"arms": arms, "tasks": {"two": {}}}, tmp_path / "tiny", workers=1)
-    assert found.table.set_index(["arm", "seed"])["state"].to_dict() == {
-        ("own", 0): "made", ("wild", 0): "failed", ("own", 1): "made", ("wild", 1): "failed"
-    }  # fmt: skip
+    found = lab.study(ASKED | {"arms": arms, "tasks": {"two": {"seeds": 1}}}, tmp_path / "tiny", workers=1)
+    assert found.table.set_index("arm")["state"].to_dict() == {"own": "made", "wild": "failed"}
     board = lab.AblationBoard(found)
     assert board.table[["recipe", "failed"]].to_numpy().tolist() == [["own", 0]]
-    assert "two: 2 of 2 runs of wild failed (seeds 0, 1; " in board.cautions[0]
-    assert "2 of 2 runs of wild failed" in board.to_html(tmp_path / "board.html").read_text(encoding="utf-8")
+    assert "two: 1 of 1 runs of wild failed (seeds 0; " in board.cautions[0]
     shipped = Recorded(ship(found, tmp_path / "record", "command"))
-    assert shipped.failures() == found.failures() and [one[:3] for one in found.failures()] == [
-        ("two", "wild", 0), ("two", "wild", 1)
-    ]  # fmt: skip
+    assert shipped.failures() == found.failures() and [one[:3] for one in found.failures()] == [("two", "wild", 0)]
     assert lab.AblationBoard(shipped).cautions[0] == board.cautions[0]
-    swept = ASKED | {"arms": {"own": arms["own"]}, "tasks": {"two": {"seeds": 1}}}
+
+
+@pytest.mark.slow
+def test_a_rate_that_diverges_is_the_worst_of_a_sweep(tmp_path):
+    swept = ASKED | {"arms": {"own": {"recipe": "dr_mas"}}, "tasks": {"two": {"seeds": 1}}}
     swept |= {"sweep": {"lr": [1e-4, 1e30], "seeds": [5]}}
     rates = lab.study(swept, tmp_path / "swept", workers=1).rates.set_index("lr")
     assert rates.loc[1e30, "mean"] == -np.inf and rates["chosen"].to_dict() == {1e-4: True, 1e30: False}
 
 
-def test_a_quiz_asks_every_agent_before_and_after(tmp_path):
-    """The quiz is a ladder: its first stage is asked always, the second where the first was right."""
-    asked = ASKED | {"tasks": {"two": {"seeds": 1, "quiz": {"name": "ladder", "n_agents": 2}}}}
-    found = lab.study(asked, tmp_path / "tiny", workers=1)
-    agents = found.agents.query("window == 'end' and arm == 'own'").set_index("agent")
+def test_a_quiz_asks_every_agent_before_and_after(made):
+    """The quiz is a ladder: its first stage is asked always, the next where all before were right."""
+    agents = made.agents.query("window == 'end' and arm == 'own' and task == 'three'").set_index("agent")
     assert agents[["quiz_before", "quiz_after"]].notna().all(axis=None)
-    env, [cell] = lab.make_env("ladder", n_agents=2), [one for one in found.cells() if one.arm == "own"]
+    env, [cell] = lab.make_env(**QUIZ), [one for one in made.cells() if (one.task, one.arm) == ("three", "own")]
     scores = lab.evaluate(env, cell.training().make_team(), env.tasks(64, "test", 0), 4, seed=0)
     assert agents["quiz_before"].to_dict() == pytest.approx(scores.groupby("agent")["own_return"].mean().to_dict())
     without = {key: value for key, value in cell.config.items() if key != "quiz"}
@@ -186,7 +183,8 @@ def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, 
 
 
 def test_runs_of_other_code_are_not_averaged_in_silence(made, tmp_path):
-    folder = shutil.copytree(made.folder, tmp_path / "tiny")
+    folder = tmp_path / "tiny"
+    shutil.copytree(made.folder / RECORDS, folder / RECORDS)
     [path] = (folder / RECORDS).glob(f"{run_of(folder, made.cells()[0]).name}.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"code": "0123456789ab"}))
     found = lab.study(ASKED, folder, play=False)
@@ -200,9 +198,8 @@ def test_a_record_that_is_shipped_says_the_same(made, tmp_path):
     shipped = ship(made, tmp_path / "record", "the command")
     about = json.loads((shipped / "provenance.json").read_text())
     assert about["command"] == "the command" and about["design"]["budget"] == {"episodes": 32}
-    assert len(read_record(shipped)) == CELLS and str(tmp_path) not in "".join(
-        path.read_text() for path in shipped.iterdir()
-    )
+    assert len(read_record(shipped)) == CELLS
+    assert str(tmp_path) not in "".join(path.read_text() for path in shipped.iterdir())
     again = lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
     assert without_seconds(again).round(4).equals(without_seconds(made).round(4))
     pd.testing.assert_frame_equal(again.agents, made.agents, rtol=1e-4, check_dtype=False)
@@ -230,10 +227,7 @@ def test_the_command_makes_what_is_missing_records_it_and_says_what_failed(made,
     file.write_text(yaml.safe_dump(ASKED))
     asked = ["study", str(file), "--folder", str(made.folder), "--record", str(record)]
     assert main(asked) == 0
-    assert (
-        f"study tiny: {CELLS} of {CELLS} trainings made" in capsys.readouterr().out
-        and len(read_record(record)) == CELLS
-    )
+    assert f"{CELLS} of {CELLS} trainings made" in capsys.readouterr().out and len(read_record(record)) == CELLS
     elsewhere = ["study", str(file), "--folder", str(tmp_path / "elsewhere"), "--record", str(record)]
     assert main(elsewhere) == 0 and not (tmp_path / "elsewhere").exists(), "what is recorded is not made again"
     file.write_text("name: tiny\narms: {a: {}}\nseeds: 1\n")

@@ -10,7 +10,7 @@ import small
 import torch
 
 import mas_lab as lab
-from mas_lab.train import Report, Settings, step_seed, success_rate
+from mas_lab.train import Report, Settings, step_seed
 
 QUICK = {"tasks": 2, "check": False}
 
@@ -208,7 +208,7 @@ SUCCESSES = {
 @pytest.mark.parametrize("case", SUCCESSES)
 def test_success_by_hand(case):
     expected, rows = SUCCESSES[case]
-    assert success_rate(table(*rows)) == pytest.approx(expected)
+    assert Report(0, table(*rows), pd.DataFrame()).success == pytest.approx(expected)
 
 
 # Bad input: refused at the call, before a run folder is made
