@@ -84,12 +84,10 @@ def pick_device() -> str:
     """
     if not torch.cuda.is_available():
         return "cpu"
+    from mas_lab.backends.placement import probe
+
     device = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
-    try:
-        torch.ones(8, 8, device=device).mm(torch.ones(8, 8, device=device)).sum().item()
-    except RuntimeError:
-        return "cpu"
-    return device
+    return device if probe(device) == "works" else "cpu"
 
 
 def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) -> None:
