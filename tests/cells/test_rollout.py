@@ -1,5 +1,6 @@
 """Who is asked what, what is written down, and that a draw depends on nothing but its place."""
 
+import re
 import textwrap
 import threading
 from dataclasses import dataclass, field, replace
@@ -397,45 +398,42 @@ def test_an_env_that_names_strangers_or_nobody(who):
         play(Odd(), by_nth, episodes(1))
 
 
-def test_an_observation_that_breaks_names_its_place():
-    class Blind(Ladder):
-        def observe(self, state, agent):
-            return [{}["nothing"]] if len(state) > 1 else super().observe(state, agent)
+class Blind(Ladder):
+    def observe(self, state, agent):
+        return [{}["nothing"]] if len(state) > 1 else super().observe(state, agent)
 
-    with pytest.raises(RolloutError, match=r"Blind.observe failed for task 't0', agent 'executor', turn 0: KeyError"):
-        play(Blind(), by_nth, episodes(1))
+
+class Unable(Scripted):
+    """Raises `error` for each chat of the executor."""
+
+    error: Exception = PolicyError("policy 'scripted': 4 of the 5 tokens of a prompt are unknown")
+
+    def encode(self, messages):
+        if "executor" in messages[-1]["content"]:
+            raise self.error
+        return super().encode(messages)
+
+
+class Toolless(Unable):
+    error = TypeError("no role 'tool' here")
+
+
+@pytest.mark.parametrize("env, policy, words", [
+    (Blind(), Scripted, "Blind.observe failed for task 't0', agent 'executor', turn 0: KeyError"),
+    (Ladder(), Unable, "task 't0', agent 'executor', turn 0: policy 'scripted': 4 of the 5"),
+    (Ladder(), Toolless, "agent 'executor', turn 0: its policy's chat template cannot write the prompt: TypeError: no"),
+])  # fmt: skip
+def test_a_prompt_that_cannot_be_made_names_its_place(env, policy, words):
+    with pytest.raises(RolloutError, match=re.escape(words)):
+        rollout(env, Team.shared(policy(by_nth), env.agents), env.tasks(1, "train", 0), episodes(1))
 
 
 def test_a_prompt_beyond_the_context_names_its_place():
     env = Ladder(max_turns=3)
     team = team_of(env, lambda *_: "1234567", context=len("executor hears t0 1234567") + env.max_tokens)
-    with pytest.raises(
-        RolloutError, match=r"task 't0', agent 'planner', turn 1 has 32 tokens.*max_tokens=8.*33 tokens"
-    ):
+    words = r"task 't0', agent 'planner', turn 1 has 32 tokens.*max_tokens=8.*33 tokens"
+    with pytest.raises(RolloutError, match=words):
         rollout(env, team, env.tasks(1, "train", 0), episodes(1))
-
-
-def test_a_prompt_that_its_policy_refuses_names_its_place():
-    class Illiterate(Scripted):
-        def encode(self, messages):
-            if "executor" in messages[-1]["content"]:
-                raise PolicyError("policy 'scripted': 4 of the 5 tokens of a prompt are unknown")
-            return super().encode(messages)
-
-    env = Ladder()
-    with pytest.raises(RolloutError, match=r"task 't0', agent 'executor', turn 0: policy 'scripted': 4 of the 5"):
-        rollout(env, Team.shared(Illiterate(by_nth), env.agents), env.tasks(1, "train", 0), episodes(1))
-
-
-def test_a_chat_template_that_cannot_write_a_prompt_names_its_place():
-    class Toolless(Scripted):
-        def encode(self, messages):
-            raise TypeError("no role 'tool' here")
-
-    env = Ladder()
-    said = r"task 't0', agent 'planner', turn 0: its policy's chat template cannot write the prompt: TypeError: no role"
-    with pytest.raises(RolloutError, match=said):
-        rollout(env, Team.shared(Toolless(by_nth), env.agents), env.tasks(1, "train", 0), episodes(1))
 
 
 def test_an_agent_without_a_policy_and_a_task_that_stands_twice():
@@ -649,22 +647,20 @@ def test_where_candidates_are_compared_nobody_else_is_paid(plan):
         play(Duel(), by_nth, plan)
 
 
-def test_an_agent_that_has_not_spoken_cannot_be_paid():
+@pytest.mark.parametrize(
+    "who, words",
+    [
+        ("right", "pays agent 'right' in task 'train0-0' at .*, but the agent has not acted"),
+        ("referee", "pays 'referee' for task 'train0-0', agent 'left', turn 0; the env plays"),
+    ],
+)
+def test_who_has_not_spoken_or_is_a_stranger_cannot_be_paid(who, words):
     class Early(Duel):
         def step(self, state, actions):
-            return replace(super().step(state, actions), local_rewards={"left": 0.0, "right": 1.0})
+            return replace(super().step(state, actions), local_rewards={"left": 0.0, who: 1.0})
 
-    with pytest.raises(EnvError, match=r"pays agent 'right' in task 'train0-0' at .*, but the agent has not acted"):
+    with pytest.raises(EnvError, match=words):
         play(Early(), by_nth, episodes(1))
-
-
-def test_a_stranger_cannot_be_paid():
-    class Bribes(Duel):
-        def step(self, state, actions):
-            return replace(super().step(state, actions), local_rewards={"left": 0.0, "referee": 1.0})
-
-    with pytest.raises(EnvError, match="pays 'referee' for task 'train0-0', agent 'left', turn 0; the env plays"):
-        play(Bribes(), by_nth, episodes(1))
 
 
 @pytest.mark.parametrize("cut", [{"top_p": 0.9}, {"top_k": 3}])
@@ -682,3 +678,57 @@ def test_tool_messages_stand_in_the_prompt():
             return [told, *super().observe(state, agent)]
 
     assert play(Tools(), by_nth, episodes(1))["prompt"].iloc[0].startswith("tool add 7: 3\nuser: planner hears t0")
+
+
+# Prompts in tokens
+
+
+class Batched(Scripted):
+    """Notes the chats of each call, and refuses those in which `refused` stands."""
+
+    def __init__(self, refused="nothing"):
+        super().__init__(lambda prompt, nth, seed: str(nth % 2))
+        self.refused, self.calls = refused, []
+
+    def encode(self, messages):
+        return self.encode_all([messages])[0]
+
+    def encode_all(self, chats):
+        self.calls.append([chat[-1]["content"] for chat in chats])
+        if any(self.refused in content for content in self.calls[-1]):
+            raise PolicyError("policy 'batched': not in this house")
+        return [list(chat[-1]["content"].encode()) for chat in chats]
+
+
+def play_batched(policy):
+    env = Ladder(max_turns=1)
+    return rollout(env, Team.shared(policy, env.agents), env.tasks(2, "train", 0), episodes(4))
+
+
+def test_a_wave_is_put_into_tokens_in_one_call_and_no_chat_twice():
+    policy = Batched()
+    turns = play_batched(policy)
+    heard = [f"executor hears {task} {said}" for task in ("t0", "t1") for said in "01"]
+    assert policy.calls[0] == ["planner hears t0", "planner hears t1"]
+    assert [sorted(call) for call in policy.calls[1:] if call] == [heard]
+    assert [bytes(ids).decode() for ids in turns["prompt_ids"]] == turns["prompt"].str.removeprefix("user: ").tolist()
+
+
+def test_of_a_wave_that_fails_the_one_at_fault_is_named():
+    with pytest.raises(RolloutError, match=r"task 't1', agent 'executor', turn 0: policy 'batched': not in this"):
+        play_batched(Batched(refused="t1 1"))
+
+
+def test_policies_of_one_team_do_not_share_tokens():
+    class Upper(Batched):
+        def encode_all(self, chats):
+            return [list(chat[-1]["content"].upper().encode()) for chat in chats]
+
+    class Alike(Ladder):
+        def observe(self, state, agent):
+            return [{"role": "user", "content": "all hear this"}]
+
+    env = Alike(max_turns=1)
+    team = Team(dict(zip(env.agents, (Batched(), Upper()), strict=True)))
+    turns = rollout(env, team, env.tasks(1, "train", 0), episodes(1))
+    assert [bytes(ids) for ids in turns["prompt_ids"]] == [b"all hear this", b"ALL HEAR THIS"]
