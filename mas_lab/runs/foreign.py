@@ -68,14 +68,14 @@ def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
 
 def limited(check: Callable[..., None]) -> None:
     """Check the run that the command line names, as the child; print each file before it is read, and a refusal."""
+    import psutil
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401 - both before the limit
 
-    if (used := Path("/proc/self/statm")).is_file():  # macOS lets a process have what it wants
-        import resource
-
-        most = int(used.read_text(encoding="ascii").split()[0]) * resource.getpagesize() + int(size_limit())
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if sys.platform == "linux":  # macOS lets a process have what it wants
+        process = psutil.Process()
+        most = process.memory_info().vms + int(size_limit())
+        process.rlimit(psutil.RLIMIT_AS, (most, most))
     try:
         check(Path(sys.argv[1]), lambda name: print(name, flush=True))
     except RunError as error:
