@@ -27,8 +27,7 @@ def complaints(source: str, linux: bool = False) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            found += [f"{node.lineno}: imports {name}" for name in names
-                      if name.split(".")[0] in ELSEWHERE and node not in guarded]  # fmt: skip
+            found += [f"{node.lineno}: imports {name}" for name in names if name.split(".")[0] in ELSEWHERE]
         elif isinstance(node, ast.Attribute) and ast.unparse(node) in POSIX and not linux and node not in guarded:
             found.append(f"{node.lineno}: {ast.unparse(node)} is not on Windows")
         elif isinstance(node, ast.Call):
@@ -37,9 +36,8 @@ def complaints(source: str, linux: bool = False) -> list[str]:
 
 
 def _asks_first(node: ast.AST) -> bool:
-    """`if hasattr(os, "killpg"): ...`, or whether a file of Linux is there."""
-    test = ast.unparse(node.test) if isinstance(node, ast.If) else ""
-    return test.startswith("hasattr(os, ") or "'/proc/" in test
+    """`if hasattr(os, "killpg"): ...`"""
+    return isinstance(node, ast.If) and ast.unparse(node.test).startswith("hasattr(os, ")
 
 
 def _of_call(call: ast.Call) -> list[str]:
