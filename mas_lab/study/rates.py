@@ -11,8 +11,8 @@ import pandas as pd
 def best_rate(sweep: pd.DataFrame) -> pd.DataFrame:
     """Return each rate that was tried, and mark the one with the highest mean score per task and arm.
 
-    `sweep` has a row per run: `task`, `arm`, `lr`, `seed` and its `final` held-out score (higher is better). All arms of
-    a task tried the same rates with the same seeds, so each gets the same chance. The result has a row per task, arm
+    `sweep` has a row per run: `task`, `arm`, `lr`, `seed` and its `final` held-out score (higher is better). All arms
+    of a task tried the same rates with the same seeds, so each gets the same chance. The result has a row per task, arm
     and `lr`, also for rates that were not chosen. Its columns are the number of `seeds`, the `mean`, the `least` and
     `most` score, `chosen`, and `edge`. `edge` marks a chosen rate that is the smallest or largest one tried, so that a
     better one may lie beyond.
