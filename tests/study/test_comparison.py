@@ -1,6 +1,5 @@
 """Runs side by side: scores within a common budget and paired differences by hand, and what is refused."""
 
-import html
 import shutil
 
 import numpy as np
@@ -76,28 +75,6 @@ def test_a_score_beyond_the_common_budget_does_not_count_in_silence():
     assert "1 of 3 runs were not scored at the budget of 100: their curves end on the line to a score" in told
     assert "up to 50% beyond it (b, seed 0)" in told
     assert "not scored at the budget" not in said(table[table["recipe"] == "a"])
-
-
-def shown(table):
-    """Return what a board says of its diamonds: in the key, and where the mouse is."""
-    figure = lab.AblationBoard(table).figure()
-    marks = [trace for trace in figure.data if trace.marker.symbol == "diamond"]
-    key = [trace.name for trace in marks if trace.showlegend]
-    return key, [trace for trace in marks if not trace.showlegend]
-
-
-def test_a_diamond_says_what_it_is():
-    few = curves(*levels(a=from_height(0.1, 3), b=from_height(0.4, 3)))
-    assert shown(few) == ([], []), "below five seeds there are dots only"
-    assert "A dot is a run; no interval below 5 seeds." in lab.AblationBoard(few)._shown()
-    key, marks = shown(curves(*levels(a=from_height(0.0, 5))))
-    assert key == ["the interquartile mean (IQM), with its 95 % interval"]
-    told = html.unescape(marks[0].text[0])
-    assert told.startswith("IQM of 5 runs: 0.200, 95 % interval 0.") and len(marks[0].error_x.array) == 1
-    squares = [seed**2 / 50 for seed in range(5)]
-    key, marks = shown(curves(*levels(a=[0.1 + one for one in squares], b=[0.2 + one for one in squares])))
-    assert key == ["the interquartile mean (IQM), of fewer than ten pairs the mean, with its 95 % interval"]
-    assert html.unescape(marks[-1].text[0]).startswith("mean of 5 pairs: 0.100, 95 % interval 0.100")
 
 
 def test_pairs_have_an_interval_of_a_t_test_below_ten_and_of_a_bootstrap_from_ten_on():
@@ -193,7 +170,6 @@ def test_profiles_hold_the_recipes_that_were_run_on_every_env():
 
 
 @pytest.mark.parametrize(("runs", "words"), [
-    (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "Fewest seeds of a recipe: 2"),
     (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "seeds under both b and a: 2, too few for an interval; their differences lie "
                                          "on both sides."),
     (levels(a=from_height(0.1, 3), b=from_height(0.4, 3)), "lie on one side, which happens by chance once in 4 times"),

@@ -1,7 +1,5 @@
 """`python -m mas_lab.train --config`: the shipped example, what each key does, and what is refused where."""
 
-import os
-import subprocess
 import sys
 
 import pytest
@@ -27,9 +25,6 @@ def write(path, **changes):
 
 def team_of(path, **team):
     return Config.read(write(path, team=team)).make_team()
-
-
-# The command
 
 
 def test_the_example_trains_and_goes_on(tmp_path, monkeypatch, capsys):
@@ -59,36 +54,6 @@ def test_a_file_that_cannot_be_read_is_named(capsys):
     assert main(["--config", "nowhere.yaml"]) == 1
     assert capsys.readouterr().err == "mas_lab.train: nowhere.yaml: cannot be read (No such file or directory)\n"
 
-
-def test_the_same_as_in_python(tmp_path):
-    config = write(
-        tmp_path / "a.yaml", team=ADAPTERS | {"agents": {"executor": {"lora": 2}}}, run=str(tmp_path / "r"), **SHORT
-    )
-    assert main(["--config", str(config)]) == 0
-    env = lab.make_env("plan_path", size=5)
-    base = lab.load_base(env.pocket, adapters=2, rank=4, lr=1e-3)
-    team = lab.Team({"planner": base.adapter("planner"), "executor": base.adapter("executor", rank=2)})
-    recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(8))
-    reports = list(lab.train(env, team, recipe, 2, seed=0, tasks=2, check=False))
-    turns = lab.load_run(tmp_path / "r").turns
-    assert turns["completion"].tolist() == [text for report in reports for text in report.turns["completion"]]
-
-
-@pytest.mark.slow
-def test_two_ranks_from_the_command_line(tmp_path):
-    """One line per step and one last line, though two processes ran; a second launch has nothing left to do."""
-    config = write(tmp_path / "a.yaml", run=str(tmp_path / "run"), **SHORT)
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    for expected in (["step 1/2", "step 2/2", "2 steps "], ["2 steps "]):
-        command = [*launch, "-m", "mas_lab.train", "--config", str(config)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        assert [line[:8] for line in done.stdout.splitlines()] == expected
-
-
-# An env of one's own
 
 OWN = """
 from dataclasses import dataclass
@@ -168,9 +133,6 @@ def test_a_run_that_somebody_handed_in_imports_nothing(own, tmp_path, monkeypatc
         lab.make_env(**config["env"])
 
 
-# The team
-
-
 def test_weights_in_common_and_of_their_own(tmp_path, models):
     path, model = tmp_path / "a.yaml", str(models / "a")
     shared = team_of(path, weights="shared", model=model, device="cpu", options={"train_tokens": 64})
@@ -195,9 +157,6 @@ def test_adapters_share_a_base_where_they_can(tmp_path, models):
     other = {"executor": {"model": str(models / "b")}}
     unlike = team_of(tmp_path / "b.yaml", agents=other, model=str(models / "a"), **ADAPTERS)
     assert unlike["planner"].shared is not unlike["executor"].shared
-
-
-# What is refused
 
 
 SHARED = {"weights": "shared"}

@@ -31,9 +31,6 @@ def train(models, recipe=LIVELY, steps=2, env=None, **settings):
     return lab.train(env or Sparse(max_turns=1), team, recipe, steps, **QUICK | settings)
 
 
-# Rounds (dynamic sampling)
-
-
 def live(turns) -> int:
     return turns.loc[turns["selected"], "task"].nunique()
 
@@ -85,9 +82,6 @@ def test_where_the_rounds_do_not_suffice_the_report_says_so(models):
 
     with pytest.raises(ValueError, match=r"rounds=2 draws more .*'grpo' does not say.*select=lab\.not_flat\(\)"):
         train(models, lab.RECIPES["grpo"], rounds=2)
-
-
-# Curriculum
 
 
 class Harder:
