@@ -53,7 +53,6 @@ from mas_lab.explain.controlled import controlled as controlled
 from mas_lab.explain.controlled import controlled_inflation as controlled_inflation
 from mas_lab.explain.diagnostics import attribute as attribute
 from mas_lab.explain.diagnostics import baseline_ratio as baseline_ratio
-from mas_lab.explain.diagnostics import norms_without as norms_without
 from mas_lab.explain.diagnostics import shares_by as shares_by
 from mas_lab.explain.entropy import entropies as entropies
 from mas_lab.explain.moments import inflation as inflation

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import metadata, util
+from importlib import util
 from pathlib import Path
 
 from mas_lab.display.documented_frame import COLUMN_DOCS
@@ -20,8 +20,8 @@ QUICKSTART = "00_quickstart.ipynb"
 def demo(args: argparse.Namespace) -> None:
     from mas_lab import demo
 
-    chosen = {"out": args.out, "seeds": args.seeds, "steps": args.steps}
-    (demo.compare if args.compare else demo.main)(**{k: value for k, value in chosen.items() if value is not None})
+    chosen = {name: value for name in ("out", "seeds", "steps") if (value := getattr(args, name)) is not None}
+    (demo.compare if args.compare else demo.main)(**chosen)
 
 
 def lab(args: argparse.Namespace) -> int:
@@ -110,7 +110,6 @@ def _count(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="mas_lab", description="Reinforcement learning for teams of language models.")
-    root.add_argument("--version", action="version", version=f"mas_lab {_version()}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(run, about: str) -> argparse.ArgumentParser:
@@ -158,13 +157,6 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--steps", type=int, default=600, help="of the warm start (your own; default: 600)")
     sub.add_argument("--tasks", type=int, default=32, help="drawn at a time (your own; default: 32)")
     return root
-
-
-def _version() -> str:
-    try:
-        return metadata.version("mas-lab")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

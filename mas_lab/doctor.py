@@ -8,7 +8,6 @@ import os
 import platform
 import sys
 import textwrap
-from pathlib import Path
 
 from mas_lab.backends.placement import devices
 from mas_lab.backends.runner import usable_cores
@@ -39,12 +38,11 @@ def doctor() -> str:
         "threads": threads(),
         "sandbox": sandbox(),
         "widgets": FRONT_ENDS[front_end()],
-        "runs": runs(),
+        "runs": str(runs_dir()),
     }
     lines = [f"mas_lab {version_of('mas-lab') or '(from a checkout, not installed)'}"]
     for name, text in sections.items():
-        indent = " " * 11
-        lines += textwrap.wrap(text, 110, initial_indent=f"{name:<{len(indent)}}", subsequent_indent=indent)
+        lines += textwrap.wrap(text, 110, initial_indent=f"{name:<11}", subsequent_indent=" " * 11)
     block = "\n".join(lines)
     print(block)
     return block
@@ -59,11 +57,8 @@ def versions() -> str:
 
 
 def threads() -> str:
-    """Return the cores that this process may use, the quota of its container, and the number of torch's threads."""
+    """Return the cores that this process may use, and the number of torch's threads."""
     told = [f"{usable_cores()} of {os.cpu_count()} cores usable"]
-    quota = Path("/sys/fs/cgroup/cpu.max")
-    if quota.is_file() and not (limit := quota.read_text(encoding="utf-8").split())[0].startswith("max"):
-        told.append(f"container quota {int(limit[0]) / int(limit[1]):g}")
     if "torch" in sys.modules:
         told.append(f"torch uses {sys.modules['torch'].get_num_threads()}")
     told.append(f"OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'unset')}")
@@ -78,10 +73,3 @@ def sandbox() -> str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return f"{name} ({LIBRARIES[name]} {version_of(LIBRARIES[name])}): {'works' if works else 'FAILS at 1 + 1'}"
-
-
-def runs() -> str:
-    """Return the folder of runs, and whether it is writable."""
-    folder = Path(runs_dir())
-    above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return f"{folder} ({'writable' if os.access(above, os.W_OK) else 'NOT writable'})"

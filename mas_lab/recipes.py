@@ -93,10 +93,6 @@ class Recipe:
         return {name: getattr(self, name) for name in ("center", "scale", "once_per", "ddof", "eps", "flat", "peers")}
 
 
-def _by_name(*recipes: Recipe) -> dict[str, Recipe]:
-    return {recipe.name: recipe for recipe in recipes}
-
-
 TASK, TASK_AGENT, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")
 CENTER_ONCE, SCALE_ONCE = {"center": "episode", "scale": None}, {"center": None, "scale": "episode"}
 JOINT = {
@@ -108,7 +104,7 @@ JOINT = {
     "aggregate": "sum",
 }
 
-RECIPES = _by_name(
+SHIPPED = (
     # GRPO, arXiv 2402.03300: one baseline for all agents of a task. Dr. MAS argues against it.
     Recipe("grpo", episodes(8), TASK, episode_return(), once_per="episode"),
     # GRPO that counts every turn: an ablation that no paper ran.
@@ -138,6 +134,7 @@ RECIPES = _by_name(
     Recipe("marloo", **JOINT, center="loo"),
     Recipe("maremax", **JOINT, center="max"),
 )
+RECIPES = {recipe.name: recipe for recipe in SHIPPED}
 """The recipes of the kit by name."""
 
 

@@ -1,6 +1,7 @@
 """What parts that are no dataclass hold: told, compared by name when a run goes on, or said to be untold."""
 
 import functools
+import re
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -86,16 +87,12 @@ CHANGED = {
     "env.holds.attributes.size differs: the run has 5, asked is 7": ({"env": Own()}, {"env": Own(7)}),
     "recipe.credit.holds.keywords.per_word differs: the run has 0.5, asked is 1": (
         credit(partial(bonus, per_word=0.5)), credit(partial(bonus, per_word=1))),
-    "recipe.credit.holds.keywords.words differs: the run has null": (
-        credit(partial(bonus)), credit(partial(bonus, words=["a"]))),
     "recipe.credit.holds.captured.per_word differs: the run has 1, asked is 2": (
         credit(closure(1)), credit(closure(2))),
     "recipe.credit.holds.defaults.by differs": (
         credit(lambda turns, by=1: turns["team_reward"]), credit(lambda turns, by=2: turns["team_reward"])),
     "recipe.credit.holds.of.strict differs: the run has true, asked is false": (
         credit(Judge().score), credit(Judge(False).score)),
-    "env.by.holds.keywords.per_word differs": (
-        {"env": Scored(by=partial(bonus, per_word=1))}, {"env": Scored(by=partial(bonus, per_word=2))}),
     "curriculum.holds.attributes.easy differs: the run has true": ({"curriculum": First()},
                                                                    {"curriculum": First(False)}),
     "recipe.loss.holds.attributes.beta differs: the run has 1, asked is 2": (
@@ -107,11 +104,10 @@ CHANGED = {
 @pytest.mark.parametrize("words", CHANGED)
 def test_a_part_that_holds_something_else_is_refused_by_name(models, tmp_path, words):
     first, other = CHANGED[words]
-    started(models, tmp_path / "run", **first)
-    started(models, tmp_path / "run", **first)
-    with pytest.raises(lab.RunError) as caught:
+    for _ in range(2):
+        started(models, tmp_path / "run", **first)
+    with pytest.raises(lab.RunError, match=re.escape(words)):
         started(models, tmp_path / "run", **other)
-    assert words in str(caught.value)
 
 
 UNTOLD = {

@@ -19,12 +19,12 @@ from mas_lab.paths import notebooks_dir
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_services_are_told_by_what_they_leave():
-    assert detect({}, ()) == "local"
-    assert detect({"COLAB_RELEASE_TAG": "release-colab"}, ()) == "colab"
-    assert detect({}, ("google.colab",)) == "colab"
-    assert detect({"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, ()) == "kaggle"
+def test_services_are_told_by_what_they_leave(monkeypatch):
     assert detect() == "local"
+    monkeypatch.setitem(sys.modules, "google.colab", sys)
+    assert detect() == "colab"
+    monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Batch")
+    assert detect() == "kaggle"
 
 
 def test_the_switch_that_is_off_is_named():
@@ -92,11 +92,9 @@ def notebook(tmp_path_factory):
     offline |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", first], check=True, env=offline)
 
-    def call(*needs: str, host="kaggle", **changes: str):
-        here = root / "alone" / "hosted.py"  # the file works without the package around it
-        here.parent.mkdir(exist_ok=True)
-        shutil.copy(hosted.__file__, here)
-        command = [python, "-I", "-c", CALL, here, host, *needs]
+    def call(*needs: str, **changes: str):
+        here = shutil.copy(hosted.__file__, root / "hosted.py")  # the file works without the package around it
+        command = [python, "-I", "-c", CALL, here, "kaggle", *needs]
         return subprocess.run(command, capture_output=True, text=True, env=offline | changes)
 
     return call
@@ -118,9 +116,7 @@ def test_a_conflict_is_told_and_changes_nothing(notebook):
 
 def test_no_network_names_the_switch(notebook):
     nowhere = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
-    told = notebook("delta", **nowhere).stderr
-    assert "Settings > Internet > On" in told
-    assert "Runtime >" in notebook("delta", host="colab", **nowhere).stderr
+    assert "Settings > Internet > On" in notebook("delta", **nowhere).stderr
 
 
 @pytest.fixture(scope="module")

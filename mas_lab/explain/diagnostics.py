@@ -3,7 +3,7 @@
 Leaves out: what the rewards alone show (`moments`), the rule for spikes (`spike_rule`) and pictures (`widgets`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -110,38 +110,6 @@ def shares_by(shares: pd.DataFrame, level: str) -> pd.DataFrame:
     by = [name for name in ["policy", "exact", *LEVELS[level]] if name in shares.columns]
     summed = shares.groupby(by, sort=False, observed=True)["share"].sum().reset_index()
     return summed.sort_values("share", key=abs, ascending=False, ignore_index=True)
-
-
-def norms_without(
-    team: Team,
-    turns: pd.DataFrame,
-    rows: Sequence[int],
-    loss: Loss = clipped(0.2),  # noqa: B008 - a frozen value
-    aggregate: str = "token",
-) -> pd.DataFrame:
-    """Return the norm of each policy's gradient, and its norm without each of the given rows.
-
-    The denominators of the loss stay the same, so the gradient loses exactly the share of that row. It costs the passes
-    of one `update`, and one pass per row. No step is made.
-
-    Args:
-        team: The team that learns.
-        turns: Table with the column `advantage`.
-        rows: Places of rows in the table, from 0.
-        loss: Loss of the cell `update`. Default: `clipped(0.2)`.
-        aggregate: How `update` averages the token losses. Default: "token".
-
-    Returns:
-        A table with the columns `policy`, `row`, `norm` and `norm_without`.
-    """
-    found = []
-    with locked(learners(team)):
-        for batch in policy_steps(team, turns, loss, aggregate):
-            with gradients_kept(batch):
-                batch.backward()
-                own = [row for row in rows if row in batch.rows.index]
-                found += [(batch.name, row, batch.norm, norm_without(batch, row)) for row in own]
-    return pd.DataFrame(found, columns=["policy", "row", "norm", "norm_without"])
 
 
 def baseline_ratio(

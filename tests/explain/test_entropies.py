@@ -17,8 +17,8 @@ RELAY = Relay()
 COLD = {"doer": lab.Sampling(temperature=0.7)}
 
 
-def played(team, plan=lab.tree(3)):  # noqa: B008 - a frozen value
-    return lab.rollout(RELAY, team, RELAY.tasks(2, "train", 0), plan)
+def played(team):
+    return lab.rollout(RELAY, team, RELAY.tasks(2, "train", 0), lab.tree(3))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,7 +50,7 @@ def test_other_weights_are_told(models):
 
 def test_greedy_tokens_have_none_and_a_person_has_no_tokens(models):
     team = make_team("shared", models)
-    policy, turns = team["asker"], played(team, lab.episodes(1))
+    policy, turns = team["asker"], played(team)
     policy.set_gradients([torch.full_like(p, 0.5) for p in policy.parameters.values()])
     version = policy.version
     turns.loc[0, "temperature"] = 0.0

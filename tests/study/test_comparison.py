@@ -1,6 +1,5 @@
 """Runs side by side: scores within a common budget and paired differences by hand, and what is refused."""
 
-import html
 import shutil
 
 import numpy as np
@@ -186,7 +185,6 @@ def test_profiles_hold_the_recipes_that_were_run_on_every_env():
 
 
 @pytest.mark.parametrize(("runs", "words"), [
-    (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "Fewest seeds of a recipe: 2"),
     (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "seeds under both b and a: 2, too few for an interval; their differences lie "
                                          "on both sides."),
     (levels(a=from_height(0.1, 3), b=from_height(0.4, 3)), "lie on one side, which happens by chance once in 4 times"),

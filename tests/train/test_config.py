@@ -1,7 +1,5 @@
 """`python -m mas_lab.train --config`: the shipped example, what each key does, and what is refused where."""
 
-import os
-import subprocess
 import sys
 
 import pytest
@@ -29,9 +27,6 @@ def team_of(path, **team):
     return Config.read(write(path, team=team)).make_team()
 
 
-# The command
-
-
 def test_the_example_trains_and_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MAS_LAB_RUNS", str(tmp_path))
     assert yaml.safe_load(EXAMPLE.read_text())["steps"] == 20
@@ -55,42 +50,10 @@ def test_the_example_trains_and_goes_on(tmp_path, monkeypatch, capsys):
     assert forked == {"from": "plan_path", "step": 3, "changed": ["max_norm: 1.0 -> 0.5"]}
 
 
-def test_it_is_a_module_that_starts_without_a_warning(tmp_path):
-    command = [sys.executable, "-W", "error::RuntimeWarning", "-m", "mas_lab.train", "--config", "nowhere.yaml"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr == "mas_lab.train: nowhere.yaml: cannot be read (No such file or directory)\n"
+def test_a_file_that_cannot_be_read_is_named(capsys):
+    assert main(["--config", "nowhere.yaml"]) == 1
+    assert capsys.readouterr().err == "mas_lab.train: nowhere.yaml: cannot be read (No such file or directory)\n"
 
-
-def test_the_same_as_in_python(tmp_path):
-    config = write(
-        tmp_path / "a.yaml", team=ADAPTERS | {"agents": {"executor": {"lora": 2}}}, run=str(tmp_path / "r"), **SHORT
-    )
-    assert main(["--config", str(config)]) == 0
-    env = lab.make_env("plan_path", size=5)
-    base = lab.load_base(env.pocket, adapters=2, rank=4, lr=1e-3)
-    team = lab.Team({"planner": base.adapter("planner"), "executor": base.adapter("executor", rank=2)})
-    recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(8))
-    reports = list(lab.train(env, team, recipe, 2, seed=0, tasks=2, check=False))
-    turns = lab.load_run(tmp_path / "r").turns
-    assert turns["completion"].tolist() == [text for report in reports for text in report.turns["completion"]]
-
-
-@pytest.mark.slow
-def test_two_ranks_from_the_command_line(tmp_path):
-    """One line per step and one last line, though two processes ran; a second launch has nothing left to do."""
-    config = write(tmp_path / "a.yaml", run=str(tmp_path / "run"), **SHORT)
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    for expected in (["step 1/2", "step 2/2", "2 steps "], ["2 steps "]):
-        command = [*launch, "-m", "mas_lab.train", "--config", str(config)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        assert [line[:8] for line in done.stdout.splitlines()] == expected
-
-
-# An env of one's own
 
 OWN = """
 from dataclasses import dataclass
@@ -131,8 +94,6 @@ def test_an_env_of_ones_own_trains_from_its_file_and_goes_on(own, tmp_path):
     assert run.config["env"] == {"name": "echo_env:Echo", "target": 4}
     assert main(["--config", str(config), "--steps", "2"]) == 0 and run.steps == 2
     assert Config.read(own(env="echo_env.py:Echo")).env.target == 3
-    by_hand = Config.read(own(env="plan_path"), env="../echo_env:Echo")
-    assert type(by_hand.env).__name__ == "Echo"
 
 
 NO_ENVS = {
@@ -172,21 +133,16 @@ def test_a_run_that_somebody_handed_in_imports_nothing(own, tmp_path, monkeypatc
         lab.make_env(**config["env"])
 
 
-# The team
-
-
 def test_weights_in_common_and_of_their_own(tmp_path, models):
     path, model = tmp_path / "a.yaml", str(models / "a")
     shared = team_of(path, weights="shared", model=model, device="cpu", options={"train_tokens": 64})
     assert shared["planner"].shared.options.train_tokens == 64 and shared["planner"].shared.options.device == "cpu"
     assert list(shared.policies) == ["shared"] and shared["planner"].lr == 1e-6
-    apart = team_of(
-        path, weights="per_agent", model=model, agents={"executor": {"model": str(models / "b"), "lr": 0.5}}
-    )
-    assert list(apart.policies) == ["planner", "executor"] and apart["executor"].lr == 0.5
-    assert len(apart["executor"].tokenizer) == len(apart["planner"].tokenizer) + 5
-    listed = team_of(path, weights=[["executor"], ["planner"]], model=model)
-    assert list(listed) == ["planner", "executor"] and listed["planner"] is not listed["executor"]
+    other = {"executor": {"model": str(models / "b"), "lr": 0.5}}
+    for weights in ("per_agent", [["executor"], ["planner"]]):
+        apart = team_of(path, weights=weights, model=model, agents=other)
+        assert list(apart.policies) == ["planner", "executor"] and apart["executor"].lr == 0.5
+        assert len(apart["executor"].tokenizer) == len(apart["planner"].tokenizer) + 5
 
 
 def test_adapters_share_a_base_where_they_can(tmp_path, models):
@@ -198,13 +154,9 @@ def test_adapters_share_a_base_where_they_can(tmp_path, models):
     assert [planner.model.peft_config[policy.adapter].r for policy in (planner, executor)] == [4, 2]
     assert team.frozen == ("executor",)
     assert team.sampling == {"planner": lab.Sampling(), "executor": lab.Sampling(0.5, 3)}
-    unlike = team_of(
-        tmp_path / "b.yaml", agents={"executor": {"model": str(models / "b")}}, model=str(models / "a"), **ADAPTERS
-    )
+    other = {"executor": {"model": str(models / "b")}}
+    unlike = team_of(tmp_path / "b.yaml", agents=other, model=str(models / "a"), **ADAPTERS)
     assert unlike["planner"].shared is not unlike["executor"].shared
-
-
-# What is refused
 
 
 SHARED = {"weights": "shared"}
@@ -213,18 +165,13 @@ WRONG = {
     r": 'recipe' is missing": {"recipe": None},
     r": recipe: unknown recipe 'grpoo'; known are grpo": {"recipe": "grpoo"},
     r": recipe: unknown key 'plam'; known are name, plan": {"recipe": {"name": "grpo", "plam": 1}},
-    r": recipe: .*'forest', which is not part": {"recipe": {"name": "grpo", "plan": {"is": "forest"}}},
     r": env: no env is named 'plan_paht'": {"env": {"name": "plan_paht"}},
-    r": env: env 'plan_path' has no option width": {"env": {"name": "plan_path", "width": 5}},
     r": settings: train: unknown setting 'taks'; known are tasks": {"settings": {"taks": 5}},
-    r": settings: train: tasks=0 must be 1 or more": {"settings": {"tasks": 0}},
     r": steps: 'many' is no whole number": {"steps": "many"},
     r": team: \[\] is no mapping": {"team": []},
     r": team: unknown key 'rank'; known are weights": {"team": SHARED | {"rank": 3}},
-    r": team: weights: 'alone' must be shared, per_agent, or lists": {"team": {"weights": "alone"}},
     r": team: weights: .* each of planner, executor stands once": {"team": {"weights": [["planner"]]}},
     r": team: lr: Input should be a valid number.*got 'fast'": {"team": SHARED | {"lr": "fast"}},
-    r": team\.agents: unknown key 'solver'; known are planner, executor": {"team": SHARED | {"agents": {"solver": {}}}},
     r": team\.agents\.planner: unknown key 'rank'; known are model, backend": {
         "team": SHARED | {"agents": {"planner": {"rank": 3}}}},
     r": team\.agents\.executor: 'executor' has its weights in common with 'planner', so both .* same of lr;": {
@@ -239,6 +186,9 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, capsys, words):
         Config.read(path)
     assert main(["--config", str(path)]) == 1
     assert capsys.readouterr().err.startswith("mas_lab.train: ")
-    path.write_text("env: [plan_path\nteam: 3")
+
+
+def test_a_file_that_is_no_yaml_is_refused_with_its_line(tmp_path):
+    (tmp_path / "a.yaml").write_text("env: [plan_path\nteam: 3")
     with pytest.raises(ConfigError, match=r"a\.yaml: not YAML: (?s:.*)line 2"):
-        Config.read(path)
+        Config.read(tmp_path / "a.yaml")

@@ -24,17 +24,11 @@ def team(models):
     return lab.Team({"asker": lab.load_policy(models / "a"), "doer": lab.load_policy(models / "b")})
 
 
-# pass@k
-
-
 @given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
 def test_pass_at_is_the_share_of_draws_with_a_success(numbers):
     n, c, j = numbers
     draws = list(itertools.combinations([True] * c + [False] * (n - c), j))
     assert lab.pass_at(j, n, c) == pytest.approx(sum(map(any, draws)) / len(draws), abs=1e-12)
-
-
-# Against the table of the same episodes
 
 
 def replay(env, team, tasks, k, **options) -> pd.DataFrame:
@@ -68,19 +62,9 @@ def test_every_number_is_that_of_the_episodes_counted_by_hand(team, together):
         assert score["prompt_tokens"] == pytest.approx(sum(map(len, mine["prompt_ids"])) / k)
         of_prompt, of_completion = price[score["agent"]]
         assert score["cost"] == pytest.approx(score["prompt_tokens"] * of_prompt + score["tokens"] * of_completion)
-    assert scores["throughput"].nunique() == 1 and scores["throughput"].iloc[0] > 0
-
-
-def test_which_pass_at_columns_there_are(team):
-    env = small.Relay()
-
-    def columns(k):
-        return [name for name in lab.evaluate(env, team, env.tasks(1, "test", 0), k=k) if name.startswith("pass@")]
-
-    assert columns(1) == ["pass@1"]
-    assert columns(6) == ["pass@1", "pass@2", "pass@4", "pass@6"]
-    with pytest.raises(ValueError, match=r"pass@5 cannot be estimated from 4 episodes"):
-        lab.pass_at(5, 4, 2)
+    assert [name for name in scores if name.startswith("pass@")] == ["pass@1", "pass@2", "pass@3"]
+    with pytest.raises(ValueError, match=r"pass@5 cannot be estimated from 3 episodes"):
+        lab.pass_at(5, k, 2)
 
 
 class Script:
@@ -131,9 +115,6 @@ def test_latency_is_from_an_episodes_start_to_its_end_and_throughput_of_them_all
     assert told["latency_ci"].tolist() == pytest.approx([1.96 * math.sqrt(4 / 3) / math.sqrt(3)] * 2)
 
 
-# Swapped, greedy
-
-
 def test_swap_exchanges_the_policies(team):
     env = small.Relay()
     tasks = env.tasks(8, "test", 0)
@@ -142,20 +123,15 @@ def test_swap_exchanges_the_policies(team):
     assert "cost" not in swapped
     numbers = [name for name in swapped.columns if name not in TIMES]
     pd.testing.assert_frame_equal(swapped[numbers], lab.evaluate(env, by_hand, tasks, k=2)[numbers])
-    assert not swapped[numbers].equals(lab.evaluate(env, team, tasks, k=2)[numbers])
-    assert not swapped[numbers].equals(lab.evaluate(env, by_hand, tasks, k=2, seed=1)[numbers])
-    turns = lab.rollout(env, team.swapped("asker", "doer").with_sampling(GREEDY), tasks)
-    assert set(zip(turns["agent"], turns["policy"], strict=True)) == {("asker", "doer"), ("doer", "asker")}
+    for other in (lab.evaluate(env, team, tasks, k=2), lab.evaluate(env, by_hand, tasks, k=2, seed=1)):
+        assert not swapped[numbers].equals(other[numbers])
 
 
 def test_greedy_evaluation_takes_the_likeliest_token_whatever_the_seed(team):
     env = small.Relay()
     tasks = env.tasks(4, "test", 0)
-    first, second = (
-        lab.evaluate(env, team, tasks, k=2, sampling=GREEDY, seed=seed).drop(columns=TIMES) for seed in (0, 1)
-    )
-    pd.testing.assert_frame_equal(first, second)
-    assert set(first["success"]) <= {0.0, 1.0}
+    scores = [lab.evaluate(env, team, tasks, 2, sampling=GREEDY, seed=seed).drop(columns=TIMES) for seed in (0, 1)]
+    pd.testing.assert_frame_equal(*scores)
     turns = replay(env, team.with_sampling(GREEDY), tasks, 1)
     for row in turns.head(4).to_dict("records"):
         ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
@@ -163,19 +139,6 @@ def test_greedy_evaluation_takes_the_likeliest_token_whatever_the_seed(team):
             likeliest = team[row["agent"]].model(ids).logits.argmax(-1)[0]
         n = len(row["prompt_ids"])
         assert row["completion_ids"] == likeliest[n - 1 : -1].tolist()
-
-
-def test_sampling_may_be_given_to_one_agent(team):
-    env = small.Relay()
-    tasks = env.tasks(4, "test", 0)
-    scores = lab.evaluate(env, team, tasks, sampling={"doer": lab.Sampling(max_tokens=1)})
-    tokens = scores.groupby("agent")[["tokens", "turns"]].sum()
-    assert tokens.loc["doer", "tokens"] == tokens.loc["doer", "turns"]
-    assert tokens.loc["asker", "tokens"] > tokens.loc["asker", "turns"]
-    assert team.sampling["doer"] == lab.Sampling()
-
-
-# It leaves training alone
 
 
 def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
@@ -193,9 +156,6 @@ def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
         assert trained["completion"].tolist() != scored[0]["completion"].tolist()
 
 
-# Intervals
-
-
 def test_summary_by_hand():
     scores = pd.DataFrame({
         "task": ["t0", "t0", "t1", "t1", "t2", "t2"],
@@ -211,20 +171,13 @@ def test_summary_by_hand():
     assert fixer["tokens_ci"] == pytest.approx(1.96 * math.sqrt(3.0) / math.sqrt(3))
 
 
-# Bad input
-
-
 def test_what_evaluate_refuses(team):
     env = small.Relay()
     tasks = env.tasks(2, "test", 0)
     for options, match in [
         ({"k": 0}, r"k=0; a task is played at least once"),
         ({"swap": ("asker", "boss")}, r"unknown agent 'boss'; the env plays asker, doer"),
-        ({"swap": ("asker",)}, r"name the two roles"),
         ({"price": {"boss": (1.0, 1.0)}}, r"unknown agent 'boss'; the env plays asker, doer"),
-        ({"price": {"doer": 1.0}}, r"the price of agent 'doer' is 1.0; give two numbers .* of a prompt token"),
-        ({"price": {"doer": (1.0, -1.0)}}, r"of agent 'doer' is \(1.0, -1.0\); give two numbers of 0 or more"),
-        ({"price": {"doer": ("a", 1.0)}}, r"the price of agent 'doer' is \('a', 1.0\)"),
         ({"sampling": {"boss": GREEDY}}, r"sampling names agent 'boss'; the team has \['asker', 'doer'\]"),
     ]:
         with pytest.raises(ValueError, match=match):

@@ -58,12 +58,10 @@ def test_a_run_that_was_stopped_is_scored_once_where_it_stopped(scored, models, 
 
 def test_scores_of_steps_that_a_kill_undid_do_not_count_until_they_are_made_again(scored, models, tmp_path):
     run = shutil.copytree(scored[0], tmp_path / "run")
-    newest = max((run / "checkpoints").iterdir())
-    shutil.rmtree(newest)  # as if killed before the checkpoint after step 5
-    list(start("shared", models, run, 4, **SCORED))
-    assert kept_scores(lab.load_run(run))["step"].tolist() == [0, 2, 4]
-    list(start("shared", models, run, 5, **SCORED))
-    assert kept_scores(lab.load_run(run))["step"].tolist() == [0, 2, 4, 5]
+    shutil.rmtree(max((run / "checkpoints").iterdir()))  # as if killed before the checkpoint after step 5
+    for steps, kept in ((4, [0, 2, 4]), (5, [0, 2, 4, 5])):
+        list(start("shared", models, run, steps, **SCORED))
+        assert kept_scores(lab.load_run(run))["step"].tolist() == kept
 
 
 def test_scores_are_told_on_a_line_and_to_a_tracker(scored):

