@@ -22,6 +22,16 @@ def in_turn(env, task, texts):
     return steps
 
 
+def together(env, task, turns):
+    """The step of each turn; a turn has the texts of those that act, in their order, or one text."""
+    state, steps = env.start(task), []
+    for texts in turns:
+        said = (texts,) if isinstance(texts, str) else texts
+        steps.append(env.step(state, dict(zip(env.acting(state), said, strict=True))))
+        state = steps[-1].state
+    return steps
+
+
 def lacking(monkeypatch, marked):
     """A tier that lacks what a program that holds `marked` uses."""
     run = sandbox.run

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plays import together
 
 from mas_lab.env import Task
 from mas_lab.tasks.arxiv_intro import ArxivIntro
@@ -16,13 +17,7 @@ METHOD = "young sailor broke clock near market so tall teacher found lamp near f
 
 
 def played(*turns, source=SOURCE, **options):
-    env = ArxivIntro(max_turns=len(turns), **options)
-    state, steps = env.start(Task("t", {"source": source})), []
-    for background, method in turns:
-        steps.append(env.step(state, {"background": background, "method": method}))
-        state = steps[-1].state
-    assert env.acting(state) == ()
-    return steps
+    return together(ArxivIntro(max_turns=len(turns), **options), Task("t", {"source": source}), turns)
 
 
 def test_the_reward_by_hand():

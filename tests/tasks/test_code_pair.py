@@ -1,15 +1,12 @@
 """Two functions whose worth is worked out by hand; the published rule beside ours on the programs that it falls for."""
 
-import json
 from dataclasses import replace
 
 import pytest
-from plays import lacking, task_of
+from plays import lacking, task_of, together
 
-from mas_lab.check.env import check_env
-from mas_lab.tasks import make_env
 from mas_lab.tasks.code_pair import CodePair
-from mas_lab.tasks.shared import lists, pair_code
+from mas_lab.tasks.shared import pair_code
 from mas_lab.tasks.shared.programs import Problem
 
 ASKED = [[3, 1, 2], [9, 0, 4], [5, 5, 1], [2, 7, 6]]
@@ -164,12 +161,7 @@ def test_what_a_value_of_aux_is_need_not_be_plain():
 
 
 def played(*turns, problem=PROBLEM, **options):
-    env = CodePair(max_turns=len(turns), **options)
-    state, steps = env.start(task_of(problem)), []
-    for texts in turns:
-        steps.append(env.step(state, dict(zip(env.agents, texts, strict=True))))
-        state = steps[-1].state
-    return steps
+    return together(CodePair(max_turns=len(turns), **options), task_of(problem), turns)
 
 
 GOOD = SORTS, f("    return aux(x)[::-1]")
@@ -193,21 +185,11 @@ def test_turns_pay_what_was_gained_or_each_anew():
     assert CodePair(max_turns=2).max_return == 4.0
 
 
-def test_together_nobody_sees_what_the_other_writes_and_in_turn_main_does():
-    for teamwork in ("together", "concatenated"):
-        env = CodePair(size="full", teamwork=teamwork, max_turns=2)
-        state = env.start(task_of(PROBLEM))
-        assert env.acting(state) == ("helper", "main")
-        state = env.step(state, {"helper": SORTS, "main": f(ALONE)}).state
-        assert SORTS not in str(env.observe(state, "main")) and "z[::-1]" not in str(env.observe(state, "helper"))
-        assert ("aux" in str(env.observe(state, "main")[0])) == (teamwork == "together")
+def test_in_turn_main_sees_what_the_helper_wrote():
     env = CodePair(size="full", teamwork="in_turn")
-    state = env.start(task_of(PROBLEM))
-    assert env.acting(state) == ("helper",)
-    step = env.step(state, {"helper": SORTS})
-    assert (step.team_reward, step.done, env.acting(step.state)) == (0.0, False, ("main",))
-    assert SORTS in env.observe(step.state, "main")[1]["content"]
-    last = env.step(step.state, {"main": GOOD[1]})
+    first, last = together(env, task_of(PROBLEM), GOOD)
+    assert (first.team_reward, first.done, env.acting(first.state)) == (0.0, False, ("main",))
+    assert SORTS in env.observe(first.state, "main")[1]["content"]
     assert (last.team_reward, last.done, last.success) == (4.0, True, True)
 
 
@@ -217,30 +199,6 @@ def test_a_single_agent_writes_both():
     for text in (SORTS, f"{SORTS} ||| {GOOD[1]} ||| x", ""):
         (step,) = played([text], size="full", single_agent=True)
         assert (step.team_reward, step.valid, step.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
-
-
-# Feedback
-
-
-LINE = "    z = sorted(x); return z[::-1]"
-FAULTS = [
-    (("", f(LINE)), "none", "There is no function `aux`"),
-    ((SORTS, "pass"), "missing", "There is no function `f`"),
-    ((SORTS, "def f(x:\n  return x"), "syntax", "does not parse"),
-    ((SORTS, f("    return x if len(x) > 2 else aux(x)[::-1]")), "tests", "do not all pass"),
-    ((SORTS, f(LINE)), "call", "does not call"),
-    ((SORTS, f("    y = aux(x); z = sorted(x); return z[::-1]")), "use", "makes no difference"),
-    (("def aux(x):\n    return sorted(x)[::-1]", f("    return aux(x)")), "thin", "merely hands on"),
-    (GOOD, "fine", "every example passes"),
-]
-
-
-@pytest.mark.parametrize(("drafts", "word", "sentence"), FAULTS)
-def test_plain_feedback_names_the_first_level_that_failed(drafts, word, sentence):
-    for size, said in (("pocket", word), ("full", sentence)):
-        env = CodePair(size=size, max_turns=2, feedback="plain")
-        state = env.step(env.start(task_of(PROBLEM)), dict(zip(env.agents, drafts, strict=True))).state
-        assert all(said in env.observe(state, agent)[-1]["content"].split("draft", 1)[1] for agent in env.agents)
 
 
 def test_level_feedback_says_something_of_each():
@@ -286,33 +244,6 @@ def test_hidden_tests_stand_in_no_prompt(options):
     assert len(seen) >= 5 and not any(str(sentinel) in prompt for prompt in seen)
 
 
-# Forms, tasks, demonstrations
-
-
-def human_eval(n):
-    """A row in the columns of HumanEval."""
-    prompt = f'from typing import List\n\n\ndef down(x: List[int]) -> List[int]:\n    """Sort downwards, problem {n}.\n'
-    prompt += '    >>> down([1, 2])\n    [2, 1]\n    """\n'
-    test = "".join(f"    assert candidate({x}) == {sorted(x, reverse=True)}\n" for x in [[1, 2], *ASKED])
-    return {"task_id": f"T/{n}", "entry_point": "down", "prompt": prompt, "test": f"def check(candidate):\n{test}",
-            "canonical_solution": "    return sorted(x)[::-1]\n"}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory):
-    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
-    path.write_text("".join(json.dumps(human_eval(n)) + "\n" for n in range(60)))
-    return str(path)
-
-
-@pytest.mark.parametrize("options", [
-    {"max_turns": 2}, {"rewards": "published"}, {"single_agent": True}, {"teamwork": "in_turn", "max_turns": 2},
-    {"teamwork": "concatenated"},
-], ids=str)  # fmt: skip
-def test_the_contract_holds_at_full_size(rows, options):
-    check_env(make_env("code_pair", size="full", data=rows, **options), tasks=2)
-
-
 def test_standard_input_is_told_of():
     state = CodePair().start(task_of(replace(PROBLEM, stdin=True)))
     assert "standard input as one text" in CodePair(size="full").observe(state, "main")[1]["content"]
@@ -320,13 +251,3 @@ def test_standard_input_is_told_of():
                    stdin=True)  # fmt: skip
     judged = ours("def aux(s):\n    return s + ' '", "def solve(s):\n    return aux(s) + s", echo)
     assert (judged.score, judged.fault) == (4.0, "fine")
-
-
-def test_a_pocket_program_is_laid_out_for_the_published_rule():
-    (task,) = CodePair().tasks(1, "train", 0)
-    first, *rest = lists.parts(task.data["text"])
-    actions = {"helper": lists.program("aux", [first]), "main": lists.program("f", rest, "aux")}
-    env = CodePair(rewards="published")
-    assert env.step(env.start(task), actions).team_reward == 4.0
-    wrapper = actions | {"main": "def f ( x ) : return aux ( x )"}
-    assert env.step(env.start(task), wrapper).info["fault"] in ("thin", "tests")

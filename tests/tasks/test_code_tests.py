@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from plays import lacking, task_of
+from plays import lacking, task_of, together
 
 from mas_lab.env import transcript
 from mas_lab.tasks import make_env, sandbox
@@ -26,11 +26,7 @@ PUBLISHED = replace(FULL, rewards="published")
 
 def played(*turns, env=FULL, problem=TOTAL):
     """A step for each (code, tests)."""
-    state, steps = env.start(task_of(problem)), []
-    for said in turns:
-        steps.append(env.step(state, dict(zip(env.agents, said, strict=True))))
-        state = steps[-1].state
-    return steps
+    return together(env, task_of(problem), turns)
 
 
 def test_rewards_by_hand():
@@ -75,21 +71,6 @@ def test_a_return_is_what_the_last_function_is_worth():
     assert steps[-1].success and sum(step.team_reward for step in steps) == 1 and not steps[-1].info["agreed"]
 
 
-def test_what_the_tester_says_moves_no_team_reward():
-    paid = {played((HALF, tests))[0].team_reward for tests in (CASES, "", "assert total(4, 5) == 1")}
-    assert paid == {0.5}
-
-
-def test_later_turns_show_both_drafts_and_what_came_out():
-    (step,) = played((HALF, "assert total(-4, 5) == 1\nassert total(4, 5) == 9\nassert total(-1, 'x') == 0"))
-    for agent in FULL.agents:
-        told = FULL.observe(step.state, agent)[-1]["content"]
-        assert HALF in told and "assert total(4, 5) == 9" in told
-        assert "assert total(-4, 5) == 1    # gave 99" in told and "assert total(4, 5) == 9    # gave" not in told
-    (step,) = played(("def total(a, b): raise ValueError('no')", CASES))
-    assert "# gave ValueError: no" in FULL.observe(step.state, "coder")[-1]["content"]
-
-
 @pytest.mark.parametrize("size", ["pocket", "full"])
 @pytest.mark.parametrize("agent", CodeTests().agents)
 def test_nothing_hidden_is_ever_shown(size, agent):
@@ -127,10 +108,6 @@ def test_holes_of_the_published_local_rewards(problem, code, tests, agent, publi
     assert [step.done for step in steps] == [agent == "tester", False]
 
 
-def test_hole_no_case_is_agreement():
-    assert [played((HALF, "nothing"), env=env)[0].done for env in (PUBLISHED, FULL)] == [True, False]
-
-
 def test_hole_a_program_that_knows_the_examples_by_heart():
     by_heart = "def total(a, b): return {(1, 2): 3}.get((a, b))"
     paid = [played((by_heart, CASES), env=env)[0].team_reward for env in (PUBLISHED, FULL)]
@@ -139,7 +116,8 @@ def test_hole_a_program_that_knows_the_examples_by_heart():
     assert played((by_heart, CASES), problem=also_hidden)[0].team_reward == 0
 
 
-def test_hole_never_agreeing_is_paid_every_turn():
+def test_hole_no_case_is_agreement_and_never_agreeing_is_paid_every_turn():
+    assert [played((HALF, "nothing"), env=env)[0].done for env in (PUBLISHED, FULL)] == [True, False]
     turns = [(RIGHT, "assert total(1, 1) == 7")] * 3
     published, ours = played(*turns, env=PUBLISHED), played(*turns)
     assert sum(step.team_reward for step in published) == PUBLISHED.max_return == 3
@@ -205,15 +183,6 @@ def test_a_single_agent_writes_the_function_once(size):
         (task,) = env.tasks(1, "train", 0)
         step = env.step(env.start(task), {"solo": task.data["gold"]})
     assert step.done and step.success and step.team_reward == 1 and step.local_rewards == {"solo": pytest.approx(1.0)}
-
-
-@pytest.mark.parametrize("code", ["def f ( x ) : return 5", "def f ( x ) : return [ 10 , 2 ]",
-                                  "def f ( x ) : return y", "def f ( x ) : return x + x + x + x + x"])  # fmt: skip
-def test_what_came_out_is_told_in_known_words(code):
-    env = make_env("code_tests")
-    (task,) = env.tasks(1, "train", 0)
-    state = env.step(env.start(task), {"coder": code, "tester": "assert f ( [ 1 , 2 , 3 ] ) == [ 9 ]"}).state
-    assert " gave error " in env.observe(state, "coder")[0]["content"]
 
 
 @pytest.mark.parametrize("tests", ["assert f ( [ 1 , 2 ] ) == [ 3 , 4 ]", "assert f ( 3 ) == 3", "assert f ( ) == [ ]",

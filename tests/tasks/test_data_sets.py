@@ -81,15 +81,6 @@ def test_problems_and_answers(tmp_path, row, form):
     assert {split for split, _ in found} == set(SPLITS)
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_a_set_of_tests_alone_stays_one(tmp_path, form):
-    data = folder_of(tmp_path / "aime", form, test=[MATHS["aime24"](n) for n in range(30)])
-    env = make_env("math", size="full", data=data)
-    assert len(env.tasks(30, "test", 0)) == 30
-    with pytest.raises(EnvError, match=r"0 rows of split 'train', asked for 1 .*train 0, val 0, test 30"):
-        env.tasks(1, "train", 0)
-
-
 def test_what_a_set_lacks_is_drawn_from_its_training_rows(tmp_path):
     data = folder_of(tmp_path / "set", "jsonl", train=[polaris(n) for n in range(60)],
                      validation=[polaris(n) for n in range(55, 65)])  # fmt: skip
@@ -100,25 +91,24 @@ def test_what_a_set_lacks_is_drawn_from_its_training_rows(tmp_path):
     rest = {f"What is {n} + 1?" for n in range(55)}
     assert told["test"] == {text for text in rest if split_of(text) == "test"} != set()
     assert told["train"] == rest - told["test"]
+    tests = make_env("math", size="full", data=folder_of(tmp_path / "tests", "jsonl", test=list(map(gsm8k, range(30)))))
+    assert len(tests.tasks(30, "test", 0)) == 30
+    with pytest.raises(EnvError, match=r"0 rows of split 'train', asked for 1 .*train 0, val 0, test 30"):
+        tests.tasks(1, "train", 0)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_posts(tmp_path, form):
-    rows = [{"prompt": f"SUBREDDIT: r/a\n\nTITLE: t\n\nPOST: {n}\n\nTL;DR:", "completion": " short"} for n in range(9)]
+@pytest.mark.parametrize(("name", "row", "source"), [
+    ("tldr", lambda n: {"prompt": f"TITLE: t\n\nPOST: {n}\n\nTL;DR:", "completion": "short"}, "TITLE: t\n\nPOST: {}"),
+    ("arxiv_intro", lambda n: {"abstract_text": f"we show {n} .  it holds ."}, "we show {} . it holds ."),
+    ("arxiv_intro", lambda n: {"abstract_text": [f"we show {n} .", "it holds ."]}, "we show {} . it holds ."),
+])  # fmt: skip
+def test_texts_in_the_splits_of_their_set(tmp_path, form, name, row, source):
+    rows = list(map(row, range(9)))
     data = folder_of(tmp_path / "set", form, train=rows[:3], validation=rows[3:6], test=rows[6:])
-    env = make_env("tldr", size="full", data=data)
     for split, numbers in (("train", "012"), ("val", "345"), ("test", "678")):
-        told = {task.data["source"] for task in env.tasks(3, split, 0)}
-        assert told == {f"SUBREDDIT: r/a\n\nTITLE: t\n\nPOST: {n}" for n in numbers}
-
-
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-@pytest.mark.parametrize("text", [lambda n: f"we show {n} .  it holds .", lambda n: [f"we show {n} .", "it holds ."]])
-def test_abstracts_as_a_text_or_as_sentences(tmp_path, form, text):
-    rows = [{"article_id": str(n), "abstract_text": text(n), "token_count": 9} for n in range(6)]
-    data = folder_of(tmp_path / "set", form, train=rows[:2], validation=rows[2:4], test=rows[4:])
-    tasks = make_env("arxiv_intro", size="full", data=data).tasks(2, "test", 0)
-    assert {task.data["source"] for task in tasks} == {"we show 4 . it holds .", "we show 5 . it holds ."}
+        tasks = make_env(name, size="full", data=data).tasks(3, split, 0)
+        assert {task.data["source"] for task in tasks} == set(map(source.format, numbers))
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
@@ -147,17 +137,14 @@ def test_a_line_of_a_file_is_named_by_its_number(tmp_path):
     path.write_text('\n{"problem": "1 + 1", "answer": 2}\n{"problem": 3}\n')
     with pytest.raises(EnvError, match=r"rows\.jsonl, line 3: a row needs .* has \['problem'\]"):
         make_env("math", size="full", data=str(path)).tasks(1, "train", 0)
-    path.write_bytes(b'{"problem": "1 + 1", "answer": 2}\n{"problem": "\xff"}\n')
+    path.write_bytes(b'{"problem": "\xe2\x80\xa8", "answer": 2}\n{"problem": "\xff"}\n')  # the first is no line break
     with pytest.raises(EnvError, match=r"rows\.jsonl, line 2: .*utf-8"):
         make_env("math", size="full", data=str(path)).tasks(1, "train", 0)
-
-
-def test_a_broken_line_in_a_folder_is_named_with_its_file(tmp_path):
-    data = folder_of(tmp_path / "set", "jsonl", train=[polaris(n) for n in range(5)], test=[polaris(9)])
+    folder_of(tmp_path / "set", "jsonl", train=[polaris(n) for n in range(5)], test=[polaris(9)])
     with (tmp_path / "set" / "train.jsonl").open("a") as file:
         file.write('{"problem": \n')
     with pytest.raises(EnvError, match=r"train\.jsonl, line 6: "):
-        make_env("math", size="full", data=data).tasks(1, "train", 0)
+        make_env("math", size="full", data=str(tmp_path / "set")).tasks(1, "train", 0)
 
 
 def test_what_does_not_open_is_named_with_what_to_do(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
 import errno
-import json
 import ntpath
 import os
 import random
@@ -9,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import psutil
 import pytest
@@ -21,7 +19,6 @@ from mas_lab.env import Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks.math import Math
 from mas_lab.tasks.shared import grading, rows
-from mas_lab.tasks.shared.chains import value
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
 WORDS = str(data_dir() / "math" / "word_problems.jsonl")
@@ -35,12 +32,6 @@ def earned(steps):
     """Return agents, team rewards, local rewards, and ends."""
     found = [(agent, step.team_reward, step.local_rewards[agent], step.done) for agent, step in steps]
     return [list(column) for column in zip(*found, strict=True)]
-
-
-def test_a_chain_is_read_from_left_to_right_mod_10():
-    assert value("9 - 7 * 5 + 7 - 2") == 5
-    assert value("3 - 7") == 6
-    assert value("2 + 3 * 4") == 0  # 20 mod 10, not 14
 
 
 def test_the_outcome_arrives_once_at_the_approval():
@@ -57,14 +48,21 @@ def test_the_last_answer_counts_when_the_rounds_run_out():
     assert sum(step.team_reward for _, step in steps) == Math().max_return
 
 
-def test_an_unreadable_verdict_is_invalid_and_no_approval():
-    steps = play(Math(), "answer 5", "fine by me")
-    assert steps[-1][1].valid == {"verifier": False} and not steps[-1][1].done
-    assert steps[-1][1].local_rewards == {"verifier": 0.0}
-    assert Math().acting(steps[-1][1].state) == ("solver",)
+@pytest.mark.parametrize(("size", "text", "ours", "published"), [
+    ("pocket", "approve", True, True), ("pocket", "2 0 7 5 reject", False, False), ("pocket", "", None, None),
+    ("pocket", "approve 5", None, True), ("pocket", "approve reject", None, True), ("full", "I approve", None, None),
+    ("full", "so <verdict> reject </verdict>", False, False), ("full", "<verdict>Approve</verdict>", True, True),
+    ("full", "<verdict>reject</verdict> no, <verdict>approve</verdict>", None, True),
+])  # fmt: skip
+def test_verdicts(size, text, ours, published):
+    assert Math(size=size).read_verdict(text) is ours
+    assert Math(size=size, rewards="published").read_verdict(text) is published
 
 
-def test_published_an_unreadable_verdict_approves():
+def test_an_unreadable_verdict_is_invalid_and_approves_as_published_alone():
+    step = play(Math(), "answer 5", "fine by me")[-1][1]
+    assert step.valid == {"verifier": False} and step.local_rewards == {"verifier": 0.0}
+    assert Math().acting(step.state) == ("solver",)
     published = Math(rewards="published")
     step = play(published, "answer 4", "fine by me")[-1][1]
     assert step.done and step.valid == {"verifier": False} and step.team_reward == 0.0
@@ -84,59 +82,16 @@ def test_pocket_answers(text, answer):
     assert step.local_rewards["solver"] == (1.0 if answer == "5" else 0.2 if answer else 0.0)
 
 
-@pytest.mark.parametrize(("text", "verdict"), [
-    ("approve", True), ("2 0 7 5 reject", False), ("approve 5", None), ("approve approve", None),
-    ("approve reject", None), ("answer 5 approve", None), ("", None),
-])  # fmt: skip
-def test_pocket_verdicts(text, verdict):
-    assert Math().read_verdict(text) is verdict
-
-
-@pytest.mark.parametrize(("text", "ours", "published"), [
-    ("<verdict>approve</verdict>", True, True), ("so <verdict> reject </verdict>", False, False),
-    ("<verdict>reject</verdict> no, <verdict>approve</verdict>", None, True),
-    ("<verdict>Approve</verdict>", True, True), ("I approve", None, None),
-])  # fmt: skip
-def test_full_verdicts(text, ours, published):
-    assert Math(size="full").read_verdict(text) is ours
-    assert Math(size="full", rewards="published").read_verdict(text) is published
-
-
-def test_the_fixer_is_called_only_after_a_rejection():
+def test_who_speaks_and_that_the_fixer_does_only_after_a_rejection():
     env = Math(fixer=True)
     assert [agent for agent, _ in play(env, "answer 5", "approve")] == ["solver", "verifier"]
     steps = play(env, "answer 4", "reject", "answer 5", "approve")
     agents, rewards = ["solver", "verifier", "fixer", "verifier"], ([0.0, 0.0, 0.0, 1.0], [0.2, 1.0, 1.0, 1.0])
     assert earned(steps) == [agents, *rewards, [False, False, False, True]]
-    told = env.observe(steps[1][1].state, "fixer")[0]["content"]
-    assert told == f"tried 4 fix {PROBLEM}"
-
-
-def test_an_unreadable_fix_replaces_the_answer():
-    steps = play(Math(fixer=True, max_turns=2), "answer 5", "reject", "no idea", "approve")
-    assert steps[-1][1].team_reward == 0.0
-    assert Math().observe(steps[2][1].state, "verifier")[0]["content"] == f"answer none check {PROBLEM}"
-
-
-def test_the_solver_sees_what_was_sent_back():
-    steps = play(Math(), "answer 4", "reject", "nothing", "reject")
-    assert Math().observe(steps[-1][1].state, "solver")[0]["content"] == f"tried 4 none solve {PROBLEM}"
-
-
-def test_several_solvers_speak_in_turn_and_the_last_one_counts():
-    env = Math(n_agents=4)
-    assert env.agents == ("solver_1", "solver_2", "solver_3", "verifier")
-    steps = play(env, "answer 5", "answer 6", "answer 4", "reject", "answer 1")
-    assert [agent for agent, _ in steps] == ["solver_1", "solver_2", "solver_3", "verifier", "solver_1"]
-    assert env.observe(steps[1][1].state, "solver_3")[0]["content"] == f"others 5 6 solve {PROBLEM}"
-    assert env.observe(steps[-1][1].state, "solver_2")[0]["content"] == f"tried 4 others 1 solve {PROBLEM}"
-    assert len(Math(n_agents=16).agents) == 16
+    assert play(Math(single_agent=True), "answer 5")[0][1].success and Math().agents == ("solver", "verifier")
+    several = play(Math(n_agents=4), "answer 5", "answer 6", "answer 4", "reject", "answer 1")
+    assert [agent for agent, _ in several] == ["solver_1", "solver_2", "solver_3", "verifier", "solver_1"]
     assert Math(n_agents=4, fixer=True).agents == ("solver_1", "solver_2", "verifier", "fixer")
-
-
-def test_a_single_agent_answers_once():
-    steps = play(Math(single_agent=True), "answer 5")
-    assert earned(steps) == [["solo"], [1.0], [1.0], [True]] and steps[0][1].success
 
 
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(Math().words), max_size=8), st.booleans())
@@ -154,18 +109,6 @@ def test_whatever_is_said_the_return_is_the_truth_of_the_last_answer(seed, babbl
     assert state.rounds <= env.max_turns
 
 
-def test_each_shipped_problem_is_graded_right_with_its_own_answer():
-    shipped = [json.loads(line) for line in Path(WORDS).read_text(encoding="utf-8").splitlines()]
-    read = dict(map(rows.problem_and_answer, shipped))
-    assert len(read) == 24
-    assert read["Mara has twice as many stamps as Jon. Together they have 54. How many stamps has Mara?"] == "36"
-    assert read["Find the positive root of x^2 - x - 1 = 0."] == r"\frac{1+\sqrt{5}}{2}"
-    solo = Math(size="full", single_agent=True)
-    for problem, gold in read.items():
-        assert play(solo, rf"\boxed{{{gold}}}", problem=problem, gold=gold)[-1][1].team_reward == 1.0
-        assert play(solo, r"\boxed{-77}", problem=problem, gold=gold)[-1][1].team_reward == 0.0
-
-
 @pytest.mark.parametrize(("data", "asked"), [
     (r"C:\sets\math", (r"C:\sets\math", None)), (r"C:\sets\math:main", (r"C:\sets\math", "main")),
     ("org/math:main", ("org/math", "main")),
@@ -181,8 +124,8 @@ def test_a_drive_is_no_configuration(monkeypatch, data, asked):
 
 
 @pytest.mark.parametrize(("text", "boxed"), [
-    (r"so \boxed{3}", "3"), (r"\boxed{3} or \boxed{4}", "4"), (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
-    (r"\boxed{3", None), (r"\boxed{ }", None), ("3", None),
+    (r"\boxed{3} or \boxed{4}", "4"), (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"), (r"\boxed{3", None),
+    (r"\boxed{ }", None), ("3", None),
 ])  # fmt: skip
 def test_the_last_box_counts(text, boxed):
     assert grading.last_boxed(text) == boxed

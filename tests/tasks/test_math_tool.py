@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plays import together
 
 from mas_lab.env import Task
 from mas_lab.tasks import sandbox
@@ -17,13 +18,7 @@ RIGHT = "x = 9 ; x -= 7 ; x *= 5 ; x += 7 ; x -= 2 ; print ( x % 10 )"
 
 def played(*turns, problem=PROBLEM, gold="5", **options):
     """The steps of an episode: in each turn the tool user's text and the reasoner's, or a single agent's."""
-    env = MathTool(**options)
-    state, steps = env.start(Task("t", {"problem": problem, "gold": gold})), []
-    for said in turns:
-        said = (said,) if isinstance(said, str) else said
-        steps.append(env.step(state, dict(zip(env.acting(state), said, strict=True))))
-        state = steps[-1].state
-    return steps
+    return together(MathTool(**options), Task("t", {"problem": problem, "gold": gold}), turns)
 
 
 def paid(steps):
@@ -56,13 +51,11 @@ def test_a_right_answer_that_both_give_pays_and_ends_it():
     assert MathTool().acting(step.state) == ()
 
 
-def test_a_wrong_answer_that_both_give_ends_it_too():
-    (step,) = played(("print ( 4 )", "answer 4"))
-    assert paid([step]) == [(0.0, True, False)]
-    assert step.local_rewards == {"tool": pytest.approx(0.2), "reasoner": pytest.approx(0.2)}
-
-
 def test_they_go_on_until_they_agree():
+    (wrong,) = played(("print ( 4 )", "answer 4"))
+    assert paid([wrong]) == [(0.0, True, False)]
+    assert wrong.local_rewards == {"tool": pytest.approx(0.2), "reasoner": pytest.approx(0.2)}
+    assert not played(("print ( 15 )", "answer 15"))[0].info["agreed"]  # both are unreadable
     steps = played((RIGHT, "answer 4"), ("print ( 3 )", "answer 5"), (RIGHT, "answer 5"))
     assert paid(steps) == [(0.0, False, False), (0.0, False, False), (1.0, True, True)]
     assert [step.info["turn"] for step in steps] == [0, 1, 2]
@@ -83,11 +76,6 @@ def test_what_a_program_earns(text, local, status, answer):
     assert step.state.printed == answer and step.info["right"] == (answer == "5")
 
 
-def test_two_that_cannot_be_read_do_not_agree():
-    (step,) = played(("print ( 15 )", "answer 15"))
-    assert paid([step]) == [(0.0, False, False)] and not step.info["agreed"]
-
-
 def test_unsupported_is_not_counted_wrong(monkeypatch):
     outcome(monkeypatch, status="unsupported", stderr="ModuleNotFoundError: No module named 'fractions'", stdout="5\n")
     monkeypatch.setattr(programs, "_warned", set())
@@ -100,13 +88,6 @@ def test_unsupported_is_not_counted_wrong(monkeypatch):
     wrong = 0.2  # of a program that prints a wrong answer: it earns no less, and no more, or asking for it would pay
     assert step.local_rewards["tool"] == pytest.approx(wrong) and step.valid["tool"]
     assert MathTool().observe(step.state, "tool")[0]["content"].startswith("printed unsupported answered 5 tool ")
-
-
-def test_what_the_wall_clock_ended_is_told(monkeypatch):
-    outcome(monkeypatch, status="timeout", stderr="TimeoutError: no answer in 20 s", backstop=True)
-    (step,) = played((RIGHT, "answer 5"))
-    assert step.info["backstop"] is True and step.info["right"] is False
-    assert (step.info["task"], step.info["turn"], step.info["agent"]) == ("t", 0, "tool")
 
 
 def test_a_sandbox_is_asked_the_same_thing_once(monkeypatch):
@@ -141,14 +122,6 @@ def test_hole_the_answer_in_an_error():
     assert published.info["status"] == ours.info["status"] == "error"
     assert published.local_rewards["tool"] == 1.0 and paid([published]) == [(1.0, True, True)]
     assert ours.local_rewards["tool"] == 0.0 and paid([ours]) == [(0.0, False, False)]
-
-
-@pytest.mark.parametrize(("code", "boxed", "gold"), [
-    ("print(36.0)", "36", "36"), ("print('1/3')", r"\frac{1}{3}", "1/3"), ("print(6 * 6)", r"36 \text{ stamps}", "36"),
-])  # fmt: skip
-def test_full_size_answers_are_compared_by_what_they_mean(code, boxed, gold):
-    (step,) = played((fenced(code), rf"so \boxed{{{boxed}}}"), size="full", gold=gold)
-    assert paid([step]) == [(1.0, True, True)]
 
 
 def test_a_single_agent_writes_until_an_answer_can_be_read():

@@ -1,6 +1,7 @@
 """Worlds of PettingZoo: replayed, turn by turn and all at once, on the real package."""
 
 import pytest
+from plays import together
 
 import mas_lab as lab
 from mas_lab.check.env import check_env
@@ -45,22 +46,13 @@ def hands():
 
 
 def play(env, *moves):
-    state, steps = env.start(env.tasks(1, "train", 0)[0]), []
-    for move in moves:
-        acting = env.acting(state)
-        said = {acting[0]: move} if isinstance(move, str) else dict(zip(acting, move, strict=True))
-        steps.append(env.step(state, said))
-        state = steps[-1].state
-    return steps
+    return together(env, env.tasks(1, "train", 0)[0], moves)
 
 
-def test_the_contract_holds_turn_by_turn(tictactoe):
+def test_the_contract_holds_turn_by_turn_and_all_at_once(tictactoe, hands):
     assert tictactoe.agents == ("player_1", "player_2") and tictactoe.competitive
-    check_env(tictactoe, tasks=4)
-
-
-def test_the_contract_holds_all_at_once(hands):
     assert hands.agents == ("player_0", "player_1")
+    check_env(tictactoe, tasks=4)
     check_env(hands, tasks=2)
 
 

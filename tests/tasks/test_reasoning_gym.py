@@ -4,7 +4,6 @@ import pytest
 
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
-from mas_lab.tasks.reasoning_gym import HARMLESS
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
 DIGITS = {"min_digits": 1, "max_digits": 1, "min_terms": 2, "max_terms": 3}
@@ -32,14 +31,6 @@ def test_the_generator_judges_where_many_answers_are_right():
     assert env.is_right(f"({task.data['gold']})", state)
 
 
-def test_splits_share_no_problem_and_a_longer_list_begins_alike():
-    env = make_env("reasoning_gym", dataset="chain_sum")
-    found = {split: [task.data["problem"] for task in env.tasks(200, split, 0)] for split in ("train", "val", "test")}
-    assert all(len(set(problems)) == 200 for problems in found.values())
-    assert len(set().union(*found.values())) == 600
-    assert [task.data["problem"] for task in env.tasks(5, "train", 0)] == found["train"][:5]
-
-
 EVIL = [
     "__import__('os').system('touch {here}')", "open('{here}', 'w')", "exec(\"open('{here}', 'w')\")", "(1).__class__",
     "[open('{here}','w') for a in [1]]", "lambda: 0", "9**9**9**9", "(9)**99999999", "x**999999999", "f'{{1}}'",
@@ -55,12 +46,6 @@ def test_an_answer_is_not_run(dataset, answer, tmp_path):
     here = tmp_path / "ran"
     assert not env.is_right(answer.format(here=here), state)
     assert not here.exists()
-
-
-def test_what_is_run_is_numbers_and_operators():
-    harmless = ["49*(85 - 1)/14", "x**2 + 3*x - 1", "sin(x)/2 + C", "[[1, 0], [0, 1]]", "-3", "2.5"]
-    assert all(HARMLESS.fullmatch(text) for text in harmless)
-    assert not any(HARMLESS.fullmatch(text) for text in EVIL if not text.startswith(("a", "[[")))
 
 
 @pytest.mark.parametrize(("options", "words"), [

@@ -2,7 +2,6 @@
 
 import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,7 @@ from mas_lab.paths import data_dir
 from mas_lab.tasks.search import Search, bm25, index
 from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.rows import question_and_answers, read_jsonl
+from mas_lab.tasks.shared.rows import question_and_answers
 
 WORLD = 7
 FRIEND = worlds.facts(WORLD)["anna", "friend"]
@@ -184,13 +183,8 @@ def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
     path.write_text("\n".join(lines))
     with pytest.raises(EnvError, match=rf"search: .*corpus\.jsonl.*{why}"):
         bm25(str(path), "a", 3, "search")
-
-
-@needs_bm25s
-def test_a_missing_corpus_is_told_before_anybody_plays():
-    env = Search(size="full", data=QUESTIONS, corpus="gone.jsonl")
-    with pytest.raises(EnvError, match=r"there is no corpus gone\.jsonl; give a JSONL file with id, title, text"):
-        env.tasks(1, "train", 0)
+    with pytest.raises(EnvError, match=r"there is no corpus .*gone; give a JSONL file with id, title, text"):
+        Search(size="full", data=QUESTIONS, corpus=str(tmp_path / "gone")).tasks(1, "train", 0)
 
 
 def test_without_bm25s_it_says_what_to_install(monkeypatch):
@@ -201,15 +195,6 @@ def test_without_bm25s_it_says_what_to_install(monkeypatch):
     assert Search(size="full", retriever=find).tasks(1, "train", 0)
 
 
-def test_a_line_ends_where_it_ends_and_not_in_a_text(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"text": "one\u2028two\x85three"}\r\n{"text": "\u00e9"}\n', encoding="utf-8")
-    assert [row["text"] for _, row in read_jsonl(path, "x")] == ["one\u2028two\x85three", "\u00e9"]
-    path.write_bytes(b'{"text": "a"}\n{"text": "\xff"}\n')
-    with pytest.raises(EnvError, match=r"rows\.jsonl, line 2: "):
-        list(read_jsonl(path, "x"))
-
-
 @pytest.mark.parametrize(("row", "read"), [
     ({"question": " who? ", "answer": "Ann"}, ("who?", ["Ann"], [])),
     ({"question": "who?", "golden_answers": ["Ann", "Anne"], "answer": "x"}, ("who?", ["Ann", "Anne"], [])),
@@ -218,25 +203,12 @@ def test_a_line_ends_where_it_ends_and_not_in_a_text(tmp_path):
 ])  # fmt: skip
 def test_rows_of_the_usual_sets(row, read):
     assert question_and_answers(row) == read
+    for lacking in ({"answer": "a"}, {"question": "q"}, row | {"answers": [1], "answer": [1], "golden_answers": [1]}):
+        with pytest.raises(EnvError, match="a row needs question and golden_answers"):
+            question_and_answers(lacking)
 
 
-@pytest.mark.parametrize("row", [{"answer": "a"}, {"question": "q"}, {"question": "q", "answer": [1]}])
-def test_a_row_without_question_or_answer_is_an_error(row):
-    with pytest.raises(EnvError, match="a row needs question and golden_answers"):
-        question_and_answers(row)
-
-
-def test_every_shipped_question_is_about_the_corpus():
-    rows = [row for _, row in read_jsonl(Path(QUESTIONS), "search")]
-    texts = {row["title"]: f"{row['title']} {row['text']}" for _, row in read_jsonl(Path(CORPUS), "search")}
-    assert len(rows) == 24 and len(texts) == 40
-    for row in rows:
-        _, answers, titles = question_and_answers(row)
-        held = [texts[title] for title in titles] or texts.values()
-        assert any(plain_answer(answer) in plain_answer(text) for text in held for answer in answers), row
-
-
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(st.integers(0, worlds.WORLDS - 1), st.sampled_from([None, 1, 2, 3]))
 def test_every_question_has_one_answer_that_its_facts_give(world, hops):
     asked = worlds.question(world, hops)
