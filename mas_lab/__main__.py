@@ -18,10 +18,10 @@ QUICKSTART = "00_quickstart.ipynb"
 
 
 def demo(args: argparse.Namespace) -> None:
-    from mas_lab import demo
+    from mas_lab.demo.command import compare, main
 
     chosen = {"out": args.out, "seeds": args.seeds, "steps": args.steps}
-    (demo.compare if args.compare else demo.main)(**{k: value for k, value in chosen.items() if value is not None})
+    (compare if args.compare else main)(**{k: value for k, value in chosen.items() if value is not None})
 
 
 def lab(args: argparse.Namespace) -> int:
