@@ -69,22 +69,25 @@ def tables(
                 ]  # fmt: skip
                 rows += [{**row, "depth": depth, "team_reward": 0.0} for depth, row in enumerate(said)]
                 rows[-1]["team_reward"] = reward
-        yield shuffled(rows, number)
+        yield pd.DataFrame(rows).sample(frac=1, random_state=number).reset_index(drop=True)
+
+
+def explored(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one of `tables` with two candidates per call, of which one was kept; each has rewards of its own.
+
+    Solver and verifier share weights, and a reader acts together with the fixer.
+    """
+    table = pd.concat([table, table[table["agent"] == "fixer"].assign(agent="reader")])
+    node, large = table["episode"] + "/" + table["depth"].astype(str), table["agent"].isin(["solver", "verifier"])
+    table = table.assign(node=node, policy=np.where(large, "large", "small"))
+    other = table.assign(candidate=1, kept=False, team_reward=1 - table["team_reward"])
+    return pd.concat([table.assign(candidate=0), other]).sample(frac=1, random_state=0).reset_index(drop=True)
 
 
 def same_groups(yours: Any, ours: Sequence[str], what: str) -> None:
-    """Raise `NotYet` with two rows that only one of two lists of columns compares.
-
-    The tables have two candidates per call. Solver and verifier share weights, and a reader acts together with the
-    fixer.
-    """
+    """Raise `NotYet` with two rows of `explored` that only one of two lists of columns compares."""
     yours = [yours] if isinstance(yours, str) else list(yours)
-    for table in tables(3):
-        table = pd.concat([table, table[table["agent"] == "fixer"].assign(agent="reader")])
-        node, large = table["episode"] + "/" + table["depth"].astype(str), table["agent"].isin(["solver", "verifier"])
-        table = table.assign(node=node, policy=np.where(large, "large", "small"))
-        both = pd.concat([table.assign(candidate=0), table.assign(candidate=1, kept=False)])
-        both = both.sample(frac=1, random_state=0).reset_index(drop=True)
+    for both in map(explored, tables(3)):
         names(yours, both.columns)
         labels = [both.groupby(list(each)).ngroup().to_numpy() for each in (yours, ours)]
         apart = np.argwhere(np.not_equal(*(each[:, None] == each for each in labels)))
@@ -92,11 +95,6 @@ def same_groups(yours: Any, ours: Sequence[str], what: str) -> None:
             first, second = apart[0]
             told = "are compared" if labels[0][first] == labels[0][second] else "are not compared"
             raise NotYet(f"{what}: {place_of(both, first)} and {place_of(both, second)} {told} by {yours}")
-
-
-def shuffled(rows: Sequence[dict], seed: int) -> pd.DataFrame:
-    """Return a table of these rows in random order."""
-    return pd.DataFrame(rows).sample(frac=1, random_state=seed).reset_index(drop=True)
 
 
 def designed(rewards: Any, called: Any, episodes: int, agent: str = "critic", least: int = 1) -> pd.DataFrame:

@@ -2,7 +2,3 @@
 
 The first notebook goes through the settings of the first training one by one (`trials`). The recipes are not here.
 """
-
-from mas_lab.demo.command import compare, main
-
-__all__ = ["compare", "main"]

@@ -32,7 +32,7 @@ def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = 
         keep = out / KEPT if (recipe, seed) == ("grpo", 0) else None
         jobs.append(trials.ladder(recipe, seed, steps or trials.LADDER_STEPS, keep))
     runs: list[Trained] = []
-    for (run,) in side_by_side([(trials.learn_apart, trial) for trial in jobs]):
+    for run in side_by_side([(trials.learn, trial) for trial in jobs]):
         runs.append(run)
         if run.trial.recipe == METHOD:
             print(f"first curve: {write_report(out, [run], waiting=len(jobs) > 1)}", flush=True)
@@ -47,8 +47,8 @@ def compare(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None
     The method trains for `steps` steps. Each baseline then trains for as many sampled tokens.
     """
     out = Path(out) if out else runs_dir() / "compare"
-    found = list(side_by_side([(trials.learn_alike, seed, steps or STEPS) for seed in range(seeds)]))
-    runs = [run for seed in sorted(found, key=lambda runs: runs[0].trial.seed) for run in seed]
+    found = side_by_side([(trials.learn_alike, seed, steps or STEPS) for seed in range(seeds)])
+    runs = [run for of_seed in sorted(found, key=lambda runs: runs[0].trial.seed) for run in of_seed]
     _end(out, runs)
     return runs
 
@@ -78,11 +78,12 @@ def headline(runs: list[Trained]) -> str:
     Success is the mean over seeds. The seconds run from the first start to the last end. On the ladder each recipe also
     has its largest gradient norm over all runs: `dr_mas 0.00 -> 0.51 (largest norm 2.7)`.
     """
-    table, env, told = results(runs), runs[0].trial.env, []
+    table, env = results(runs), runs[0].trial.env
+    told, noted = [], " (largest norm {:.1f})" if env["name"] == "ladder" else ""
     for name, own in table.groupby("recipe", sort=False):
-        norm = f"{own['largest_norm'].max():.1f}"
-        noted = "" if env["name"] != "ladder" else f" (largest norm {norm})" if not told else f" ({norm})"
-        told.append(f"{name} {own['before'].mean():.2f} -> {own['after'].mean():.2f}{noted}")
+        norm = noted.format(own["largest_norm"].max())
+        told.append(f"{name} {own['before'].mean():.2f} -> {own['after'].mean():.2f}{norm}")
+        noted = noted.replace("largest norm ", "")
     count = table["seed"].nunique()
     over = f", {count} seeds" if count > 1 else ""
     seconds = max(run.ended for run in runs) - min(run.began for run in runs)

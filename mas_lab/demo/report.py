@@ -45,9 +45,8 @@ def _maze(runs: list[Trained]) -> list[str]:
     """Return the sections about the maze; everything below the curves is from the first of `runs`."""
     best, env = runs[0], make_env(ENV)
     curves, turns, (task, before, after) = pd.concat([run.curve for run in runs]), best.last.turns, best.shown
-    recipes = list(dict.fromkeys(run.trial.recipe for run in runs))
+    recipes, earned = list(dict.fromkeys(run.trial.recipe for run in runs)), reward_table(turns)
     equal = " Held equal: sampled tokens, not optimizer steps." if len(recipes) > 1 else ""
-    earned = reward_table(turns)
     return [
         "<h2>A planner and an executor learn to walk through mazes</h2>",
         f"<p>{' '.join(ABOUT[recipe] for recipe in recipes)}{equal} Success on {HELD_OUT} mazes that training never "
@@ -56,9 +55,7 @@ def _maze(runs: list[Trained]) -> list[str]:
         f"<h2>What each agent earned in the last step of {escape(best.trial.recipe)}</h2>",
         table_html(earned, "Who earned what, per agent"),
         key_html("rewards", earned.columns),
-        figure_html(
-            two_baselines(turns, env.agents), "Credits and advantages of planner and executor", credit_counts(turns)
-        ),
+        figure_html(two_baselines(turns, env.agents), "Credits and advantages of both agents", credit_counts(turns)),
         "<h2>One maze, before and after</h2>",
         "<p>Chosen: of 64 held-out mazes, the longest way that the untrained team does not find and the trained one "
         "walks without a wasted step; the first maze, where there is none.</p>",
@@ -81,10 +78,9 @@ def _ladder(runs: list[Trained]) -> list[str]:
             norm_lines(norms), "The largest gradient norm of the eight policies at each step, a line per run", norms
         ),
     ]
-    kept = next((run for run in runs if run.trial.keep), None)
-    if kept:
-        inspector = SpikeInspector(kept.trial.keep, agents=make_env(**kept.trial.env).agents)
-        told = f"Spikes of {kept.trial.recipe}, seed {kept.trial.seed}"
+    for run in (run for run in runs if run.trial.keep):
+        inspector = SpikeInspector(run.trial.keep, agents=make_env(**run.trial.env).agents)
+        told = f"Spikes of {run.trial.recipe}, seed {run.trial.seed}"
         parts.append(f"<h2>{escape(told)}</h2>{frame(inspector.page(), told, height=900)}")
     return parts
 

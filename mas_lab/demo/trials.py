@@ -6,7 +6,7 @@ the page in `report`.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,6 @@ class Trial:
     budget: int | None = None
     per_agent: bool = False
     """Whether each agent has its own weights; otherwise all agents share one set."""
-    frozen: tuple[str, ...] = ()
     held_out: int = 64
     """Number of tasks for the first and the last score, `REPEATS` episodes each; training never shows them."""
     on_the_way: int = 64
@@ -82,7 +81,6 @@ class Trained:
     last: Report
     began: float
     ended: float
-    team: Team | None = None
     shown: tuple[Task, pd.DataFrame, pd.DataFrame] | None = field(default=None, repr=False)
     """One task with its episodes before and after training, see `before_and_after`."""
 
@@ -98,11 +96,11 @@ def ladder(recipe: str, seed: int, steps: int = LADDER_STEPS, keep: Path | None 
     return Trial(env, recipe, seed, 3e-4, settings, steps, per_agent=True, keep=keep)
 
 
-def make_team(env: Env, lr: float = LR, per_agent: bool = False, frozen: tuple[str, ...] = ()) -> Team:
+def make_team(env: Env, lr: float = LR, per_agent: bool = False) -> Team:
     """Return a team with pocket weights: one set for all agents, or one set for each."""
     if per_agent:
-        return Team.per_agent(lambda agent: load_policy(env.pocket, lr=lr), env.agents, frozen=frozen)
-    return Team.shared(load_policy(env.pocket, lr=lr), env.agents, frozen=frozen)
+        return Team.per_agent(lambda agent: load_policy(env.pocket, lr=lr), env.agents)
+    return Team.shared(load_policy(env.pocket, lr=lr), env.agents)
 
 
 def held_out(env: Env, team: Team, tasks: int = HELD_OUT) -> float:
@@ -113,7 +111,7 @@ def held_out(env: Env, team: Team, tasks: int = HELD_OUT) -> float:
 def learn(trial: Trial) -> Trained:
     """Train as `trial` says and return the results."""
     began, env = time.time(), make_env(**trial.env)
-    team = make_team(env, trial.lr, trial.per_agent, trial.frozen)
+    team = make_team(env, trial.lr, trial.per_agent)
     before, tokens, seconds, norms = held_out(env, team, trial.held_out), 0, 0.0, []
     curve = [{"step": 0, "tokens": 0, "success": before}]
     watch, steps = SpikeWatch(**SPIKES) if trial.keep else None, trial.steps or 10**6
@@ -128,21 +126,15 @@ def learn(trial: Trial) -> Trained:
             break
     named = {"env": env.name, "recipe": trial.recipe, "seed": trial.seed}
     tables = pd.DataFrame(curve).assign(**named), pd.concat(norms, ignore_index=True).assign(**named)
-    return Trained(trial, before, success, seconds, *tables, report, began, time.time(), team)
-
-
-def learn_apart(trial: Trial) -> list[Trained]:
-    """Run `learn` in another process; the results come back without the team, which stays there."""
-    run = learn(trial)
-    mazes = trial.env["name"] == ENV
-    return [replace(run, team=None, shown=before_and_after(make_env(**trial.env), run.team) if mazes else None)]
+    shown = before_and_after(env, team) if env.name == ENV else None
+    return Trained(trial, before, success, seconds, *tables, report, began, time.time(), shown)
 
 
 def learn_alike(seed: int, steps: int) -> list[Trained]:
     """Train the method for `steps` steps in the maze, then each baseline for as many sampled tokens."""
-    runs = learn_apart(maze(METHOD, seed, steps))
-    budget = int(runs[0].curve["tokens"].iloc[-1])
-    return runs + [run for baseline in BASELINES for run in learn_apart(maze(baseline, seed, budget=budget))]
+    first = learn(maze(METHOD, seed, steps))
+    budget = int(first.curve["tokens"].iloc[-1])
+    return [first, *(learn(maze(baseline, seed, budget=budget)) for baseline in BASELINES)]
 
 
 def before_and_after(env: Env, trained: Team) -> tuple[Task, pd.DataFrame, pd.DataFrame]:

@@ -1,11 +1,9 @@
 """Exercises of notebook 01: numbers of calls, a log-probability, an episode's return, a pick without rewards."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import agrees, asked, close, entries, need, same_rows, shuffled
+from mas_lab.course.compare import agrees, asked, close, entries, explored, need, same_rows, tables
 from mas_lab.course.exercises import exercise
 
 ASKED = ("episodes(8)", "tree(8)", "joint(2)", "joint(8), all three together")
@@ -44,8 +42,8 @@ def logprob(answer):
     "`drop_duplicates` of episode and depth leaves one row of each step.",
 )
 def returns(answer):
-    for number, (table, ours) in enumerate(explored()):
-        yours = asked(answer, table)
+    for number, table in enumerate(tables(6)):
+        yours, ours = asked(answer, explored(table)), table.groupby("episode")["team_reward"].sum()
         need(isinstance(yours, pd.Series), f"a Series is asked for, and this is {type(yours).__name__}")
         told = f"the episodes are {', '.join(ours.index)}; your Series is indexed by {list(yours.index)[:4]}"
         need(set(yours.index) == set(ours.index), told)
@@ -66,25 +64,3 @@ def surest(answer):
         table = table.assign(local_reward=rng.random(8).round(2), team_reward=0.0, valid=True)
         same_rows(asked(answer, table), table["logprobs"].map(np.mean), table, what="number")
     return "and no reward was looked at"
-
-
-def explored() -> Iterator[tuple[pd.DataFrame, pd.Series]]:
-    """Yield random tables as after `rollout`, with the return of each episode.
-
-    Candidates that were not kept have rewards, too. Two agents that act together share one reward. Rows are shuffled.
-    """
-    for number in range(6):
-        rng = np.random.default_rng([1, 3, number])
-        rows, earned = [], dict.fromkeys(("t0", "t1", "t2"), 0.0)
-        for episode in earned:
-            for depth in range(int(rng.integers(1, 4))):
-                together = ("left", "right") if rng.random() < 0.5 else ("planner",)
-                kept, candidates = int(rng.integers(3)), rng.integers(0, 5, size=3) / 4
-                earned[episode] += candidates[kept]
-                rows += [
-                    {"task": episode, "episode": episode, "depth": depth, "agent": agent, "candidate": candidate,
-                     "kept": candidate == kept, "team_reward": float(reward), "local_reward": float(rng.random())}
-                    for candidate, reward in enumerate(candidates)
-                    for agent in together
-                ]  # fmt: skip
-        yield shuffled(rows, number), pd.Series(earned)

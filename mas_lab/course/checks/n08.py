@@ -1,15 +1,11 @@
 """Exercises of notebook 08: joint advantages, leave-one-out, the cost of crossing, returns, and reward hacking."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 
-import numpy as np
-import pandas as pd
-
-from mas_lab.cells.credits import return_to_go
+from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import agrees, asked, close, entries, need, same_rows, shuffled
+from mas_lab.course.compare import agrees, asked, close, entries, need, same_rows, tables
 from mas_lab.course.exercises import exercise
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.wording import content, words
@@ -35,25 +31,6 @@ def joint_by_hand(advantages):
     return "two agents, one number: nobody is told whose doing it was"
 
 
-def nodes() -> Iterator[pd.DataFrame]:
-    """Yield random tables of joint actions, grouped by node and agent as `magrpo` does.
-
-    Some nodes are flat (equal rewards), and some lone (one joint action).
-    """
-    for number in range(6):
-        rng = np.random.default_rng([8, number])
-        rows = []
-        for node in range(int(rng.integers(3, 6))):
-            size, kind = int(rng.integers(2, 6)), rng.random()
-            earned = np.full(size, 1.5) if kind < 0.2 else rng.integers(0, 13, size) / 4
-            rows += [
-                {"episode": f"t{node}", "node": f"t{node}/0", "agent": agent, "candidate": i, "team_reward": float(r)}
-                for agent in AGENTS
-                for i, r in list(enumerate(earned))[: 1 if kind > 0.85 else None]
-            ]
-        yield group(shuffled(rows, number), by=("node", "agent"), credit=return_to_go())
-
-
 @exercise(
     "08.2",
     "The mean of the others: the group's sum without the row itself, over one row less.",
@@ -61,7 +38,7 @@ def nodes() -> Iterator[pd.DataFrame]:
     "A group of one row has no others, and its row no advantage: set it to 0 at the end.",
 )
 def leave_one_out(marloo):
-    for table in nodes():
+    for table in (group(one, ("task", "agent"), episode_return()) for one in tables()):
         same_rows(asked(marloo, table), normalize(table, center="loo", scale="none")["advantage"], table)
     return "each is n / (n - 1) times MAGRPO's advantage, n rows in the group"
 
