@@ -20,13 +20,8 @@ QUICKSTART = "00_quickstart.ipynb"
 def demo(args: argparse.Namespace) -> None:
     from mas_lab.demo.command import compare, main
 
-<<<<<<< HEAD
     chosen = {name: value for name in ("out", "seeds", "steps") if (value := getattr(args, name)) is not None}
-    (demo.compare if args.compare else demo.main)(**chosen)
-=======
-    chosen = {"out": args.out, "seeds": args.seeds, "steps": args.steps}
-    (compare if args.compare else main)(**{k: value for k, value in chosen.items() if value is not None})
->>>>>>> p4-books
+    (compare if args.compare else main)(**chosen)
 
 
 def lab(args: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """Runs side by side: scores within a common budget and paired differences by hand, and what is refused."""
 
+import html
 import shutil
 
 import numpy as np
