@@ -75,9 +75,9 @@ def test_the_floor_is_the_low_end_of_every_range():
         assert same or requirement.name in higher, f"{requirement.name}: floor {floor}, tested at {version}"
 
 
-UNDECLARED = {"mas_lab", "google", "eryx", "trackio", "openai", "verl", "omegaconf", "transfer_queue"}
+UNDECLARED = {"mas_lab", "google", "eryx", "trackio", "openai", "verl", "omegaconf", "transfer_queue", "starlette"}
 """eryx: pyeryx declares it, which no Python below 3.12 installs. trackio, openai: a tracker and a client are the user's
-to install. verl, and what it brings: a trainer that takes a run over."""
+to install. verl, and what it brings: a trainer that takes a run over. starlette: vLLM brings its server's framework."""
 
 
 def test_every_import_of_the_package_is_declared():

@@ -38,12 +38,15 @@ class Redrawn:
         from IPython.display import display
 
         display({"text/html": in_a_notebook()}, raw=True)
-        self._bundle = {"text/plain": ""}
-        self._handle = display(self._bundle, raw=True, display_id=True)
+        self._place({"text/plain": ""})
+
+    def _place(self, bundle: "dict[str, Any]") -> None:
+        from IPython.display import DisplayHandle
+
+        self._handle, self._bundle = DisplayHandle(), bundle  # `display` gives none outside of IPython
+        self._handle.display(bundle, raw=True)
 
     def show(self, what: "dict[str, Any] | Figure | str") -> None:
-        from IPython.display import display
-
         if isinstance(what, dict | str):
             self._bundle = {"text/plain": what} if isinstance(what, str) else what
         else:
@@ -54,7 +57,7 @@ class Redrawn:
             # JupyterLab's plotly renderer draws only once per output: an empty box must replace the figure first.
             self._handle.update({"text/html": f'<div style="height: {what.layout.height or 450}px"></div>'}, raw=True)
         if self._handle is None:
-            self._handle = display(self._bundle, raw=True, display_id=True)
+            self._place(self._bundle)
         else:
             self._handle.update(self._bundle, raw=True)
 
