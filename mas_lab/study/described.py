@@ -12,7 +12,6 @@ from typing import Any
 from mas_lab.runs.recorder import runs_on
 from mas_lab.runs.run import KEEPING
 from mas_lab.study.design import Design, flat, part_data
-from mas_lab.train.config import ConfigError
 from mas_lab.train.settings import Settings
 
 SECTIONS = ("env", "settings", "team", "curriculum", "code", "versions", "threads", "ranks", "device")
@@ -72,11 +71,3 @@ def _asked(design: Design, task: str, arm: str, lr: float | None) -> dict[str, A
 
 def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in MACHINE}
-
-
-def recorded_design(data: Mapping[str, Any], place: Any) -> Design | None:
-    """Return the design in a record, or `None` if this version cannot read it."""
-    try:
-        return Design.of(data, place, sure=False)
-    except (ConfigError, TypeError, KeyError):
-        return None

@@ -20,10 +20,10 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.runs.disk import RunError, whole
-from mas_lab.study.described import described_runs, recorded_design
+from mas_lab.study.described import described_runs
 from mas_lab.study.design import Design, part_data
 from mas_lab.train.budget import KINDS
-from mas_lab.train.config import Place
+from mas_lab.train.config import ConfigError, Place
 
 RUNS, CURVES, AGENTS, RATES, PROVENANCE = "runs.csv", "curves.csv", "agents.csv", "rates.csv", "provenance.json"
 CELL = ["task", "arm", "phase", "lr", "seed"]
@@ -101,7 +101,10 @@ class Recorded(Results):
         return pd.read_csv(path) if path.is_file() else pd.DataFrame()
 
     def _readable_design(self) -> Design | None:
-        return recorded_design(self.provenance["design"], Place(self.folder / PROVENANCE, ("design",)))
+        try:
+            return Design.of(self.provenance["design"], Place(self.folder / PROVENANCE, ("design",)), sure=False)
+        except (ConfigError, TypeError, KeyError):  # a later version wrote it
+            return None
 
     def _compared(self) -> list[Record]:
         return [record for record in self.records if record["phase"] == "compare"]

@@ -4,6 +4,7 @@ An interrupted study can continue later. Leaves out: the design (`design`), one 
 (`sources`), the files of a shipped record (`record`) and the statistics (`comparison`).
 """
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -18,7 +19,6 @@ from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import attempt, run_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import ended_jobs
-from mas_lab.study.rates import best_rate, chosen
 from mas_lab.study.record import Record, Results, budget_unit, run_row
 from mas_lab.study.sources import handed_in, kept
 from mas_lab.train.budget import Budget
@@ -215,3 +215,36 @@ class Study(Results):
         if len(missing):
             lacking = [f"{arm} {', '.join(map(str, own['seed']))}" for arm, own in missing.groupby("arm", sort=False)]
             yield f"{task}: missing seeds: {'; '.join(lacking)}"
+
+
+def best_rate(sweep: pd.DataFrame) -> pd.DataFrame:
+    """Return each rate that was tried, and mark the one with the highest mean score per task and arm.
+
+    `sweep` has a row per run: `task`, `arm`, `lr`, `seed` and its `final` held-out score (higher is better). All arms
+    of a task tried the same rates with the same seeds, so each gets the same chance. The result has a row per task, arm
+    and `lr`, also for rates that were not chosen. Its columns are the number of `seeds`, the `mean`, the `least` and
+    `most` score, `chosen`, and `edge`. `edge` marks a chosen rate that is the smallest or largest one tried, so that a
+    better one may lie beyond.
+
+    Means tie if their sums are the same number; the smaller rate is then chosen. A failed run has the score -inf. So a
+    rate with a failed run is chosen only if all other rates have one too.
+    """
+    rows = []
+    for (task, arm), cell in sweep.groupby(["task", "arm"], sort=False):
+        tried = [
+            {"lr": lr, "seeds": len(own), "mean": math.fsum(own) / len(own), "least": own.min(), "most": own.max()}
+            for lr, own in cell.groupby("lr")["final"]
+        ]
+        best = max(tried, key=lambda one: (one["mean"], -one["lr"]))
+        ends = (tried[0], tried[-1])
+        rows += [
+            {"task": task, "arm": arm, **one, "chosen": one is best, "edge": one is best and one in ends}
+            for one in tried
+        ]
+    return pd.DataFrame(rows)
+
+
+def chosen(rates: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Return the rate that `best_rate` chose for each (task, arm)."""
+    best = rates[rates["chosen"]] if len(rates) else rates
+    return {(row.task, row.arm): row.lr for row in best.itertuples()}

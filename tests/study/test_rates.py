@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mas_lab.study.rates import best_rate, chosen
+from mas_lab.study.runner import best_rate, chosen
 
 
 def sweep(finals):

@@ -8,8 +8,8 @@ import pytest
 from mas_lab.paths import data_dir
 from mas_lab.study.cell import play
 from mas_lab.study.design import Design
-from mas_lab.study.rates import chosen
 from mas_lab.study.record import Recorded, is_record
+from mas_lab.study.runner import chosen
 from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
 
