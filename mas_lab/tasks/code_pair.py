@@ -176,10 +176,8 @@ class CodePair(problem_sets.ProgramTask):
             texts = actions["solo"].split(MARKER)
             texts = texts if len(texts) == 2 else ["", ""]
         drafts = tuple(self.shorten(text.strip()) for text in texts)
-        valid = {
-            agent: all(self._defines(drafts[place], place, state.problem) for place in self._places(agent))
-            for agent in actions
-        }
+        places = {agent: self._places(agent) for agent in actions}
+        valid = {agent: all(self._defines(drafts[i], i, state.problem) for i in own) for agent, own in places.items()}
         local = {agent: float(one) for agent, one in valid.items()}
         if len(drafts) == 1:
             return Step(replace(state, aux=drafts[0]), 0.0, local, valid, False, False)

@@ -19,9 +19,8 @@ def made(env: type, name: str, options: dict[str, Any]) -> Env:
     known = {f.name for f in fields(env) if f.init} if is_dataclass(env) else set(options)
     unknown = sorted(set(options) - known)
     if unknown:
-        raise ValueError(
-            f"env {name!r} has no option {', '.join(unknown)}; its options are: {', '.join(sorted(known)) or 'none'}"
-        )
+        listed = ", ".join(sorted(known)) or "none"
+        raise ValueError(f"env {name!r} has no option {', '.join(unknown)}; its options are: {listed}")
     return env(**options)
 
 

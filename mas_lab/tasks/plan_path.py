@@ -86,14 +86,8 @@ class PlanPath(MovesTask):
 
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"plan_path {self.side} {split} {seed}")
-        for maze in draw(
-            mazes(rng, self.side, DENSITY),
-            n,
-            split,
-            self.name,
-            home=Maze.layout,
-            fits=lambda maze: self.fits(maze, maze.start),
-        ):
+        drawn = mazes(rng, self.side, DENSITY)
+        for maze in draw(drawn, n, split, self.name, Maze.layout, lambda maze: self.fits(maze, maze.start)):
             places = {"start": word(maze.start), "goal": word(maze.goal)}
             data = {"size": self.side, "walls": in_order(maze.walls), **places}
             yield f"{maze.layout()} {maze.start} {maze.goal}", data

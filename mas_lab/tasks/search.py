@@ -57,8 +57,16 @@ class State:
 
     @property
     def missing(self) -> int:
-        """Return how many of the needed passages have not been found yet."""
-        return missing(self.looks, self.needed, self.answers)
+        """Return how many of the needed passages have not been found yet.
+
+        If no titles are named, it is 1 until a passage is found that has an accepted answer as whole words, then 0.
+        """
+        found = [passage for look in self.looks for passage in look.found]
+        if self.needed:
+            titles = {title.strip().casefold() for title, _ in found}
+            return sum(title.strip().casefold() not in titles for title in self.needed)
+        told = [f" {plain_answer(f'{title} {text}')} " for title, text in found]
+        return int(not any(f" {plain_answer(answer)} " in text for text in told for answer in self.answers))
 
 
 @dataclass(frozen=True)
@@ -260,19 +268,6 @@ def shown(look: Look) -> str:
     found = "\n".join(f"[{number}] {title}: {text}" for number, (title, text) in enumerate(look.found, start=1))
     said = f"<search>{look.query}</search>" if look.query else "A search without a query that can be read."
     return f"{said}\n<information>\n{found or 'Nothing was found.'}\n</information>"
-
-
-def missing(looks: Iterable[Look], needed: Sequence[str], answers: Sequence[str]) -> int:
-    """Return how many passages of the titles `needed` have not been found yet.
-
-    If no titles are named, it is 1 until a passage is found that has one of the `answers` as whole words, then 0.
-    """
-    found = [passage for look in looks for passage in look.found]
-    if needed:
-        titles = {title.strip().casefold() for title, _ in found}
-        return sum(title.strip().casefold() not in titles for title in needed)
-    told = [f" {plain_answer(f'{title} {text}')} " for title, text in found]
-    return int(not any(f" {plain_answer(answer)} " in text for text in told for answer in answers))
 
 
 def retrieve(retriever: Retriever, query: str, place: str) -> list[tuple[str, str]]:

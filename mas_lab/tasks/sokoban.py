@@ -95,9 +95,8 @@ class Sokoban(MovesTask):
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")
         drawn = rooms(rng, self.side, self.boxes, DENSITY)
-        for room, (at, boxes) in draw(
-            drawn, n, split, self.name, lambda one: layout(one[0]), lambda one: self.fits(*one)
-        ):
+        levels = draw(drawn, n, split, self.name, lambda one: layout(one[0]), lambda one: self.fits(*one))
+        for room, (at, boxes) in levels:
             parts = {"walls": room.walls, "targets": room.targets, "boxes": boxes}
             parts = {name: in_order(cells) for name, cells in parts.items()}
             data = {"size": self.side, **parts, "start": word(at)}

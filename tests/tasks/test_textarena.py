@@ -48,9 +48,11 @@ def test_a_refused_move_is_invalid_and_may_be_given_again():
     assert not twice[1].valid["player_1"] and twice[1].local_rewards == {"player_0": 1.0, "player_1": -1.0}
 
 
-def test_who_has_said_nothing_is_not_paid():
+def test_who_has_said_nothing_is_not_paid_and_a_game_that_takes_too_long_is_a_draw():
     _, (_, last) = play(lab.from_textarena("TicTacToe-v0"), "?", "?")
     assert last.done and last.local_rewards == {"player_0": -1.0} and not last.success
+    last = play(lab.from_textarena("TicTacToe-v0", max_turns=2), "[0]", "[1]", "[2]", "[3]")[-1][1]
+    assert last.done and not last.success and last.local_rewards == {"player_1": 0.0}
 
 
 def test_one_state_may_be_played_on_in_two_ways():
@@ -62,12 +64,6 @@ def test_one_state_may_be_played_on_in_two_ways():
     assert random.getstate() == before  # the dice of others are left alone
 
 
-def test_a_game_that_takes_too_long_is_a_draw():
-    env = lab.from_textarena("TicTacToe-v0", max_turns=2)
-    last = play(env, "[0]", "[1]", "[2]", "[3]")[-1][1]
-    assert last.done and not last.success and last.local_rewards == {"player_1": 0.0}
-
-
 def test_a_game_that_ends_without_rewards_is_named():
     env = lab.from_textarena("TicTacToe-v0")
     state = env.start(Task("t", {"seed": 3}))
@@ -76,14 +72,11 @@ def test_a_game_that_ends_without_rewards_is_named():
         env._earned(state.game, 3)
 
 
-def test_games_that_are_not_there_or_do_not_open_are_named():
+def test_a_game_or_a_package_that_is_not_there_is_named(monkeypatch):
     with pytest.raises(EnvError, match=r"no game 'TicTacTo'; its games are: .*TicTacToe-v0"):
         lab.from_textarena("TicTacTo")
     with pytest.raises(EnvError, match="does not open for 5: AssertionError"):
         lab.from_textarena("TicTacToe-v0", players=5)
-
-
-def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "textarena", None)
     with pytest.raises(EnvError, match=r"pip install 'mas-lab\[games\]'"):
         lab.from_textarena("TicTacToe-v0")

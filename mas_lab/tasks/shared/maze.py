@@ -6,7 +6,7 @@
 import random
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -82,14 +82,23 @@ class Maze(Floor):
 
 @lru_cache(maxsize=8192)
 def distances(maze: Maze) -> Mapping[Cell, int]:
-    """Return the number of moves to the goal from every cell that reaches it (breadth first)."""
-    away, queue = {maze.goal: 0}, deque([maze.goal])
+    """Return the number of moves to the goal from every cell that reaches it."""
+    return spread([maze.goal], lambda at: (maze.after(at, move) for move in MOVES))
+
+
+def spread(ends: Iterable[Any], befores: Callable[[Any], Iterable[Any]]) -> dict[Any, int]:
+    """Return the number of moves from each place to the nearest of `ends`, breadth first.
+
+    `befores(place)` returns the places from which one move leads to `place`.
+    """
+    away = dict.fromkeys(ends, 0)
+    queue = deque(away)
     while queue:
-        at = queue.popleft()
-        for move in MOVES:
-            if (cell := maze.after(at, move)) not in away:
-                away[cell] = away[at] + 1
-                queue.append(cell)
+        place = queue.popleft()
+        for before in befores(place):
+            if before not in away:
+                away[before] = away[place] + 1
+                queue.append(before)
     return away
 
 
@@ -157,6 +166,16 @@ class Room(Floor):
         pushed = self.free(behind) and behind not in boxes
         return (cell, boxes - {cell} | {behind}) if pushed else place
 
+    def befores(self, place: Place) -> Iterator[Place]:
+        """Yield the places from which one move, or one push, leads to `place`."""
+        at, boxes = place
+        for column, row in MOVES.values():
+            before, ahead = (at[0] - column, at[1] - row), (at[0] + column, at[1] + row)
+            if self.free(before) and before not in boxes:
+                yield before, boxes
+                if ahead in boxes:
+                    yield before, boxes - {ahead} | {at}
+
     def solved(self, place: Place) -> bool:
         return place[1] == self.targets
 
@@ -165,24 +184,10 @@ class Room(Floor):
 def room_distances(room: Room) -> Mapping[Place, int]:
     """Return the number of moves to the nearest solution from every place that has one.
 
-    The search is breadth first and backwards, so boxes are pulled. A place without an entry is lost.
+    The search goes backwards, so boxes are pulled. A place without an entry is lost.
     """
-    cells = [cell for cell in product(range(room.size), repeat=2) if room.free(cell)]
-    away = {(cell, room.targets): 0 for cell in cells if cell not in room.targets}
-    queue = deque(away)
-    while queue:
-        place = at, boxes = queue.popleft()
-        for column, row in MOVES.values():
-            before = at[0] - column, at[1] - row
-            if not room.free(before) or before in boxes:
-                continue
-            ahead = at[0] + column, at[1] + row
-            pulled = [(before, boxes - {ahead} | {at})] if ahead in boxes else []
-            for one in ((before, boxes), *pulled):
-                if one not in away:
-                    away[one] = away[place] + 1
-                    queue.append(one)
-    return away
+    cells = [cell for cell in product(range(room.size), repeat=2) if room.free(cell) and cell not in room.targets]
+    return spread([(cell, room.targets) for cell in cells], room.befores)
 
 
 def rooms(rng: random.Random, size: int, boxes: int, density: float) -> Iterator[tuple[Room, Place]]:

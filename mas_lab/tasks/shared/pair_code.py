@@ -93,9 +93,8 @@ def judge_published(helper: str, main: str, problem: Problem, cases: Sequence[Ca
     and the clean-up of prose around functions, except that the fences of blocks are removed.
     """
     aux, asked = extracted(helper, AUX), extracted(main, problem.entry)
-    parts = {
-        level: LEVELS[level] * bool(re.search(r"return\s+", text)) for level, text in (("aux", aux), ("main", asked))
-    }
+    written = {"aux": aux, "main": asked}
+    parts = {level: LEVELS[level] * bool(re.search(r"return\s+", text)) for level, text in written.items()}
     if not parts["main"]:
         return Judged(parts, "main")
     together = f"{imports(problem.text)}{aux}\n\n{asked}"

@@ -134,9 +134,8 @@ def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], A
     found = shuffled(data, split, seed, read_row, env)
     if n > len(found):
         sizes = ", ".join(f"{name} {len(rows)}" for name, rows in _by_split(data, read_row, env).items())
-        raise EnvError(
-            f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n} (different ones: {sizes})"
-        )
+        told = f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n}"
+        raise EnvError(f"{told} (different ones: {sizes})")
     return found[:n]
 
 
