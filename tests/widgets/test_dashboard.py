@@ -234,7 +234,8 @@ def test_a_look_at_the_most_telling_episode_while_it_trains(models, tmp_path, ke
         dashboard(models, 0, tmp_path / "none" if kept else None).wait().look()
 
 
-def test_a_live_curve_takes_held_out_scores_and_nothing_else(models):
+def test_a_live_curve_takes_held_out_scores_and_nothing_else(models, monkeypatch):
+    monkeypatch.setattr(Redrawn, "show", lambda *_: None)
     curve, sampled = LiveCurve("at_grpo"), [0]
     for report in start("shared", models, None, 3, score_every=2, score_tasks=2, score_episodes=1):
         curve.take(report)
