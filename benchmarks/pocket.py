@@ -26,7 +26,7 @@ CASES = {
     "paid_help, dr_mas": (
         {"name": "paid_help", "pay": 0.2},
         "dr_mas",
-        {"lr": 3e-4, "per_agent": True, "frozen": ("solver",)},
+        {"lr": 3e-4, "per_agent": True},
         {"tasks": 16},
     ),
 }
@@ -60,6 +60,8 @@ def learn(case: str, steps: int) -> list[dict[str, float]]:
     env, recipe, team, settings = CASES[case]
     env, clock = lab.make_env(**env), Clock()
     team = demo.make_team(env, **team)
+    if env.name == "paid_help":
+        team = lab.Team(dict(team), frozen=("solver",))
     for policy in team.policies.values():
         policy.shared.net.forward = clock.wrap(policy.shared.net.forward)
         policy.optimizer.step = clock.wrap(policy.optimizer.step)

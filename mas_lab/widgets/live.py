@@ -41,10 +41,10 @@ class Redrawn:
         self._place({"text/plain": ""})
 
     def _place(self, bundle: "dict[str, Any]") -> None:
-        from IPython.display import DisplayHandle
+        from IPython.display import DisplayHandle, display
 
-        self._handle, self._bundle = DisplayHandle(), bundle  # `display` gives none outside of IPython
-        self._handle.display(bundle, raw=True)
+        self._bundle = bundle
+        self._handle = display(bundle, raw=True, display_id=True) or DisplayHandle()  # none outside of IPython
 
     def show(self, what: "dict[str, Any] | Figure | str") -> None:
         if isinstance(what, dict | str):
