@@ -150,7 +150,7 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
     page.get_by_text("still training: True").wait_for()
     page.wait_for_function(f"{DRAWN} >= 3")  # it is drawn again while the training goes on
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
-    page.frame_locator("iframe[title^=RolloutViewer]").locator(".node").first.wait_for()
+    page.frame_locator("iframe[title^=RolloutViewer]").first.locator(".node").first.wait_for()
     page.get_by_text("Who earned what").wait_for()
     walks = page.locator("iframe[title^=RolloutViewer]")
     walks.nth(1).content_frame.locator(".node").first.wait_for()
