@@ -137,8 +137,7 @@ def test_a_line_of_a_file_is_named_by_its_number(tmp_path):
     path.write_text('\n{"problem": "1 + 1", "answer": 2}\n{"problem": 3}\n')
     with pytest.raises(EnvError, match=r"rows\.jsonl, line 3: a row needs .* has \['problem'\]"):
         make_env("math", size="full", data=str(path)).tasks(1, "train", 0)
-    # The first is no line break.
-    path.write_bytes(b'{"problem": "1 +\xe2\x80\xa8 1", "answer": 2}\n{"problem": "\xff"}\n')
+    path.write_bytes(b'{"problem": "1\xe2\x80\xa81", "answer": 2}\n{"problem": "\xff"}\n')  # the first is no line break
     with pytest.raises(EnvError, match=r"rows\.jsonl, line 2: .*utf-8"):
         make_env("math", size="full", data=str(path)).tasks(1, "train", 0)
     folder_of(tmp_path / "set", "jsonl", train=[polaris(n) for n in range(5)], test=[polaris(9)])
