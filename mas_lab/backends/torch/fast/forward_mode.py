@@ -10,21 +10,20 @@ from contextlib import contextmanager
 from torch.autograd import forward_ad
 
 LEVEL = threading.RLock()
-_user: int | None = None
+_thread = threading.local()
 
 
 @contextmanager
 def forward_mode() -> Iterator[None]:
     """Let this thread compute with dual numbers; other threads wait for it, also if they use another model."""
-    global _user
     with LEVEL, forward_ad.dual_level():
-        _user = threading.get_ident()
+        _thread.is_dual = True
         try:
             yield
         finally:
-            _user = None
+            _thread.is_dual = False
 
 
 def in_forward_mode() -> bool:
     """Return True if this thread computes with dual numbers; fused kernels have no forward-mode derivative."""
-    return forward_ad._current_level >= 0 and _user in (None, threading.get_ident())
+    return getattr(_thread, "is_dual", False)
