@@ -16,6 +16,7 @@ import mas_lab as lab
 from mas_lab import __main__ as cli
 from mas_lab.bridges.export_reader import Handed, HandOverError, Speaker, completion, play, recorded_rows
 from mas_lab.bridges.verl_settings import Asked, refusals, verl_settings
+from mas_lab.env import spec
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import from_data, to_data
 
@@ -53,21 +54,18 @@ def test_the_folder_holds_the_run(folder, handed, run):
     assert advantages.tolist() == whole.step_turns(1)["advantage"].tolist() and advantages.abs().max()
 
 
-def test_another_batch_is_told(handed):
-    found = handed.advantages(recorded_rows(handed.batch()))["advantage"].to_numpy(float).copy()
+def test_another_batch_is_told_and_a_task_that_is_drawn_twice_is_two_groups(handed):
+    rows = recorded_rows(handed.batch())
+    once = handed.advantages(rows)
+    found = once["advantage"].to_numpy(float).copy()
     assert "the largest difference is 0.0e+00" in handed.compare(found)
     found[4] += 1e-5
     with pytest.raises(HandOverError, match=r"row 4 \(task 'train-\d+', agent '.+'\) has the advantage"):
         handed.compare(found)
-
-
-def test_a_task_that_is_drawn_twice_is_two_groups(handed):
-    rows = recorded_rows(handed.batch())
     again = [{**row, "episode": f"{row['episode']}+", "node": f"{row['node']}+", "team_reward": 1.0} for row in rows]
-    told = [{**row, "occasion": "0"} for row in rows] + [{**row, "occasion": "1"} for row in again]
-    found = handed.advantages(told)
-    assert found["group"].nunique() == 2 * handed.advantages(rows)["group"].nunique()
-    assert found["advantage"][: len(rows)].tolist() == handed.advantages(rows)["advantage"].tolist()
+    twice = handed.advantages([{**row, "occasion": "0"} for row in rows] + [{**row, "occasion": "1"} for row in again])
+    assert twice["group"].nunique() == 2 * once["group"].nunique()
+    assert twice["advantage"][: len(rows)].tolist() == once["advantage"].tolist()
 
 
 PLANS = {"episodes": lab.episodes(1), "tree": lab.tree(3, follow=1), "joint": lab.joint(2)}
@@ -103,8 +101,14 @@ def test_an_instance_of_a_handed_task_is_judged_as_by_the_cells(folder, handed, 
     assert handed.advantages(rows)["advantage"].tolist() == expected["advantage"].tolist()
 
 
+def episode_of(policy, speak, number=0):
+    """An episode of `Relay` whose completions `speak` samples, and its speaker."""
+    task, speaker = Relay().tasks(2, "train", seed=0)[number], Speaker(speak, policy.tokenizer, {}, 64)
+    return play(Relay(), task, task.id, lab.episodes(1), speaker, dict.fromkeys(AGENTS, lab.Sampling())), speaker
+
+
 def test_what_a_sampler_raises_ends_the_episode_alone(models):
-    env, policy, calls = Relay(), make_team("shared", models)["asker"], []
+    policy, calls = make_team("shared", models)["asker"], []
 
     async def broken(request):
         if len(calls) > 1:
@@ -112,9 +116,7 @@ def test_what_a_sampler_raises_ends_the_episode_alone(models):
         return await speaking(policy, calls)(request)
 
     async def both():
-        sampling, ask = dict.fromkeys(AGENTS, lab.Sampling()), (broken, speaking(policy))
-        plays = [play(env, task, task.id, lab.episodes(1), Speaker(one, policy.tokenizer, {}, 64), sampling)
-                 for task, one in zip(env.tasks(2, "train", seed=0), ask, strict=True)]  # fmt: skip
+        plays = [episode_of(policy, one, number)[0] for number, one in enumerate((broken, speaking(policy)))]
         return await asyncio.gather(*plays, return_exceptions=True)
 
     first, second = asyncio.run(both())
@@ -122,17 +124,16 @@ def test_what_a_sampler_raises_ends_the_episode_alone(models):
 
 
 def test_a_cancelled_episode_ends_its_thread_and_its_requests(models):
-    policy, asked = make_team("shared", models)["asker"], []
+    asked = []
 
     async def never(request):
         asked.append(asyncio.current_task())
         await asyncio.sleep(60)
 
     async def cancelled():
-        task, speaker = Relay().tasks(1, "train", 0)[0], Speaker(never, policy.tokenizer, {}, 64)
-        sampling = dict.fromkeys(AGENTS, lab.Sampling())
+        played, speaker = episode_of(make_team("shared", models)["asker"], never)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(play(Relay(), task, "e", lab.episodes(1), speaker, sampling), 2)
+            await asyncio.wait_for(played, 1)
         await asyncio.sleep(0.5)
         assert asked and all(one.cancelled() for one in asked) and not speaker.asked
 
@@ -203,13 +204,10 @@ def test_verls_configuration_says_recipe_and_settings(folder):
     assert said["actor_rollout_ref"]["rollout"]["temperature"] == 0.8
 
 
-def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
-    env = lab.make_env("plan_path", size=3)
-    team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
-    recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(2))
-    list(lab.train(env, team, recipe, 1, run=tmp_path / "run", tasks=2, check=False, max_turns=2))
-    handed = Handed(lab.export(tmp_path / "run", tmp_path / "out", to="verl"))
-    assert handed.env == lab.make_env("plan_path", size=3, max_turns=2)
+def test_a_task_of_the_kit_is_made_by_its_name(run, tmp_path):
+    copy, env = shutil.copytree(run, tmp_path / "run"), lab.make_env("plan_path", size=3, max_turns=2)
+    recorded(copy, env=spec(env))
+    assert Handed(lab.export(copy, tmp_path / "out", to="verl")).env == env
 
 
 @pytest.mark.parametrize(
