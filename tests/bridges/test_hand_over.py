@@ -16,7 +16,6 @@ import mas_lab as lab
 from mas_lab import __main__ as cli
 from mas_lab.bridges.export_reader import Handed, HandOverError, Speaker, completion, play, recorded_rows
 from mas_lab.bridges.verl_settings import Asked, refusals, verl_settings
-from mas_lab.env import spec
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import from_data, to_data
 
@@ -204,10 +203,13 @@ def test_verls_configuration_says_recipe_and_settings(folder):
     assert said["actor_rollout_ref"]["rollout"]["temperature"] == 0.8
 
 
-def test_a_task_of_the_kit_is_made_by_its_name(run, tmp_path):
-    copy, env = shutil.copytree(run, tmp_path / "run"), lab.make_env("plan_path", size=3, max_turns=2)
-    recorded(copy, env=spec(env))
-    assert Handed(lab.export(copy, tmp_path / "out", to="verl")).env == env
+def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
+    env = lab.make_env("plan_path", size=3)
+    team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
+    recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(2))
+    list(lab.train(env, team, recipe, 1, run=tmp_path / "run", tasks=2, check=False, max_turns=2))
+    handed = Handed(lab.export(tmp_path / "run", tmp_path / "out", to="verl"))
+    assert handed.env == lab.make_env("plan_path", size=3, max_turns=2)
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def test_flipped_bit_is_named_or_changes_nothing(run, flips):
 
 
 def test_flipped_bit_of_a_zip_is_named_or_changes_nothing(run, tmp_path):
-    judgements = survey(lab.export(run, tmp_path / "run.zip"), 10)
-    assert set(judgements) <= {"named", "the same"} and judgements["named"] > 3
+    judgements = survey(lab.export(run, tmp_path / "run.zip"), 5)
+    assert set(judgements) <= {"named", "the same"} and judgements["named"] > 1
 
 
 @pytest.mark.parametrize(("name", "trains"), [("turns/000000-000001.parquet", True), ("stats/000004.parquet", False)])
