@@ -183,13 +183,16 @@ def start(kind: str, models: Path, run: Path, steps: int, **changes):
     return lab.train(Relay(), make_team(kind, models), RECIPE, steps, run=run, watch=Memory(), **SETTINGS | changes)
 
 
+def environment(**variables: str) -> dict[str, str]:
+    """The variables of a process that imports what the tests share, on one thread."""
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)} | variables
+
+
 def child(*arguments, **variables: str) -> list[dict]:
     """What `children.py` printed, a JSON object per line."""
-    here = Path(__file__).parent
-    paths = [str(here), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)} | variables
-    command = [sys.executable, str(here / "children.py"), *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
+    command = [sys.executable, str(Path(__file__).with_name("children.py")), *map(str, arguments)]
+    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -158,6 +158,7 @@ def test_an_env_of_ones_own_gets_a_model_that_plays_it_and_says_how_it_was_made(
 
 
 @needs_trl
+@pytest.mark.slow
 def test_the_whole_example_as_the_module_shows_it(tmp_path, monkeypatch, capsys):
     """An env of one's own, its model, and a team of it that learns: steps cut to what a test has time for."""
     monkeypatch.chdir(tmp_path)
@@ -172,23 +173,19 @@ def test_the_whole_example_as_the_module_shows_it(tmp_path, monkeypatch, capsys)
 
 
 @needs_trl
-def test_the_same_seed_makes_the_same_model_in_its_place(tmp_path, capsys):
-    one, two = tmp_path / "1", tmp_path / "2"
-    for out, seed in ((one, 0), (two, 1), (two, 0)):
-        assert lab.make_pocket(Change(), out, steps=2, seed=seed, tasks=4) == out
-    files = ("model.safetensors", "tokenizer.json", "config.json", "chat_template.jinja")
-    assert all((one / name).read_bytes() == (two / name).read_bytes() for name in files)
-    assert capsys.readouterr().out.count('pocket change: on held-out tasks {"{}": {"success": ') == 3
-
-
-@needs_trl
-def test_the_command_line_takes_an_env_of_ones_own(tmp_path, monkeypatch, capsys):
+def test_the_command_line_takes_an_env_of_ones_own_and_the_same_seed_makes_the_same_model(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     Path("my_file.py").write_text("from own_envs import Change\n\n\nclass MyEnv(Change):\n    name = 'mine'\n")
-    said = ["pocket", "my_file:MyEnv", "--out", "made", "--seed", "3", "--steps", "2", "--tasks", "4"]
-    assert cli.main(said) == 0 and capsys.readouterr().out.startswith("pocket mine: on held-out tasks ")
+    for seed in ("2", "3"):  # the second in the place of the first
+        said = ["pocket", "my_file:MyEnv", "--out", "made", "--seed", seed, "--steps", "2", "--tasks", "4"]
+        assert cli.main(said) == 0 and capsys.readouterr().out.startswith("pocket mine: on held-out tasks ")
     record = json.loads(Path("made/provenance.json").read_text())
     assert record["command"] == "lab.make_pocket(MyEnv(max_turns=2, mistakes=0.4), out, steps=2, seed=3, tasks=4)"
+    again = lab.make_pocket(type("MyEnv", (Change,), {"name": "mine"})(), "again", steps=2, seed=3, tasks=4)
+    files = ("model.safetensors", "tokenizer.json", "config.json", "chat_template.jinja")
+    assert all((again / name).read_bytes() == Path("made", name).read_bytes() for name in files)
     Path("thesis").write_text("chapter 1")
     assert cli.main(["pocket", "my_file:MyEnv", "--out", "thesis"]) == 1
     assert capsys.readouterr().err.startswith("mas_lab pocket: make_pocket: thesis holds something")
@@ -228,17 +225,12 @@ def shows(answer, base=Change, **changes):
     (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str"),
     (lambda *_: "1 1 1 1 1 1", r"demonstrate gave '1 1 1 1 1 1'; give a str"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
+    (None, r"a message has 'tool_calls', and a pocket model reads"),
 ])  # fmt: skip
 def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
-    env = shows(answer)
-    with pytest.raises(EnvError, match=rf"env 'change', task '.* of .*', agent 'giver', turn 0: {why}"):
-        demonstrations([(1.0, env)], Stage(1, 1e-3), 4, seed=0)
-
-
-def test_messages_that_a_pocket_model_would_not_see_are_refused():
     calls = [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}]
-    env = shows(lambda *_: "1", observe=lambda *_: calls)
-    with pytest.raises(EnvError, match=r"agent 'giver', turn 0: a message has 'tool_calls', and a pocket model reads"):
+    env = shows(answer) if answer else shows(lambda *_: "1", observe=lambda *_: calls)
+    with pytest.raises(EnvError, match=rf"env 'change', task '.* of .*', agent 'giver', turn 0: {why}"):
         demonstrations([(1.0, env)], Stage(1, 1e-3), 4, seed=0)
 
 

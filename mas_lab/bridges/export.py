@@ -16,7 +16,7 @@ from mas_lab.backends.runner import max_tokens, with_max_turns
 from mas_lab.bridges.export_reader import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
 from mas_lab.bridges.verl_settings import BRIDGE_FILE, Asked, readme, refusals, verl_settings
 from mas_lab.env import Env, Task, spec
-from mas_lab.runs.disk import dumps, whole_folder, write_bytes, write_json, write_table
+from mas_lab.runs.disk import dumps, whole, write_bytes, write_json, write_table
 from mas_lab.runs.export import export as export_zip
 from mas_lab.runs.run import Run, load_run
 from mas_lab.table import ROLLOUT
@@ -76,7 +76,7 @@ def _hand_over(run: Run, folder: Path, env: Env | None) -> Path:
     if reasons := list(refusals(asked)):
         lines = "".join(f"\n- {reason}" for reason in reasons)
         raise HandOverError(f"export: {run.folder} cannot be handed over to verl:{lines}")
-    with whole_folder(folder) as staged:
+    with whole(folder, is_folder=True) as staged:
         _write_data(staged, config, asked, turns)
         _write_tasks(staged, config["seed"], settings, env, run.steps)
         handed = Handed(staged)  # read back: what a file cannot hold, such as an env of a notebook, ends here

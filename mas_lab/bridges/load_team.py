@@ -228,21 +228,18 @@ def _given(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path
 
     if one.lora is None:
         return Given(folder / one.folder, one.lr, one.template)
-    base = one.base
+    base, found = one.base, []
     if base.kind == "pocket" or (base.kind == "hub" and base.name in bases):
-        source = Source(**base.model_dump())
-    elif base.kind == "hub":
+        found = [Source(**base.model_dump())]
+    elif base.kind == "directory":
+        known = [Source.find(Path(given)).pinned() for given in bases if (Path(given) / "config.json").is_file()]
+        found = [source for source in known if source.digest == base.digest]
+    if not found:
+        where = f"folder of whoever trained it (sha256 of its weights: {base.digest})"
+        told = f"the model {base.name!r} of the hub" if base.kind == "hub" else f"a model in a {where}"
         raise PolicyError(
-            f"policy {name!r:.80} is an adapter of the model {base.name!r} of the hub, which is not loaded unasked; if "
-            f"you want that one, ask for it: load_team(..., base={base.name!r})"
-        )
-    else:
-        found = (Source.find(Path(given)).pinned() for given in bases if (Path(given) / "config.json").is_file())
-        source = next((one for one in found if one.digest == base.digest), None)
-    if source is None:
-        raise PolicyError(
-            f"policy {name!r:.80} is an adapter of a model in a folder of whoever trained it (sha256 of its weights: "
-            f"{base.digest}); get that model, and load_team(..., base=<its folder>)"
+            f"policy {name!r:.80} is an adapter of {told}, which is not loaded unasked; if you want that one, get that "
+            "model, and load_team(..., base=<its id or folder>)"
         )
     lora = one.lora.model_dump(exclude={"alpha"}, exclude_none=True) | {"seed": 0}
-    return Given(folder / one.folder, one.lr, one.template, lora, source)
+    return Given(folder / one.folder, one.lr, one.template, lora, found[0])

@@ -215,9 +215,7 @@ def _runner_of_program(env: ProgramEnv) -> type[ProgramRunner]:
 @check_env.register
 def _check_program(env: ProgramEnv, tasks: int = 8, split: str = "train", seed: int = 0) -> pd.DataFrame:
     """Check the tasks; a program is tried by playing it."""
-    drawn = env.tasks(min(tasks, len(env.train if split == "train" else env.test)), split, seed)
-    if not drawn:
-        raise EnvError(f"ProgramEnv: there is no task of {split!r}; give some by {split}=")
+    env.tasks(1, split, seed)
     ids = pd.Series([task.id for task in (*env.train, *env.test)])
     if ids.duplicated().any():
         raise EnvError(f"ProgramEnv: task {ids[ids.duplicated()].iloc[0]!r} stands twice")

@@ -12,7 +12,7 @@ from typing import Any
 from mas_lab.bridges.card import card
 from mas_lab.bridges.load_team import CARD, FILE, FORMAT, TEAM
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, whole_folder, write_json
+from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, whole, write_json
 from mas_lab.runs.run import Run, load_run
 
 
@@ -45,7 +45,7 @@ def save_team(run: Run | str | Path, folder: str | Path) -> Path:
 
 def _write(run: Run, checkpoint: Checkpoint, folder: Path) -> None:
     team = checkpoint.state["team"]
-    with whole_folder(folder) as staged:
+    with whole(folder, is_folder=True) as staged:
         policies = {name: _copy(name, number, checkpoint, staged) for number, name in enumerate(team["policies"])}
         kept = {key: team[key] for key in ("agents", "sampling", "frozen")}
         data = {"format": FORMAT, "step": checkpoint.step, **kept, "policies": policies}

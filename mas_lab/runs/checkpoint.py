@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mas_lab.locks import locked
-from mas_lab.runs.disk import RunError, hashes, read_json, whole_folder, write_json
+from mas_lab.runs.disk import RunError, hashes, read_json, whole, write_json
 from mas_lab.team import Sampling, Team, describe_team, differences
 
 
@@ -33,7 +33,7 @@ class Checkpoint:
     def write(cls, folder: Path, team: Team, watched: Any = None, memory: Any = None) -> "Checkpoint":
         """Write team, watch state and memory (plain data) to `folder`, as a whole or not at all."""
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
-        with whole_folder(folder) as staged:
+        with whole(folder, is_folder=True) as staged:
             with locked(team.policies.values()):
                 for number, policy in enumerate(team.policies.values()):
                     (staged / "policies" / str(number)).mkdir(parents=True)

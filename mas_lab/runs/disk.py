@@ -5,7 +5,6 @@ digests (`manifest`).
 """
 
 import errno
-import gc
 import hashlib
 import io
 import json
@@ -115,13 +114,7 @@ def to_pandas(table: "pyarrow.Table") -> pd.DataFrame:
     if INFO in table.column_names:
         readers[INFO] = lambda column: list(map(read_info, column.to_pylist()))
     frame = table.drop_columns(list(readers)).to_pandas()
-    collects = gc.isenabled()
-    gc.disable()  # it would walk through all rows again and again
-    try:
-        held = {name: pd.Series(read(table[name]), frame.index, dtype=object) for name, read in readers.items()}
-    finally:
-        if collects:
-            gc.enable()
+    held = {name: pd.Series(read(table[name]), frame.index, dtype=object) for name, read in readers.items()}
     return frame.assign(**held)[table.column_names]
 
 
@@ -191,38 +184,28 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Yield a file beside `path` to write to; it is then flushed and renamed, or deleted if anything fails."""
-    staged = path.with_name(path.name + ".tmp")
+def whole(path: Path, is_folder: bool = False) -> Iterator[Path]:
+    """Yield a file beside `path` to write to, or a folder to fill; then flush and rename it, or delete it on failure.
+
+    A folder at `path` must be absent or empty.
+    """
+    own = f".{os.getpid()}" if is_folder else ""  # a name that no user's folder has
+    staged = path.with_name(f"{path.name}{own}.tmp")
     with writing(path):
         try:
+            if is_folder:
+                shutil.rmtree(staged, ignore_errors=True)
+                staged.mkdir(parents=True)
             yield staged
-            flush(staged)
+            for each in (*sorted(staged.rglob("*"), reverse=True), staged):
+                flush(each)
+            if is_folder and path.exists():
+                path.rmdir()
             patiently(lambda: staged.replace(path))
             flush(path.parent)
         except BaseException:
             with suppress(OSError):
-                staged.unlink(missing_ok=True)
-            raise
-
-
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield a folder to fill, then flush and rename it to `folder` (absent or empty), or delete it on failure."""
-    staged = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")  # a name that no user's folder has
-    with writing(folder):
-        try:
-            shutil.rmtree(staged, ignore_errors=True)
-            staged.mkdir(parents=True)
-            yield staged
-            for path in sorted(staged.rglob("*"), reverse=True):
-                flush(path)
-            if folder.exists():
-                folder.rmdir()
-            patiently(lambda: staged.rename(folder))
-            flush(folder.parent)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)  # it may have filled the disk
+                shutil.rmtree(staged) if is_folder else staged.unlink()  # it may have filled the disk
             raise
 
 

@@ -14,7 +14,7 @@ from mas_lab.recipes import typed
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, write_bytes
 from mas_lab.runs.manifest import SCORES, TABLES, Part
-from mas_lab.runs.recorder import Recorder, decisive, refuse_gaps
+from mas_lab.runs.recorder import Beginning, Recorder, decisive, refuse_gaps
 from mas_lab.runs.run import KEEPING, Run, load_run, run_folder
 from mas_lab.team import Team, differences
 
@@ -56,9 +56,7 @@ class Fork(Recorder):
             raise RunError(f"{found.folder}: an exported run holds tables, not weights; fork the run's folder instead")
         return Recorder(found.folder)
 
-    def _take_over(
-        self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any
-    ) -> tuple[int, Mapping[str, Any], dict[str, str]]:
+    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any) -> Beginning:
         """Set team, watch and memory to the newest checkpoint of the other run, and copy its tables until then."""
         source = self._source()
         self._refuse_another_world(source, config)

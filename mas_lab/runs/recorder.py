@@ -24,7 +24,7 @@ from pandas.api.types import is_numeric_dtype
 from mas_lab.fingerprint import comparable
 from mas_lab.recipes import completed
 from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, whole_folder, write_bytes, write_table
+from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, whole, write_bytes, write_table
 from mas_lab.runs.foreign import is_own, mark_own, refuse_unreadable
 from mas_lab.runs.manifest import TABLES, digest
 from mas_lab.runs.merging import merge
@@ -40,6 +40,10 @@ OURS = re.compile(r"\d+(-\d+)?\.parquet|.*\.tmp")
 
 RUNS_ON = ("ranks", "device", "code", "versions")
 """Entries that may change when a run continues, although its results may change with them."""
+
+
+Beginning = tuple[int, Mapping[str, Any], dict[str, str]]
+"""The first step, the content of run.json, and the sha256 of the files that another run gave."""
 
 
 class Recorder(Run):
@@ -107,7 +111,7 @@ class Recorder(Run):
         for left in (*self.folder.glob("*"), *self.folder.parent.glob(f"{self.folder.name}.*.tmp")):
             if left.name == LOCK or is_litter(left.name):  # a killed start or a system left it
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-        with whole_folder(self.folder) as staged:
+        with whole(self.folder, is_folder=True) as staged:
             new = Run(staged)
             for name in TABLES:
                 (staged / name).mkdir()
@@ -121,10 +125,8 @@ class Recorder(Run):
         mark_own(self.folder)
         return step
 
-    def _take_over(
-        self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any
-    ) -> tuple[int, Mapping[str, Any], dict[str, str]]:
-        """Return the first step, the content of run.json, and the files that another run gave; a `Fork` has some."""
+    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any) -> Beginning:
+        """Return the beginning of a new run; that of a `Fork` has files."""
         return 0, config, {}
 
     def _resume(self, team: Team, watch: Any, memory: Any) -> int:
@@ -281,13 +283,12 @@ def refuse_gaps(run: Run, step: int) -> None:
 
 def refuse_other_memory(run: Run, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Raise RunError unless the same parts of the training have a state in the run and in `asked`."""
-    for place in sorted({*kept, *asked}):
-        if place not in asked or place not in kept:
-            who, other = ("the run's", "what is asked") if place in kept else ("what is asked", "the run's")
-            raise RunError(
-                f"{run.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
-                "does not; pass the one that the run was made with, or choose another folder"
-            )
+    for place in sorted(kept.keys() ^ asked.keys()):
+        who, other = ("the run's", "what is asked") if place in kept else ("what is asked", "the run's")
+        raise RunError(
+            f"{run.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
+            "does not; pass the one that the run was made with, or choose another folder"
+        )
 
 
 def runs_on(config: Mapping[str, Any]) -> dict[str, Any]:

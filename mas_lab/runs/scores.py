@@ -9,7 +9,7 @@ import pandas as pd
 
 from mas_lab.cells.credits import return_to_go
 from mas_lab.runs.disk import RunError, Unwritten, packed, read_tables, write_bytes, writing
-from mas_lab.runs.manifest import SCORES, digest
+from mas_lab.runs.manifest import SCORES, Part, digest
 from mas_lab.runs.run import Run
 from mas_lab.table import TableError, column
 
@@ -141,15 +141,19 @@ def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
         raise RunError(f"{error}; the run is whole as it was: free space, and do it again") from error
 
 
+def _scored(run: Run) -> list[Part]:
+    """Return the files of scores that count: after a kill, not those beyond the newest checkpoint."""
+    return [part for part in run.parts(SCORES) if part.step <= run.steps]
+
+
 def scored_steps(run: Run) -> list[int]:
-    """Return the steps with scores, in order; after a kill, those beyond the newest checkpoint do not count yet."""
-    kept = [part.step for part in run.parts(SCORES)]
-    return [step for step in kept if step <= run.steps]
+    """Return the steps with scores that count, in order."""
+    return [part.step for part in _scored(run)]
 
 
 def held_out_tasks(run: Run) -> frozenset[str]:
     """Return the tasks of all scores that count."""
-    parts = run.parts(SCORES)[: len(scored_steps(run))]
+    parts = _scored(run)
     return frozenset(read_tables(parts, ["task"])["task"]) if parts else frozenset()
 
 
@@ -164,11 +168,9 @@ def kept_scores(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
 
     `tokens` counts those sampled in training until then, by the run's `curve` (`None`: it is read from the run).
     """
-    steps = scored_steps(run)
-    if not steps:
+    if not (parts := _scored(run)):
         return pd.DataFrame(columns=CURVE)
-    tables = read_tables(run.parts(SCORES)[: len(steps)], ["step", "task", "success", "return"])
-    means = mean_scores(tables)
+    means = mean_scores(read_tables(parts, ["step", "task", "success", "return"]))
     curve = run_curve(run) if curve is None else curve
     until = np.concatenate([[0], curve["tokens"]])
     return means.assign(tokens=until[means["step"]])[CURVE]

@@ -82,16 +82,13 @@ def test_draws_depend_on_seed_task_episode_agent_and_number_alone(turns, team):
 
 
 def test_the_same_calls_are_computed_together_however_slow_a_program_is(team, monkeypatch):
-    waves = []
-    engine = team["asker"].engine
-    real = engine.submit
+    waves, played, real = [], [], team["asker"].engine.submit
 
     def spied(policy, requests):
         waves.append([request.seed for request in requests])
         return real(policy, requests)
 
-    monkeypatch.setattr(engine, "submit", spied)
-    played = []
+    monkeypatch.setattr(team["asker"].engine, "submit", spied)
     for pause in (0.0, 0.2):
 
         def uneven(task, endpoint, pause=pause):
@@ -103,8 +100,9 @@ def test_the_same_calls_are_computed_together_however_slow_a_program_is(team, mo
 
         played.append((lab.play(uneven, team, TASKS, n=3, seed=1, at_once=5, patience_s=30, **LIMITS), waves[:]))
         waves.clear()
-    assert played[0][1] == played[1][1] and len(played[0][1]) > 2
-    pd.testing.assert_frame_equal(played[0][0], played[1][0], check_exact=True)
+    (first, before), (again, after) = played
+    assert before == after and len(before) > 2
+    pd.testing.assert_frame_equal(first, again, check_exact=True)
 
 
 def test_a_program_pays_the_team_or_its_agents(team):
@@ -133,9 +131,8 @@ async def at_the_same_time(task, endpoint):
 
 
 def test_a_coroutine_may_ask_several_at_once(team):
-    turns = lab.play(at_the_same_time, team, TASKS, n=2, **LIMITS)
+    turns, again = (lab.play(at_the_same_time, team, TASKS, n=2, **LIMITS) for _ in range(2))
     assert all(set(own["agent"]) == set(AGENTS) for _, own in turns.groupby("episode"))
-    again = lab.play(at_the_same_time, team, TASKS, n=2, **LIMITS)
     key = ["episode", "agent", "turn"]
     assert turns.set_index(key)["completion"].to_dict() == again.set_index(key)["completion"].to_dict()
 
@@ -312,18 +309,21 @@ def env_of(program=relay):
 def test_an_env_made_of_a_program_is_trained_scored_kept_and_resumed(models, tmp_path):
     settings = {"seed": 3, "tasks": 3, "save_every": 1, "score_every": 1, "score_tasks": 2}
     recipe = lab.RECIPES["dr_mas"].replace(plan=lab.episodes(3))
-    whole = list(lab.train(env_of(), make_team("shared", models), recipe, 3, run=tmp_path / "whole", **settings))
+
+    def trained(steps, run, env=env_of()):  # noqa: B008
+        return list(lab.train(env, make_team("shared", models), recipe, steps, run=tmp_path / run, **settings))
+
+    whole = trained(2, "whole")
     assert all(report.stats["grad_norm"].gt(0).any() and len(report.turns) == 18 for report in whole)
-    for steps in (1, 3):
-        list(lab.train(env_of(), make_team("shared", models), recipe, steps, run=tmp_path / "cut", **settings))
+    for steps in (1, 2):
+        trained(steps, "cut")
     runs = [lab.load_run(tmp_path / name) for name in ("whole", "cut")]
     pd.testing.assert_frame_equal(runs[0].turns, runs[1].turns)
     scores = lab.evaluate(env_of(), make_team("shared", models), env_of().test, k=2)
     assert scores["latency"].gt(0).all() and scores["return"].between(0, 1).all()
     assert "relay" in json.dumps(runs[0].config["env"])
     with pytest.raises(lab.RunError, match="cannot resume"):
-        other = env_of(at_the_same_time)
-        list(lab.train(other, make_team("shared", models), recipe, 3, run=tmp_path / "cut", **settings))
+        trained(2, "cut", env_of(at_the_same_time))
 
 
 @pytest.mark.parametrize(

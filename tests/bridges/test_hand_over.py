@@ -53,21 +53,18 @@ def test_the_folder_holds_the_run(folder, handed, run):
     assert advantages.tolist() == whole.step_turns(1)["advantage"].tolist() and advantages.abs().max()
 
 
-def test_another_batch_is_told(handed):
-    found = handed.advantages(recorded_rows(handed.batch()))["advantage"].to_numpy(float).copy()
+def test_another_batch_is_told_and_a_task_that_is_drawn_twice_is_two_groups(handed):
+    rows = recorded_rows(handed.batch())
+    once = handed.advantages(rows)
+    found = once["advantage"].to_numpy(float).copy()
     assert "the largest difference is 0.0e+00" in handed.compare(found)
     found[4] += 1e-5
     with pytest.raises(HandOverError, match=r"row 4 \(task 'train-\d+', agent '.+'\) has the advantage"):
         handed.compare(found)
-
-
-def test_a_task_that_is_drawn_twice_is_two_groups(handed):
-    rows = recorded_rows(handed.batch())
     again = [{**row, "episode": f"{row['episode']}+", "node": f"{row['node']}+", "team_reward": 1.0} for row in rows]
-    told = [{**row, "occasion": "0"} for row in rows] + [{**row, "occasion": "1"} for row in again]
-    found = handed.advantages(told)
-    assert found["group"].nunique() == 2 * handed.advantages(rows)["group"].nunique()
-    assert found["advantage"][: len(rows)].tolist() == handed.advantages(rows)["advantage"].tolist()
+    twice = handed.advantages([{**row, "occasion": "0"} for row in rows] + [{**row, "occasion": "1"} for row in again])
+    assert twice["group"].nunique() == 2 * once["group"].nunique()
+    assert twice["advantage"][: len(rows)].tolist() == once["advantage"].tolist()
 
 
 PLANS = {"episodes": lab.episodes(1), "tree": lab.tree(3, follow=1), "joint": lab.joint(2)}
@@ -103,8 +100,14 @@ def test_an_instance_of_a_handed_task_is_judged_as_by_the_cells(folder, handed, 
     assert handed.advantages(rows)["advantage"].tolist() == expected["advantage"].tolist()
 
 
+def episode_of(policy, speak, number=0):
+    """An episode of `Relay` whose completions `speak` samples, and its speaker."""
+    task, speaker = Relay().tasks(2, "train", seed=0)[number], Speaker(speak, policy.tokenizer, {}, 64)
+    return play(Relay(), task, task.id, lab.episodes(1), speaker, dict.fromkeys(AGENTS, lab.Sampling())), speaker
+
+
 def test_what_a_sampler_raises_ends_the_episode_alone(models):
-    env, policy, calls = Relay(), make_team("shared", models)["asker"], []
+    policy, calls = make_team("shared", models)["asker"], []
 
     async def broken(request):
         if len(calls) > 1:
@@ -112,9 +115,7 @@ def test_what_a_sampler_raises_ends_the_episode_alone(models):
         return await speaking(policy, calls)(request)
 
     async def both():
-        sampling, ask = dict.fromkeys(AGENTS, lab.Sampling()), (broken, speaking(policy))
-        plays = [play(env, task, task.id, lab.episodes(1), Speaker(one, policy.tokenizer, {}, 64), sampling)
-                 for task, one in zip(env.tasks(2, "train", seed=0), ask, strict=True)]  # fmt: skip
+        plays = [episode_of(policy, one, number)[0] for number, one in enumerate((broken, speaking(policy)))]
         return await asyncio.gather(*plays, return_exceptions=True)
 
     first, second = asyncio.run(both())
@@ -122,17 +123,16 @@ def test_what_a_sampler_raises_ends_the_episode_alone(models):
 
 
 def test_a_cancelled_episode_ends_its_thread_and_its_requests(models):
-    policy, asked = make_team("shared", models)["asker"], []
+    asked = []
 
     async def never(request):
         asked.append(asyncio.current_task())
         await asyncio.sleep(60)
 
     async def cancelled():
-        task, speaker = Relay().tasks(1, "train", 0)[0], Speaker(never, policy.tokenizer, {}, 64)
-        sampling = dict.fromkeys(AGENTS, lab.Sampling())
+        played, speaker = episode_of(make_team("shared", models)["asker"], never)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(play(Relay(), task, "e", lab.episodes(1), speaker, sampling), 2)
+            await asyncio.wait_for(played, 1)
         await asyncio.sleep(0.5)
         assert asked and all(one.cancelled() for one in asked) and not speaker.asked
 

@@ -19,7 +19,7 @@ from small import AGENTS, Relay
 
 import mas_lab as lab
 from mas_lab.bridges.export_reader import CLOSE, HandOverError, recorded_rows
-from mas_lab.bridges.verl_settings import AGGREGATES, NEVER, Asked, verl_settings
+from mas_lab.bridges.verl_settings import AGGREGATES, Asked, verl_settings
 
 pytest.importorskip("verl", reason="verl is not installed; make test-verl installs it")
 pytestmark = [
@@ -123,12 +123,19 @@ def queue(monkeypatch):
     return made
 
 
+def loop_of(policy, rollout):
+    """Our agent loop on a server that is this policy."""
+    from mas_lab.bridges.verl import Loop
+
+    loop = object.__new__(Loop)
+    loop.server_manager, loop.tokenizer, loop.rollout_config = Server(policy), policy.tokenizer, rollout
+    return loop
+
+
 def filled(queue, folder, policy, n):
     """What verl's workers leave in the queue: our loop, then their own post-processing; then their own padding."""
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
-
-    from mas_lab.bridges.verl import Loop
 
     worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class
 
@@ -141,8 +148,7 @@ def filled(queue, folder, policy, n):
         _compute_position_ids=lambda ids, mask, _: torch.arange(ids.shape[1])[None],
     )  # fmt: skip
     stub._compute_score = lambda outputs, kwargs: worker._compute_score(stub, outputs, kwargs=kwargs)
-    loop, server = object.__new__(Loop), Server(policy)
-    loop.server_manager, loop.tokenizer, loop.rollout_config = server, policy.tokenizer, {"name": "vllm"}
+    loop = loop_of(policy, {"name": "vllm"})
     held = pd.read_parquet(folder / "train.parquet")
 
     async def play():
@@ -158,7 +164,7 @@ def filled(queue, folder, policy, n):
     padded = upsample_batch_to_divisible_size(batch, 7, policy.tokenizer.eos_token_id)
     for row in queue.rows.values():  # on one machine the trained weights agree with the sampler
         row["old_log_probs"] = row["rollout_log_probs"]
-    return server, real, padded
+    return loop.server_manager, real, padded
 
 
 def configured(folder: Path):
@@ -182,6 +188,12 @@ def test_verls_trainer_gives_each_row_the_recipes_advantage(made, bridge, queue,
     bridge.connect(folder)
     n = RECIPES[recipe].plan.instances
     server, real, batch = filled(queue, folder, policy, n)
+    for key in real:
+        held = queue.rows[key]
+        row = json.loads(held["extra_fields"]["mas_lab"])
+        assert held["responses"].tolist() == row["completion_ids"] and held["prompts"].tolist() == row["prompt_ids"]
+        sample = lab.policy.Sample(row["prompt_ids"], row["completion_ids"], [], 1.0, 0.0, 1.0)
+        assert np.allclose(held["rollout_log_probs"], policy.logprobs([sample]).detach(), atol=1e-4)
     trainer = object.__new__(bridge.Trainer)
     trainer.config = configured(folder)
     assert len(batch) % 7 == 0 and len(batch) > len(real)
@@ -189,6 +201,7 @@ def test_verls_trainer_gives_each_row_the_recipes_advantage(made, bridge, queue,
     found = trainer._compute_advantage(batch, {})
     rows = [json.loads(queue.rows[key]["extra_fields"]["mas_lab"]) for key in real]
     turns = pd.DataFrame(rows).assign(step=0).drop(columns="occasion")
+    assert set(turns["agent"]) == set(AGENTS)
     expected = RECIPES[recipe].advantages(turns)["advantage"]
     assert len(found) == len(batch) and expected.abs().max() > 0
     for key, advantage in zip(real, expected, strict=True):
@@ -204,29 +217,9 @@ def test_verls_trainer_gives_each_row_the_recipes_advantage(made, bridge, queue,
     assert all(tag["min_global_steps"] == 0 and tag["max_global_steps"] == 1 for tag in batch.tags)
 
 
-def test_a_row_holds_the_tokens_that_the_server_sampled(made, bridge, queue, environment):
-    folder, policy = made["dr_mas"]
-    bridge.connect(folder)
-    _, real, _ = filled(queue, folder, policy, 1)
-    agents = set()
-    for key in real:
-        held = queue.rows[key]
-        row = json.loads(held["extra_fields"]["mas_lab"])
-        assert held["responses"].tolist() == row["completion_ids"] and held["prompts"].tolist() == row["prompt_ids"]
-        assert policy.decode(row["completion_ids"]) == row["completion"]
-        sample = lab.policy.Sample(row["prompt_ids"], row["completion_ids"], [], 1.0, 0.0, 1.0)
-        assert np.allclose(held["rollout_log_probs"], policy.logprobs([sample]).detach(), atol=1e-4)
-        agents.add(row["agent"])
-    assert agents == set(AGENTS)
-
-
 def played_by(bridge, folder, policy, rollout, frozen=()):
-    from mas_lab.bridges.verl import Loop
-
     bridge.connect(folder).frozen = frozen
-    loop = object.__new__(Loop)
-    loop.server_manager, loop.tokenizer, loop.rollout_config = Server(policy), policy.tokenizer, rollout
-    task = pd.read_parquet(folder / "train.parquet")["extra_info"][0]
+    loop, task = loop_of(policy, rollout), pd.read_parquet(folder / "train.parquet")["extra_info"][0]
     fields = {"uid": "u0", "session_id": 0, "extra_info": task}
     return asyncio.run(loop.run({"temperature": 1.0}, **fields)), loop.server_manager
 
@@ -253,32 +246,21 @@ def test_a_prompt_beyond_the_servers_context_is_named(made, bridge):
         played_by(bridge, *made["dr_mas"], {"prompt_length": 2, "response_length": 3})
 
 
-def test_outside_of_the_trainer_the_estimator_refuses_to_guess(made, bridge):
+def test_without_the_rows_of_its_batch_the_estimator_refuses_to_guess(made, bridge):
     from verl import DataProto
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
-    from mas_lab.bridges.verl import beside
-
-    folder = bridge.connect(made["dr_mas"][0])
-    rows = recorded_rows(folder.batch())
+    rows = recorded_rows(bridge.connect(made["dr_mas"][0]).batch())
     data = DataProto.from_dict(
         tensors={"token_level_rewards": torch.zeros(len(rows), 3), "response_mask": torch.ones(len(rows), 3)},
         non_tensors={"uid": ["0"] * len(rows)},
     )
     with pytest.raises(HandOverError, match="trainer_mode=mas_lab"):
         compute_advantage(data, "mas_lab", config={})
-    with beside(rows), pytest.raises(HandOverError, match="use_kl_in_reward"):
+    with bridge.beside(rows), pytest.raises(HandOverError, match="use_kl_in_reward"):
         compute_advantage(data, "mas_lab", config={"use_kl_in_reward": True})
-
-
-def test_a_row_of_another_agent_loop_is_named(made, bridge, queue, environment):
-    folder, policy = made["dr_mas"]
-    bridge.connect(folder)
-    _, real, batch = filled(queue, folder, policy, 1)
-    del queue.rows[real[2]]["extra_fields"]["mas_lab"]
-    trainer = object.__new__(bridge.Trainer)
-    with pytest.raises(HandOverError, match="row 2 of the batch has no row of mas_lab"):
-        trainer._compute_advantage(batch, {})
+    with pytest.raises(HandOverError, match="row 1 of the batch has no row of mas_lab"):
+        bridge.rows_of([{}, {}], [{"is_padding": True}, {}])
 
 
 @pytest.mark.parametrize("minibatches", [1, 2])
@@ -359,19 +341,6 @@ def test_verls_data_set_reads_the_tasks(made, bridge, environment, tmp_path):
     assert len(data) == ASKED["tasks"]
 
 
-def test_every_loss_that_is_handed_over_is_one_of_verls():
-    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, agg_loss
-
-    policy = {"lr": 1e-5, "lora": None, "source": {"kind": "hub", "name": "a/b"}, "options": {}}
-    for loss in (lab.clipped(0.1), lab.clipped(0.1, ratio="sequence"), lab.reinforce(kl=0.1, entropy=0.2)):
-        recipe, sampling = RECIPES["dr_mas"].replace(loss=loss), {"a": {"temperature": 1.0}}
-        asked = Asked(recipe, lab.Settings(), {"shared": policy}, sampling, 8, 3)
-        actor = verl_settings(asked)["actor_rollout_ref"]["actor"]
-        assert actor["policy_loss"]["loss_mode"] in POLICY_LOSS_REGISTRY
-    for mode in AGGREGATES.values():
-        assert agg_loss(torch.ones(2, 3), torch.ones(2, 3), mode).isfinite()
-
-
 def test_our_kl_and_our_bound_on_importance_weights_are_verls():
     from verl import DataProto
     from verl.trainer.config.algorithm import RolloutCorrectionConfig
@@ -392,22 +361,25 @@ def test_our_kl_and_our_bound_on_importance_weights_are_verls():
 
 
 def test_our_clip_is_verls():
-    """The loss and its gradient, token by token, as `update` has them."""
-    from verl.trainer.ppo.core_algos import get_policy_loss_fn
+    """The loss and its gradient, token by token, as `update` has them; in the words of verl.yaml."""
+    from verl.trainer.ppo.core_algos import agg_loss, get_policy_loss_fn
     from verl.workers.config import FSDPActorConfig
 
     torch.manual_seed(0)
     old, advantages, mask = torch.randn(4, 5), torch.randn(4, 5), torch.ones(4, 5)
     row = torch.arange(4).repeat_interleave(5)
-    for loss, mode, more in (
-        (lab.clipped(0.1, high=0.3), "vanilla", {"clip_ratio_low": 0.1, "clip_ratio_high": 0.3, "clip_ratio_c": NEVER}),
-        (lab.clipped(0.2, dual=2.0), "vanilla", {"clip_ratio_low": 0.2, "clip_ratio_high": 0.2, "clip_ratio_c": 2.0}),
-        (lab.clipped(0.2, ratio="sequence"), "gspo", {"clip_ratio_low": 0.2, "clip_ratio_high": 0.2}),
-        (lab.reinforce(), "gpg", {}),
-    ):
+    policy = {"lr": 1e-5, "lora": None, "source": {"kind": "hub", "name": "a/b"}, "options": {}}
+    losses = lab.clipped(0.1, high=0.3), lab.clipped(0.2, dual=2.0), lab.clipped(0.2, ratio="sequence"), lab.reinforce()
+    for loss in losses:
+        recipe, sampling = RECIPES["dr_mas"].replace(loss=loss), {"a": {"temperature": 1.0}}
+        asked = Asked(recipe, lab.Settings(), {"shared": policy}, sampling, 8, 3)
+        actor = verl_settings(asked)["actor_rollout_ref"]["actor"]
+        mode, more = actor["policy_loss"]["loss_mode"], {k: v for k, v in actor.items() if k.startswith("clip_ratio_")}
         config = FSDPActorConfig(strategy="fsdp", rollout_n=1, use_dynamic_bsz=True, **more)
         ours, theirs = ((old + 0.5 * torch.sin(old)).requires_grad_() for _ in range(2))
         loss(ours.flatten(), old.flatten(), advantages.flatten(), row).mean().backward()
         value, _ = get_policy_loss_fn(mode)(old, theirs, advantages, mask, "token-mean", config)
         value.backward()
         assert torch.allclose(ours.grad, theirs.grad, atol=1e-6), mode
+    for mode in AGGREGATES.values():
+        assert agg_loss(torch.ones(2, 3), torch.ones(2, 3), mode).isfinite()

@@ -1,5 +1,6 @@
-"""Every notebook runs from top to bottom, in both forms, short (`SMOKE = True`): the solutions are right, and what
-students open goes through with "not yet" wherever something is left to them. Full lengths are slow.
+"""Every notebook runs from top to bottom, short (`SMOKE = True`): the solutions are right, and the cells that students
+open are "not yet" and leave nothing behind on which a later cell fails. All of them are slow but the quickstart; full
+lengths too.
 
 Elsewhere: notebooks under the hands of a reader (`widgets/test_jupyterlab`), 10 and 11 on their engines (`backends`).
 """
@@ -14,10 +15,9 @@ import nbformat
 import pytest
 
 from mas_lab.course import exercises
-from mas_lab.paths import notebooks_dir
 
-MASTERS = forms.masters()
-MANY = "11_many_gpus_vllm"  # trains in three processes of its own: slow
+FIRST, *OTHERS = forms.masters()
+MANY = "11_many_gpus_vllm"  # trains in three processes of its own
 OWN = "09_your_own_team"  # makes a pocket model
 WITHOUT_TRL = pytest.mark.skipif(
     find_spec("trl") is None, reason="TRL teaches a pocket model; the install cell adds it"
@@ -28,23 +28,16 @@ def case(path, *marks):
     return pytest.param(path, marks=[*marks, *[WITHOUT_TRL] * (path.stem == OWN)], id=path.stem)
 
 
-SHORT = [case(path, *[pytest.mark.slow] * (path.stem == MANY)) for path in MASTERS]
-
-
-def parameters(notebook):
-    [cell] = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    return cell
-
-
-def prepared(path, smoke: bool, recorded: bool = True, form: forms.Form | None = None):
-    """A notebook with these parameters: the stored one, or a form of a master."""
-    notebook = nbformat.reads(json.dumps(forms.notebook(path, form)), 4) if form else nbformat.read(path, as_version=4)
-    assert re.search(r"^SMOKE = False", parameters(notebook).source, flags=re.M)
-    return execution.with_parameters(notebook, {"SMOKE": smoke, "RECORDED": recorded})
-
-
-def run(notebook):
-    return execution.execute(notebook, "the notebook")
+def run(master, with_release: bool = False, **parameters):
+    """Run a solution; `with_release`, each cell that students see otherwise follows in the form that they see."""
+    made, cells = forms.notebook(master, "solution"), []
+    released = {cell["id"]: cell for cell in forms.notebook(master, "release")["cells"]} if with_release else {}
+    for cell in made["cells"]:
+        students = released.get(cell["id"], cell)
+        cells += [cell] if students == cell else [cell, students | {"id": f"{cell['id']}-release"}]
+    notebook = nbformat.reads(json.dumps(made | {"cells": cells}), 4)
+    assert any(re.search(r"^SMOKE = False", cell.source, flags=re.M) for cell in notebook.cells)
+    return execution.execute(execution.with_parameters(notebook, parameters), "the notebook")
 
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -71,32 +64,32 @@ def printed(notebook, name: str = "stdout") -> str:
     return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == name)
 
 
-def verdicts(notebook) -> dict[str, bool]:
-    return {name: mark == "●" for mark, name in re.findall(r"^([●○]) (\d\d\.\d+) ", printed(notebook), flags=re.M)}
+def verdicts(notebook) -> list[tuple[str, str]]:
+    return re.findall(r"^([●○]) (\d\d\.\d+) ", printed(notebook), flags=re.M)
+
+
+def marked(master, marks: str) -> list[tuple[str, str]]:
+    return [(mark, one.name) for one in exercises.of_notebook(master.stem[:2]) for mark in marks]
+
+
+SHORT = [case(FIRST), *(case(path, pytest.mark.slow) for path in OTHERS)]
 
 
 @pytest.mark.parametrize("master", SHORT)
-def test_solutions_are_right_and_nothing_is_loaded_that_could_be_made(master):
-    notebook = run(prepared(master, smoke=True, recorded=False, form="solution"))
-    assert verdicts(notebook) == {one.name: True for one in exercises.of_notebook(master.stem[:2])}, printed(notebook)
+def test_solutions_are_right_and_what_students_open_is_not_yet(master):
+    notebook = run(master, with_release=True, SMOKE=True, RECORDED=False)
+    assert verdicts(notebook) == marked(master, "●○"), printed(notebook)
     assert strays(notebook) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("master", [case(path) for path in MASTERS])
-def test_what_students_open_goes_through_with_nothing_right_yet(master):
-    notebook = run(prepared(notebooks_dir() / f"{master.stem}.ipynb", smoke=True))
-    assert verdicts(notebook) == {one.name: False for one in exercises.of_notebook(master.stem[:2])}, printed(notebook)
-
-
-FULL = [case(path, *[pytest.mark.full] * (path.stem != "00_quickstart")) for path in MASTERS if path.stem != MANY]
+FULL = [case(path, pytest.mark.full) for path in OTHERS if path.stem != MANY]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("master", FULL)
+@pytest.mark.parametrize("master", [case(FIRST), *FULL])
 def test_notebook_runs_at_full_length(master):
-    notebook = run(prepared(master, smoke=False, form="solution"))
-    assert all(verdicts(notebook).values())
-    if master.stem == "00_quickstart":
+    notebook = run(master)  # with recorded runs, where a notebook has some
+    assert verdicts(notebook) == marked(master, "●")
+    if master == FIRST:
         before, after = re.search(r": ([\d.]+) before, ([\d.]+) after", printed(notebook)).groups()
         assert float(after) >= float(before) + 0.2

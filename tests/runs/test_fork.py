@@ -14,7 +14,7 @@ from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
 import mas_lab as lab
 from mas_lab.runs import merging
 
-STEPS, AT = 5, 3
+STEPS, AT = 3, 2
 SCORED = {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
 
 
@@ -42,7 +42,7 @@ def test_unchanged_fork_equals_the_uninterrupted_run(cut, models, tmp_path):
     kind, a, straight = cut
     before = bits(a)
     reports = train(models, tmp_path / "b", kind=kind, fork=a)
-    assert [report.step for report in reports] == [AT, AT + 1]
+    assert [report.step for report in reports] == list(range(AT, STEPS))
     assert bits(tmp_path / "b") == straight and bits(a) == before
     assert forked(tmp_path / "b")["step"] == AT and forked(tmp_path / "b")["changed"] == []
     assert (tmp_path / "b").parent.joinpath(forked(tmp_path / "b")["from"]).resolve() == a.resolve()
@@ -52,17 +52,22 @@ def test_unchanged_fork_equals_the_uninterrupted_run(cut, models, tmp_path):
 
 def test_joined_tables_are_forked_as_they_are(models, tmp_path, monkeypatch):
     monkeypatch.setattr(merging, "STEPS", 2)
-    train(models, tmp_path / "a", STEPS)
-    train(models, tmp_path / "b", STEPS + 1, fork=tmp_path / "a")
-    train(models, tmp_path / "a", STEPS + 1)
+    train(models, tmp_path / "a", 4)
+    train(models, tmp_path / "b", 5, fork=tmp_path / "a")
+    train(models, tmp_path / "a", 5)
     assert bits(tmp_path / "b") == bits(tmp_path / "a")
     assert (tmp_path / "b" / "turns" / "000000-000001.parquet").is_file()
 
 
+@pytest.fixture(scope="module")
+def first(models, tmp_path_factory):
+    train(models, run := tmp_path_factory.mktemp("first") / "a", AT)
+    return run
+
+
 @pytest.fixture
-def a(models, tmp_path):
-    train(models, tmp_path / "a", AT)
-    return tmp_path / "a"
+def a(first, tmp_path):
+    return small.copied(first, tmp_path / "a")
 
 
 def test_fork_records_its_changes_and_resumes_by_them(a, models, tmp_path):
@@ -188,7 +193,7 @@ def test_fork_is_not_counted_as_a_second_seed(a, models, tmp_path):
 def test_fork_that_fails_at_any_change_of_a_file_leaves_nothing(a, models, tmp_path):
     """What a kill leaves stands under another name, and the next start deletes it."""
     (tmp_path / "b.7.tmp").mkdir()
-    for moment in range(1, 99, 4):
+    for moment in range(1, 99, 7):
         with pytest.MonkeyPatch.context() as patched:
             refused = fill(patched, moment)
             try:

@@ -14,7 +14,7 @@ import mas_lab as lab
 from mas_lab.runs import merging
 from mas_lab.runs.scores import kept_scores
 
-STEPS = 4
+STEPS = 3
 FAR = 400
 """More changes of files than such a run makes."""
 
@@ -30,6 +30,7 @@ def merged():
 def straight(models, tmp_path_factory):
     run = tmp_path_factory.mktemp("full") / "straight"
     list(small.start("shared", models, run, STEPS))
+    assert (run / "turns" / "000000-000001.parquet").is_file()
     return run
 
 
@@ -54,19 +55,17 @@ def fails_and_goes_on(models, run: Path, straight: Path, moment: int, error: int
     return bool(refused)
 
 
-@pytest.mark.parametrize("moment", [1, 12, 37, 66])
+@pytest.mark.parametrize("moment", [1, 37])
 def test_full_disk_stops_the_run_and_loses_nothing(models, straight, tmp_path, moment):
-    error = errno.EDQUOT if moment % 2 else errno.ENOSPC
-    assert fails_and_goes_on(models, tmp_path / "run", straight, moment, error)
+    assert fails_and_goes_on(models, tmp_path / "run", straight, moment, errno.EDQUOT)
 
 
 @pytest.mark.slow
-def test_disk_may_fill_up_at_any_write(models, straight, tmp_path):
-    moments = 0
-    while fails_and_goes_on(models, tmp_path / str(moments), straight, moments + 1, errno.ENOSPC):
-        moments += 1
-        assert moments < FAR
-    assert moments > 100
+def test_disk_may_fill_up_at_every_fifth_change_of_a_file(models, straight, tmp_path):
+    for moment in range(3, FAR, 5):
+        if not fails_and_goes_on(models, tmp_path / str(moment), straight, moment, errno.ENOSPC):
+            break
+    assert 150 < moment < FAR - 5
 
 
 LIMITED = """
@@ -76,7 +75,7 @@ import small
 import mas_lab as lab
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 try:
-    list(small.start("shared", Path(sys.argv[1]), Path(sys.argv[2]), 2))
+    list(small.start("shared", Path(sys.argv[1]), Path(sys.argv[2]), 0))
 except lab.RunError as error:
     print(error)
 """
@@ -87,9 +86,7 @@ except lab.RunError as error:
 def test_file_that_may_not_grow_is_named(models, tmp_path, limit, named):
     """Weights are written by a library that has an error of its own."""
     command = [sys.executable, "-c", LIMITED, str(models), str(tmp_path / "run"), str(limit)]
-    paths = [str(Path(small.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=small.environment(), capture_output=True, text=True, timeout=300)
     assert f"{tmp_path / 'run'}" in done.stdout and f"{named} cannot be written" in done.stdout, done.stderr
     assert not (tmp_path / "run").exists()
 

@@ -78,12 +78,11 @@ def test_hostile_zip_is_refused_by_file(honest, tmp_path, what, monkeypatch):
     refused(*HOSTILE[what], honest, tmp_path)
 
 
-@pytest.mark.parametrize("what", ["a pickle for a table", "the seed is text", "a flipped bit"])
-@pytest.mark.parametrize("form", ["zip", "folder"])
-def test_everything_refuses_what_the_child_process_refused(honest, tmp_path, what, form):
+@pytest.mark.parametrize("form, what", [("zip", "a flipped bit"), ("folder", "a pickle for a table")])
+def test_everything_refuses_what_the_child_process_refused(honest, tmp_path, form, what):
     make, words = HOSTILE[what]
     path = make(honest, tmp_path / "mallory.zip")
-    if form == "folder" and what != "a flipped bit":
+    if form == "folder":
         shutil.unpack_archive(path, tmp_path / "class" / "mallory.zip")
     else:
         (tmp_path / "class").mkdir()
