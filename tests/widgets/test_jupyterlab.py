@@ -12,9 +12,9 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+import execution
 import nbformat
 import pytest
-from notebooks.test_notebooks import prepared
 
 import mas_lab as lab
 from mas_lab.paths import notebooks_dir
@@ -210,7 +210,8 @@ def test_a_viewers_index_reaches_the_whole_run_and_its_kernel_hears_marks(run_al
 
 
 def test_notebook_03_is_read_with_its_sliders_and_its_formulas(run_all):
-    page = run_all(prepared(notebooks_dir() / "03_normalization.ipynb", smoke=True), "normalization.ipynb")
+    notebook = nbformat.read(notebooks_dir() / "03_normalization.ipynb", 4)
+    page = run_all(execution.with_parameters(notebook, {"SMOKE": True}), "normalization.ipynb")
     looked = page.locator(".widget-interact pre", has_text="signal of the helper")
     looked.wait_for()
     before = looked.inner_text()

@@ -212,7 +212,10 @@ def test_a_base_that_was_not_quantized_is_an_error():
 
 def test_the_notebook_runs_on_it():
     pytest.importorskip("ipykernel")
-    from notebooks.test_notebooks import prepared, printed, run
+    import execution
+    import nbformat
+    from notebooks.test_notebooks import printed
 
-    said = printed(run(prepared(notebooks_dir() / "10_one_gpu_unsloth.ipynb", smoke=True)))
+    notebook = nbformat.read(notebooks_dir() / "10_one_gpu_unsloth.ipynb", 4)
+    said = printed(execution.execute(execution.with_parameters(notebook, {"SMOKE": True}), "the notebook"))
     assert "BACKEND='unsloth'" in said and re.search(r"float32: [\d.]+   4 bits: [\d.]+", said)

@@ -4,7 +4,9 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from notebooks.test_notebooks import prepared, printed, run
+import execution
+import nbformat
+from notebooks.test_notebooks import printed
 
 from mas_lab.paths import notebooks_dir
 
@@ -12,5 +14,6 @@ pytestmark = pytest.mark.engines
 
 
 def test_the_notebook_runs_on_it():
-    said = printed(run(prepared(notebooks_dir() / "11_many_gpus_vllm.ipynb", smoke=True)))
+    notebook = nbformat.read(notebooks_dir() / "11_many_gpus_vllm.ipynb", 4)
+    said = printed(execution.execute(execution.with_parameters(notebook, {"SMOKE": True}), "the notebook"))
     assert "sampled by vllm\n" in said
