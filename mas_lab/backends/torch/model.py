@@ -138,11 +138,11 @@ class TorchModel:
 
     def make_engine(self):
         """Return the engine that samples from this model."""
-        if self.options.plain:
+        if self.options.plain or not self.by_tree:
             return PaddedEngine(self)
         from mas_lab.backends.torch.fast.engine import TreeEngine
 
-        return TreeEngine(self, self.options.sample_tokens)
+        return TreeEngine(self)
 
     def micro_batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
         """Yield the samples in micro-batches, which have a method `token_logprobs`."""

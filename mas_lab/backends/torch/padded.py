@@ -10,6 +10,7 @@ most R; B samples; N sampled tokens; V vocabulary.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,15 +28,34 @@ class PaddedEngine(WaveEngine):
     @torch.inference_mode()
     def complete(self, asked: Sequence[Asked]) -> list[Completion]:
         """Return a completion per (policy, request), in order."""
-        by_adapter: dict[str | None, list[int]] = {}
-        for place, (policy, _) in enumerate(asked):
-            by_adapter.setdefault(policy.adapter, []).append(place)
         found: dict[int, Completion] = {}
-        for places in by_adapter.values():
+        for places in self._batches(asked):
             asked[places[0]][0].activate()
             completions = self._sample([asked[place] for place in places])
             found |= dict(zip(places, completions, strict=True))
         return [found[place] for place in range(len(asked))]
+
+    def _batches(self, asked: Sequence[Asked]) -> Iterator[list[int]]:
+        """Yield the places of requests to one adapter, about `sample_tokens` tokens with padding at a time."""
+
+        def size(place: int) -> int:
+            return len(asked[place][1].prompt_ids) + asked[place][1].max_tokens
+
+        batch: list[int] = []
+        for place in sorted(range(len(asked)), key=lambda place: (asked[place][0].adapter or "", -size(place))):
+            other = batch and asked[place][0] is not asked[batch[0]][0]
+            if other or (batch and size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens):
+                yield batch
+                batch = []
+            batch.append(place)
+        if batch:
+            yield batch
+
+    def forward(self, ids_RL: torch.Tensor, mask_RL: torch.Tensor, at_RL: torch.Tensor, cache: Any):
+        """Return the logits (R, V) after the newest tokens `ids_RL`, and the cache with them."""
+        out = self.model.net(input_ids=ids_RL, attention_mask=mask_RL, position_ids=at_RL, past_key_values=cache,
+                             use_cache=True, logits_to_keep=1)  # fmt: skip
+        return out.logits[:, -1], out.past_key_values
 
     def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
         """Sample token after token; a row that has ended is still computed, and its later tokens are dropped."""
@@ -57,12 +77,8 @@ class PaddedEngine(WaveEngine):
         for t in range(most):
             at = (mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -ids.shape[1] :]
             with model.computing():
-                out = model.net(input_ids=ids, attention_mask=mask_RL, position_ids=at, past_key_values=cache,
-                                use_cache=True, logits_to_keep=1)  # fmt: skip
-            cache = out.past_key_values
-            drawn_R, drawn_logprobs_R = sample_from_logits(
-                out.logits[:, -1], rows, temperature_R, uniform_RT[:, t], truncation
-            )
+                logits_RV, cache = self.forward(ids, mask_RL, at, cache)
+            drawn_R, drawn_logprobs_R = sample_from_logits(logits_RV, rows, temperature_R, uniform_RT[:, t], truncation)
             model.require_drawn(drawn_logprobs_R, [policy for policy, _ in asked], rows)
             for row, request in enumerate(requests_R):
                 if finish_R[row] is None:

@@ -9,13 +9,13 @@ Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V voca
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
 
-from mas_lab.backends.torch.fast.decoders import RowDecoder, TreeDecoder
+from mas_lab.backends.torch.fast.decoders import TreeDecoder
 from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
 from mas_lab.backends.torch.padded import TopKTopP, Uniforms, sample_from_logits
 from mas_lab.policy import Asked, Completion, WaveEngine
@@ -35,12 +35,11 @@ class Chunk:
 
 
 class TreeEngine(WaveEngine):
-    """An engine that answers requests in batches of about `budget` tokens (prompts, and completions at full length)."""
+    """An engine that answers requests in batches of about `sample_tokens` tokens, completions at full length."""
 
-    def __init__(self, model, budget: int):
+    def __init__(self, model):
         super().__init__()
-        self.model, self.budget = model, budget
-        self._uniforms = Uniforms()
+        self.model, self._uniforms = model, Uniforms()
         # A cache, because small models repeat themselves and decoding is slow.
         self._text = lru_cache(2**16)(lambda ids: self.model.tokenizer.decode(ids, skip_special_tokens=True))
 
@@ -49,20 +48,19 @@ class TreeEngine(WaveEngine):
         if self.model.net.training:
             self.model.net.eval()
         answers: dict[int, Completion] = {}
-        for chunk in self._chunks(asked, range(len(asked))):
+        for chunk in self._chunks(asked):
             answers |= dict(zip(chunk.places_R, self._complete(chunk), strict=True))
         return [answers[place] for place in range(len(asked))]
 
-    def _chunks(self, asked: Sequence[Asked], places: Iterable[int]) -> Iterator[Chunk]:
-        """Yield chunks of the requests at `places`, by adapter and prompt, sorted by adapter and prompt length."""
+    def _chunks(self, asked: Sequence[Asked]) -> Iterator[Chunk]:
+        """Yield chunks of the requests, by adapter and prompt, sorted by adapter and prompt length."""
         groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for place in places:
-            policy, request = asked[place]
+        for place, (policy, request) in enumerate(asked):
             groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append(place)
         chunk, tokens = {}, 0
         for (adapter, prompt), own in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
             size = len(prompt) + sum(asked[place][1].max_tokens for place in own)
-            if chunk and tokens + size > self.budget:
+            if chunk and tokens + size > self.model.options.sample_tokens:
                 yield Chunk(chunk, asked)
                 chunk, tokens = {}, 0
             chunk[adapter, prompt] = own
@@ -72,9 +70,9 @@ class TreeEngine(WaveEngine):
 
     @torch.inference_mode()
     def _complete(self, chunk: Chunk) -> list[Completion]:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.model.computing())
-            decoder = self._decoder(chunk, stack)
+        model, slices = self.model, None if self.model.peft is None else Slices()
+        with model.computing(), contextlib.nullcontext() if slices is None else mixing(model.net, slices):
+            decoder = TreeDecoder(model.net, chunk.prompts, chunk.adapters, slices, chunk.room, model.cost)
             ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, chunk)
         completions = []
         for row, length in enumerate(lengths_R):
@@ -83,16 +81,7 @@ class TreeEngine(WaveEngine):
             completions.append(Completion(ids, logprobs, self._text(ids), finish_R[row]))
         return completions
 
-    def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> TreeDecoder | RowDecoder:
-        """Return the decoder of a chunk; each adapter applies to its own rows until `stack` is closed."""
-        model, slices = self.model, None
-        if model.peft is not None:
-            slices = Slices(axis=1 if model.by_tree else 0)
-            stack.enter_context(mixing(model.net, slices))
-        make = partial(TreeDecoder, cost=model.cost) if model.by_tree else RowDecoder
-        return make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
-
-    def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):
+    def _decode(self, decoder: TreeDecoder, chunk: Chunk):
         """Draw token after token; return ids and log-probabilities (R, T), lengths (R,) and finish reasons (R,)."""
         eos = np.array(sorted(self.model.eos_ids()))
         most_R = np.array([request.max_tokens for request in chunk.requests_R])

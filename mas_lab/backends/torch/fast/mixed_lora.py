@@ -13,10 +13,9 @@ from peft.tuners.lora import LoraLayer
 
 
 class Slices:
-    """The rows of the next forward pass by adapter. Rows of one adapter are adjacent; adapters have any order."""
+    """The flat tokens of the next forward pass by adapter. Tokens of one are adjacent; adapters have any order."""
 
-    def __init__(self, axis: int):
-        self.axis = axis
+    def __init__(self):
         self._slices: list[tuple[str, slice]] = []
 
     def assign(self, adapters: Sequence[str], counts: Sequence[int]) -> None:
@@ -36,9 +35,8 @@ class Slices:
         result = layer.base_layer(x)
         for adapter, rows in self._slices:
             down, up = layer.lora_A[adapter], layer.lora_B[adapter]
-            index = (slice(None), rows) if self.axis == 1 else rows
-            part = up(down(x[index].to(down.weight.dtype))) * layer.scaling[adapter]
-            result[index] += part.to(result.dtype)
+            part = up(down(x[:, rows].to(down.weight.dtype))) * layer.scaling[adapter]
+            result[:, rows] += part.to(result.dtype)
         return result
 
 
