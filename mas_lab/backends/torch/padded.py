@@ -23,7 +23,7 @@ class PaddedEngine(WaveEngine):
 
     def __init__(self, model):
         super().__init__()
-        self.model, self.uniforms = model, Uniforms()
+        self.model = model
 
     @torch.inference_mode()
     def complete(self, asked: Sequence[Asked]) -> list[Completion]:
@@ -62,19 +62,16 @@ class PaddedEngine(WaveEngine):
         model, requests_R = self.model, [request for _, request in asked]
         longest = max(len(request.prompt_ids) for request in requests_R)
         ids = torch.tensor([[0] * (longest - len(one.prompt_ids)) + list(one.prompt_ids) for one in requests_R])
-        mask_RL = torch.tensor(
-            [[0] * (longest - len(one.prompt_ids)) + [1] * len(one.prompt_ids) for one in requests_R]
-        )
-        ids, mask_RL = ids.to(model.device), mask_RL.to(model.device)
-        most = max(request.max_tokens for request in requests_R)
-        uniform_RT = self.uniforms(requests_R, most)
+        mask_RL = torch.tensor([[i >= longest - len(one.prompt_ids) for i in range(longest)] for one in requests_R])
+        ids, mask_RL = ids.to(model.device), mask_RL.long().to(model.device)
+        uniform_RT = uniforms(requests_R)
         temperature_R = np.array([request.temperature for request in requests_R], np.float32)
         rows, truncation = np.arange(len(asked)), TopKTopP(requests_R)
         said_R: list[list[int]] = [[] for _ in asked]
         logprobs_R: list[list[float]] = [[] for _ in asked]
         finish_R: list[str | None] = [None] * len(asked)
         cache = None
-        for t in range(most):
+        for t in range(uniform_RT.shape[1]):
             at = (mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -ids.shape[1] :]
             with model.computing():
                 logits_RV, cache = self.forward(ids, mask_RL, at, cache)
@@ -89,39 +86,36 @@ class PaddedEngine(WaveEngine):
                 break
             ids = torch.from_numpy(drawn_R)[:, None].to(model.device)
             mask_RL = torch.cat([mask_RL, torch.ones_like(mask_RL[:, :1])], 1)
-        decode = model.tokenizer.decode
-        return [
-            Completion(tuple(ids), tuple(logprobs), decode(ids, skip_special_tokens=True), finish)
-            for ids, logprobs, finish in zip(said_R, logprobs_R, finish_R, strict=True)
-        ]
+        return list(map(self.completion, said_R, logprobs_R, finish_R))
+
+    def completion(self, ids: Sequence[int], logprobs: Sequence[float], finish: str) -> Completion:
+        """Return a completion with its text."""
+        text = self.model.tokenizer.decode(ids, skip_special_tokens=True)
+        return Completion(tuple(ids), tuple(logprobs), text, finish)
 
     def _finish(self, request: Request, said: list[int]) -> str | None:
         """Return the reason why a completion has ended, or `None` if it has not."""
         if said[-1] in self.model.eos_ids():
             return "eos"
-        text = self.model.tokenizer.decode(said, skip_special_tokens=True) if request.stop else ""
-        if any(stop in text for stop in request.stop):
+        if request.stop and ends_in(self.model.tokenizer, said, request.stop):
             return "stop"
         return "length" if len(said) == request.max_tokens else None
 
 
-class Uniforms:
-    """Uniform numbers in [0, 1) that depend only on the request's seed (Philox, a counter-based generator)."""
+def ends_in(tokenizer, said: Sequence[int], stop: Sequence[str]) -> bool:
+    """Return True if a stop text is in the last few tokens; a character is at most four tokens."""
+    window = 4 * max(map(len, stop)) + 4
+    text = tokenizer.decode(said[-window:], skip_special_tokens=True)
+    return any(one in text for one in stop)
 
-    def __init__(self):
-        self._bits = np.random.Philox(key=0)
-        self._start = self._bits.state
-        self._generator = np.random.Generator(self._bits)
 
-    def __call__(self, requests_R: Sequence[Request], most: int) -> np.ndarray:
-        """Return the numbers (R, most), zero beyond a request's `max_tokens`."""
-        uniform_RT = np.zeros((len(requests_R), most))
-        for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
-            # Setting the key of one generator is ten times faster than making one per request.
-            self._start["state"]["key"][:] = request.seed % 2**64, 0
-            self._bits.state = self._start
-            uniform_T[: request.max_tokens] = self._generator.random(request.max_tokens)
-        return uniform_RT
+def uniforms(requests_R: Sequence[Request]) -> np.ndarray:
+    """Return uniform numbers (R, T) in [0, 1) by each request's seed alone, zero beyond its `max_tokens`."""
+    uniform_RT = np.zeros((len(requests_R), max(request.max_tokens for request in requests_R)))
+    for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
+        generator = np.random.Generator(np.random.Philox(key=request.seed % 2**64))
+        uniform_T[: request.max_tokens] = generator.random(request.max_tokens)
+    return uniform_RT
 
 
 @dataclass(frozen=True)
@@ -205,13 +199,21 @@ class PaddedBatch:
         return logprobs_NV.gather(1, self.ids_BL[self.row_N, self.at_N + 1][:, None])[:, 0], entropy_N
 
 
+def require_trainable(samples: Sequence[Sample]) -> None:
+    """Raise PolicyError if a sample was drawn greedily or has no tokens."""
+    for i, sample in enumerate(samples):
+        if sample.temperature <= 0:
+            raise PolicyError(f"sample {i} was drawn greedily (temperature {sample.temperature}): nothing to train on")
+        if not len(sample.prompt_ids) or not len(sample.completion_ids):
+            raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
+
+
 def padded_batches(samples: Sequence[Sample], budget: int, device: torch.device) -> Iterator[PaddedBatch]:
     """Yield the samples in their order, in batches of at most `budget` tokens, padding counted."""
     batch: list[Sample] = []
     longest = first_token = 0
-    for i, sample in enumerate(samples):
-        if sample.temperature <= 0 or not len(sample.prompt_ids) or not len(sample.completion_ids):
-            raise PolicyError(f"sample {i} has no tokens, or was drawn at temperature 0: there is nothing to train on")
+    require_trainable(samples)
+    for sample in samples:
         longest = max(longest, len(sample.prompt_ids) + len(sample.completion_ids))
         if batch and longest * (len(batch) + 1) > budget:
             yield PaddedBatch(batch, first_token, device)

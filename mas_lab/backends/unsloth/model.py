@@ -8,7 +8,6 @@ Intel GPUs, vLLM inside Unsloth, and forward-mode derivatives on a GPU.
 
 from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from peft import LoraConfig
@@ -31,8 +30,6 @@ class UnslothOptions(Options):
 
     `dtype=None` is bfloat16 if the GPU has it, else float16 (a T4), and float32 on a CPU.
     """
-
-    removed: ClassVar[tuple[str, ...]] = ("fast_inference", "gpu_memory_utilization", "tolerance")
 
     packing: str = "padded"
     """Always "padded", because the kernels take no tree mask."""

@@ -10,13 +10,17 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import mas_lab as lab
-from mas_lab.backends.loading import load_base, load_policy, restore_policies, restore_policy
+from mas_lab.backends.loading import load_base, load_policy, restore_policies
 from mas_lab.backends.torch import source as source_module
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.policy import PolicyError, Sample
 
 SAMPLE = Sample((5, 6), (7, 8), (-1.0, -1.0), 1.0, 1.0, 1.0)
 TO_REFERENCE = lab.reinforce(kl=0.1)
+
+
+def restore_policy(directory, base=()):
+    return restore_policies({"policy": directory}, base)["policy"]
 
 
 def make(kind, model_dirs):

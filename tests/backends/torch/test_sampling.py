@@ -8,7 +8,6 @@ import torch
 from backends.drawn import KINDS, gap, requests
 
 from mas_lab.backends.loading import load_policy
-from mas_lab.backends.torch.fast import decoders
 from mas_lab.policy import PolicyError, Request
 
 PROMPT = (5, 6, 7)
@@ -46,12 +45,11 @@ def test_a_request_alone_is_the_same_request_in_a_batch(model_dirs, kind):
     assert_equal([policy.sample([request])[0] for request in asked], together)
 
 
-def test_budgets_and_room_change_nothing(qwen3, monkeypatch):
+def test_budgets_change_nothing(qwen3):
     asked = requests(max_tokens=40, each=6)
     expected = load_policy(qwen3).sample(asked)
-    assert_equal(load_policy(qwen3, sample_tokens=40).sample(asked), expected)
-    monkeypatch.setattr(decoders, "FIRST_ROOM", 3)
-    assert_equal(load_policy(qwen3).sample(asked), expected)
+    for packing in ("auto", "padded"):
+        assert_equal(load_policy(qwen3, sample_tokens=40, packing=packing).sample(asked), expected)
 
 
 def test_draws_follow_the_distribution(qwen3):

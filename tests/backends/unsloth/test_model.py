@@ -13,10 +13,10 @@ unsloth = pytest.importorskip("unsloth")  # before transformers
 
 import torch  # noqa: E402
 from backends.drawn import drawn, same, weights  # noqa: E402
+from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
 from mas_lab.backends.torch.fast.decoders import RowDecoder  # noqa: E402
-from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly  # noqa: E402
 from mas_lab.paths import notebooks_dir  # noqa: E402
 from mas_lab.policy import PolicyError, Request  # noqa: E402
 

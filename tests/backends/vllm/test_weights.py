@@ -8,7 +8,6 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.vllm.model import lora_rank
 from mas_lab.backends.vllm.weights import Heads, save_for_vllm, tensors_for_vllm
 from mas_lab.policy import PolicyError
 
@@ -61,9 +60,3 @@ def test_heads_that_fit_stay_and_others_are_refused(model_dirs):
         Heads.fitting(config, [4])
     with pytest.raises(PolicyError, match="only a Qwen3's can be widened"):
         Heads.fitting(load_policy(model_dirs["llama"]).model.config, SIZES)
-
-
-def test_ranks_are_rounded_up_to_those_that_vllm_knows():
-    assert [lora_rank(rank, (1, 8, 16)) for rank in (1, 2, 8, 9)] == [1, 8, 8, 16]
-    with pytest.raises(PolicyError, match="rank 16 at most; 17"):
-        lora_rank(17, (1, 8, 16))

@@ -17,9 +17,6 @@ from mas_lab.backends.torch.fast.packing import Cost
 from mas_lab.backends.torch.fast.tree_attention import Layout, Store, forward, laid_out
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 
-FIRST_ROOM = 256
-"""Initial number of columns for completions; more are added when they are full."""
-
 
 class TreeDecoder:
     """A decoder that stores the keys and values of a tree once: candidates share those of their common beginning."""
@@ -36,7 +33,7 @@ class TreeDecoder:
         """
         lengths_G = np.array([len(prompt) for prompt in self.prompts])
         G, L = len(lengths_G), int(lengths_G.max())
-        self.store = Store(G, L + min(self.room, FIRST_ROOM))
+        self.store = Store(G, L + self.room)
         self.tree_M, self.used_G = np.arange(G), lengths_G.copy()
         self.visible_MC = np.arange(self.store.capacity) < lengths_G[:, None]
         self.at_GC = np.tile(np.arange(self.store.capacity), (G, 1))
@@ -70,8 +67,10 @@ class TreeDecoder:
         self.tree_M, self.depth_M = self.tree_M[parent_M], self.depth_M[parent_M] + 1
         self.visible_MC = self.visible_MC[parent_M]
         count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
-        self._make_room(count_G)
-        count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
+        alive_P = np.flatnonzero(count_G)
+        if 2 * len(alive_P) <= len(count_G):
+            self._keep(alive_P)
+            count_G = count_G[alive_P]
         M, G, Q = len(ids_M), len(count_G), int(count_G.max())
         rank_M = np.arange(M) - (np.cumsum(count_G) - count_G)[self.tree_M]
         column_M = self.used_G[self.tree_M] + rank_M
@@ -93,23 +92,12 @@ class TreeDecoder:
         )
         return self._forward(self._put(ids_M), self._put(self.depth_M), layout, np.arange(M), self.adapters, count_G)
 
-    def _make_room(self, count_G: np.ndarray) -> None:
-        """Drop the finished trees once they are half of all trees; double the columns when they are full."""
-        alive_P = np.flatnonzero(count_G)
-        drop = 2 * len(alive_P) <= len(count_G)
-        kept_P = alive_P if drop else np.arange(len(count_G))
-        capacity = self.store.capacity
-        needed = int((self.used_G + count_G)[kept_P].max())
-        if needed > capacity:
-            capacity = max(needed, 2 * capacity)
-        elif not drop:
-            return
-        more = capacity - self.store.capacity
-        self.visible_MC = np.pad(self.visible_MC, ((0, 0), (0, more)))
-        self.at_GC = np.pad(self.at_GC[kept_P], ((0, 0), (0, more)))
-        self.used_G, self.adapters = self.used_G[kept_P], [self.adapters[g] for g in kept_P]
-        self.tree_M = np.searchsorted(kept_P, self.tree_M)
-        self.store.reshape(self._put(kept_P), capacity)
+    def _keep(self, alive_P: np.ndarray) -> None:
+        """Drop the finished trees."""
+        self.at_GC, self.used_G = self.at_GC[alive_P], self.used_G[alive_P]
+        self.adapters = [self.adapters[g] for g in alive_P]
+        self.tree_M = np.searchsorted(alive_P, self.tree_M)
+        self.store.keep(self._put(alive_P))
 
     def _forward(self, ids_M, at_M, layout: Layout, keep_U, adapters_P, count_P) -> torch.Tensor:
         if self.slices is not None:

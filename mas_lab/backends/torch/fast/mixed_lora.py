@@ -7,6 +7,8 @@ training, which has one active adapter at a time, and adapter variants other tha
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import torch
 from peft.tuners.lora import LoraLayer
@@ -20,16 +22,11 @@ class Slices:
 
     def assign(self, adapters: Sequence[str], counts: Sequence[int]) -> None:
         """Assign the next `counts[i]` rows to `adapters[i]`; neighbours with the same adapter become one slice."""
-        runs: list[list] = []
-        for adapter, count in zip(adapters, counts, strict=True):
-            if runs and runs[-1][0] == adapter:
-                runs[-1][1] += count
-            else:
-                runs.append([adapter, count])
         self._slices, start = [], 0
-        for adapter, count in runs:
-            self._slices.append((adapter, slice(start, start + count)))
-            start += count
+        for adapter, run in groupby(zip(adapters, counts, strict=True), key=itemgetter(0)):
+            end = start + sum(count for _, count in run)
+            self._slices.append((adapter, slice(start, end)))
+            start = end
 
     def forward(self, layer: LoraLayer, x: torch.Tensor) -> torch.Tensor:
         result = layer.base_layer(x)
