@@ -138,19 +138,16 @@ def test_a_local_environment_is_left_alone(capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("local: ")
 
 
-@pytest.mark.parametrize(
-    ("required", "needs", "there", "asked"),
-    [
+def test_only_what_is_missing_is_added_locally(monkeypatch):
+    for required, needs, there, asked in (
         (["numpy>=2.1", "trl==1.16; extra == 'cpu'"], (), {"numpy": "1.0"}, []),
         (["Plotly!=7.0.0,>=5.24"], (), {"numpy": "2.1"}, [["mas-lab"]]),
         ([], ("trl>=1.15", "ipy_widgets"), {"trl": "1", "ipy-widgets": "8"}, []),
         ([], ("trl>=1.15",), {}, [["mas-lab", "trl>=1.15"]]),
-    ],
-)
-def test_only_what_is_missing_is_added_locally(monkeypatch, required, needs, there, asked):
-    added = []
-    monkeypatch.setattr(hosted, "add", lambda needs, host: added.append(needs) or {})
-    monkeypatch.setattr(hosted.metadata, "requires", lambda name: required)
-    monkeypatch.setattr(hosted, "installed", lambda: there)
-    hosted.prepare(hosted.UNSLOTH, needs)
-    assert added == asked
+    ):
+        added = []
+        monkeypatch.setattr(hosted, "add", lambda needs, host, added=added: added.append(needs) or {})
+        monkeypatch.setattr(hosted.metadata, "requires", lambda name, required=required: required)
+        monkeypatch.setattr(hosted, "installed", lambda there=there: there)
+        hosted.prepare(hosted.UNSLOTH, needs)
+        assert added == asked

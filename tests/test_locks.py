@@ -105,9 +105,6 @@ def test_two_models_are_attributed_in_two_threads_as_in_one(models):
         pd.testing.assert_frame_equal(shares, alone, check_exact=True)
 
 
-# Waiting
-
-
 def test_weights_change_when_the_rollouts_of_other_threads_have_ended_and_not_before(models):
     team = small.make_team("shared", models)
     turns = judged(team)
@@ -152,9 +149,6 @@ def test_several_models_are_taken_in_any_order():
 
     for thread in [in_thread(lambda models=models: often(models)) for models in ([one, two], [two, one])]:
         thread.result(PATIENCE)
-
-
-# Refused
 
 
 def test_a_policy_is_trained_in_one_thread_at_a_time(models, tmp_path):
