@@ -1,30 +1,18 @@
-"""One optimizer step as a textbook writes it: padded rows, a full softmax, autograd, AdamW. Slow and easy to read."""
+"""One optimizer step as a textbook writes it: row by row, a full softmax, autograd, AdamW. Slow and easy to read."""
 
 import torch
 
 
-def padded(rows):
-    """(B, T) ids, mask, and a mask of completion tokens; padding on the right."""
-    ids = [row["prompt_ids"] + row["completion_ids"] for row in rows]
-    width = max(map(len, ids))
-    ids_BT = torch.tensor([one + [0] * (width - len(one)) for one in ids])
-    read_BT = torch.tensor([[1] * len(one) + [0] * (width - len(one)) for one in ids])
-    said_BT = torch.tensor([
-        [0] * len(row["prompt_ids"]) + [1] * len(row["completion_ids"]) + [0] * (width - len(one))
-        for row, one in zip(rows, ids, strict=True)
-    ])  # fmt: skip
-    return ids_BT, read_BT, said_BT.bool()
-
-
 def token_logprobs(model, rows):
     """Log-probabilities and entropies (N,) of the completion tokens, row after row, at each row's temperature."""
-    ids_BT, read_BT, said_BT = padded(rows)
-    logits_BTV = model(input_ids=ids_BT, attention_mask=read_BT).logits[:, :-1]
-    temperature_B = torch.tensor([row["temperature"] for row in rows])
-    logprobs_BTV = (logits_BTV / temperature_B[:, None, None]).log_softmax(-1)
-    logprobs_BT = logprobs_BTV.gather(2, ids_BT[:, 1:, None])[..., 0]
-    entropy_BT = -(logprobs_BTV.exp() * logprobs_BTV).sum(-1)
-    return logprobs_BT[said_BT[:, 1:]], entropy_BT[said_BT[:, 1:]]
+    logprobs, entropies = [], []
+    for row in rows:
+        ids, said = [*row["prompt_ids"], *row["completion_ids"]], row["completion_ids"]
+        logits_TV = model(input_ids=torch.tensor([ids])).logits[0, -len(said) - 1 : -1]
+        logprobs_TV = (logits_TV / row["temperature"]).log_softmax(-1)
+        logprobs.append(logprobs_TV.gather(1, torch.tensor(said)[:, None])[:, 0])
+        entropies.append(-(logprobs_TV.exp() * logprobs_TV).sum(-1))
+    return torch.cat(logprobs), torch.cat(entropies)
 
 
 def weights(rows, aggregate):
@@ -32,15 +20,9 @@ def weights(rows, aggregate):
     tokens, agents = sum(len(row["completion_ids"]) for row in rows), {row["agent"] for row in rows}
     answer = []
     for row in rows:
-        length = len(row["completion_ids"])
-        spoke = sum(other["agent"] == row["agent"] for other in rows)
-        weight = {
-            "token": 1 / tokens,
-            "turn": 1 / length / len(rows),
-            "agent": 1 / length / spoke / len(agents),
-            "sum": 1 / len(rows),
-        }[aggregate]
-        answer += [weight] * length
+        length, spoke = len(row["completion_ids"]), sum(other["agent"] == row["agent"] for other in rows)
+        of_row = {"token": length / tokens, "turn": 1 / len(rows), "agent": 1 / spoke / len(agents)}
+        answer += [1 / len(rows) if aggregate == "sum" else of_row[aggregate] / length] * length
     return torch.tensor(answer)
 
 

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import small
@@ -64,63 +65,50 @@ RECIPES = {
 }
 
 
-def start(kind: str, models: Path, run: Path, steps: int):
-    """The training of these tests, as a generator, and its team. Small steps: Adam turns noise into whole ones."""
-    team = small.make_team(kind, models, lr=1e-3)
+def start(kind: str, models: Path, run: Path, steps: int, team: lab.Team | None = None):
+    """Return the training of these tests. Small steps: Adam turns noise into whole ones."""
+    team = team or small.make_team(kind, models, lr=1e-3)
     recipe = small.RECIPE.replace(**RECIPES.get(kind, {}))
-    return lab.train(Counted(), team, recipe, steps, run=run, watch=Curious(), **small.SETTINGS | CHANGES), team
+    return lab.train(Counted(), team, recipe, steps, run=run, watch=Curious(), **small.SETTINGS | CHANGES)
 
 
 def learn(models: Path, runs: Path, *kinds: str) -> None:
     for kind in kinds:
-        Counted.steps, scores = 0, []
-        training, team = start(kind, models, runs / kind, 2)
-        for report in training:
+        Counted.steps, scores, team = 0, [], small.make_team(kind, models, lr=1e-3)
+        for report in start(kind, models, runs / kind, 2, team):
             steps = Counted.steps
             scores += lab.evaluate(Counted(), team, Counted().tasks(2, "test", 0))["return"].tolist()
             Counted.steps = steps
             if "WORLD_SIZE" in os.environ:
-                refuse_gradients(team, report.turns)
+                try:  # passes that the other ranks would not make
+                    raise AssertionError(lab.attribute(team, report.turns))
+                except lab.PolicyError as error:
+                    assert "only train() computes gradients over several ranks" in str(error), error
         team["doer"].sample([Request((5, 6), 3, 1.0, 0)])  # the policies are as before
         say(kind=kind, steps=Counted.steps, scores=scores)
 
 
-def refuse_gradients(team: lab.Team, turns) -> None:
-    """The body of a loop wants passes that the other ranks would not make."""
-    try:
-        lab.attribute(team, turns)
-    except lab.PolicyError as error:
-        assert "only train() computes gradients over several ranks" in str(error), error
-    else:
-        raise AssertionError("gradients of one rank's share")
-
-
 def die(models: Path, run: Path, rank: str, when: str) -> None:
-    training, team = start("shared", models, run, 4)
-    if int(rank) == RANK and when == "update":
-        Curious.dies_at = 5  # two optimizer steps of one policy per training step
-    if int(rank) == RANK and when == "sample":
-        _die_at_a_sampling(team["doer"].engine, 10)
-    for report in training:
-        say(step=report.step)
-
-
-def _die_at_a_sampling(engine, number: int) -> None:
-    complete, waves = engine.complete, 0
+    team = small.make_team("shared", models, lr=1e-3)
+    engine, waves = team["doer"].engine, count(1)
+    complete = engine.complete
 
     def dying(asked):
-        nonlocal waves
-        waves += 1
-        if waves == number:
+        if next(waves) == 10:
             os.kill(os.getpid(), signal.SIGKILL)
         return complete(asked)
 
-    engine.complete = dying
+    if int(rank) == RANK and when == "update":
+        Curious.dies_at = 5  # two optimizer steps of one policy per training step
+    if int(rank) == RANK and when == "sample":
+        engine.complete = dying
+    for report in start("shared", models, run, 4, team):
+        say(step=report.step)
 
 
 def fail(models: Path, run: Path, why: str) -> None:
-    training, team = start("shared", models, run, 4)
-    for report in training:
+    team = small.make_team("shared", models, lr=1e-3)
+    for report in start("shared", models, run, 4, team):
         say(step=report.step)
         if why == "env":
             Counted.breaks_at = Counted.steps + 3

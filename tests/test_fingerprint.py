@@ -20,10 +20,6 @@ def bonus(turns, per_word=0.0, words=()):
 
 
 def closure(per_word):
-    return lambda turns: turns["team_reward"] + per_word
-
-
-def named(per_word):
     def credit(turns):
         return turns["team_reward"] + per_word
 
@@ -73,8 +69,8 @@ class sharp(lab.clipped):
         object.__setattr__(self, "beta", beta)
 
 
-def credit(part):
-    return {"recipe": small.RECIPE.replace(credit=part)}
+def given(**part):
+    return {"recipe": small.RECIPE.replace(**part)}
 
 
 def started(models, run, env=None, recipe=small.RECIPE, **asked) -> None:
@@ -85,19 +81,14 @@ def started(models, run, env=None, recipe=small.RECIPE, **asked) -> None:
 
 CHANGED = {
     "env.holds.attributes.size differs: the run has 5, asked is 7": ({"env": Own()}, {"env": Own(7)}),
-    "recipe.credit.holds.keywords.per_word differs: the run has 0.5, asked is 1": (
-        credit(partial(bonus, per_word=0.5)), credit(partial(bonus, per_word=1))),
-    "recipe.credit.holds.captured.per_word differs: the run has 1, asked is 2": (
-        credit(closure(1)), credit(closure(2))),
-    "recipe.credit.holds.defaults.by differs": (
-        credit(lambda turns, by=1: turns["team_reward"]), credit(lambda turns, by=2: turns["team_reward"])),
-    "recipe.credit.holds.of.strict differs: the run has true, asked is false": (
-        credit(Judge().score), credit(Judge(False).score)),
-    "curriculum.holds.attributes.easy differs: the run has true": ({"curriculum": First()},
-                                                                   {"curriculum": First(False)}),
-    "recipe.loss.holds.attributes.beta differs: the run has 1, asked is 2": (
-        {"recipe": small.RECIPE.replace(loss=sharp(1))}, {"recipe": small.RECIPE.replace(loss=sharp(2))}),
-}  # fmt: skip
+    "curriculum.holds.attributes.easy differs: the run has true": [{"curriculum": First(one)} for one in (True, False)],
+    "recipe.loss.holds.attributes.beta differs: the run has 1, asked is 2": [given(loss=sharp(b)) for b in (1, 2)],
+} | {f"recipe.credit.holds.{words}": [given(credit=part) for part in parts] for words, parts in {
+    "keywords.per_word differs: the run has 0.5, asked is 1": [partial(bonus, per_word=one) for one in (0.5, 1)],
+    "captured.per_word differs: the run has 1, asked is 2": [closure(1), closure(2)],
+    "defaults.by differs": [lambda turns, by=1: turns["team_reward"], lambda turns, by=2: turns["team_reward"]],
+    "of.strict differs: the run has true, asked is false": [Judge().score, Judge(False).score],
+}.items()}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore:.*its code")
@@ -113,8 +104,8 @@ def test_a_part_that_holds_something_else_is_refused_by_name(models, tmp_path, w
 UNTOLD = {
     "env (tests:Own): _cache": ({"env": Own(_cache={})}, {"env": Own(_cache={"a": 1})}),
     "env (tests:Own): rows, _cache": ({"env": Own(rows="row " * 999)}, {"env": Own(rows="other " * 999)}),
-    "recipe.credit (tests.<lambda>): its code": (
-        credit(lambda turns: turns["team_reward"]), credit(lambda turns: turns["local_reward"])),
+    "recipe.credit (tests.<lambda>): its code": [
+        given(credit=part) for part in (lambda turns: turns["team_reward"], lambda turns: turns["local_reward"])],
 }  # fmt: skip
 
 
@@ -126,16 +117,13 @@ def test_what_cannot_be_told_is_said_and_does_not_hold_the_run_up(models, tmp_pa
         [line] = {str(one.message) for one in said if "does not tell" in str(one.message)}
         assert words.replace("tests", __name__) in line
     assert lab.load_run(tmp_path / "run").config["untold"] == [words.replace("tests", __name__)]
-
-
-def test_dataclasses_and_functions_say_nothing(models, tmp_path):
-    with warnings.catch_warnings():
+    with warnings.catch_warnings():  # dataclasses and functions say nothing
         warnings.simplefilter("error", UserWarning)
-        started(models, tmp_path / "run", env=Scored(by=bonus), **credit(bonus))
-    assert lab.load_run(tmp_path / "run").config["untold"] == []
+        started(models, tmp_path / "told", env=Scored(by=bonus), **given(credit=bonus))
+    assert lab.load_run(tmp_path / "told").config["untold"] == []
 
 
-def test_by_hand():
+def test_parts_are_described_by_what_they_hold():
     held = {"is": "functools.partial", "holds": {"of": {"is": f"{__name__}.bonus"}, "keywords": {"words": [1]}}}
     assert to_data(partial(bonus, words=(1,))) == held
     assert spec(Own(3)) == {"name": f"{__name__}:Own", "holds": {"attributes": {
@@ -143,7 +131,7 @@ def test_by_hand():
         "untold": ["_cache"]}}  # fmt: skip
     cached = functools.cache(partial(bonus, per_word=2))
     assert to_data(cached)["holds"]["of"]["holds"]["keywords"] == {"per_word": 2}
-    assert to_data(named({3, 1}))["holds"] == {"captured": {"per_word": ["1", "3"]}}
+    assert to_data(closure({3, 1}))["holds"] == {"captured": {"per_word": ["1", "3"]}}
 
 
 def test_what_holds_itself_or_breaks_when_it_is_told_is_untold():
@@ -164,7 +152,7 @@ def test_what_holds_itself_or_breaks_when_it_is_told_is_untold():
     assert to_data(Odd())["holds"]["attributes"]["one"] == 1 and to_data(Odd())["holds"]["untold"] == ["bad"]
 
 
-def test_what_is_compared_by_hand():
+def test_only_what_both_sides_tell_is_compared():
     there = {"is": "x", "holds": {"attributes": {"a": 1, "gone": 2, "late": 3}, "keywords": {"k": 1}}}
     here = {"is": "x", "holds": {"attributes": {"a": 4, "new": 5}, "keywords": {}, "untold": ["late"]}}
     first, second = comparable(there, here)

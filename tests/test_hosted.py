@@ -17,17 +17,15 @@ from mas_lab.hosted import Host, detect, plan_install
 from mas_lab.paths import notebooks_dir
 
 ROOT = Path(__file__).resolve().parents[1]
+PYTHON = "Scripts/python.exe" if sys.platform == "win32" else "bin/python"
 
 
-def test_services_are_told_by_what_they_leave(monkeypatch):
+def test_services_are_told_by_what_they_leave_and_the_switch_that_is_off_is_named(monkeypatch):
     assert detect() == "local"
     monkeypatch.setitem(sys.modules, "google.colab", sys)
     assert detect() == "colab"
     monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Batch")
     assert detect() == "kaggle"
-
-
-def test_the_switch_that_is_off_is_named():
     assert "Accelerator > GPU T4 x2" in Host("kaggle", ()).why_no_gpu()
     assert "Change runtime type" in Host("colab", ()).why_no_gpu()
     assert Host("kaggle", ("Tesla T4", "Tesla T4")).why_no_gpu() is None
@@ -38,13 +36,11 @@ def test_the_switch_that_is_off_is_named():
 def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert hosted.gpus() == ()
-    if sys.platform != "win32":
-        tool = tmp_path / "nvidia-smi"
-        tool.write_text(f"#!{sys.executable}\nprint('Tesla T4')\nprint('Tesla T4')\n")
+    tool = tmp_path / "nvidia-smi"
+    for source, found in (("print('Tesla T4\\nTesla T4')", ("Tesla T4",) * 2), ("raise SystemExit('no driver')", ())):
+        tool.write_text(f"#!{sys.executable}\n{source}\n")
         tool.chmod(0o755)
-        assert hosted.gpus() == ("Tesla T4", "Tesla T4")
-        tool.write_text(f"#!{sys.executable}\nraise SystemExit('no driver')\n")
-        assert hosted.gpus() == ()
+        assert hosted.gpus() == found or sys.platform == "win32"
 
 
 def test_everything_installed_is_a_constraint(tmp_path):
@@ -81,13 +77,11 @@ def notebook(tmp_path_factory):
     """An environment that holds alpha 1.0, wheels of alpha 1.0 and 2.0, beta and gamma, and a call of `add` in it."""
     root = tmp_path_factory.mktemp("hosted")
     venv.create(root / "venv", with_pip=True)
-    python = root / "venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    python = root / "venv" / PYTHON
     wheels = root / "wheels"
     wheels.mkdir()
-    first = wheel(wheels, "alpha", "1.0")
-    wheel(wheels, "alpha", "2.0")
-    wheel(wheels, "beta", "1.0", "alpha")
-    wheel(wheels, "gamma", "1.0", "alpha>=2")
+    listed = (("alpha", "1.0"), ("alpha", "2.0"), ("beta", "1.0", "alpha"), ("gamma", "1.0", "alpha>=2"))
+    first, *_ = (wheel(wheels, *one) for one in listed)
     offline = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
     offline |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", first], check=True, env=offline)
@@ -101,54 +95,39 @@ def notebook(tmp_path_factory):
 
 
 def test_what_is_missing_is_added_and_nothing_replaced(notebook):
-    done = notebook("beta")
-    added, importable = done.stdout.splitlines()
+    added, importable = notebook("beta").stdout.splitlines()
     assert json.loads(added) == {"beta": "1.0"} and importable == "alpha beta"  # alpha 2.0 was there to be had
     assert json.loads(notebook("beta").stdout.splitlines()[0]) == {}
 
 
-def test_a_conflict_is_told_and_changes_nothing(notebook):
+def test_a_conflict_is_told_and_changes_nothing_and_no_network_names_the_switch(notebook):
     done = notebook("gamma")
     assert done.returncode and "Nothing was installed: pip cannot add gamma beside what is here" in done.stderr
     assert "gamma 1.0 depends on alpha>=2" in done.stderr and "alpha==1.0" in done.stderr
     assert "gamma" not in notebook("alpha").stdout
-
-
-def test_no_network_names_the_switch(notebook):
     nowhere = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
     assert "Settings > Internet > On" in notebook("delta", **nowhere).stderr
 
 
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory):
-    """Runs the first code cell of a notebook in an environment that holds pip alone, beside the built wheel or not."""
-    root = tmp_path_factory.mktemp("bare")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(root / "dist")]
+@pytest.mark.slow
+def test_the_install_cell_works_before_the_kit_is_there(tmp_path):
+    """In an environment that holds pip alone, beside the built wheel or not, without index or wheels at hand."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "dist")]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    venv.create(root / "venv", with_pip=True)
-    python = root / "venv" / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    venv.create(tmp_path / "venv", with_pip=True)
+    notebook = nbformat.read(notebooks_dir() / "10_one_gpu_unsloth.ipynb", as_version=4)
+    cell = next(c for c in notebook.cells if c.cell_type == "code").source
 
-    def call(notebook: Path, with_wheel: bool, **environment: str):
-        folder = root / f"{notebook.stem}_{with_wheel}"
-        folder.mkdir(exist_ok=True)
-        if with_wheel:
-            shutil.copy(next((root / "dist").glob("*.whl")), folder)
-        cell = next(c for c in nbformat.read(notebook, as_version=4).cells if c.cell_type == "code").source
+    def first_cell(folder: Path, **environment: str):
         offline = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON"))}
         offline |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull} | environment
-        return subprocess.run([python, "-c", cell], cwd=folder, capture_output=True, text=True, env=offline)
+        command = [tmp_path / "venv" / PYTHON, "-c", cell]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=offline)
 
-    return call
-
-
-@pytest.mark.slow
-def test_the_install_cell_works_before_the_kit_is_there(bare):
-    notebook = notebooks_dir() / "10_one_gpu_unsloth.ipynb"
-    none = bare(notebook, with_wheel=False)
+    none = first_cell(tmp_path)
     assert none.returncode and "mas_lab-*.whl is not here: upload it" in none.stderr
-    asked = bare(notebook, with_wheel=True, KAGGLE_KERNEL_RUN_TYPE="Interactive")
-    assert "kaggle: " in asked.stdout  # here neither index nor wheels are at hand
-    assert "Nothing was installed: pip cannot add mas-lab" in asked.stderr
+    asked = first_cell(tmp_path / "dist", KAGGLE_KERNEL_RUN_TYPE="Interactive")
+    assert "kaggle: " in asked.stdout and "Nothing was installed: pip cannot add mas-lab" in asked.stderr
 
 
 def test_a_local_environment_is_left_alone(capsys, monkeypatch):
@@ -159,19 +138,16 @@ def test_a_local_environment_is_left_alone(capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("local: ")
 
 
-@pytest.mark.parametrize(
-    ("required", "needs", "there", "asked"),
-    [
+def test_only_what_is_missing_is_added_locally(monkeypatch):
+    for required, needs, there, asked in (
         (["numpy>=2.1", "trl==1.16; extra == 'cpu'"], (), {"numpy": "1.0"}, []),
         (["Plotly!=7.0.0,>=5.24"], (), {"numpy": "2.1"}, [["mas-lab"]]),
         ([], ("trl>=1.15", "ipy_widgets"), {"trl": "1", "ipy-widgets": "8"}, []),
         ([], ("trl>=1.15",), {}, [["mas-lab", "trl>=1.15"]]),
-    ],
-)
-def test_only_what_is_missing_is_added_locally(monkeypatch, required, needs, there, asked):
-    added = []
-    monkeypatch.setattr(hosted, "add", lambda needs, host: added.append(needs) or {})
-    monkeypatch.setattr(hosted.metadata, "requires", lambda name: required)
-    monkeypatch.setattr(hosted, "installed", lambda: there)
-    hosted.prepare(hosted.UNSLOTH, needs)
-    assert added == asked
+    ):
+        added = []
+        monkeypatch.setattr(hosted, "add", lambda needs, host, added=added: added.append(needs) or {})
+        monkeypatch.setattr(hosted.metadata, "requires", lambda name, required=required: required)
+        monkeypatch.setattr(hosted, "installed", lambda there=there: there)
+        hosted.prepare(hosted.UNSLOTH, needs)
+        assert added == asked

@@ -38,9 +38,9 @@ def in_thread(work, name="another"):
     return future
 
 
-def played(team, seed):
-    env = small.Relay()
-    return lab.rollout(env, team, env.tasks(6, "train", seed), lab.tree(3), seed=seed)
+def judged(team):
+    turns = lab.rollout(small.Relay(), team, small.Relay().tasks(6, "train", 3), lab.tree(3), seed=3)
+    return small.RECIPE.advantages(turns)
 
 
 def train(team, steps, **options):
@@ -48,8 +48,7 @@ def train(team, steps, **options):
 
 
 def scored(team):
-    env = small.Relay()
-    table = lab.evaluate(env, team, env.tasks(3, "test", 7), k=2, seed=7)
+    table = lab.evaluate(small.Relay(), team, small.Relay().tasks(3, "test", 7), k=2, seed=7)
     return table.drop(columns=["latency", "throughput"])
 
 
@@ -60,7 +59,7 @@ def test_a_training_beside_other_calls_is_the_training_alone_and_they_see_its_wh
     of_steps += [scored(team) for _ in train(team, STEPS, run=tmp_path / "alone")]
 
     team = small.make_team(kind, models)
-    turns = small.RECIPE.advantages(played(team, 3))
+    turns = judged(team)
     beside = train(team, STEPS, run=tmp_path / "beside")
     training, found = in_thread(lambda: list(beside)), []
     while not training.done():
@@ -79,7 +78,7 @@ def test_gradients_of_two_threads_do_not_mix(models):
     moved = []
     for beside in (False, True):
         team = small.make_team("shared", models)
-        policy, turns = team["asker"], small.RECIPE.advantages(played(team, 3))
+        policy, turns = team["asker"], judged(team)
         others = []
 
         def watch(name, norms, batch, team=team, turns=turns, beside=beside, others=others):
@@ -99,23 +98,16 @@ def test_gradients_of_two_threads_do_not_mix(models):
 def test_two_models_are_attributed_in_two_threads_as_in_one(models):
     """torch has one level of forward mode for all threads."""
     teams = [small.make_team("shared", models) for _ in range(2)]
-    turns = small.RECIPE.advantages(played(teams[0], 3))
+    turns = judged(teams[0])
     alone = lab.attribute(teams[0], turns)
-
-    def often(team):
-        return [lab.attribute(team, turns) for _ in range(6)]
-
-    for thread in [in_thread(lambda team=team: often(team)) for team in teams]:
-        for shares in thread.result(PATIENCE):
-            pd.testing.assert_frame_equal(shares, alone, check_exact=True)
-
-
-# Waiting
+    threads = [in_thread(lambda team=team: [lab.attribute(team, turns) for _ in range(6)]) for team in teams]
+    for shares in [one for thread in threads for one in thread.result(PATIENCE)]:
+        pd.testing.assert_frame_equal(shares, alone, check_exact=True)
 
 
 def test_weights_change_when_the_rollouts_of_other_threads_have_ended_and_not_before(models):
     team = small.make_team("shared", models)
-    turns = small.RECIPE.advantages(played(team, 3))
+    turns = judged(team)
     version = team["asker"].version
     with locked(team.policies.values()):
         updating = in_thread(lambda: lab.update(team, turns))
@@ -147,7 +139,7 @@ def test_who_waits_can_be_interrupted_and_leaves_nothing_behind():
     in_thread(lambda: locked([model]).__enter__()).result(PATIENCE)
 
 
-def test_several_models_are_taken_at_once_in_any_order():
+def test_several_models_are_taken_in_any_order():
     one, two = (SimpleNamespace(name=name, lock=ModelLock()) for name in ("one", "two"))
 
     def often(models):
@@ -159,12 +151,9 @@ def test_several_models_are_taken_at_once_in_any_order():
         thread.result(PATIENCE)
 
 
-# Refused
-
-
 def test_a_policy_is_trained_in_one_thread_at_a_time(models, tmp_path):
     team, go, stepped = small.make_team("lora", models), threading.Event(), threading.Event()
-    turns = small.RECIPE.advantages(played(team, 3))
+    turns = judged(team)
     team["doer"].save(tmp_path / "doer")
 
     def work():

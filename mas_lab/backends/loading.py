@@ -6,6 +6,7 @@ base. Heavy libraries are imported when a policy is made, not before. Leaves out
 """
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from mas_lab.policy import Policy, PolicyError
 if TYPE_CHECKING:
     from mas_lab.backends.torch.base import Given
 
-BACKENDS = ("torch", "unsloth", "vllm", "tinker")
+MODELS = {"torch": "TorchModel", "unsloth": "UnslothModel", "vllm": "VllmModel"}
+"""The class of each back end that trains in torch."""
 
 
 def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: float | None = None, template=None,
@@ -80,31 +82,24 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
     Raises:
         PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
     """
-    make = None if backend == "tinker" else _model_class(backend)
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
-    if make is None:
+    if backend == "tinker":
         from mas_lab.backends.tinker.policy import TinkerBase
 
         return TinkerBase(source, adapters, rank, lr, seed, template, **options)
+    make = _model_class(backend)
     from mas_lab.backends.torch.base import TorchBase
 
     model = make(source, options_of(make.Options, options), template, lora=(adapters, rank))
     return TorchBase(model, adapters, rank, lr, seed)
 
 
-def restore_policy(directory: str | Path, base: str | Sequence[str] = ()) -> Policy:
-    """Return the policy that `policy.save(directory)` wrote, including its optimizer.
-
-    The directory is enough, except for an adapter of a hub model: pass the model's id as `base`.
-    """
-    return restore_policies({"policy": directory}, base)["policy"]
-
-
 def restore_policies(directories: dict[str, str | Path], base: str | Sequence[str] = ()) -> dict[str, Policy]:
-    """Return several saved policies by name; adapters that shared a base share it again.
+    """Return the policies that `policy.save(directory)` wrote, by name and with their optimizers.
 
-    `base`: hub ids that may be loaded. Raises PolicyError if a saved policy names another one.
+    Adapters that shared a base share it again. `base`: hub ids that may be loaded. Raises PolicyError if a saved policy
+    names another one.
     """
     records = {name: read_record(Path(directory)) for name, directory in directories.items()}
     if any(record["backend"] == "unsloth" for record in records.values()):
@@ -140,19 +135,10 @@ def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> 
 
 def _model_class(backend: str):
     """Return the class of the back end's models: it reads weights, adds adapters and samples tokens."""
-    if backend == "torch":
-        from mas_lab.backends.torch.model import TorchModel
-
-        return TorchModel
+    if backend not in MODELS:
+        raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(MODELS)}, tinker")
     if backend == "unsloth":
         from mas_lab.backends.unsloth.importing import import_unsloth
 
-        import_unsloth()  # before transformers, which the next line imports
-        from mas_lab.backends.unsloth.model import UnslothModel
-
-        return UnslothModel
-    if backend == "vllm":
-        from mas_lab.backends.vllm.model import VllmModel
-
-        return VllmModel
-    raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(BACKENDS)}")
+        import_unsloth()  # before transformers, which its room imports
+    return getattr(import_module(f"mas_lab.backends.{backend}.model"), MODELS[backend])

@@ -10,8 +10,7 @@ except for a lump sum per GPU; loading; and starting processes (`accelerate laun
 """
 
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from math import ceil
@@ -19,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-
-from mas_lab.paths import data_dir
+import psutil
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -89,9 +87,8 @@ class ModelSpec:
     """ "torch", "unsloth" or "vllm"."""
     device: str | None = None
     """Device on which it trains. `None`: the device with the most room left."""
-    samples_on: "str | tuple[str, ...] | None" = None
-    """Device on which vLLM samples; several devices share one engine's weights. `None`: the device on which it
-    trains."""
+    samples_on: tuple[str, ...] = ()
+    """Devices on which vLLM samples; they share one engine's weights. Empty: the device on which it trains."""
     sleep: bool = False
     """True if vLLM hands its memory back while the weights are trained."""
     train_tokens: int = 4096
@@ -163,9 +160,7 @@ class ModelSpec:
         Returns:
             One device, or several that share one engine's weights.
         """
-        if self.backend != "vllm" or self.samples_on is None:
-            return (here,)
-        return (self.samples_on,) if isinstance(self.samples_on, str) else tuple(self.samples_on)
+        return (self.backend == "vllm" and self.samples_on) or (here,)
 
     @property
     def trained(self) -> str:
@@ -182,21 +177,20 @@ class ModelSpec:
         """Return a short name of the model."""
         return Path(self.model).name if isinstance(self.model, str) else self.model.model_type
 
-    def savings(self) -> "Iterator[tuple[str, ModelSpec]]":
-        """Yield other settings that need less memory, those that change least first."""
+    def savings(self) -> "dict[str, ModelSpec]":
+        """Return other settings that need less memory, those that change least first."""
         tokens = {name: min(size, getattr(self, name)) for name, size in SMALLER.items()}
         less, rank = "sample_tokens and train_tokens of 2048", self.lora or 16
-        quantized = {"lora": rank, "bits": 4, "backend": "unsloth", "samples_on": None}
-        if replace(self, **tokens) != self:
-            yield less, replace(self, **tokens)
-        if self.backend == "vllm" and not self.sleep and self.samples_on is None:
-            yield "sleep=True", replace(self, sleep=True)
+        quantized = {"lora": rank, "bits": 4, "backend": "unsloth"}
+        found: dict[str, dict[str, Any]] = {less: tokens}
+        if self.backend == "vllm" and not self.samples_on:
+            found["sleep=True"] = {"sleep": True}
         if self.lora is None and not self.frozen:
-            yield "lora=16", replace(self, lora=16)
-            yield f"lora=16 and {less}", replace(self, lora=16, **tokens)
+            found |= {"lora=16": {"lora": 16}, f"lora=16 and {less}": {"lora": 16, **tokens}}
         if self.bits != 4 and not self.frozen:
-            yield f"lora={rank}, bits=4, backend='unsloth'", replace(self, **quantized)
-            yield f"the same and {less}", replace(self, **quantized, **tokens)
+            found[f"lora={rank}, bits=4, backend='unsloth'"] = quantized
+            found[f"the same and {less}"] = quantized | tokens
+        return {words: replace(self, **changes) for words, changes in found.items()}
 
 
 class Placement(dict[str, ModelSpec]):
@@ -249,7 +243,7 @@ class Placement(dict[str, ModelSpec]):
     def _refusal(self, name: str, device: str, gib: float) -> str:
         spec, left = self[name], self._left(device)
         others = f", {self._used[device]:.1f} of them taken by {', '.join(self._at)}" if self._used[device] else ""
-        smaller = {words: other.needs(device).get(device, 0.0) for words, other in spec.savings()}
+        smaller = {words: other.needs(device).get(device, 0.0) for words, other in spec.savings().items()}
         fitting = "; ".join(f"{words}: {less:.1f} GiB" for words, less in smaller.items() if less <= left)
         return (
             f"{name!r} ({spec.called}, {spec.trained}) needs {gib:.1f} GiB on {device}, where "
@@ -347,10 +341,9 @@ def _config(model: "str | PretrainedConfig") -> "PretrainedConfig":
         return model
     if model in (shapes := known_shapes()):
         return shapes[model]
-    from mas_lab.backends.torch.source import model_config
+    from mas_lab.backends.torch.source import Source, model_config
 
-    pocket = data_dir() / "pocket" / model
-    return model_config(pocket if (pocket / "config.json").is_file() else model)
+    return model_config(Source.find(model).location())
 
 
 def count_weights(config: "PretrainedConfig") -> tuple[int, int, int]:
@@ -386,9 +379,7 @@ def found_devices() -> dict[str, float]:
     found = [torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count())]
     if found:
         return {f"cuda:{i}": total / GIB for i, total in enumerate(found)}
-    if not hasattr(os, "sysconf"):
-        raise PlacementError("no CUDA device works here, and this system does not tell its memory: pass devices=")
-    return {"cpu": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB}
+    return {"cpu": psutil.virtual_memory().total / GIB}
 
 
 def devices() -> str:

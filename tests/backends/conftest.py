@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from small import make_model
 
 torch.set_num_threads(1)
 WORDS = 60
@@ -55,6 +56,12 @@ def model_dirs(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     dirs = {kind: str(build(root / kind, kind)) for kind in ("qwen3", "llama", "gpt2", "gemma2")}
     return dirs | {"pad=eos": str(build(root / "pad_eos", "qwen3", pad_is_eos=True))}
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """A model whose attention heads vLLM's CPU build takes as they are."""
+    return make_model(tmp_path_factory.mktemp("wide") / "a", 0, head_dim=32)
 
 
 @pytest.fixture

@@ -22,15 +22,11 @@ def lines(kind):
     return re.findall(rf"```{kind}\n(.*?)```", TEXT, flags=re.S)
 
 
-def test_the_laptops_lines_run():
-    names = {}
-    exec(compile(lines("python")[0], "cluster.md", "exec"), names)
-    assert names["stats"]["grad_norm"].gt(0).all() and len(names["turns"]) > 32 * 8 * 2 - 1
-
-
-def test_each_diff_takes_away_what_stood_there():
+def test_the_laptops_lines_run_and_each_diff_takes_away_what_stood_there():
     """Every step is applied to the one before, and what comes of it is Python."""
-    now = lines("python")[0]
+    now, names = lines("python")[0], {}
+    exec(compile(now, "cluster.md", "exec"), names)
+    assert names["stats"]["grad_norm"].gt(0).all() and len(names["turns"]) > 32 * 8 * 2 - 1
     for diff in lines("diff"):
         for hunk in diff.split("@@\n"):
             old, new = ("".join(line[1:] + "\n" for line in hunk.splitlines() if line[0] == sign) for sign in "-+")
@@ -40,15 +36,12 @@ def test_each_diff_takes_away_what_stood_there():
     assert 'backend="tinker"' in now and "max_norm=None" in now and "Placement" not in now
 
 
-def test_its_placement_and_options_are_to_be_had():
+def test_its_placement_and_options_are_to_be_had_and_its_pair_of_server_and_sdk_is_the_tested_one():
     [made] = re.findall(r"\+plan  = lab\.(Placement\(.*?\}\))", TEXT.replace("\n+   ", "\n    "), flags=re.S)
     plan = eval(made[:-1] + ", {f'cuda:{i}': 22.0 for i in range(4)})", {"Placement": lab.Placement, "lab": lab})
     told = plan.options("team")
     assert told["adapters"] == 2 and told["gpus"] == "2,3" and told["device"] == "cuda:0"
     assert {"url", "clips", "model"} <= set(TinkerOptions.__dataclass_fields__)
-
-
-def test_the_pair_of_server_and_sdk_is_the_tested_one():
     root = DOCS.parent
     assert "skyrl[tinker,jax]==0.3.0" in (root / "requirements/skyrl.in").read_text(encoding="utf-8")
     assert "tinker==0.23.4" in (root / "requirements/tinker.txt").read_text(encoding="utf-8")

@@ -27,8 +27,10 @@ def test_recorded_logprobs_are_those_of_the_weights():
     assert (first["policy_norm"] > 0).all() and first["grad_norm"].isna().all(), "one norm for both agents"
 
 
-def test_a_toy_team_learns():
+def test_a_toy_team_learns_and_what_its_back_end_cannot_do_is_refused_before_anything_is_played():
     env, team = make_team()
+    with pytest.raises(lab.PolicyError, match="looks at the gradient, which its back end keeps"):
+        list(lab.train(env, team, "at_grpo", steps=1, watch=lab.SpikeWatch()))
     reports = list(lab.train(env, team, "at_grpo", steps=3, seed=0, tasks=8, max_norm=None))
     assert team["asker"].version == 3 and len(reports) == 3
     rows = reports[-1].turns.query("advantage != 0")
@@ -36,12 +38,6 @@ def test_a_toy_team_learns():
     learned = team["asker"].forward_backward(samples, lab.reinforce()).losses_N.sum()
     recorded = -sum(advantage * sum(logprobs) for advantage, logprobs in rows[["advantage", "logprobs"]].to_numpy())
     assert learned < recorded, "what was better has become likelier"
-
-
-def test_what_a_back_end_cannot_do_is_refused_before_anything_is_played():
-    env, team = make_team()
-    with pytest.raises(lab.PolicyError, match="looks at the gradient, which its back end keeps"):
-        list(lab.train(env, team, "at_grpo", steps=1, watch=lab.SpikeWatch()))
 
 
 @pytest.mark.skipif(not DOCS.is_dir(), reason="docs/ is part of the checkout alone")

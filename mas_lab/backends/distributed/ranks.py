@@ -41,6 +41,7 @@ class Ranks:
         handlers = [InitProcessGroupKwargs(timeout=PATIENCE)]
         self.accelerator = Accelerator(cpu=on_cpu, mixed_precision="no", kwargs_handlers=handlers)
         self.number, self.size = self.accelerator.process_index, self.accelerator.num_processes
+        self.drives = self.number == 0
         self.team: Team | None = None
         self.engines: list[RankedEngine | RemoteEngine] = []
         self.listening = True
@@ -50,19 +51,13 @@ class Ranks:
     def of(cls, team: Team) -> "Ranks":
         """Return the ranks that a launcher started; raise RankError if they are not one group."""
         ranks = cls(on_cpu=all(policy.shared.device.type == "cpu" for policy in team.policies.values()))
-        kind = ranks.accelerator.distributed_type
-        if kind not in (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU):
-            raise RankError(f"ranks of accelerate's kind {kind} are not known here; launch with --multi_gpu")
-        if ranks.size != int(os.environ["WORLD_SIZE"]):
+        kind, size = ranks.accelerator.distributed_type, os.environ["WORLD_SIZE"]
+        if kind not in (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU) or ranks.size != int(size):
             raise RankError(
-                f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but accelerate found {ranks.size} processes; "
-                "call train() before making an Accelerator of your own, or make it for the same devices"
+                f"accelerate found {ranks.size} processes of kind {kind}, and WORLD_SIZE is {size}; launch with "
+                "--multi_gpu, and call train() before making an Accelerator of your own"
             )
         return ranks
-
-    @property
-    def drives(self) -> bool:
-        return self.number == 0
 
     def require_all(self, name: str) -> None:
         """Raise RankError if rank 0 would wait for passes that the other, listening ranks will not make."""

@@ -4,7 +4,7 @@ A server sums over tokens. weight * loss(advantage) equals loss(weight * advanta
 homogeneous in the advantage. Leaves out: sending them (`policy`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mas_lab.cells.losses import Loss, clipped, reinforce
@@ -43,27 +43,20 @@ def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
 def data(samples: Sequence[Sample], name: str, factor: float) -> list[Any]:
     """Return rows as the SDK's `Datum`s: token ids, and the inputs of the loss `name` at each position.
 
-    The ids are the prompt and the completion without its last token. `factor` multiplies every row's weight; 0 makes it
-    a plain forward pass.
+    The ids are the prompt and the completion without its last token. The inputs are 0 over the prompt. `factor`
+    multiplies every row's weight; 0 makes it a plain forward pass.
     """
     from tinker import types
 
-    return [
-        types.Datum(
-            model_input=types.ModelInput.from_ints([*map(int, one.prompt_ids), *map(int, one.completion_ids)][:-1]),
-            loss_fn_inputs=_inputs(one, name, factor),
-        )
-        for one in samples
-    ]
-
-
-def _inputs(sample: Sample, name: str, factor: float) -> Mapping[str, Any]:
-    """Return the loss inputs, one number for each position and 0 over the prompt."""
-    tokens = list(map(int, sample.completion_ids))
-    before = [0] * (len(sample.prompt_ids) - 1)
-    counts = sample.advantages_T * sample.weight * factor
-    told = {"target_tokens": before + tokens}
-    if name == "cross_entropy":
-        return told | {"weights": [*map(float, before), *counts.tolist()]}
-    old = [*map(float, before), *map(float, sample.logprobs)]
-    return told | {"logprobs": old, "advantages": [*map(float, before), *counts.tolist()]}
+    rows = []
+    for one in samples:
+        said, before = list(map(int, one.completion_ids)), [0.0] * (len(one.prompt_ids) - 1)
+        known = {"target_tokens": [*map(int, before), *said]}
+        counts = [*before, *(one.advantages_T * one.weight * factor).tolist()]
+        if name == "cross_entropy":
+            known["weights"] = counts
+        else:
+            known |= {"logprobs": [*before, *map(float, one.logprobs)], "advantages": counts}
+        ids = types.ModelInput.from_ints([*map(int, one.prompt_ids), *said][:-1])
+        rows.append(types.Datum(model_input=ids, loss_fn_inputs=known))
+    return rows

@@ -18,8 +18,8 @@ from transformers import AutoTokenizer
 
 from mas_lab.backends.tinker.losses import data, server_loss
 from mas_lab.backends.tinker.service import Service
-from mas_lab.backends.torch.encoding import ChatPolicy
-from mas_lab.backends.torch.source import RECORD, Source, context_of, model_config, options_of, read_record
+from mas_lab.backends.torch.encoding import AdapterBase, ChatPolicy
+from mas_lab.backends.torch.source import RECORD, Source, context_of, eos_ids, model_config, options_of, read_record
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.locks import ModelLock
 from mas_lab.policy import Asked, Capabilities, Completion, PolicyError, Request, Sample, Tokens, WaveEngine
@@ -94,7 +94,7 @@ class TinkerEngine(WaveEngine):
         return Completion(tuple(ids), tuple(map(float, logprobs)), policy.decode(ids), finish)
 
 
-class TinkerBase:
+class TinkerBase(AdapterBase):
     """A base model on a server, with up to `adapters` adapters of one rank."""
 
     def __init__(self, source: Source, adapters: int, rank: int, lr: float, seed: int, template: Any, **options: Any):
@@ -102,7 +102,8 @@ class TinkerBase:
         self.options, self.template, self.lock = options_of(TinkerOptions, options), dict(template or {}), ModelLock()
         self.service = Service(self.options.url, self.options.api_key, self.options.timeout_s)
         here, self.name = source.location(), self.options.model or source.location()
-        known = self.service.models()
+        told = self.service.of("tell what it has", self.service.client.get_server_capabilities)
+        known = [model.model_name for model in told.supported_models]
         if self.name not in known:
             raise PolicyError(
                 f"the Tinker server at {self.options.url} has no model {self.name!r}; it has {', '.join(known)}: say "
@@ -110,29 +111,19 @@ class TinkerBase:
             )
         self.tokenizer = AutoTokenizer.from_pretrained(here, trust_remote_code=False)
         config = model_config(here)
-        self.context, eos = context_of(config), config.get_text_config().eos_token_id
-        listed = [*(eos if isinstance(eos, list) else [eos]), self.tokenizer.eos_token_id]
-        self.eos = frozenset(int(one) for one in listed if one is not None)
+        self.context, self.eos = context_of(config), eos_ids(self.tokenizer, config.get_text_config())
         self.engine = TinkerEngine(self.service, self.eos)
         self.policies: dict[str, TinkerPolicy] = {}
         self.averages: bool | None = None
         """True if the server's gradient is the average over sequences (SkyRL's jax), False if it is the sum (Tinker).
         `None`: not tried yet."""
 
-    def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> "TinkerPolicy":
-        """Return this agent's policy, always the same one; raise PolicyError if all adapters are taken."""
+    def make(self, index: int, agent: str, rank: int | None = None) -> "TinkerPolicy":
+        """Make adapter `index` for `agent`."""
         if rank not in (None, self.rank):
             raise PolicyError(f"agent {agent!r} asks for rank {rank}; a server's adapters have one rank, {self.rank}")
-        if agent not in self.policies:
-            if len(self.policies) == self.size:
-                raise PolicyError(
-                    f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, taken by "
-                    f"{', '.join(self.policies)}"
-                )
-            self.policies[agent] = TinkerPolicy(self, agent, len(self.policies))
-        policy = self.policies[agent]
-        policy.lr = policy.lr if lr is None else lr
-        return policy
+        self.policies[agent] = TinkerPolicy(self, agent, index)
+        return self.policies[agent]
 
     def new_client(self, seed: int) -> Any:
         """Return a fresh adapter with its optimizer."""
@@ -174,7 +165,8 @@ class TinkerPolicy(ChatPolicy):
     """An adapter on a server, with its optimizer there."""
 
     def __init__(self, base: TinkerBase, name: str, index: int):
-        self.shared, self.name, self.index, self.lr, self.version = base, name, index, base.lr, 0
+        self.shared, self.name, self.lr, self.version = base, name, base.lr, 0
+        self.made_with = {"rank": base.rank, "seed": base.seed, "index": index}
         self.client = base.new_client(base.seed + index)
         self.last_request: Request | None = None
         self.sampler, self._published = None, -1
@@ -300,8 +292,7 @@ class TinkerPolicy(ChatPolicy):
         for option in ("url", "api_key", "timeout_s"):  # they may differ on another machine
             del options[option]
         return {"backend": "tinker", "source": asdict(base.source), "template": base.template, "lr": self.lr,
-                "lora": {"rank": base.rank, "seed": base.seed, "index": self.index}, "options": options,
-                "name": self.name}  # fmt: skip
+                "lora": self.made_with, "options": options, "name": self.name}  # fmt: skip
 
     def save(self, directory: Path) -> None:
         """Write the server's path of the state (weights and optimizer), and the record that rebuilds the policy.

@@ -5,9 +5,9 @@ Leaves out: the calls themselves (`policy`, `engine`).
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -37,25 +37,16 @@ class Service:
         key = api_key or os.environ.get("TINKER_API_KEY") or LOCAL_KEY
         self.client = self.of("connect", tinker.ServiceClient, base_url=url, api_key=key)
 
-    def models(self) -> list[str]:
-        """Return the base models of the server."""
-        told = self.of("tell what it has", self.client.get_server_capabilities)
-        return [model.model_name for model in told.supported_models]
-
-    def answers(self) -> bool:
-        """Return True if a server answers."""
-        try:
-            return httpx.get(f"{self.url.rstrip('/')}/api/v1/healthz", timeout=LOST).is_success
-        except httpx.HTTPError:
-            return False
-
     def require(self, what: str) -> None:
-        if not self.answers():
-            raise PolicyError(
-                f"no Tinker server answers at {self.url} (to {what}); start it, or give its address: "
-                "load_base(..., backend='tinker', url='http://127.0.0.1:8000'). A run goes on from its last checkpoint "
-                "when the server is back"
-            )
+        """Raise PolicyError if no server answers."""
+        with suppress(httpx.HTTPError):
+            if httpx.get(f"{self.url.rstrip('/')}/api/v1/healthz", timeout=LOST).is_success:
+                return
+        raise PolicyError(
+            f"no Tinker server answers at {self.url} (to {what}); start it, or give its address: load_base(..., "
+            "backend='tinker', url='http://127.0.0.1:8000'). A run goes on from its last checkpoint when the server is "
+            "back"
+        )
 
     def of(self, what: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Return the answer to a call, or to the future that it returns; an error says `what` was asked."""
@@ -63,14 +54,9 @@ class Service:
 
     def ask(self, what: str, *calls: Callable[[], Any]) -> list[Any]:
         """Make all calls, and return the answer to each."""
-        with self._error_context(what):
+        try:
             answers = [call() for call in calls]
             return [self._wait(what, one) if hasattr(one, "result") else one for one in answers]
-
-    @contextmanager
-    def _error_context(self, what: str) -> Iterator[None]:
-        try:
-            yield
         except PolicyError:
             raise
         except Exception as error:

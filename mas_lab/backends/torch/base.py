@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from mas_lab.backends.torch.encoding import AdapterBase
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
 from mas_lab.backends.torch.source import RECORD, Source, model_config, options_of
@@ -23,66 +24,28 @@ Bases = dict[str, list["TorchBase"]]
 """Bases by what their adapters must have in common."""
 
 
-class TorchBase:
-    """One copy of a base with `adapters` LoRA adapters; each adapter is a policy with its own optimizer."""
+class TorchBase(AdapterBase):
+    """One copy of a base with up to `size` LoRA adapters; each adapter is a policy with its own optimizer."""
 
     def __init__(self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int):
-        self.shared, self.size, self.rank = shared, adapters, rank
+        self.shared, self.size, self.rank, self.lr, self.seed = shared, adapters, rank, lr, seed
         self.policies: dict[str, TorchPolicy] = {}
         shared.net.requires_grad_(False)
-        made_with = {"adapters": adapters, "rank": rank, "seed": seed}
-        self._free = [self._make(made_with | {"index": i}, rank, lr) for i in range(adapters)]
 
-    def _make(self, made_with: dict[str, int], rank: int, lr: float) -> TorchPolicy:
-        name = f"adapter{made_with['index']}"
+    def make(self, index: int, agent: str, rank: int | None = None) -> TorchPolicy:
+        """Make adapter `index` for `agent`; its initial weights depend on the base's seed and on `index`."""
+        if rank is not None and not 1 <= rank <= self.rank:
+            raise PolicyError(
+                f"agent {agent!r} asks for rank {rank}; the base was loaded with rank={self.rank}, which must be "
+                "the largest of its adapters'"
+            )
         with RANDOM, torch.random.fork_rng():
-            torch.manual_seed(made_with["seed"] + made_with["index"])
-            self.shared.add_adapter(name, rank)
-        policy = TorchPolicy(self.shared, lr, name)
-        policy.made_with = made_with
-        return policy
-
-    def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> TorchPolicy:
-        """Return the policy of `agent`; another call for the same agent returns the same policy.
-
-        `rank` is at most the rank of the base, because an engine has room for no more. `None` as `rank` or `lr` keeps
-        the present value, which is the base's at first. Raises PolicyError if all adapters are taken, if `rank` is out
-        of range, or if the agent's adapter was made with another rank.
-        """
-        if agent not in self.policies:
-            if not self._free:
-                raise PolicyError(
-                    f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, "
-                    f"taken by {', '.join(self.policies)}"
-                )
-            self._hand_out(self._free[0], agent, rank)
-        policy = self.policies[agent]
-        if rank not in (None, policy.made_with.get("own_rank", self.rank)):
-            raise PolicyError(f"agent {agent!r} asks for rank {rank}; its adapter was made before, of another rank")
-        policy.lr = policy.lr if lr is None else lr
-        return policy
-
-    def take(self, index: int, agent: str, rank: int | None = None) -> TorchPolicy | None:
-        """Give adapter `index` to `agent`; return `None` if it is taken or if the agent has a policy already."""
-        for policy in self._free:
-            if policy.made_with["index"] == index and agent not in self.policies:
-                return self._hand_out(policy, agent, rank)
-        return None
-
-    def _hand_out(self, policy: TorchPolicy, agent: str, rank: int | None) -> TorchPolicy:
-        if rank not in (None, self.rank):
-            if not 1 <= rank < self.rank:
-                raise PolicyError(
-                    f"agent {agent!r} asks for rank {rank}; the base was loaded with rank={self.rank}, which must be "
-                    "the largest of its adapters'"
-                )
-            self._free.remove(policy)
-            self.shared.peft.delete_adapter(policy.adapter)
-            policy = self._make(policy.made_with | {"own_rank": rank}, rank, policy.lr)
-            self._free.append(policy)
-        self._free.remove(policy)
-        policy.name = agent
-        self.policies[agent] = policy
+            torch.manual_seed(self.seed + index)
+            self.shared.add_adapter(f"adapter{index}", rank or self.rank)
+        policy = TorchPolicy(self.shared, self.lr, f"adapter{index}")
+        policy.name, self.policies[agent] = agent, policy
+        policy.made_with = {"adapters": self.size, "rank": self.rank, "seed": self.seed, "index": index}
+        policy.made_with |= {} if rank in (None, self.rank) else {"own_rank": rank}
         return policy
 
 
@@ -146,8 +109,8 @@ def _refuse_more_than_held(folder: Path) -> None:
 
 
 def _model(make: type[TorchModel], record: dict[str, Any], **given: Any) -> TorchModel:
-    options = {name: value for name, value in record["options"].items() if name not in make.Options.removed}
-    return make(Source(**record["source"]), options_of(make.Options, options), record["template"], **given)
+    options = options_of(make.Options, record["options"])
+    return make(Source(**record["source"]), options, record["template"], **given)
 
 
 def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Bases) -> TorchPolicy:
@@ -157,9 +120,9 @@ def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Base
     shared = [record[key] for key in ("backend", "source", "options", "template")]
     same_base = bases.setdefault(json.dumps([shared, made_with], sort_keys=True), [])
     for base in same_base:
-        if (policy := base.take(index, record["name"], own_rank)) is not None:
-            return policy
+        if index in base.free() and record["name"] not in base.policies:
+            return base.make(index, record["name"], own_rank)
     Source(**record["source"]).check()
     model = _model(make, record, lora=(made_with["adapters"], made_with["rank"]))
     same_base.append(TorchBase(model, lr=record["lr"], **made_with))
-    return same_base[-1].take(index, record["name"], own_rank)
+    return same_base[-1].make(index, record["name"], own_rank)

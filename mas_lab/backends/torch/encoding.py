@@ -44,6 +44,39 @@ class ChatPolicy:
         return self.engine.sample(self, requests)
 
 
+class AdapterBase:
+    """A base with up to `size` adapters of at most `rank`; each is the policy of one agent."""
+
+    size: int
+    rank: int
+    policies: dict[str, Any]
+
+    def free(self) -> list[int]:
+        """Return the indices of the adapters that no agent has."""
+        taken = [policy.made_with["index"] for policy in self.policies.values()]
+        return [index for index in range(self.size) if index not in taken]
+
+    def adapter(self, agent: str, rank: int | None = None, lr: float | None = None) -> Any:
+        """Return the policy of `agent`; another call for the same agent returns the same policy.
+
+        `rank` is at most the rank of the base, because an engine has room for no more. `None` as `rank` or `lr` keeps
+        the present value, which is the base's at first. Raises PolicyError if all adapters are taken, if `rank` is out
+        of range, or if the agent's adapter was made with another rank.
+        """
+        if agent not in self.policies:
+            if not self.free():
+                raise PolicyError(
+                    f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, "
+                    f"taken by {', '.join(self.policies)}"
+                )
+            self.make(self.free()[0], agent, rank)
+        policy = self.policies[agent]
+        if rank not in (None, policy.made_with.get("own_rank", self.rank)):
+            raise PolicyError(f"agent {agent!r} asks for rank {rank}; its adapter was made before, of another rank")
+        policy.lr = policy.lr if lr is None else lr
+        return policy
+
+
 def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str, Any], policy: str) -> list[list[int]]:
     """Return the token ids of each chat, up to the point where the assistant speaks.
 
@@ -63,11 +96,11 @@ def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str,
         return []
     options = {"add_generation_prompt": True, **template}
     encoded = tokenizer.apply_chat_template(chats, tokenize=True, return_dict=False, **options)
-    mark = unknown_mark(tokenizer)
+    mark, number = unknown_mark(tokenizer) or (None, None)
     for messages, ids in zip(chats, encoded, strict=True):
-        if mark is not None and _too_many(ids.count(mark[1]), ids):
+        if _too_many(ids.count(number), ids):
             text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
-            _refuse_unknown(tokenizer, text.replace(mark[0], " "), mark[1], ids, policy)
+            _refuse_unknown(tokenizer, text.replace(mark, " "), number, ids, policy)
     return encoded
 
 

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
-from mas_lab.backends.torch.source import Source, context_of, model_config
+from mas_lab.backends.torch.source import Source, context_of, eos_ids, model_config
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
@@ -34,8 +34,6 @@ class Options:
 
     of_the_machine: ClassVar[tuple[str, ...]] = ("device",)
     """Options that a resumed run may change."""
-    removed: ClassVar[tuple[str, ...]] = ()
-    """Options of earlier versions, which a checkpoint may still record."""
 
     device: str | None = None
     """`None`: CUDA if a trial product works there, else the CPU."""
@@ -58,10 +56,9 @@ class Options:
     """Sample and train with the readable padded code (`padded`) instead of the fast code (`fast`)."""
 
     def __post_init__(self):
-        if self.packing not in PACKINGS:
-            raise PolicyError(f"packing {self.packing!r}; known: {', '.join(PACKINGS)}")
-        if self.optimizer not in OPTIMIZERS:
-            raise PolicyError(f"optimizer {self.optimizer!r}; known: {', '.join(OPTIMIZERS)}")
+        for name, known in (("packing", PACKINGS), ("optimizer", OPTIMIZERS)):
+            if getattr(self, name) not in known:
+                raise PolicyError(f"{name} {getattr(self, name)!r}; known: {', '.join(known)}")
 
 
 @contextmanager
@@ -138,11 +135,11 @@ class TorchModel:
 
     def make_engine(self):
         """Return the engine that samples from this model."""
-        if self.options.plain:
+        if self.options.plain or not self.by_tree:
             return PaddedEngine(self)
         from mas_lab.backends.torch.fast.engine import TreeEngine
 
-        return TreeEngine(self, self.options.sample_tokens)
+        return TreeEngine(self)
 
     def micro_batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
         """Yield the samples in micro-batches, which have a method `token_logprobs`."""
@@ -215,9 +212,7 @@ class TorchModel:
 
     def eos_ids(self) -> frozenset[int]:
         """Return the ids that end a completion, from the tokenizer and the generation config."""
-        config = self.net.generation_config.eos_token_id if self.net.generation_config else None
-        listed = config if isinstance(config, (list, tuple)) else [config]
-        return frozenset(i for i in (*listed, self.tokenizer.eos_token_id) if i is not None)
+        return eos_ids(self.tokenizer, self.net.generation_config)
 
     def computing(self):
         """Return a context that sets the precision of products; fully trained weights stay in float32."""

@@ -10,6 +10,7 @@ most R; B samples; N sampled tokens; V vocabulary.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,47 +23,59 @@ class PaddedEngine(WaveEngine):
 
     def __init__(self, model):
         super().__init__()
-        self.model, self.uniforms = model, Uniforms()
+        self.model = model
 
     @torch.inference_mode()
     def complete(self, asked: Sequence[Asked]) -> list[Completion]:
         """Return a completion per (policy, request), in order."""
-        by_adapter: dict[str | None, list[int]] = {}
-        for place, (policy, _) in enumerate(asked):
-            by_adapter.setdefault(policy.adapter, []).append(place)
         found: dict[int, Completion] = {}
-        for places in by_adapter.values():
+        for places in self._batches(asked):
             asked[places[0]][0].activate()
             completions = self._sample([asked[place] for place in places])
             found |= dict(zip(places, completions, strict=True))
         return [found[place] for place in range(len(asked))]
+
+    def _batches(self, asked: Sequence[Asked]) -> Iterator[list[int]]:
+        """Yield the places of requests to one adapter, about `sample_tokens` tokens with padding at a time."""
+
+        def size(place: int) -> int:
+            return len(asked[place][1].prompt_ids) + asked[place][1].max_tokens
+
+        batch: list[int] = []
+        for place in sorted(range(len(asked)), key=lambda place: (asked[place][0].adapter or "", -size(place))):
+            other = batch and asked[place][0] is not asked[batch[0]][0]
+            if other or (batch and size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens):
+                yield batch
+                batch = []
+            batch.append(place)
+        if batch:
+            yield batch
+
+    def forward(self, ids_RL: torch.Tensor, mask_RL: torch.Tensor, at_RL: torch.Tensor, cache: Any):
+        """Return the logits (R, V) after the newest tokens `ids_RL`, and the cache with them."""
+        out = self.model.net(input_ids=ids_RL, attention_mask=mask_RL, position_ids=at_RL, past_key_values=cache,
+                             use_cache=True, logits_to_keep=1)  # fmt: skip
+        return out.logits[:, -1], out.past_key_values
 
     def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
         """Sample token after token; a row that has ended is still computed, and its later tokens are dropped."""
         model, requests_R = self.model, [request for _, request in asked]
         longest = max(len(request.prompt_ids) for request in requests_R)
         ids = torch.tensor([[0] * (longest - len(one.prompt_ids)) + list(one.prompt_ids) for one in requests_R])
-        mask_RL = torch.tensor(
-            [[0] * (longest - len(one.prompt_ids)) + [1] * len(one.prompt_ids) for one in requests_R]
-        )
-        ids, mask_RL = ids.to(model.device), mask_RL.to(model.device)
-        most = max(request.max_tokens for request in requests_R)
-        uniform_RT = self.uniforms(requests_R, most)
+        mask_RL = torch.tensor([[i >= longest - len(one.prompt_ids) for i in range(longest)] for one in requests_R])
+        ids, mask_RL = ids.to(model.device), mask_RL.long().to(model.device)
+        uniform_RT = uniforms(requests_R)
         temperature_R = np.array([request.temperature for request in requests_R], np.float32)
         rows, truncation = np.arange(len(asked)), TopKTopP(requests_R)
         said_R: list[list[int]] = [[] for _ in asked]
         logprobs_R: list[list[float]] = [[] for _ in asked]
         finish_R: list[str | None] = [None] * len(asked)
         cache = None
-        for t in range(most):
+        for t in range(uniform_RT.shape[1]):
             at = (mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -ids.shape[1] :]
             with model.computing():
-                out = model.net(input_ids=ids, attention_mask=mask_RL, position_ids=at, past_key_values=cache,
-                                use_cache=True, logits_to_keep=1)  # fmt: skip
-            cache = out.past_key_values
-            drawn_R, drawn_logprobs_R = sample_from_logits(
-                out.logits[:, -1], rows, temperature_R, uniform_RT[:, t], truncation
-            )
+                logits_RV, cache = self.forward(ids, mask_RL, at, cache)
+            drawn_R, drawn_logprobs_R = sample_from_logits(logits_RV, rows, temperature_R, uniform_RT[:, t], truncation)
             model.require_drawn(drawn_logprobs_R, [policy for policy, _ in asked], rows)
             for row, request in enumerate(requests_R):
                 if finish_R[row] is None:
@@ -73,39 +86,36 @@ class PaddedEngine(WaveEngine):
                 break
             ids = torch.from_numpy(drawn_R)[:, None].to(model.device)
             mask_RL = torch.cat([mask_RL, torch.ones_like(mask_RL[:, :1])], 1)
-        decode = model.tokenizer.decode
-        return [
-            Completion(tuple(ids), tuple(logprobs), decode(ids, skip_special_tokens=True), finish)
-            for ids, logprobs, finish in zip(said_R, logprobs_R, finish_R, strict=True)
-        ]
+        return list(map(self.completion, said_R, logprobs_R, finish_R))
+
+    def completion(self, ids: Sequence[int], logprobs: Sequence[float], finish: str) -> Completion:
+        """Return a completion with its text."""
+        text = self.model.tokenizer.decode(ids, skip_special_tokens=True)
+        return Completion(tuple(ids), tuple(logprobs), text, finish)
 
     def _finish(self, request: Request, said: list[int]) -> str | None:
         """Return the reason why a completion has ended, or `None` if it has not."""
         if said[-1] in self.model.eos_ids():
             return "eos"
-        text = self.model.tokenizer.decode(said, skip_special_tokens=True) if request.stop else ""
-        if any(stop in text for stop in request.stop):
+        if request.stop and ends_in(self.model.tokenizer, said, request.stop):
             return "stop"
         return "length" if len(said) == request.max_tokens else None
 
 
-class Uniforms:
-    """Uniform numbers in [0, 1) that depend only on the request's seed (Philox, a counter-based generator)."""
+def ends_in(tokenizer, said: Sequence[int], stop: Sequence[str]) -> bool:
+    """Return True if a stop text is in the last few tokens; a character is at most four tokens."""
+    window = 4 * max(map(len, stop)) + 4
+    text = tokenizer.decode(said[-window:], skip_special_tokens=True)
+    return any(one in text for one in stop)
 
-    def __init__(self):
-        self._bits = np.random.Philox(key=0)
-        self._start = self._bits.state
-        self._generator = np.random.Generator(self._bits)
 
-    def __call__(self, requests_R: Sequence[Request], most: int) -> np.ndarray:
-        """Return the numbers (R, most), zero beyond a request's `max_tokens`."""
-        uniform_RT = np.zeros((len(requests_R), most))
-        for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
-            # Setting the key of one generator is ten times faster than making one per request.
-            self._start["state"]["key"][:] = request.seed % 2**64, 0
-            self._bits.state = self._start
-            uniform_T[: request.max_tokens] = self._generator.random(request.max_tokens)
-        return uniform_RT
+def uniforms(requests_R: Sequence[Request]) -> np.ndarray:
+    """Return uniform numbers (R, T) in [0, 1) by each request's seed alone, zero beyond its `max_tokens`."""
+    uniform_RT = np.zeros((len(requests_R), max(request.max_tokens for request in requests_R)))
+    for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
+        generator = np.random.Generator(np.random.Philox(key=request.seed % 2**64))
+        uniform_T[: request.max_tokens] = generator.random(request.max_tokens)
+    return uniform_RT
 
 
 @dataclass(frozen=True)
@@ -189,13 +199,21 @@ class PaddedBatch:
         return logprobs_NV.gather(1, self.ids_BL[self.row_N, self.at_N + 1][:, None])[:, 0], entropy_N
 
 
+def require_trainable(samples: Sequence[Sample]) -> None:
+    """Raise PolicyError if a sample was drawn greedily or has no tokens."""
+    for i, sample in enumerate(samples):
+        if sample.temperature <= 0:
+            raise PolicyError(f"sample {i} was drawn greedily (temperature {sample.temperature}): nothing to train on")
+        if not len(sample.prompt_ids) or not len(sample.completion_ids):
+            raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
+
+
 def padded_batches(samples: Sequence[Sample], budget: int, device: torch.device) -> Iterator[PaddedBatch]:
     """Yield the samples in their order, in batches of at most `budget` tokens, padding counted."""
     batch: list[Sample] = []
     longest = first_token = 0
-    for i, sample in enumerate(samples):
-        if sample.temperature <= 0 or not len(sample.prompt_ids) or not len(sample.completion_ids):
-            raise PolicyError(f"sample {i} has no tokens, or was drawn at temperature 0: there is nothing to train on")
+    require_trainable(samples)
+    for sample in samples:
         longest = max(longest, len(sample.prompt_ids) + len(sample.completion_ids))
         if batch and longest * (len(batch) + 1) > budget:
             yield PaddedBatch(batch, first_token, device)

@@ -28,9 +28,8 @@ class Passes:
         self.policy = policy
 
     def batches(self, samples: Sequence[Sample]) -> Iterator[tuple[Any, float]]:
-        """Yield each micro-batch and the factor of its weights."""
-        for batch in self.policy.shared.micro_batches(samples):
-            yield batch, 1.0
+        """Return each micro-batch and the factor of its weights."""
+        return ((batch, 1.0) for batch in self.policy.shared.micro_batches(samples))
 
     def trained(self, batch: Any, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """Return log-probability and entropy (N,) of a micro-batch's tokens, with gradient."""

@@ -6,6 +6,7 @@ It imports no heavy library. Leaves out: reading the weights (`model`), writing 
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +59,13 @@ def context_of(config: Any) -> int:
     return getattr(config.get_text_config(), "max_position_embeddings", None) or 2**20
 
 
+def eos_ids(tokenizer, config: Any) -> frozenset[int]:
+    """Return the ids that end a completion, from the tokenizer and a config, which may be `None`."""
+    listed = getattr(config, "eos_token_id", None)
+    listed = listed if isinstance(listed, (list, tuple)) else [listed]
+    return frozenset(i for i in (*listed, tokenizer.eos_token_id) if i is not None)
+
+
 @dataclass(frozen=True)
 class Source:
     """The source of weights: a pocket family, a directory or a hub id, with a digest."""
@@ -94,16 +102,12 @@ class Source:
             return Source(**record["source"]).default_lr(lora) if lora else record["lr"]
         if self.kind == "hub" or not path.is_file():
             return LARGE_LR[which]
-        try:
-            rate = json.loads(path.read_text(encoding="utf-8"))["learning_rate"][which]
-        except (ValueError, KeyError, TypeError):
-            rate = None
-        if not isinstance(rate, (int, float)) or not 0 < rate < 1:
-            raise PolicyError(
-                f'{path} names no learning rate; write "learning_rate": {{"full": 1e-3, "lora": 5e-3}} into it, '
-                "or pass lr="
-            )
-        return rate
+        with suppress(ValueError, KeyError, TypeError):
+            if 0 < (rate := json.loads(path.read_text(encoding="utf-8"))["learning_rate"][which]) < 1:
+                return rate
+        raise PolicyError(
+            f'{path} names no learning rate; write "learning_rate": {{"full": 1e-3, "lora": 5e-3}} into it, or pass lr='
+        )
 
     def location(self) -> str:
         return str(data_dir() / "pocket" / self.name) if self.kind == "pocket" else self.name

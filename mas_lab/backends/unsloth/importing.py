@@ -23,16 +23,10 @@ def import_unsloth():
     try:
         import unsloth
     except Exception as error:  # it refuses a machine with various errors
-        if isinstance(error, ModuleNotFoundError) and error.name == "unsloth":
-            raise PolicyError(
-                'back end "unsloth": Unsloth is not installed here. pip install unsloth (Linux, Windows; without an '
-                'NVIDIA GPU it must be 2026.10.9 or newer), or use backend="torch", which trains the same adapters'
-            ) from None
-        told = next(iter(str(error).strip().splitlines()), "no message")
         raise PolicyError(
-            f'back end "unsloth": Unsloth is installed but cannot be imported here: {type(error).__name__}: {told}. It '
-            "needs an NVIDIA, AMD or Intel GPU, or from 2026.10.9 on any CPU without one; its requirements may be "
-            'incomplete (pip check). backend="torch" trains the same adapters'
+            f'back end "unsloth": Unsloth cannot be imported here: {type(error).__name__}: {error}. It needs Linux or '
+            "Windows, and an NVIDIA, AMD or Intel GPU, or from 2026.10.9 on any CPU: pip install unsloth. If it is "
+            'installed, its requirements may be incomplete (pip check). backend="torch" trains the same adapters'
         ) from error
     if unsloth.DEVICE_TYPE not in DEVICES:
         raise PolicyError(

@@ -6,24 +6,19 @@ so rows are padded, and each adapter samples its own batch. Leaves out: Apple si
 Intel GPUs, vLLM inside Unsloth, and forward-mode derivatives on a GPU.
 """
 
-import contextlib
-from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
 
 import torch
 from peft import LoraConfig
 
-from mas_lab.backends.torch.fast.decoders import RowDecoder
-from mas_lab.backends.torch.fast.engine import Chunk, TreeEngine
 from mas_lab.backends.torch.fast.lean_norm import lean_norms
 from mas_lab.backends.torch.model import Options, TorchModel, quiet
+from mas_lab.backends.torch.padded import PaddedEngine
 from mas_lab.backends.torch.source import model_config
-from mas_lab.backends.unsloth.decoders import EmbeddingDecoder, WholeDecoder, decodes_exactly
+from mas_lab.backends.unsloth.engine import UnslothEngine
 from mas_lab.backends.unsloth.importing import DEVICES, import_unsloth
-from mas_lab.policy import Asked, Completion, PolicyError
+from mas_lab.policy import PolicyError
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The layers that get an adapter; Unsloth's kernels fuse their products with it."""
@@ -35,8 +30,6 @@ class UnslothOptions(Options):
 
     `dtype=None` is bfloat16 if the GPU has it, else float16 (a T4), and float32 on a CPU.
     """
-
-    removed: ClassVar[tuple[str, ...]] = ("fast_inference", "gpu_memory_utilization", "tolerance")
 
     packing: str = "padded"
     """Always "padded", because the kernels take no tree mask."""
@@ -119,7 +112,7 @@ class UnslothModel(TorchModel):
         self.net.eval()
 
     def make_engine(self):
-        return UnslothEngine(self, self.options.sample_tokens)
+        return PaddedEngine(self) if self.device.type == "cpu" else UnslothEngine(self)
 
     def computing(self):
         """Return the context of a computation: on a GPU autocast, as in Unsloth's own trainers.
@@ -137,34 +130,3 @@ class UnslothModel(TorchModel):
                 f"policy {policy!r}: the exact shares of a gradient need a forward-mode derivative, which Unsloth's "
                 'kernels do not have; attribute a copy of the policy under backend="torch"'
             )
-
-    @cached_property
-    def decoder(self) -> type[RowDecoder]:
-        """Return the first decoder that passes a trial: its logits are those of plain forward passes."""
-        tried = (RowDecoder,) if self.device.type == "cpu" else (EmbeddingDecoder, WholeDecoder)
-        for decoder in tried:
-            if decodes_exactly(self, decoder):
-                return decoder
-        raise PolicyError(
-            f"{self.source.name}: Unsloth {self.fast.__version__} gives other logits when it decodes than when it "
-            'reads whole rows; use backend="torch"'
-        )
-
-
-class UnslothEngine(TreeEngine):
-    """An engine with exactly one active adapter, whose rows alone are in the batch."""
-
-    def _chunks(self, asked: Sequence[Asked], places: Iterable[int]) -> Iterator[Chunk]:
-        by_adapter: dict[str | None, list[int]] = {}
-        for place in places:
-            by_adapter.setdefault(asked[place][0].adapter, []).append(place)
-        for own in by_adapter.values():
-            yield from super()._chunks(asked, own)
-
-    def _complete(self, chunk: Chunk) -> list[Completion]:
-        if self.model.peft is not None:
-            self.model.peft.set_adapter(chunk.adapters[0])
-        return super()._complete(chunk)
-
-    def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> RowDecoder:
-        return self.model.decoder(self.model.net, chunk.prompts, chunk.adapters, None, chunk.room)

@@ -8,7 +8,6 @@ that are trained, or else it serves stale weights. Leaves out: the transport of 
 import shutil
 import tempfile
 import threading
-from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -45,10 +44,18 @@ Answer = tuple[int, Sequence[int] | EngineError, Sequence[float]]
 """Ticket, token ids or the error in their place, log-probabilities."""
 
 
-class VllmEngine(ABC):
+class VllmEngine:
     """An engine for the policies of one model (one policy, or the adapters of one base).
 
-    It starts at the first request or publish.
+    It starts at the first request or publish. A subclass moves requests and weights:
+        _start(folder): Start or reach the engine; set `_heads` if it has wider ones.
+        _send(ticket, policy, request), _abort(tickets): Begin and drop requests.
+        _receive(): Return the finished answers (`Answer`) after a short wait; there may be none.
+        _take_adapter(policy, path): Read the adapter in `path`.
+        _take_weights(policy, path): Take all weights, by files in `path` if need be.
+        _score(policy, rows): Return log-probabilities of the completions' tokens at temperature 1 (`Scores`), from each
+            engine that answers.
+        _sleep(), _wake(): Hand the GPU's memory back, and take it again.
 
     Attributes:
         syncs: Number of times that each policy's weights were sent.
@@ -180,7 +187,8 @@ class VllmEngine(ABC):
         rows = self._rows(policy, key)
         expected = self._expected(policy, rows)  # before vLLM wakes up, while the trainer has the memory
         self._wake_up()
-        if not self._holds(key, policy.version):
+        # At its start an engine read the same files as the trainer.
+        if self.model.lora is not None or key in self._published or policy.version > 0:
             self._push(policy)
             self.syncs[policy.name] += 1
         self._prove(policy, self._score(policy, rows), expected)
@@ -218,10 +226,6 @@ class VllmEngine(ABC):
         if before is not None:
             shutil.rmtree(before)
 
-    def _holds(self, key: str, version: int) -> bool:
-        """Return True if the engine has these weights from its start: it read the same files as the trainer."""
-        return self.model.lora is None and key not in self._published and version == 0
-
     def _rows(self, policy, key: str) -> list[Row]:
         """Return recently sampled rows, or a few ids of the vocabulary if nothing was sampled yet."""
         room = policy.context - 1  # to score a prompt, vLLM needs room for a token after it
@@ -247,37 +251,3 @@ class VllmEngine(ABC):
                 "anew, and if it happens again, the engine cannot refresh this kind of weights"
             )
         self.gaps[policy.name] = gap
-
-    # Implemented by each kind of engine
-
-    @abstractmethod
-    def _start(self, folder: Path) -> None:
-        """Start or reach the engine; set `_heads` if it has wider ones."""
-
-    @abstractmethod
-    def _send(self, ticket: int, policy, request: Request) -> None: ...
-
-    @abstractmethod
-    def _receive(self) -> list[Answer]:
-        """Return the finished answers after a short wait; there may be none."""
-
-    @abstractmethod
-    def _abort(self, tickets: Sequence[int]) -> None: ...
-
-    @abstractmethod
-    def _take_adapter(self, policy, path: Path) -> None:
-        """Read the adapter in `path`."""
-
-    @abstractmethod
-    def _take_weights(self, policy, path: Path) -> None:
-        """Take all weights, by files in `path` if need be."""
-
-    @abstractmethod
-    def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
-        """Return log-probabilities of the completions' tokens at temperature 1, from each engine that answers."""
-
-    @abstractmethod
-    def _sleep(self) -> None: ...
-
-    @abstractmethod
-    def _wake(self) -> None: ...

@@ -27,7 +27,6 @@ class VllmOptions(Options):
         "device", "where", "gpus", "memory", "tensor_parallel", "max_seqs", "prefix_caching", "sleep", "tolerance",
         "shared_dir", "patience",
     )  # fmt: skip
-    removed: ClassVar[tuple[str, ...]] = ("transfer",)
 
     where: str | tuple[str, ...] = "process"
     """ "process": in this process; "server": a server that is started on this machine; or the address of one or several
@@ -37,7 +36,7 @@ class VllmOptions(Options):
     memory: float = 0.4
     """Share of a GPU's memory that vLLM takes for weights and cache. On a CPU it takes 1 GiB of cache."""
     tensor_parallel: int = 1
-    """Number of GPUs that share the weights of one engine."""
+    """Number of GPUs that share the weights of one engine, which is then a server."""
     max_len: int | None = None
     """Longest prompt plus completion in tokens, if the model's own limit is more than the cache can hold. `None`: the
     model's limit."""
@@ -59,6 +58,8 @@ class VllmOptions(Options):
         super().__post_init__()
         if self.gpus is not None and self.where != "server":
             raise PolicyError("gpus= is for a server that is started here: pass where='server'")
+        if self.tensor_parallel > 1 and self.where == "process":
+            raise PolicyError("tensor_parallel= wants an engine outside this process: pass where='server'")
 
 
 class VllmModel(TorchModel):
@@ -108,15 +109,7 @@ class VllmModel(TorchModel):
             configs = self.peft.peft_config.values()
             layers = {layer.rpartition(".")[2] for config in configs for layer in config.target_modules}
             chosen |= {"enable_lora": True, "max_loras": adapters, "lora_target_modules": sorted(layers),
-                       "max_lora_rank": lora_rank(rank, get_args(MaxLoRARanks))}  # fmt: skip
+                       "max_lora_rank": min(one for one in get_args(MaxLoRARanks) if one >= rank)}  # fmt: skip
         if self.device.type == "cuda":
             return chosen | {"gpu_memory_utilization": options.memory, "enable_sleep_mode": options.sleep}
         return chosen | {"kv_cache_memory_bytes": CPU_CACHE, "enforce_eager": True}
-
-
-def lora_rank(rank: int, ranks: tuple[int, ...]) -> int:
-    """Return the smallest rank that vLLM can be started with and that holds adapters of `rank`."""
-    able = [candidate for candidate in ranks if candidate >= rank]
-    if not able:
-        raise PolicyError(f"vLLM serves adapters of rank {max(ranks)} at most; {rank} was asked for")
-    return min(able)

@@ -17,12 +17,12 @@ import torch
 
 from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
 from mas_lab.backends.vllm.serve import prepare
-from mas_lab.backends.vllm.weights import save_for_vllm, tensors_for_vllm, widened
+from mas_lab.backends.vllm.weights import tensors_for_vllm, widened
 from mas_lab.policy import PolicyError, Request
 
 
 class ProcessEngine(VllmEngine):
-    """One `vllm.LLM`; its worker is this process, unless `tensor_parallel` asks for several."""
+    """One `vllm.LLM`, whose worker is this process."""
 
     living: ClassVar[int] = 0
 
@@ -30,24 +30,22 @@ class ProcessEngine(VllmEngine):
         super().__init__(model)
         self._done: list[Answer] = []
         self._scored: dict[str, list[float]] = {}
-        self._alone = self.options.tensor_parallel == 1
 
     def _start(self, folder: Path) -> None:
-        with _undisturbed(self._alone), _error_context("could not start"):
+        with _undisturbed(), _error_context("could not start"):
             prepare()
             from vllm import LLM
 
             base, self._heads = widened(self.model, folder)
-            more = {"distributed_executor_backend": "uni"} if self._alone else {}  # the worker is this process
-            more |= self.model.engine_arguments(base)
+            # The worker is this process.
+            more = {"distributed_executor_backend": "uni"} | self.model.engine_arguments(base)
             self.llm = LLM(**more, disable_log_stats=True, use_tqdm_on_load=False)
             gc.unfreeze()  # vLLM freezes all objects as in a server; they would never be freed
 
         core = self.llm.llm_engine.engine_core
-        if self._alone:
-            core._finalizer.detach()
-            ProcessEngine.living += 1
-            weakref.finalize(self, _close, core.engine_core)
+        core._finalizer.detach()
+        ProcessEngine.living += 1
+        weakref.finalize(self, _close, core.engine_core)
 
     def _send(self, ticket: int, policy, request: Request) -> None:
         from vllm import SamplingParams
@@ -111,12 +109,8 @@ class ProcessEngine(VllmEngine):
 
     def _take_weights(self, policy, path: Path) -> None:
         with _error_context(f"could not take the weights of policy {policy.name!r}"):
-            if self._alone:
-                weights = {"weights_iterator": tensors_for_vllm(policy, self._heads)}
-            else:
-                save_for_vllm(policy, path, self._heads)
-                weights = {"weights_path": str(path)}
-            self.llm.collective_rpc("reload_weights", kwargs=weights)
+            weights = tensors_for_vllm(policy, self._heads)
+            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         if not self.llm.reset_prefix_cache():
             raise EngineError(f"policy {policy.name!r}: vLLM kept prefixes computed with the weights before")
 
@@ -138,20 +132,15 @@ def _close(core) -> None:
 
 
 @contextmanager
-def _undisturbed(in_process: bool) -> Iterator[None]:
-    """Set whether vLLM runs its engine in this process, and restore the global state that it changes when it starts."""
+def _undisturbed() -> Iterator[None]:
+    """Restore the global state that vLLM changes when it starts its engine in this process."""
     threads, set_threads = torch.get_num_threads(), torch.set_num_threads
     python, numpy = random.getstate(), np.random.get_state()
-    name = "VLLM_ENABLE_V1_MULTIPROCESSING"
-    before = os.environ.get(name)
-    os.environ[name] = "0" if in_process else "1"
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     try:
         with torch.random.fork_rng():
             yield
     finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
         random.setstate(python)
         np.random.set_state(numpy)
         torch.set_num_threads = set_threads  # vLLM puts a warning in its place

@@ -83,10 +83,11 @@ class ServerEngine(VllmEngine):
                 raise RuntimeError("it has ended")  # and another process may have its port
             answer = self._client.request(method, url.rstrip("/") + path, json=body)
         except (httpx.HTTPError, RuntimeError) as error:  # also RuntimeError: the client was closed by `_abort`
+            remedy = "; start it again and resume the run"
+            if self._child is not None:
+                remedy = f", see {self._child.log}; resume the run, and a new one is started"
             what = f"the vLLM server at {url} does not answer ({type(error).__name__}: {error})"
-            if self._child is None:
-                raise EngineError(f"{what}; start it again and resume the run") from error
-            raise EngineError(f"{what}, see {self._child.log}; resume the run, and a new one is started") from error
+            raise EngineError(what + remedy) from error
         if answer.status_code == 401:
             raise EngineError(f"the vLLM server at {url} wants a key: set {serve.KEY} to it where this process starts")
         if answer.status_code == 404 and path != "/v1/completions":

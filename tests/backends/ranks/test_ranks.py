@@ -34,11 +34,6 @@ def said(done: subprocess.CompletedProcess) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    return small.make_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="module")
 def runs(models, tmp_path_factory):
     """`one/KIND` was made by one process, `two/KIND` by two; and what each rank said, by (ranks, rank, kind)."""
     root, heard = tmp_path_factory.mktemp("runs"), {}
@@ -76,20 +71,12 @@ def test_two_ranks_learn_what_one_process_learns(runs, kind):
     alone, together = (run.checkpoint().state["watch"] for run in (one, two))
     assert alone["total"] == pytest.approx(together["total"], abs=1e-4) and alone["total"] > 0
     assert alone["seen"] == together["seen"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_rank_0_alone_plays_scores_and_keeps(runs, kind):
-    root, heard = runs
+    root, heard = runs  # rank 0 alone plays, scores and keeps
     assert heard["two", 1, kind] == {"rank": 1, "kind": kind, "steps": 0, "scores": []}
     alone, first = heard["one", 0, kind], heard["two", 0, kind]
     assert first == alone and first["steps"] > 0 and len(first["scores"]) == 8
     one, two = (sorted(path.relative_to(root / n).as_posix() for path in (root / n / kind).rglob("*")) for n in NAMES)
     assert one == two and one and not [name for name in two if name.endswith(".tmp")]
-
-
-# Ends
 
 
 def last_words(done: subprocess.CompletedProcess, rank: int) -> str:
@@ -109,23 +96,18 @@ def test_a_rank_that_dies_ends_the_run_which_goes_on(models, tmp_path, rank, whe
     assert re.search(noticed, last_words(done, 1 - rank)) or not last_words(done, 1 - rank), done.stderr
     kept = lab.load_run(run)
     assert kept.checkpoint().step == 2
-    training, _ = rank_children.start("shared", models, run, 4)
-    assert [report.step for report in training] == [2, 3]
-    straight, _ = rank_children.start("shared", models, tmp_path / "straight", 4)
-    list(straight)
+    assert [report.step for report in rank_children.start("shared", models, run, 4)] == [2, 3]
+    list(rank_children.start("shared", models, tmp_path / "straight", 4))
     assert_alike(tmp_path / "straight", run)
 
 
 @pytest.mark.slow
 def test_two_ranks_go_on_with_a_run_of_one_process(models, tmp_path):
     """Weights, optimizer and the watch's memory reach the rank that has read no checkpoint."""
-    run = tmp_path / "shared"
-    training, _ = rank_children.start("shared", models, run, 1)
-    list(training)
+    for name, steps in (("shared", 1), ("straight", 2)):
+        list(rank_children.start("shared", models, tmp_path / name, steps))
     assert launched("learn", models, tmp_path, "shared").returncode == 0
-    straight, _ = rank_children.start("shared", models, tmp_path / "straight", 2)
-    list(straight)
-    assert_alike(tmp_path / "straight", run)
+    assert_alike(tmp_path / "straight", tmp_path / "shared")
 
 
 @pytest.mark.slow

@@ -16,26 +16,29 @@ RECIPES = {
 }
 
 
-def base_of(server, models, adapters=2, **options):
+def base_of(server, models, **options):
     told = {"url": server.url, "rank": 4, "lr": 1e-2, "tolerance": 1e-4} | options
-    return lab.load_base(models / "a", backend="tinker", adapters=adapters, **told)
+    return lab.load_base(models / "a", backend="tinker", adapters=2, **told)
 
 
 @pytest.fixture(scope="module")
-def base(server, models):
-    return base_of(server, models)
+def team(server, models):
+    return lab.Team.per_agent(base_of(server, models).adapter, AGENTS)
 
 
-@pytest.fixture(scope="module")
-def team(base):
-    return lab.Team.per_agent(base.adapter, AGENTS)
+def judged(team):
+    return RECIPES["dr_mas"].advantages(lab.rollout(Relay(), team, Relay().tasks(1, "train", 0), lab.episodes(3)))
+
+
+def rows(turns):
+    return [Sample(row.prompt_ids, row.completion_ids, row.logprobs, 1.0, 0.0, 1.0) for row in turns.itertuples()]
 
 
 def test_what_is_sampled_is_what_is_trained_and_two_adapters_part(team, models):
     """Before training an adapter says what its base does, to 1e-4; afterwards the two say different things, and the
     server's sampler and trainer the same."""
     turns = lab.rollout(Relay(), team, Relay().tasks(2, "train", 0), lab.episodes(3))
-    samples = [Sample(row.prompt_ids, row.completion_ids, row.logprobs, 1.0, 0.0, 1.0) for row in turns.itertuples()]
+    samples = rows(turns)
     here = lab.load_policy(models / "a").forward(samples).logprobs_N
     assert (here - old_logprobs(samples)).abs().max() < 1e-4
     assert (turns["completion_ids"].map(len) <= LENGTH + 1).all() and set(turns["finish"]) <= {"eos", "length"}
@@ -49,7 +52,7 @@ def test_what_is_sampled_is_what_is_trained_and_two_adapters_part(team, models):
 
 
 @pytest.mark.parametrize("name", ["grpo", "magrpo"])
-def test_other_recipes_train(name, base, team):
+def test_other_recipes_train(name, team):
     env = Relay(together=name == "magrpo")
     playing = lab.Team.shared(team["asker"], AGENTS) if name == "grpo" else team
     [report] = lab.train(env, playing, RECIPES[name], 1, **SETTINGS)
@@ -58,17 +61,16 @@ def test_other_recipes_train(name, base, team):
         assert report.stats["grad_norm"].isna().all()
 
 
-def test_the_norm_is_that_of_our_own_gradient(base):
-    """An adapter's B is 0 at first, so that its gradient hangs on its A alone, which is drawn there: what is known is
-    that the loss is homogeneous, and that a sum over rows is a sum."""
-    policy = base.adapter(AGENTS[0])
+def test_the_norm_is_that_of_our_own_gradient(team):
+    """Its A is drawn there. What is known: the loss is homogeneous, and a sum over rows is a sum."""
+    policy = team["asker"]
     request = Request(tuple(policy.encode([{"role": "user", "content": "asker now w1"}])), 3, 1.0, 7)
     said = policy.sample([request])[0]
     row = Sample(request.prompt_ids, said.ids, said.logprobs, 1.0, 1.0, 0.5)
     norms = []
-    for rows in ([row], [row, row], [row, Sample(*[*vars(row).values()][:4], 3.0, 0.5)]):
-        policy.forward_backward(rows, lab.clipped(0.2))
-        norms.append(base.step(policy.client, 0.0, None))  # at rate 0 no weight moves
+    for batch in ([row], [row, row], [row, Sample(*[*vars(row).values()][:4], 3.0, 0.5)]):
+        policy.forward_backward(batch, lab.clipped(0.2))
+        norms.append(policy.shared.step(policy.client, 0.0, None))  # at rate 0 no weight moves
         policy._pending = False
     assert norms[1] == pytest.approx(2 * norms[0], rel=1e-3) and norms[2] == pytest.approx(4 * norms[0], rel=1e-3)
 
@@ -84,8 +86,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("named", REFUSED)
 def test_what_the_server_has_not_is_refused_with_the_reason_before_anything_is_sent(named, team):
-    turns = lab.rollout(Relay(), team, Relay().tasks(1, "train", 0), lab.episodes(3))
-    turns = RECIPES["dr_mas"].advantages(turns)
+    turns = judged(team)
     with pytest.raises(PolicyError, match=f"policy 'asker'.*{named}.*not to be had"):
         lab.update(team, turns, loss=REFUSED[named], aggregate="turn", max_norm=None)
     with pytest.raises(PolicyError, match=r"does nothing with it.*max_norm=None"):
@@ -95,21 +96,17 @@ def test_what_the_server_has_not_is_refused_with_the_reason_before_anything_is_s
     lab.update(team, turns, max_norm=None)  # nothing was lost
 
 
-def test_shares_stop_at_the_agent_and_say_so(team):
-    turns = RECIPES["dr_mas"].advantages(lab.rollout(Relay(), team, Relay().tasks(1, "train", 0), lab.episodes(3)))
+def test_shares_stop_at_the_agent_and_other_temperatures_are_for_scoring_alone(team):
+    turns = judged(team)
     with pytest.raises(PolicyError, match="lies on the Tinker server, which returns its norm alone"):
         lab.attribute(team, turns)
     with pytest.raises(PolicyError, match=r"SpikeWatch looks at the gradient, which its back end keeps"):
         lab.update(team, turns, max_norm=None, watch=lab.SpikeWatch())
     stats = lab.update(team, turns, max_norm=None)
     assert list(lab.SpikeInspector(stats).scores["norm"]) == stats["grad_norm"].tolist()
-
-
-def test_other_temperatures_are_for_scoring_alone(team):
     warm = team.with_sampling(lab.Sampling(temperature=0.7))
-    turns = RECIPES["dr_mas"].advantages(lab.rollout(Relay(), warm, Relay().tasks(1, "train", 0), lab.episodes(3)))
     with pytest.raises(PolicyError, match=r"temperature 0\.7"):
-        lab.update(warm, turns, max_norm=None)
+        lab.update(warm, judged(warm), max_norm=None)
     lab.evaluate(Relay(), team, Relay().tasks(2, "test", 0), sampling=lab.Sampling(temperature=0))
 
 
@@ -127,8 +124,8 @@ def test_bad_addresses_and_names_are_refused(server, models):
 def test_a_killed_server_is_named_and_the_run_goes_on_when_it_is_back(server, models, tmp_path, monkeypatch):
     monkeypatch.setattr("mas_lab.backends.tinker.service.LOST", 3.0)
     monkeypatch.setattr("mas_lab.backends.tinker.service.SLICE", 1.0)
-    run, made = tmp_path / "run", {"adapters": 2}
-    team = lab.Team.per_agent(base_of(server, models, **made).adapter, AGENTS)
+    run = tmp_path / "run"
+    team = lab.Team.per_agent(base_of(server, models).adapter, AGENTS)
     loop = lab.train(Relay(), team, RECIPES["dr_mas"], 3, run=run, **SETTINGS)
     next(loop)
     server.stop()
@@ -136,12 +133,11 @@ def test_a_killed_server_is_named_and_the_run_goes_on_when_it_is_back(server, mo
         list(loop)
     assert lab.load_run(run).steps == 1
     server.start()
-    team = lab.Team.per_agent(base_of(server, models, **made).adapter, AGENTS)
+    team = lab.Team.per_agent(base_of(server, models).adapter, AGENTS)
     reports = list(lab.train(Relay(), team, RECIPES["dr_mas"], 3, run=run, **SETTINGS))
     assert [report.step for report in reports] == [1, 2] and (reports[-1].stats["mismatch"] < 1e-4).all()
     again = lab.load_run(run).team()
     turns = lab.rollout(Relay(), again, Relay().tasks(1, "train", 0), lab.episodes(2))
-    samples = [Sample(row.prompt_ids, row.completion_ids, row.logprobs, 1.0, 0.0, 1.0)
-               for row in turns[turns["agent"] == "doer"].itertuples()]  # fmt: skip
+    samples = rows(turns[turns["agent"] == "doer"])
     one, other = (policies["doer"].forward(samples).logprobs_N for policies in (again, team))
     assert (one - other).abs().max() < 1e-5

@@ -1,10 +1,11 @@
 """Prompts that a model could not read are refused with the words; a policy says what it is."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from mas_lab.backends.loading import load_base, load_policy
+from mas_lab.backends.loading import load_policy
 from mas_lab.backends.torch.encoding import encode, unknown_mark
 from mas_lab.policy import PolicyError
 
@@ -26,21 +27,19 @@ def test_a_prompt_of_unknown_words_is_refused_with_the_words(maze_policy):
     assert "lab.make_pocket(env, out)" in str(refused.value)
     with pytest.raises(PolicyError, match=r"'u0' .*'u11' and 8 more;"):
         maze_policy.encode(said(" ".join(f"u{i}" for i in range(20))))
-
-
-@pytest.mark.parametrize("unknown, known, refused", [(2, 0, False), (3, 24, True), (3, 25, False), (4, 33, True)])
-def test_more_than_a_tenth_and_at_least_three(maze_policy, unknown, known, refused):
-    """The template's two marks count among the tokens: of 29 tokens 3 are more than a tenth, of 30 they are not."""
-    chat = said(" ".join(["zebra"] * unknown + ["a1"] * known))
-    if refused:
+    # The template's two marks count among the tokens: of 29 tokens 3 are more than a tenth, of 30 they are not.
+    for unknown, known in ((3, 24), (4, 33)):
         with pytest.raises(PolicyError, match=f"{unknown} of the {unknown + known + 2} tokens .* 'zebra';"):
-            maze_policy.encode(chat)
-    else:
-        assert len(maze_policy.encode(chat)) == unknown + known + 2
+            maze_policy.encode(said("zebra " * unknown + "a1 " * known))
+    for unknown, known in ((2, 0), (3, 25)):
+        assert len(maze_policy.encode(said("zebra " * unknown + "a1 " * known))) == unknown + known + 2
 
 
-def test_a_word_that_is_spelled_like_the_mark_is_known(qwen3):
-    policy = load_policy(qwen3)
+def test_a_word_that_is_spelled_like_the_mark_is_known_and_a_policy_says_what_it_is(qwen3, maze_policy):
+    assert repr(maze_policy) == "TorchPolicy(model='plan_path', lr=0.001, device='cpu')"
+    policy = load_policy(qwen3, lora=2, lr=0.02)
+    named = Path(qwen3).name
+    assert repr(policy) == f"TorchPolicy(model={qwen3!r}, adapter={named!r}, lr=0.02, device='cpu')"
     assert unknown_mark(policy.tokenizer) == ("w1", 5)
     assert policy.encode(said("w1 w1 w1 w1")) == [4, 5, 5, 5, 5, 3]
     with pytest.raises(PolicyError, match=r"3 of the 7 tokens .* 'x' 'y';"):
@@ -69,9 +68,3 @@ def test_a_tokenizer_without_a_chat_template_is_refused_unless_one_is_passed(qwe
     policy = load_policy(qwen3, template={"chat_template": "{{ messages[0]['content'] }} say"})
     policy.tokenizer.chat_template = None
     assert policy.encode(said("w5 w6")) == [9, 10, 3]
-
-
-def test_a_policy_says_what_it_is(qwen3, maze_policy):
-    assert repr(maze_policy) == "TorchPolicy(model='plan_path', lr=0.001, device='cpu')"
-    base = load_base(qwen3, adapters=1, rank=2, lr=0.02)
-    assert repr(base.adapter("solver")) == f"TorchPolicy(model={qwen3!r}, adapter='solver', lr=0.02, device='cpu')"

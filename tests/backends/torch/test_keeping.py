@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import mas_lab as lab
-from mas_lab.backends.loading import load_base, load_policy, restore_policies, restore_policy
+from mas_lab.backends.loading import load_base, load_policy, restore_policies
 from mas_lab.backends.torch import source as source_module
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.policy import PolicyError, Sample
@@ -19,14 +19,16 @@ SAMPLE = Sample((5, 6), (7, 8), (-1.0, -1.0), 1.0, 1.0, 1.0)
 TO_REFERENCE = lab.reinforce(kl=0.1)
 
 
+def restore_policy(directory, base=()):
+    return restore_policies({"policy": directory}, base)["policy"]
+
+
 def make(kind, model_dirs):
     if kind == "lora":
         base = load_base(model_dirs["qwen3"], adapters=2, rank=4, lr=1e-2)
-        base.adapter("first")
-        return base.adapter("second")
-    if kind == "sgd":
-        return load_policy(model_dirs["qwen3"], lr=1e-2, optimizer="sgd")
-    return load_policy(model_dirs[kind], lr=1e-2)
+        return [base.adapter(agent) for agent in ("first", "second")][1]
+    options = {"optimizer": "sgd"} if kind == "sgd" else {}
+    return load_policy(model_dirs["qwen3" if kind == "sgd" else kind], lr=1e-2, **options)
 
 
 @pytest.mark.parametrize("longer", [8, 24])
@@ -65,7 +67,6 @@ def test_a_step_after_loading_is_the_step_without(model_dirs, tmp_path, kind, ho
 
 def test_what_is_kept_is_safetensors_and_json(qwen3, tmp_path):
     policy = load_policy(qwen3, lr=1e-2)
-    step(policy)
     policy.save(tmp_path)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} <= {".safetensors", ".json", ".jinja"}
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"]  # vLLM would load others too
@@ -105,6 +106,9 @@ def test_the_reference_of_restored_full_weights_is_their_source(qwen3, tmp_path)
     start_N = policy.logprobs([SAMPLE]).detach()
     step(policy)
     policy.save(tmp_path / "kept")
+    shutil.copytree(tmp_path / "kept", tmp_path / "hub")  # full weights that began on the hub need nothing of it
+    hub = recorded(tmp_path / "hub", source={"kind": "hub", "name": "owner/model", "digest": "0" * 40})
+    assert same(weights(restore_policy(hub)), weights(policy))
     found = restore_policy(tmp_path / "kept").forward_backward([SAMPLE], TO_REFERENCE).reference_N
     torch.testing.assert_close(found, start_N, atol=1e-6, rtol=0)
     shutil.rmtree(moved)
@@ -114,31 +118,26 @@ def test_the_reference_of_restored_full_weights_is_their_source(qwen3, tmp_path)
         again.forward_backward([SAMPLE], TO_REFERENCE)
 
 
-def test_an_adapter_of_another_make_is_refused(qwen3, tmp_path):
-    load_policy(qwen3, lora=4).save(tmp_path)
-    with pytest.raises(PolicyError, match="of another make"):
-        load_policy(qwen3, lora=8).load(tmp_path)
-
-
-def test_a_description_is_plain_data_and_names_no_place(qwen3):
+def test_a_description_names_no_place_and_an_adapter_of_another_make_is_refused(qwen3, tmp_path):
     text = json.dumps(load_policy(qwen3, template={"enable_thinking": False}).describe())
     assert qwen3 not in text and "enable_thinking" in text
-    assert load_policy(qwen3, lora=4).describe() != load_policy(qwen3, lora=8).describe()
+    four, eight = (load_policy(qwen3, lora=rank) for rank in (4, 8))
+    four.save(tmp_path)
+    assert four.describe() != eight.describe()
+    with pytest.raises(PolicyError, match="of another make"):
+        eight.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "why"),
-    [
-        ("", {"backend": "jax"}, "unknown back end 'jax'; known: torch, unsloth, vllm"),
-        ("nowhere", {}, r"no model 'nowhere'.*pocket models"),
-        ("", {"budget": 3}, "no option 'budget'; it has: device"),
-        ("", {"packing": "tight"}, "packing 'tight'; known: auto, packed, padded"),
-        ("", {"optimizer": "adam"}, "optimizer 'adam'; known: adamw, sgd"),
-    ],
-)
-def test_unknown_names_list_the_known_ones(qwen3, name, options, why):
-    with pytest.raises(PolicyError, match=why):
-        load_policy(name or qwen3, **options)
+def test_unknown_names_list_the_known_ones(qwen3):
+    for options, why in (
+        ({"backend": "jax"}, "unknown back end 'jax'; known: torch, unsloth, vllm, tinker"),
+        ({"name": "nowhere"}, r"no model 'nowhere'.*pocket models"),
+        ({"budget": 3}, "no option 'budget'; it has: device"),
+        ({"packing": "tight"}, "packing 'tight'; known: auto, packed, padded"),
+        ({"optimizer": "adam"}, "optimizer 'adam'; known: adamw, sgd"),
+    ):
+        with pytest.raises(PolicyError, match=why):
+            load_policy(**{"name": qwen3} | options)
 
 
 def recorded(directory, **changes):
@@ -162,13 +161,6 @@ def test_a_model_of_the_hub_is_not_loaded_unasked(qwen3, tmp_path, monkeypatch, 
     with pytest.raises(ZeroDivisionError):  # once it is asked for, it is loaded
         restore_policy(tmp_path, "stranger/model")
     assert asked
-
-
-def test_full_weights_that_began_on_the_hub_need_nothing_of_it(qwen3, tmp_path):
-    policy = load_policy(qwen3, lr=1e-2)
-    policy.save(tmp_path)
-    recorded(tmp_path, source={"kind": "hub", "name": "owner/model", "digest": "0" * 40})
-    assert same(weights(restore_policy(tmp_path)), weights(policy))
 
 
 def test_a_record_of_another_hand_is_named(qwen3, tmp_path):

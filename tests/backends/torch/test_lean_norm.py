@@ -31,17 +31,12 @@ def test_it_is_the_models_own(shape):
         torch.testing.assert_close(ours, plain, atol=1e-5, rtol=1e-5)
 
 
-def test_forward_mode_uses_the_models_own():
-    layer, x = norm((3, 8), lean=True)
-    plain, _ = norm((3, 8), lean=False)
-    plain.load_state_dict(layer.state_dict())
+def test_other_norms_and_forward_mode_keep_their_own():
+    (layer, x), (plain, _) = norm((3, 8), lean=True), norm((3, 8), lean=False)
     with forward_mode():
         ours, own = (forward_ad.unpack_dual(one(forward_ad.make_dual(x.detach(), torch.ones_like(x)))).tangent
                      for one in (layer, plain))  # fmt: skip
         torch.testing.assert_close(ours, own)
-
-
-def test_other_norms_keep_their_own():
     gemma = Gemma2RMSNorm(8)
     torch.nn.init.normal_(gemma.weight)
     assert lean_norms(gemma) == 0 and "forward" not in vars(gemma)

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from mas_lab.backends.runner import usable_cores
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.threads import probe_threads, set_threads
 from mas_lab.policy import PolicyError
@@ -40,9 +41,6 @@ def test_the_probe_takes_the_fastest_count_and_ends(monkeypatch, costs, best):
     monkeypatch.undo()
     monkeypatch.delenv("MAS_LAB_THREADS", raising=False)
     assert probe_threads(seconds=0.01) in [2**i for i in range(12)]  # real passes on this machine
-
-
-def test_the_environment_decides(monkeypatch):
     monkeypatch.setenv("MAS_LAB_THREADS", "3")
     assert probe_threads() == 3
     for text in ("0", "two", "-1"):
@@ -77,33 +75,19 @@ def test_the_first_policy_settles_the_threads_and_says_so_once(fresh, models, ca
     assert torch.get_num_threads() == 5 and "cores" not in capfd.readouterr().err
 
 
-def test_the_variable_is_heard_wherever_threads_are_settled(fresh, capfd):
-    fresh.setenv(threads.VARIABLE, "2")
-    fresh.setenv("OMP_NUM_THREADS", "1")
-    threads.settle_threads()
-    assert torch.get_num_threads() == 2 and "2 threads of 8 cores (MAS_LAB_THREADS)" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize("how", ["set_threads", "torch", *threads.OTHERS])
 def test_who_has_decided_keeps_what_he_has(fresh, how, capfd):
-    kept = 6
-    if how == "set_threads":
-        assert set_threads(kept) == torch.get_num_threads() == kept
-        with pytest.raises(PolicyError, match="at least 1"):
-            set_threads(0)
-    elif how == "torch":
-        torch.set_num_threads(kept)
-    else:
-        fresh.setenv(how, "2")
-        kept = 8
+    deciding = {"set_threads": lambda: set_threads(6), "torch": lambda: torch.set_num_threads(6)}
+    deciding.get(how, lambda: fresh.setenv(how, "2"))()
     threads.settle_threads()
-    assert torch.get_num_threads() == kept and capfd.readouterr().err == ""
+    assert torch.get_num_threads() == (6 if how in deciding else 8) and capfd.readouterr().err == ""
+    with pytest.raises(PolicyError, match="at least 1"):
+        set_threads(0)
 
 
-def test_a_new_process_is_settled_by_its_first_policy(models):
-    """The real thing: nothing set but the variable."""
+def test_a_new_process_is_settled_by_its_first_policy_and_the_variable_is_heard(models):
     code = f"import mas_lab as lab, torch; lab.load_policy({str(models / 'a')!r}); print(torch.get_num_threads())"
-    environment = {name: value for name, value in os.environ.items() if name not in threads.OTHERS}
-    environment |= {threads.VARIABLE: "1"}
+    environment = os.environ | {threads.VARIABLE: "3", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n" and "torch uses 1 thread of" in done.stderr
+    assert done.stdout == "3\n"
+    assert f"torch uses 3 threads of {usable_cores()} cores ({threads.VARIABLE})" in done.stderr

@@ -4,7 +4,7 @@ import numpy as np
 
 from mas_lab.backends.torch.fast import trie
 from mas_lab.backends.torch.fast.packing import Cost
-from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes, shared
+from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 
 LINEAR, SQUARE = Cost(linear=1.0, attention=0.0), Cost(linear=0.0, attention=1.0)
 FEW = [(4, 9, 6), (4, 9, 7, 5), (4, 9, 7), (8, 9, 6), (4, 8, 3, 3, 5)]
@@ -26,4 +26,3 @@ def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
     monkeypatch.setattr(trie, "MERGED", 12)
     assert [len(one) for one in merge_prefixes(sizes, LINEAR)] == [2, 2, 1]
     assert list(merge_prefixes({}, LINEAR)) == []
-    assert [shared(*pair) for pair in (((), (1,)), ((2,), (1,)), ((1, 2), (1, 2)))] == [0, 0, 2]

@@ -20,7 +20,7 @@ import torch
 
 pytest.importorskip("vllm")
 
-from small import AGENTS, Relay, make_model
+from small import AGENTS, Relay
 
 import mas_lab as lab
 from mas_lab.backends.vllm.engine import EngineError
@@ -46,11 +46,6 @@ time.sleep(1200)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return make_model(tmp_path_factory.mktemp("models") / "a", 0, head_dim=32)
-
-
-@pytest.fixture(scope="module")
 def server(model):
     """All weights of a model, so that it has endpoints for developers. Its log lists the routes."""
     environment = os.environ | {"VLLM_LOGGING_LEVEL": "INFO", "MAS_LAB_THREADS": "1"}
@@ -73,7 +68,7 @@ def processes(server):
     return [root, *root.children(recursive=True)]
 
 
-def test_no_route_answers_without_the_key(server):
+def test_no_route_answers_without_the_key_and_none_listens_beyond_this_machine(server):
     log = Path(server.log).read_text(encoding="utf-8")
     routes = dict(re.findall(r"Route: (\S+), Methods: (\w+)", log)) | {"/metrics": "GET", "/nowhere": "GET"}
     assert {"/health", "/collective_rpc", "/update_weights", "/sleep", "/v1/completions"} <= set(routes)
@@ -83,17 +78,12 @@ def test_no_route_answers_without_the_key(server):
                 found = client.request(method, path, headers=wrong)
                 assert found.status_code == 401, (method, path, wrong)
         assert client.get("/health", headers={"Authorization": f"Bearer {server.key}"}).is_success
-
-
-def test_its_processes_listen_on_the_loopback_address_alone_and_show_no_key(server):
+    # Its processes listen on the loopback address alone and show no key.
     assert len(processes(server)) > 1 and server.key not in Path(server.log).read_text(encoding="utf-8")
     for process in processes(server):
         assert server.key not in Path(f"/proc/{process.pid}/cmdline").read_text()
-    listening = {
-        found.laddr.ip for process in processes(server) for found in process.net_connections()
-        if found.status == psutil.CONN_LISTEN
-    }  # fmt: skip
-    assert listening == {"127.0.0.1"}
+    found = [one for process in processes(server) for one in process.net_connections()]
+    assert {one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
 
 
 def test_running_servers_are_used_by_their_addresses(model, server, monkeypatch):

@@ -6,7 +6,6 @@ One server is started, killed in the middle of a rollout, and started again; the
 import os
 import signal
 import socket
-import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 
 pytest.importorskip("vllm")
 
-from small import AGENTS, Relay, make_model
+from small import AGENTS, Relay
 
 import mas_lab as lab
 from mas_lab.backends.vllm.engine import EngineError
@@ -26,11 +25,6 @@ pytestmark = pytest.mark.engines
 torch.set_num_threads(1)
 RECIPE = lab.RECIPES["dr_mas"].replace(plan=lab.episodes(4))
 SETTINGS = {"seed": 2, "tasks": 2, "check": False}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return make_model(tmp_path_factory.mktemp("models") / "a", 0, head_dim=32)
 
 
 def adapters(model, where):
@@ -63,18 +57,16 @@ def test_a_server_draws_and_learns_as_the_engine_in_this_process(model, team):
 
 @dataclass(frozen=True)
 class Deadly(Relay):
-    """A relay in which the server is killed at the third step of the environment after `armed` is set."""
+    """A relay whose third step after `victims` has a process group kills it."""
 
-    armed = threading.Event()
-    left = [3]
-    victim = [0]
+    victims = []
+    steps = []
 
     def step(self, state, actions):
-        if self.armed.is_set():
-            self.left[0] -= 1
-            if self.left[0] == 0:
-                os.killpg(self.victim[0], signal.SIGKILL)
-                self.armed.clear()
+        self.steps.extend(self.victims)
+        if len(self.steps) == 3:
+            os.killpg(self.victims.pop(), signal.SIGKILL)
+            self.steps.clear()
         return super().step(state, actions)
 
 
@@ -84,8 +76,8 @@ def test_a_server_killed_in_a_rollout_is_named_and_the_run_goes_on(team, model, 
     training = lab.train(env, team, RECIPE, 3, run=run, save_every=10, **SETTINGS)
     first = next(training)
     before = {name: policy.version for name, policy in team.policies.items()}
-    env.victim[0] = engine._child.process.pid
-    env.armed.set()
+    victim = engine._child.process.pid
+    env.victims.append(victim)
     reason = (
         r"rollout: task 'train-\d+', agent '(asker|doer)', turn \d: policy '(asker|doer)': the vLLM server at "
         r"http://127\.0\.0\.1:\d+ does not answer .*see .*server\.log; resume the run, and a new one is started"
@@ -98,16 +90,13 @@ def test_a_server_killed_in_a_rollout_is_named_and_the_run_goes_on(team, model, 
     assert kept.turns["completion"].tolist() == first.turns["completion"].tolist()
     steps = [report.step for report in lab.train(env, team, RECIPE, 3, run=run, save_every=10, **SETTINGS)]
     assert steps == [1, 2] and lab.load_run(run).steps == 3
-    assert max(engine.gaps.values()) < 1e-4 and engine._child.process.pid != env.victim[0]
+    assert max(engine.gaps.values()) < 1e-4 and engine._child.process.pid != victim
 
 
-def test_addresses_where_nothing_answers_are_named(model):
+def test_an_address_where_nothing_answers_is_named_and_a_server_that_cannot_start_shows_its_log(model, tmp_path):
     policy = lab.load_policy(model, backend="vllm", where="http://127.0.0.1:9", patience=5)
     with pytest.raises(EngineError, match=r"server at http://127\.0\.0\.1:9 does not answer .* start it again"):
         policy.sample([Request((4, 9), 2, 1.0, 0)])
-
-
-def test_a_server_that_cannot_start_shows_its_log(model, tmp_path):
     policy = lab.load_policy(model, backend="vllm", where="server")
     (model / "config.json").rename(tmp_path / "config.json")
     try:

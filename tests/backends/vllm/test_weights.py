@@ -8,7 +8,6 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.vllm.model import lora_rank
 from mas_lab.backends.vllm.weights import Heads, save_for_vllm, tensors_for_vllm
 from mas_lab.policy import PolicyError
 
@@ -25,6 +24,7 @@ def test_a_pocket_model_with_wider_heads_is_the_same_model(tmp_path):
     policy = load_policy("plan_path")
     heads = Heads.fitting(policy.model.config, SIZES)
     assert (heads.size, heads.wide) == (24, 32)
+    assert Heads.fitting(policy.model.config, [8, 24]) is None
     save_for_vllm(policy, tmp_path, heads)
     wide = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert wide.config.head_dim == 32
@@ -54,16 +54,8 @@ def test_an_adapter_with_wider_heads_is_the_same_adapter(qwen3, tmp_path):
         assert (logits(policy.model) - logits(wide)).abs().max() > 0.1
 
 
-def test_heads_that_fit_stay_and_others_are_refused(model_dirs):
-    config = load_policy(model_dirs["qwen3"]).model.config
-    assert Heads.fitting(config, [8, 16]) is None
+def test_heads_that_cannot_be_widened_are_refused(model_dirs):
     with pytest.raises(PolicyError, match=r"takes attention heads of 4; a qwen3's here have 8"):
-        Heads.fitting(config, [4])
+        Heads.fitting(load_policy(model_dirs["qwen3"]).model.config, [4])
     with pytest.raises(PolicyError, match="only a Qwen3's can be widened"):
         Heads.fitting(load_policy(model_dirs["llama"]).model.config, SIZES)
-
-
-def test_ranks_are_rounded_up_to_those_that_vllm_knows():
-    assert [lora_rank(rank, (1, 8, 16)) for rank in (1, 2, 8, 9)] == [1, 8, 8, 16]
-    with pytest.raises(PolicyError, match="rank 16 at most; 17"):
-        lora_rank(17, (1, 8, 16))

@@ -1,8 +1,7 @@
 """Compute the logits of the live nodes of a growing batch: first after each prompt, then after each new child.
 
-A node is a distinct (adapter, prompt, beginning of a completion). `TreeDecoder` keeps one set of keys and values per
-prompt; `RowDecoder` keeps one padded row per node, for models whose attention cannot follow trees. Leaves out: the draw
-of tokens (`engine`).
+A node is a distinct (adapter, prompt, beginning of a completion). Leaves out: the draw of tokens (`engine`), and models
+whose attention cannot follow trees (`mas_lab.backends.torch.padded`).
 
 `room` is the maximal number of tokens of all candidates of one prompt. `cost` maps the length of a pass to operations.
 Shapes: G prompts; M live nodes; C columns of keys per prompt; V vocabulary.
@@ -12,15 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from transformers import DynamicCache
 
 from mas_lab.backends.torch.fast.mixed_lora import Slices
 from mas_lab.backends.torch.fast.packing import Cost
 from mas_lab.backends.torch.fast.tree_attention import Layout, Store, forward, laid_out
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
-
-FIRST_ROOM = 256
-"""Initial number of columns for completions; more are added when they are full."""
 
 
 class TreeDecoder:
@@ -38,7 +33,7 @@ class TreeDecoder:
         """
         lengths_G = np.array([len(prompt) for prompt in self.prompts])
         G, L = len(lengths_G), int(lengths_G.max())
-        self.store = Store(G, L + min(self.room, FIRST_ROOM))
+        self.store = Store(G, L + self.room)
         self.tree_M, self.used_G = np.arange(G), lengths_G.copy()
         self.visible_MC = np.arange(self.store.capacity) < lengths_G[:, None]
         self.at_GC = np.tile(np.arange(self.store.capacity), (G, 1))
@@ -72,8 +67,10 @@ class TreeDecoder:
         self.tree_M, self.depth_M = self.tree_M[parent_M], self.depth_M[parent_M] + 1
         self.visible_MC = self.visible_MC[parent_M]
         count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
-        self._make_room(count_G)
-        count_G = np.bincount(self.tree_M, minlength=len(self.used_G))
+        alive_P = np.flatnonzero(count_G)
+        if 2 * len(alive_P) <= len(count_G):
+            self._keep(alive_P)
+            count_G = count_G[alive_P]
         M, G, Q = len(ids_M), len(count_G), int(count_G.max())
         rank_M = np.arange(M) - (np.cumsum(count_G) - count_G)[self.tree_M]
         column_M = self.used_G[self.tree_M] + rank_M
@@ -95,23 +92,12 @@ class TreeDecoder:
         )
         return self._forward(self._put(ids_M), self._put(self.depth_M), layout, np.arange(M), self.adapters, count_G)
 
-    def _make_room(self, count_G: np.ndarray) -> None:
-        """Drop the finished trees once they are half of all trees; double the columns when they are full."""
-        alive_P = np.flatnonzero(count_G)
-        drop = 2 * len(alive_P) <= len(count_G)
-        kept_P = alive_P if drop else np.arange(len(count_G))
-        capacity = self.store.capacity
-        needed = int((self.used_G + count_G)[kept_P].max())
-        if needed > capacity:
-            capacity = max(needed, 2 * capacity)
-        elif not drop:
-            return
-        more = capacity - self.store.capacity
-        self.visible_MC = np.pad(self.visible_MC, ((0, 0), (0, more)))
-        self.at_GC = np.pad(self.at_GC[kept_P], ((0, 0), (0, more)))
-        self.used_G, self.adapters = self.used_G[kept_P], [self.adapters[g] for g in kept_P]
-        self.tree_M = np.searchsorted(kept_P, self.tree_M)
-        self.store.reshape(self._put(kept_P), capacity)
+    def _keep(self, alive_P: np.ndarray) -> None:
+        """Drop the finished trees."""
+        self.at_GC, self.used_G = self.at_GC[alive_P], self.used_G[alive_P]
+        self.adapters = [self.adapters[g] for g in alive_P]
+        self.tree_M = np.searchsorted(alive_P, self.tree_M)
+        self.store.keep(self._put(alive_P))
 
     def _forward(self, ids_M, at_M, layout: Layout, keep_U, adapters_P, count_P) -> torch.Tensor:
         if self.slices is not None:
@@ -120,46 +106,3 @@ class TreeDecoder:
 
     def _put(self, values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
-
-
-class RowDecoder:
-    """A decoder with one padded row per live node and the model's own cache, if attention cannot follow trees."""
-
-    def __init__(self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None,
-                 room: int):  # fmt: skip
-        self.net, self.prompts, self.adapters_M, self.slices = net, prompts, list(adapters), slices
-        self.device = net.get_input_embeddings().weight.device
-
-    def prefill(self) -> torch.Tensor:
-        """Return the logits (G, V) after each prompt; prompts are padded on the left."""
-        longest = max(map(len, self.prompts))
-        ids_GL = np.zeros((len(self.prompts), longest), np.int64)
-        self.mask_ML = np.zeros_like(ids_GL)
-        for i, prompt in enumerate(self.prompts):
-            ids_GL[i, longest - len(prompt) :] = prompt
-            self.mask_ML[i, longest - len(prompt) :] = 1
-        self.cache = self.new_cache()
-        return self._forward(ids_GL, np.maximum(self.mask_ML.cumsum(1) - 1, 0))
-
-    def new_cache(self):
-        """Return an empty cache of earlier tokens; rows are selected from it when the batch changes."""
-        return DynamicCache(config=self.net.config)
-
-    def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
-        """Return the logits (M, V) after tokens `ids_M`, children of the last call's nodes `parent_M` (ascending)."""
-        if not np.array_equal(parent_M, np.arange(len(self.mask_ML))):
-            self.cache.batch_select_indices(torch.from_numpy(parent_M).to(self.device))
-        self.adapters_M = [self.adapters_M[parent] for parent in parent_M]
-        self.mask_ML = np.pad(self.mask_ML[parent_M], ((0, 0), (0, 1)), constant_values=1)
-        return self._forward(ids_M[:, None], self.mask_ML.sum(1, keepdims=True) - 1)
-
-    def _forward(self, ids_ML: np.ndarray, at_ML: np.ndarray) -> torch.Tensor:
-        if self.slices is not None:
-            self.slices.assign(self.adapters_M, np.ones(len(ids_ML), int))
-        ids, mask, at = self._put(ids_ML, self.mask_ML, at_ML)
-        answer = self.net(input_ids=ids, attention_mask=mask, position_ids=at, past_key_values=self.cache,
-                          use_cache=True, logits_to_keep=1)  # fmt: skip
-        return answer.logits[:, -1]
-
-    def _put(self, *arrays: np.ndarray) -> list[torch.Tensor]:
-        return [torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for array in arrays]

@@ -3,8 +3,7 @@
 Leaves out: the interpretation of the shares (`explain`), and gradients themselves (`policy`).
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -34,7 +33,13 @@ def directional_derivatives(
     known_3N = policy.known(samples)
     slopes_N = torch.zeros(known_3N.shape[1], device=policy.device)
     policy.activate()
-    with torch.no_grad(), _moving(policy, direction) as call:
+    with torch.no_grad(), forward_mode():
+        along = zip(policy.parameters.items(), direction, strict=True)
+        duals = {name: forward_ad.make_dual(parameter, part) for (name, parameter), part in along}
+
+        def call(**inputs):
+            return torch.func.functional_call(policy.shared.net, duals, (), inputs, tie_weights=True)
+
         for batch in packed_batches(samples, policy.shared):
             token_N = torch.from_numpy(batch.token_N).to(policy.device)
             with policy.shared.computing():
@@ -46,19 +51,6 @@ def directional_derivatives(
                 if pull_N is not None and tangent_N is not None:
                     slopes_N[token_N] += pull_N * tangent_N
     return slopes_N
-
-
-@contextmanager
-def _moving(policy: Any, direction: Sequence[torch.Tensor]) -> Iterator[Any]:
-    """Yield the network as a function of its inputs; its parameters are dual numbers with tangent `direction`."""
-    with forward_mode():
-        along = zip(policy.parameters.items(), direction, strict=True)
-        duals = {name: forward_ad.make_dual(parameter, part) for (name, parameter), part in along}
-
-        def call(**inputs):
-            return torch.func.functional_call(policy.shared.net, duals, (), inputs, tie_weights=True)
-
-        yield call
 
 
 @torch.enable_grad()

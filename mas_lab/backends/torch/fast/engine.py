@@ -9,110 +9,72 @@ Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V voca
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
 
-from mas_lab.backends.torch.fast.decoders import RowDecoder, TreeDecoder
+from mas_lab.backends.torch.fast.decoders import TreeDecoder
 from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
-from mas_lab.backends.torch.padded import TopKTopP, Uniforms, sample_from_logits
-from mas_lab.policy import Asked, Completion, WaveEngine
+from mas_lab.backends.torch.padded import PaddedEngine, TopKTopP, ends_in, sample_from_logits, uniforms
+from mas_lab.policy import Asked, Completion
 
 
-class Chunk:
-    """Requests that are answered together; `prompt_R` is the index in `prompts` (and `adapters`) of each request."""
+class TreeEngine(PaddedEngine):
+    """An engine that answers the requests of all adapters together, in batches of about `sample_tokens` tokens."""
 
-    def __init__(self, places: dict[tuple[str, tuple[int, ...]], list[int]], asked: Sequence[Asked]):
-        """Take the places in `asked` by adapter and prompt."""
-        self.adapters, self.prompts = ([key[i] for key in places] for i in (0, 1))
-        self.places_R = [place for own in places.values() for place in own]
-        self.policies_R, self.requests_R = ([asked[place][i] for place in self.places_R] for i in (0, 1))
-        self.prompt_R = np.repeat(np.arange(len(places)), [len(own) for own in places.values()])
-        self.room = max(sum(asked[place][1].max_tokens for place in own) for own in places.values())
-        """Maximal number of tokens of all completions of one prompt."""
-
-
-class TreeEngine(WaveEngine):
-    """An engine that answers requests in batches of about `budget` tokens (prompts, and completions at full length)."""
-
-    def __init__(self, model, budget: int):
-        super().__init__()
-        self.model, self.budget = model, budget
-        self._uniforms = Uniforms()
-        # A cache, because small models repeat themselves and decoding is slow.
-        self._text = lru_cache(2**16)(lambda ids: self.model.tokenizer.decode(ids, skip_special_tokens=True))
-
-    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
-        """Return a completion per (policy, request), in order."""
-        if self.model.net.training:
-            self.model.net.eval()
-        answers: dict[int, Completion] = {}
-        for chunk in self._chunks(asked, range(len(asked))):
-            answers |= dict(zip(chunk.places_R, self._complete(chunk), strict=True))
-        return [answers[place] for place in range(len(asked))]
-
-    def _chunks(self, asked: Sequence[Asked], places: Iterable[int]) -> Iterator[Chunk]:
-        """Yield chunks of the requests at `places`, by adapter and prompt, sorted by adapter and prompt length."""
+    def _batches(self, asked: Sequence[Asked]) -> Iterator[list[int]]:
+        """Yield the places of requests by adapter and prompt, sorted by adapter and prompt length."""
         groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for place in places:
-            policy, request = asked[place]
-            groups.setdefault((policy.adapter or "", tuple(request.prompt_ids)), []).append(place)
-        chunk, tokens = {}, 0
-        for (adapter, prompt), own in sorted(groups.items(), key=lambda g: (g[0][0], len(g[0][1]))):
+        for place, key in enumerate(map(_key, asked)):
+            groups.setdefault(key, []).append(place)
+        batch, tokens = [], 0
+        for (_, prompt), own in sorted(groups.items(), key=lambda group: (group[0][0], len(group[0][1]))):
             size = len(prompt) + sum(asked[place][1].max_tokens for place in own)
-            if chunk and tokens + size > self.budget:
-                yield Chunk(chunk, asked)
-                chunk, tokens = {}, 0
-            chunk[adapter, prompt] = own
-            tokens += size
-        if chunk:
-            yield Chunk(chunk, asked)
+            if batch and tokens + size > self.model.options.sample_tokens:
+                yield batch
+                batch, tokens = [], 0
+            batch, tokens = batch + own, tokens + size
+        if batch:
+            yield batch
 
-    @torch.inference_mode()
-    def _complete(self, chunk: Chunk) -> list[Completion]:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.model.computing())
-            decoder = self._decoder(chunk, stack)
-            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, chunk)
-        completions = []
-        for row, length in enumerate(lengths_R):
-            ids = tuple(ids_RT[row, :length].tolist())
-            logprobs = tuple(logprobs_RT[row, :length].tolist())
-            completions.append(Completion(ids, logprobs, self._text(ids), finish_R[row]))
-        return completions
+    def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
+        model, slices = self.model, None if self.model.peft is None else Slices()
+        prompts = {key: number for number, key in enumerate(dict.fromkeys(map(_key, asked)))}
+        prompt_R = np.array([prompts[_key(one)] for one in asked])
+        room = int(np.bincount(prompt_R, [request.max_tokens for _, request in asked]).max())
+        adapters, ids = zip(*prompts, strict=True)
+        with model.computing(), contextlib.nullcontext() if slices is None else mixing(model.net, slices):
+            decoder = TreeDecoder(model.net, ids, adapters, slices, room, model.cost)
+            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, asked, prompt_R)
+        return [
+            self.completion(ids_T[:length].tolist(), logprobs_T[:length].tolist(), finish)
+            for ids_T, logprobs_T, length, finish in zip(ids_RT, logprobs_RT, lengths_R, finish_R, strict=True)
+        ]
 
-    def _decoder(self, chunk: Chunk, stack: contextlib.ExitStack) -> TreeDecoder | RowDecoder:
-        """Return the decoder of a chunk; each adapter applies to its own rows until `stack` is closed."""
-        model, slices = self.model, None
-        if model.peft is not None:
-            slices = Slices(axis=1 if model.by_tree else 0)
-            stack.enter_context(mixing(model.net, slices))
-        make = partial(TreeDecoder, cost=model.cost) if model.by_tree else RowDecoder
-        return make(model.net, chunk.prompts, chunk.adapters, slices, chunk.room)
-
-    def _decode(self, decoder: TreeDecoder | RowDecoder, chunk: Chunk):
+    def _decode(self, decoder: TreeDecoder, asked: Sequence[Asked], prompt_R: np.ndarray):
         """Draw token after token; return ids and log-probabilities (R, T), lengths (R,) and finish reasons (R,)."""
+        policies_R, requests_R = zip(*asked, strict=True)
         eos = np.array(sorted(self.model.eos_ids()))
-        most_R = np.array([request.max_tokens for request in chunk.requests_R])
-        temperature_R = np.array([request.temperature for request in chunk.requests_R], np.float32)
-        uniform_RT = self._uniforms(chunk.requests_R, most_R.max())
+        most_R = np.array([request.max_tokens for request in requests_R])
+        temperature_R = np.array([request.temperature for request in requests_R], np.float32)
+        uniform_RT = uniforms(requests_R)
         ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
         lengths_R, finish_R = most_R.copy(), ["length"] * len(most_R)
-        cut_R = TopKTopP(chunk.requests_R)
-        live, node_R, logits_MV = np.arange(len(most_R)), chunk.prompt_R, decoder.prefill()
+        cut_R = TopKTopP(requests_R)
+        live, node_R, logits_MV = np.arange(len(most_R)), prompt_R, decoder.prefill()
         for step in range(uniform_RT.shape[1]):
             ids, logprobs = sample_from_logits(
                 logits_MV, node_R, temperature_R[live], uniform_RT[live, step], cut_R[live]
             )
-            self.model.require_drawn(logprobs, chunk.policies_R, live)
+            self.model.require_drawn(logprobs, policies_R, live)
             ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
             ended = np.isin(ids, eos)
-            for place in np.flatnonzero(ended):
-                finish_R[live[place]] = "eos"
-            for place in self._stopped(chunk, live, ended, ids_RT[:, : step + 1]):
-                finish_R[live[place]], ended[place] = "stop", True
+            for place, row in enumerate(live):
+                stop = requests_R[row].stop
+                if ended[place]:
+                    finish_R[row] = "eos"
+                elif stop and ends_in(self.model.tokenizer, ids_RT[row, : step + 1].tolist(), stop):
+                    finish_R[row], ended[place] = "stop", True
             lengths_R[live[ended]] = step + 1
             on = ~ended & (step + 1 < most_R[live])
             if not on.any():
@@ -124,13 +86,8 @@ class TreeEngine(WaveEngine):
             logits_MV = decoder.extend(branches // vocabulary, branches % vocabulary)
         return ids_RT, logprobs_RT, lengths_R, finish_R
 
-    def _stopped(self, chunk: Chunk, live: np.ndarray, ended: np.ndarray, ids_RT: np.ndarray) -> list[int]:
-        """Return the places in `live` whose text now contains a stop text of the request."""
-        asked = [(place, chunk.requests_R[row].stop, ids_RT[row]) for place, row in enumerate(live) if not ended[place]]
-        return [place for place, stop, ids_T in asked if stop and self._holds(ids_T, stop)]
 
-    def _holds(self, ids_T: np.ndarray, stop: Sequence[str]) -> bool:
-        """Return True if one of `stop` is in the last few tokens; a character is at most four tokens."""
-        window = 4 * max(map(len, stop)) + 4
-        text = self.model.tokenizer.decode(ids_T[-window:].tolist(), skip_special_tokens=True)
-        return any(one in text for one in stop)
+def _key(one: Asked) -> tuple[str, tuple[int, ...]]:
+    """Return the adapter and the prompt of a request."""
+    policy, request = one
+    return policy.adapter or "", tuple(request.prompt_ids)

@@ -5,6 +5,8 @@ the backward pass is one formula, computed in place. Leaves out: GPUs, half prec
 norms that compute another function. They keep their own code.
 """
 
+from functools import partial
+
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -45,20 +47,16 @@ def lean_norms(net: torch.nn.Module) -> int:
     """Replace each RMSNorm layer of `net` that computes this function in a trial; return the number of them."""
     layers = [module for module in net.modules() if _is_rms_norm(module)]
     for layer in layers:
-        layer.forward = _Lean(layer)
+        layer.forward = partial(_lean, layer)
     return len(layers)
 
 
-class _Lean:
-    def __init__(self, layer: torch.nn.Module):
-        self.layer, self.eps = layer, _eps(layer)
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if in_forward_mode() or x.dtype != torch.float32:
-            return type(self.layer).forward(self.layer, x)
-        if not torch.is_grad_enabled():
-            return _normed(x, self.eps)[0].mul_(self.layer.weight)
-        return _RMSNorm.apply(x, self.layer.weight, self.eps)
+def _lean(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    if in_forward_mode() or x.dtype != torch.float32:
+        return type(layer).forward(layer, x)
+    if not torch.is_grad_enabled():
+        return _normed(x, _eps(layer))[0].mul_(layer.weight)
+    return _RMSNorm.apply(x, layer.weight, _eps(layer))
 
 
 def _eps(layer) -> float | None:

@@ -7,38 +7,33 @@ training, which has one active adapter at a time, and adapter variants other tha
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import torch
 from peft.tuners.lora import LoraLayer
 
 
 class Slices:
-    """The rows of the next forward pass by adapter. Rows of one adapter are adjacent; adapters have any order."""
+    """The flat tokens of the next forward pass by adapter. Tokens of one are adjacent; adapters have any order."""
 
-    def __init__(self, axis: int):
-        self.axis = axis
+    def __init__(self):
         self._slices: list[tuple[str, slice]] = []
 
     def assign(self, adapters: Sequence[str], counts: Sequence[int]) -> None:
         """Assign the next `counts[i]` rows to `adapters[i]`; neighbours with the same adapter become one slice."""
-        runs: list[list] = []
-        for adapter, count in zip(adapters, counts, strict=True):
-            if runs and runs[-1][0] == adapter:
-                runs[-1][1] += count
-            else:
-                runs.append([adapter, count])
         self._slices, start = [], 0
-        for adapter, count in runs:
-            self._slices.append((adapter, slice(start, start + count)))
-            start += count
+        for adapter, run in groupby(zip(adapters, counts, strict=True), key=itemgetter(0)):
+            end = start + sum(count for _, count in run)
+            self._slices.append((adapter, slice(start, end)))
+            start = end
 
     def forward(self, layer: LoraLayer, x: torch.Tensor) -> torch.Tensor:
         result = layer.base_layer(x)
         for adapter, rows in self._slices:
             down, up = layer.lora_A[adapter], layer.lora_B[adapter]
-            index = (slice(None), rows) if self.axis == 1 else rows
-            part = up(down(x[index].to(down.weight.dtype))) * layer.scaling[adapter]
-            result[index] += part.to(result.dtype)
+            part = up(down(x[:, rows].to(down.weight.dtype))) * layer.scaling[adapter]
+            result[:, rows] += part.to(result.dtype)
         return result
 
 

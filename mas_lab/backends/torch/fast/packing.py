@@ -19,7 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from mas_lab.backends.torch.fast import tree_attention
 from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
-from mas_lab.policy import PolicyError, Sample
+from mas_lab.backends.torch.padded import require_trainable
+from mas_lab.policy import Sample
 
 LARGE_LOGITS = 2**25
 """Number of logits (U * V) above which they are computed in chunks, and again in the backward pass."""
@@ -71,13 +72,10 @@ def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost) -> li
     A tree has one prompt (at one temperature) and its completions. If that is cheaper, each sample gets a tree of its
     own. Several prompts that begin alike share a tree if that is no more expensive than a tree for each.
     """
+    require_trainable(samples)
     ends = np.cumsum([len(s.completion_ids) for s in samples])
     groups: dict[tuple, list[int]] = {}
     for i, sample in enumerate(samples):
-        if sample.temperature <= 0:
-            raise PolicyError(f"sample {i} was drawn greedily (temperature {sample.temperature}): nothing to train on")
-        if not len(sample.prompt_ids) or not len(sample.completion_ids):
-            raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
         groups.setdefault((sample.temperature, tuple(sample.prompt_ids)), []).append(i)
 
     def tree_of(members: Sequence[int]) -> Tree:

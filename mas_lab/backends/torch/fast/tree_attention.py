@@ -24,7 +24,7 @@ NAME = "mas_lab_tree"
 
 
 class Store:
-    """The keys and values of all tokens so far, per layer (P * capacity, H, D). It grows if a tree needs more slots."""
+    """The keys and values of all tokens so far, per layer (P * capacity, H, D)."""
 
     def __init__(self, trees: int, capacity: int):
         self.trees, self.capacity = trees, capacity
@@ -40,16 +40,12 @@ class Store:
             old.index_copy_(0, slot_M, new)
         return tuple(old.view(self.trees, self.capacity, *old.shape[1:]) for old in kept)
 
-    def reshape(self, trees_P: torch.Tensor, capacity: int) -> None:
-        """Keep only `trees_P`, with room for `capacity` slots each."""
+    def keep(self, trees_P: torch.Tensor) -> None:
+        """Keep only `trees_P`."""
         for layer, kept in self._layers.items():
-            self._layers[layer] = tuple(self._moved(old, trees_P, capacity) for old in kept)
-        self.trees, self.capacity = len(trees_P), capacity
-
-    def _moved(self, old: torch.Tensor, trees_P: torch.Tensor, capacity: int) -> torch.Tensor:
-        new = old.new_zeros(len(trees_P), capacity, *old.shape[1:])
-        new[:, : self.capacity] = old.view(self.trees, self.capacity, *old.shape[1:]).index_select(0, trees_P)
-        return new.flatten(0, 1)
+            trees = (old.unflatten(0, (self.trees, self.capacity)).index_select(0, trees_P) for old in kept)
+            self._layers[layer] = tuple(tree.flatten(0, 1) for tree in trees)
+        self.trees = len(trees_P)
 
 
 @dataclass
@@ -187,17 +183,15 @@ def follows_trees(net) -> bool:
     if not set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}:
         return False
     device = net.get_input_embeddings().weight.device
-    ids = torch.arange(1, 6, device=device) % config.vocab_size
-    at = torch.tensor([[0, 1, 2, 2, 3]], device=device)
-    # Two branches after token 1: token 2, and tokens 3 and 4.
-    visible = ["10000", "11000", "11100", "11010", "11011"]
-    visible = torch.tensor([[[bool(int(seen)) for seen in row] for row in visible]], device=device)
-    flat = torch.arange(5, device=device)
-    layout = Layout(flat[None], flat, visible, at, at)
+    first, *rest = (i % config.vocab_size for i in range(1, 6))
+    trie, branch = Trie(), [first, *rest[2:]]
+    trie.walk([first, *rest[:2]])
+    trie.walk(branch)
+    ids_M, at_M, layout = laid_out([trie], lambda values: torch.from_numpy(values).to(device))
     with torch.inference_mode():
-        whole = net(input_ids=ids[[0, 1, 3, 4]][None], use_cache=False).logits[0, -1]
+        whole = net(input_ids=torch.tensor([branch], device=device), use_cache=False).logits[0, -1]
         try:
-            by_tree = forward(net, net.config, ids, at[0], layout, flat[4:])[0]
+            by_tree = forward(net, net.config, ids_M, at_M, layout, torch.tensor([len(trie) - 1], device=device))[0]
         except (TypeError, AttributeError, KeyError, NotImplementedError, RuntimeError):
             return False
     tolerance = 1e-4 if whole.dtype == torch.float32 else 0.1

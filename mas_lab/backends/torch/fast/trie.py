@@ -5,7 +5,8 @@ attention mask (`tree_attention`), samples (`packing`) and candidates (`decoders
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
+from operator import eq
 
 import numpy as np
 
@@ -68,7 +69,8 @@ def merge_prefixes(sizes: Mapping[Sequence[int], int], cost: Callable[[int], flo
     size = 0
     for sequence in sorted(sizes):
         own = sizes[sequence]
-        known = shared(together[-1], sequence) if together else 0
+        alike = takewhile(bool, map(eq, together[-1], sequence)) if together else ()
+        known = sum(alike)
         merged = size + own - known
         if known and merged <= MERGED and cost(merged) <= cost(size) + cost(own):
             together, size = [*together, sequence], merged
@@ -78,9 +80,3 @@ def merge_prefixes(sizes: Mapping[Sequence[int], int], cost: Callable[[int], flo
         together, size = [sequence], own
     if together:
         yield together
-
-
-def shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return the number of tokens that two sequences have in common at their beginning."""
-    unlike = (place for place, (one, other) in enumerate(zip(first, second, strict=False)) if one != other)
-    return next(unlike, min(len(first), len(second)))
