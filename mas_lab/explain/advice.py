@@ -57,12 +57,11 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
             present.
         agents: Agents that come first in the result, also those that never spoke. Default: none; agents follow in the
             order of `turns`.
-        by: ("agent",), the default, gives a row per agent. With "step", there is a row for each step, from the rows of
-            that step alone. With "turn", each turn of an agent is judged as an agent of its own, whose own mean is over
-            (task, agent, turn).
+        by: ("agent",), the default, gives a row per agent. With "turn", each turn of an agent is judged as an agent of
+            its own, whose own mean is over (task, agent, turn).
 
     Returns:
-        A table with a row per agent, and per `step` or `turn` if `by` names them. Its columns are:
+        A table with a row per agent, and per `turn` if `by` names it. Its columns are:
         - `own`: "pays", "hardly matters" or "costs", from `policy_gain` and the bounds `PAYS` and `COSTS`. It is
           "cannot be told" for an agent with fewer than `FEW` rows, or whose gain is NaN.
         - `spoke`: the share of episodes in which the agent spoke.
@@ -86,12 +85,12 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
     table = _pooled(found, weights).set_index("agent").reindex(codes)
     table["name"] = [_name(row) for row in of.itertuples()]
     peers = _peers(rows, of)
-    table["spoke"] = _spoke(rows, of).reindex(codes).fillna(0.0)
+    table["spoke"] = _spoke(rows).reindex(codes).fillna(0.0)
     table["rows"] = table["rows"].fillna(0).astype(int)
     table["shared"] = [bool(peers[code]) for code in codes]
-    groups = {code: frozenset([code, *peers[code]]) for code in codes if peers[code]}
-    gains = _together(found, weights, set(groups.values()))
-    table["policy_gain"] = [gains[groups[code]] if code in groups else gain for code, gain in table["gain"].items()]
+    table["policy_gain"] = [
+        _together(found, weights, [code, *peers[code]]) if peers[code] else gain for code, gain in table["gain"].items()
+    ]
     table["own"] = [_verdict(row) for row in table.itertuples()]
     names = table["name"]
     table["why"] = [" ".join(_words(row, [names[peer] for peer in peers[row.Index]])) for row in table.itertuples()]
@@ -103,14 +102,10 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
 
 def _speakers(rows: pd.DataFrame, agents: Sequence[str], by: Sequence[str]) -> pd.DataFrame:
     """Return a numbered row for each agent that is judged, `agents` first; turns that were not taken have none."""
-    of = rows[list(by)].drop_duplicates()
+    names = pd.DataFrame({"agent": list(dict.fromkeys([*agents, *rows["agent"]]))})
     if "turn" not in by:
-        steps = of[["step"]].drop_duplicates() if "step" in by else pd.DataFrame(index=[0])
-        of = steps.merge(pd.DataFrame({"agent": list(dict.fromkeys([*agents, *of["agent"]]))}), how="cross")[list(by)]
-    first = {agent: place for place, agent in enumerate(dict.fromkeys([*agents, *of["agent"]]))}
-    order = of.assign(agent=of["agent"].map(first)).sort_values([name for name in ("step", "agent", "turn")
-                                                                 if name in by]).index  # fmt: skip
-    return of.loc[order].reset_index(drop=True)
+        return names
+    return names.merge(rows[["agent", "turn"]].drop_duplicates().sort_values("turn"), on="agent")[list(by)]
 
 
 def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -120,14 +115,11 @@ def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     return rows.assign(policy=policy, agent=codes.to_numpy())
 
 
-def _spoke(rows: pd.DataFrame, of: pd.DataFrame) -> pd.Series:
-    """Return the share of episodes in which each agent spoke, of its own step if there are steps."""
+def _spoke(rows: pd.DataFrame) -> pd.Series:
+    """Return the share of episodes in which each agent spoke."""
     named = [name for name in ("step", "task", "episode") if name in rows.columns]
     episode = rows.groupby(named, sort=False, observed=True).ngroup()
-    of_step = rows["step"] if "step" in of.columns else pd.Series(0, rows.index)
-    all_of = episode.groupby(of_step).nunique()
-    own = episode.groupby(rows["agent"], sort=False, observed=True).nunique()
-    return own / own.index.map(of["step"] if "step" in of.columns else pd.Series(0, of.index)).map(all_of)
+    return episode.groupby(rows["agent"], sort=False, observed=True).nunique() / episode.nunique()
 
 
 def _name(row) -> str:
@@ -156,8 +148,8 @@ def predicted(turns: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rows(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
-    if "agent" not in by or set(by) - {"step", "agent", "turn"}:
-        raise ValueError(f"advise: by={by!r}; it is 'agent', and maybe 'step' and 'turn'")
+    if "agent" not in by or set(by) - {"agent", "turn"}:
+        raise ValueError(f"advise: by={by!r}; it is 'agent', and maybe 'turn'")
     require(turns, ["task", "episode", "agent", "credit", *by], "advise", optional=["step", "policy", "node"])
     rows = turns[trained(turns)]
     if not len(rows):
@@ -199,28 +191,18 @@ def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
 
 
 def _peers(rows: pd.DataFrame, of: pd.DataFrame) -> dict[int, list[int]]:
-    """Return for each row the other rows of the same step that use its weights."""
+    """Return for each row of `of` the other rows that use its weights."""
     spoken = rows.groupby("agent", sort=False, observed=True)["policy"].agg(set).to_dict()
-    step = of["step"] if "step" in of.columns else pd.Series(0, of.index)
     return {
-        one: [other for other in step.index[step == step[one]]
-              if other != one and spoken.get(one, set()) & spoken.get(other, set())]
+        one: [other for other in of.index if other != one and spoken.get(one, set()) & spoken.get(other, set())]
         for one in of.index
-    }  # fmt: skip
+    }
 
 
-def _together(
-    found: pd.DataFrame, weights: pd.DataFrame, groups: Collection[frozenset[int]]
-) -> dict[frozenset[int], float]:
-    """Return the gain of the shared gradient of each group of agents."""
-    gains = {}
-    apart = sum(map(len, groups)) == len(frozenset().union(*groups))
-    for batch in [list(groups)] if apart else [[group] for group in groups]:
-        of = {code: place for place, group in enumerate(batch) for code in group}
-        parts = (part[part["agent"].isin(of)].assign(agent=part["agent"].map(of)) for part in (found, weights))
-        pooled = _pooled(*parts).set_index("agent")["gain"] if of else {}
-        gains |= {group: float(pooled[place]) for place, group in enumerate(batch)}
-    return gains
+def _together(found: pd.DataFrame, weights: pd.DataFrame, group: Collection[int]) -> float:
+    """Return the gain of the gradient that a group of agents shares."""
+    parts = (part[part["agent"].isin(group)].assign(agent=0) for part in (found, weights))
+    return float(_pooled(*parts)["gain"].iloc[0])
 
 
 def _verdict(row) -> str:

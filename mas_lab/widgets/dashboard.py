@@ -26,11 +26,10 @@ from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.train.held_out import heard_by
-from mas_lab.widgets.address import address
 from mas_lab.widgets.document import write
 from mas_lab.widgets.episodes import index_of
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
-from mas_lab.widgets.rollouts import RolloutViewer
+from mas_lab.widgets.rollouts import RolloutViewer, address
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars
 from mas_lab.widgets.training import Training, training_figure, training_page, whose_success
@@ -41,15 +40,16 @@ if TYPE_CHECKING:
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
 
-class LiveDashboard:
+class LiveDashboard(Training):
     """Train a team in a thread, so that the cell returns at once, and show the progress.
 
     `.stop()`, its button, or an interrupt of the kernel during `.wait()` ends training after the current step. If `run`
     keeps the training, a valid checkpoint remains. `.wait()` returns when training has ended, and raises the error that
     ended it.
 
-    `.figure()` and `.to_html(path)` show the curves. Other instruments take a dashboard in place of a run. `reports`
-    holds a `Report` per step, or only the last one if `run` keeps all.
+    `.figure()` and `.to_html(path)` show the curves. Their numbers are `.curve`, `.held_out` and `.stats`. Other
+    instruments take a dashboard in place of a run. `reports` holds a `Report` per step, or only the last one if `run`
+    keeps all.
 
     Other cells may use the team meanwhile. Each rollout or evaluation plays with the weights after some whole step.
     Training waits for it before it changes the weights. The result of training stays the same. Call `.stop()` and
@@ -90,6 +90,7 @@ class LiveDashboard:
         foreground: bool | None = None,
         **settings: Any,
     ):
+        super().__init__()
         with locked(team.policies.values(), training=True):
             pass  # raises at once if another thread trains one of these models
         self._team, self.env, self.seed = team, env, seed
@@ -105,7 +106,7 @@ class LiveDashboard:
         self._folder = run_folder(run) if run is not None else None
         with no_bars():  # the dashboard has its own bar
             training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
-        self._so_far, self._spikes, self._begun, self._scoring = Training(), [], False, None
+        self._spikes, self._begun, self._scoring = [], False, None
         self._foreground = front_end() not in LIVE if foreground is None else foreground
         self._telling, self._cell = threading.Lock(), _cell()
         is_terminal = front_end() == "terminal"
@@ -200,19 +201,19 @@ class LiveDashboard:
         """Load what a resumed run or a fork has shown before `step`, before anything is drawn."""
         if not self._begun:
             self._begun = True
-            self._so_far.begin(self.run, step)
+            self.begin(self.run, step)
 
     def _hear(self, done: int, scores: pd.DataFrame | None) -> None:
         self._scoring = done if scores is None else None
         if scores is not None:
             self._begin(done)
-            self._so_far.score(scores)
+            self.score(scores)
             self._draw(patient=False)
         self._tell()
 
     def _take(self, report: Report) -> None:
         self._begin(report.step)
-        self._so_far.take(report)
+        self.take(report)
         self._scoring = None
         self._spikes = list(getattr(self.watch, "spikes", ()))
         self.reports = [report] if self._folder else [*self.reports, report]
@@ -231,7 +232,7 @@ class LiveDashboard:
 
     def _line(self) -> str:
         done = len(self.curve)
-        line = f"step {done} of {self.steps}{self._so_far.line(self.whose)}"
+        line = f"step {done} of {self.steps}{self.line(self.whose)}"
         if self._state == "failed":
             return f"{line}: ended by {type(self.error).__name__}: {escape_control_chars(str(self.error))}"
         if self._state == "ended":
@@ -326,21 +327,6 @@ class LiveDashboard:
         """
         return {"rule": asdict(self.watch.rule), "spikes": self._spikes} if hasattr(self.watch, "rule") else None
 
-    @property
-    def curve(self) -> pd.DataFrame:
-        """Return one row per step: `tokens` until then, `success` and `return`, see `scores.training_curve`."""
-        return self._so_far.curve
-
-    @property
-    def held_out(self) -> pd.DataFrame:
-        """Return a table like `curve` for held-out tasks, one row per score; empty if there are no scores."""
-        return self._so_far.held_out
-
-    @property
-    def stats(self) -> pd.DataFrame:
-        """Return the statistics that `update` reported, for all steps."""
-        return self._so_far.stats
-
     def figure(self) -> "Figure":
         """Draw success, return, and the norm of each agent's gradient with its spikes marked.
 
@@ -349,7 +335,7 @@ class LiveDashboard:
         """
         watched = self.watched()
         rule = {name: watched["rule"][name] for name in ("warmup", "window", "threshold")} if watched else {}
-        return training_figure(self._so_far, self.agents, self.whose, rule)
+        return training_figure(self, self.agents, self.whose, rule)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
@@ -360,8 +346,7 @@ class LiveDashboard:
         Returns:
             The path of the file.
         """
-        told = f"{self.name}: {self._line()}"
-        return write(path, training_page(told, self._so_far, self.figure(), self.agents))
+        return write(path, training_page(f"{self.name}: {self._line()}", self, self.figure(), self.agents))
 
 
 def _cell() -> int | None:

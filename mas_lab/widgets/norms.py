@@ -1,9 +1,9 @@
-"""Draw gradient norms over optimizer steps as curves, the largest samples of a spike, and what page data says of them.
+"""Draw gradient norms over optimizer steps as curves, and prepare them as the data of a page.
 
 This module leaves out the rule (`spike_rule`) and the page (`spikes`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,16 +93,3 @@ def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
 def short(numbers: pd.Series, digits: int = 4) -> list[float | None]:
     """Return plain numbers with `digits` significant digits, and `None` for values that are not finite."""
     return [float(f"{number:.{digits}g}") if np.isfinite(number) else None for number in numbers.astype(float)]
-
-
-def share_bars(spike: Mapping[str, Any], turns: pd.DataFrame, agents: Sequence[str], most: int = 20) -> "Figure":
-    """Draw the samples of one spike with the largest shares of the gradient, in their agents' colours."""
-    from mas_lab.widgets.picture import Figure
-
-    top = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:most][::-1]
-    own, shades = turns["agent"].iloc[[int(row) for row, _ in top]], colors(agents)
-    names = [for_plotly(f"row {row} · {agent}") for (row, _), agent in zip(top, own, strict=True)]
-    figure = Figure().add_bar(x=[share for _, share in top], y=names, orientation="h",
-                              marker_color=[shades[agent] for agent in own])  # fmt: skip
-    title = "share of the policy's gradient (all rows sum to 1)" if spike.get("exact", True) else PROXY
-    return figure.update_layout(**LAYOUT, xaxis_title=title, yaxis_title="sample", height=120 + 22 * len(top))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
 
 import pandas as pd
 
@@ -16,7 +17,6 @@ from mas_lab.display.progress import front_end
 from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
 from mas_lab.table import TableError, column, require
-from mas_lab.widgets.address import address, fields
 from mas_lab.widgets.answers import Answers, connect, new_name
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
@@ -37,6 +37,14 @@ HEIGHT = 760
 """Height of the frame in a notebook, in pixels."""
 TEN = 10
 """Rows of the index that are shown where no script runs."""
+FIELDS = ("run", "step", "episode", "node", "candidate")
+"""Parts of an address within the page."""
+
+
+def address(**where: Any) -> str:
+    """Return `#run=0&step=3&...` with the given `FIELDS` that are not `None`, with names as a page shows them."""
+    told = {name: escape_control_chars(str(where[name])) for name in FIELDS if where.get(name) is not None}
+    return "#" + urlencode(told)
 
 
 def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -76,8 +84,8 @@ class RolloutViewer:
             of a run.
         team: Team whose tokenizers give tokens their text. A run's own checkpoint does so without it.
         agents: Names of the agents, in acting order. `None` takes them from `x`.
-        shares: Table of `lab.attribute` on the turns of `x`, with each token's share of the gradient. `None` uses what
-            a `SpikeWatch` recorded.
+        shares: Table of `lab.attribute` on the turns of a step, with each token's share of the gradient. A column
+            `step` names the step if `x` has several. `None` uses what a `SpikeWatch` recorded.
         at: Address from `.link`, at which the page opens. `None` opens on the index.
         limit_mb: Maximum size of the episodes on a page, in megabytes.
         tasks: The tasks that were played, for pictures of their states. A table in memory needs them unless seed 0 drew
@@ -128,7 +136,7 @@ class RolloutViewer:
 
     def _place(self, at: str) -> int:
         """Return the index row that an address names, and write the address anew into `_at`."""
-        told = fields(at)
+        told = {name: value for name, value in parse_qsl(at.removeprefix("#")) if name in FIELDS}
         step, run, episode = told.get("step", ""), told.get("run", "0"), told.get("episode")
         if not (step.isdecimal() and run.isdecimal() and episode):
             raise ValueError(f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one")

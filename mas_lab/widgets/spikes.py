@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
-from mas_lab.widgets.address import page_address
 from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.norms import PROXY, clipped_norms, lines_of, named, norm_curves, share_bars, without_repeats
+from mas_lab.widgets.norms import PROXY, clipped_norms, lines_of, named, norm_curves, without_repeats
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars
 
@@ -90,27 +89,8 @@ class SpikeInspector:
         """
         return norm_curves(self.scores, self.source.agents)
 
-    def shares(self, number: int = 0) -> "Figure":
-        """Draw the largest samples of one spike as bars.
-
-        Args:
-            number: Place of the spike in `.spikes`, from 0. The default is the spike with the highest score.
-
-        Returns:
-            Plotly figure with a bar per sample, which shows its share of the policy's gradient.
-
-        Raises:
-            IndexError: If `.spikes` has no such record.
-        """
-        spike = self.spikes[number]
-        return share_bars(spike, self.source.turns(spike["step"]), self.source.agents)
-
-    def data(self, rollouts: str = "") -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         """Collect what the page shows.
-
-        Args:
-            rollouts: Address of the page of a RolloutViewer, in which the episodes open. The default puts the episodes
-                on this page.
 
         Returns:
             Plain data with the lines of the chart, the numbers of the rule, the spikes and the episodes.
@@ -120,8 +100,8 @@ class SpikeInspector:
         return {
             "agents": {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()},
             "lines": lines_of(self.scores), "clipped": clipped_norms(self.stats), "warmup": self.rule.warmup,
-            "spikes": opened, "closed": f"not opened: {why}", "page": rollouts,
-            "rollouts": None if rollouts else episodes_of(self.spikes, self.source),
+            "spikes": opened, "closed": f"not opened: {why}",
+            "rollouts": episodes_of(self.spikes, self.source),
         }  # fmt: skip
 
     def _told(self) -> str:
@@ -153,11 +133,8 @@ class SpikeInspector:
             parts.append(table_html(shown, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
         return "".join([*parts, f"<p><small>{escape(self._told())} A diamond is a spike.</small></p>"])
 
-    def page(self, rollouts: str = "") -> str:
+    def page(self) -> str:
         """Make the page as one standalone document.
-
-        Args:
-            rollouts: Address of the page of a RolloutViewer, see `data`.
 
         Returns:
             Text of an HTML page.
@@ -168,24 +145,19 @@ class SpikeInspector:
             f'<div id="spikes">{table}</div>'  # remains if no script replaces it
             f"<details><summary>The numbers of the spikes</summary>{table}</details>"
         )
-        data = self.data(rollouts)
-        return document("Gradient spikes", body, data, scripts=SCRIPTS, styles=("spikes.css", *rollout_page.STYLES))
+        styles = ("spikes.css", *rollout_page.STYLES)
+        return document("Gradient spikes", body, self.data(), scripts=SCRIPTS, styles=styles)
 
-    def to_html(self, path: str | Path, rollouts: str | Path | None = None) -> Path:
+    def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
 
         Args:
             path: The file to write. Missing parent folders are created.
-            rollouts: Address of the page of a RolloutViewer of the same run: relative, or with http, https or file.
-                Episodes open there. With `None` they open on this page, if there is room.
 
         Returns:
             The path of the file.
-
-        Raises:
-            ValueError: If `rollouts` is not the address of a page.
         """
-        return write(path, self.page(page_address(rollouts, "SpikeInspector")))
+        return write(path, self.page())
 
     def _repr_html_(self) -> str:
         return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))

@@ -44,8 +44,8 @@ def maze(*_):
 def training(_, models):
     team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), EvilRelay.agents)
     board = lab.LiveDashboard(EvilRelay(), team, RECIPE, 2, foreground=True, **SETTINGS)
-    board._so_far.forked = {"from": EVIL.replace("/", "|"), "step": 1, "changed": []}
-    board._so_far.origin = lambda: board.curve
+    board.forked = {"from": EVIL.replace("/", "|"), "step": 1, "changed": []}
+    board.origin = lambda: board.curve
     return board.figure()
 
 
