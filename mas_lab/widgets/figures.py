@@ -48,8 +48,7 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
     """
     figure = _recipe_lines(scores, "tokens", y)
     figure.update_layout(xaxis_title="sampled tokens", yaxis_title=for_plotly(y_title), yaxis_range=[0, 1])
-    figure.update_xaxes(rangemode="nonnegative")
-    return figure
+    return figure.update_xaxes(rangemode="nonnegative")
 
 
 def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
@@ -60,8 +59,7 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
     figure = _recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, every=True)
     figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
-    figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
-    return figure
+    return figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
 
 
 def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "Figure":
@@ -72,22 +70,17 @@ def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "
     for recipe, runs in table.groupby("recipe", sort=False):
         name, line = for_plotly(recipe), {"color": shades[recipe], "dash": dashes[recipe]}
         for _, run in runs.groupby("seed"):
-            _line(figure, run[x], run[y], line | {"width": 1}, name, shown=False, dots=not every)
+            figure.add_scatter(
+                x=run[x], y=run[y], mode="lines" if every else "lines+markers", line=line | {"width": 1},
+                marker={"size": 5}, opacity=0.35, cliponaxis=False, name=name, legendgroup=name, showlegend=False,
+                hoverinfo="skip",
+            )  # fmt: skip
         least = runs.groupby("seed")[x].max().min()
         grid = np.unique(runs.loc[runs[x] <= least, x]) if every else np.linspace(runs[x].min(), least, 60)
         each = [np.interp(grid, run[x], run[y]) for _, run in runs.groupby("seed")]
-        _line(figure, grid, np.mean(each, axis=0), line | {"width": 3}, name, shown=True)
-    figure.update_layout(**LAYOUT)
-    return figure
-
-
-def _line(figure: "Figure", x, y, line: dict, name: str, shown: bool, dots: bool = True) -> None:
-    opacity, hover = (1.0, "all") if shown else (0.35, "skip")
-    mode = "lines+markers" if dots and not shown else "lines"
-    figure.add_scatter(
-        x=x, y=y, mode=mode, line=line, marker={"size": 5}, opacity=opacity,
-        cliponaxis=False, name=name, legendgroup=name, showlegend=shown, hoverinfo=hover,
-    )  # fmt: skip
+        figure.add_scatter(x=grid, y=np.mean(each, axis=0), mode="lines", line=line | {"width": 3}, cliponaxis=False,
+                           name=name, legendgroup=name)  # fmt: skip
+    return figure.update_layout(**LAYOUT)
 
 
 def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
+SHOWN = ("agent", "mean", "std", "spoke", "calls", "rows", "lone", "flat", "signal", "F", "policy_gain", "own")
 CAPTION = "Who earned what, and would a baseline of its own pay?"
 KEY = (
     "mean, std: of an agent's credits. spoke: the share of episodes in which it spoke. calls: its turns in an episode. "
@@ -188,17 +189,16 @@ class RewardInspector:
 
     def _tables(self) -> str:
         """Return the tables of the step as HTML: per agent with the advice, and per turn if there are turns."""
-        advice, by_turn = self.advice.set_index("agent"), ""
-        shown = self.table.set_index("agent").reindex(advice.index)[["mean", "std", "spoke", "rows"]]
+        own = self.table.set_index("agent")[["mean", "std", "lone", "flat", "signal", "F"]]
+        shown, by_turn = self.advice.set_index("agent")[["spoke", "rows", "policy_gain", "own"]].join(own), ""
         if self.turn_table is not None:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
-            shown.insert(3, "calls", calls.set_index("agent")["calls"])
+            shown["calls"] = calls.set_index("agent")["calls"]
             numbers = self.turn_advice[[*OF_TURN, "signal", "gain", "policy_gain", "own"]]
             told = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]].merge(numbers, on=list(OF_TURN))
             by_turn = table_html(told, "The same per agent and turn") + f"<p><small>{TURN_KEY}</small></p>"
-        shown = shown.join(self.table.set_index("agent")[["lone", "flat", "signal", "F"]])
-        shown = shown.join(advice[["policy_gain", "own"]]).reset_index()
-        reasons = "".join(f"<li>{escape(why)}</li>" for why in advice["why"])
+        shown = shown.reset_index()[[name for name in SHOWN if name == "agent" or name in shown]]
+        reasons = "".join(f"<li>{escape(why)}</li>" for why in self.advice["why"])
         return f"{table_html(shown, CAPTION)}<ul>{reasons}</ul><p><small>{KEY}</small></p>{by_turn}"
 
     def _numbers(self) -> str:

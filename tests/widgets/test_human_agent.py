@@ -4,7 +4,7 @@ import pytest
 from scripted import Duet, Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.widgets.human_agent import PERSON, HumanAgent
+from mas_lab.widgets.play import PERSON, HumanAgent
 
 
 def five(prompt, nth, seed):
