@@ -71,10 +71,6 @@ class Question(Strict):
     marks: Annotated[list[Mark], Field(max_length=10_000)] = []
 
 
-class Unanswerable(ValueError):
-    """Error for an invalid question; its message is a sentence."""
-
-
 class Answers:
     """Answer questions about the index of one or two runs; `.marks` holds the marks that the page sent last."""
 
@@ -95,7 +91,7 @@ class Answers:
         except ValidationError as error:
             wrong = error.errors(include_input=False)[0]
             return {**named, "error": f"question: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"[:300]}
-        except (Unanswerable, RunError, TableError) as error:
+        except (RunError, TableError) as error:
             return {**named, "error": str(error)}
 
     def _hello(self, asked: Question) -> dict[str, Any]:
@@ -120,12 +116,12 @@ class Answers:
         """Return the row of the index that a question names."""
         place = self._places.get((asked.run, asked.step, asked.episode))
         if place is None:
-            raise Unanswerable(f"there is no episode {asked.episode!r:.200} at step {asked.step} of this run")
+            raise TableError(f"there is no episode {asked.episode!r:.200} at step {asked.step} of this run")
         return self.index.iloc[place]
 
     def _group(self, asked: Question) -> dict[str, Any]:
         if asked.run >= len(self._readings) or asked.step not in self._readings[asked.run].source.steps:
-            raise Unanswerable(f"there is no step {asked.step} in this run")
+            raise TableError(f"there is no step {asked.step} in this run")
         return {"members": self._readings[asked.run].group(asked.step, asked.group, MOST)}
 
     def _marks(self, asked: Question) -> dict[str, Any]:

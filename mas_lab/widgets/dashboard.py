@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
-from mas_lab.display.progress import front_end, no_bars
+from mas_lab.display.progress import front_end, no_bars, running_cell
 from mas_lab.env import Env
 from mas_lab.locks import locked
 from mas_lab.recipes import Recipe, find
@@ -108,7 +108,7 @@ class LiveDashboard(Training):
             training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._spikes, self._begun, self._scoring = [], False, None
         self._foreground = front_end() not in LIVE if foreground is None else foreground
-        self._telling, self._cell = threading.Lock(), _cell()
+        self._telling, self._cell = threading.Lock(), running_cell()
         is_terminal = front_end() == "terminal"
         self._controls = Line() if self._foreground or is_terminal else Controls(self.steps, self.stop)
         self._drawing = None if is_terminal else Redrawn()
@@ -208,7 +208,7 @@ class LiveDashboard(Training):
         if scores is not None:
             self._begin(done)
             self.score(scores)
-            self._draw(patient=False)
+            self._draw()
         self._tell()
 
     def _take(self, report: Report) -> None:
@@ -218,7 +218,7 @@ class LiveDashboard(Training):
         self._spikes = list(getattr(self.watch, "spikes", ()))
         self.reports = [report] if self._folder else [*self.reports, report]
         self._tell()
-        self._draw(patient=report.held_out is None)
+        self._draw()
 
     # What is shown
 
@@ -226,9 +226,9 @@ class LiveDashboard(Training):
         with self._telling:  # two threads report
             self._controls.tell(len(self.curve), self._line(), self._state)
 
-    def _draw(self, patient: bool) -> None:
+    def _draw(self) -> None:
         if self._drawing is not None:
-            self._drawing.draw_if_due(self.figure, patient)
+            self._drawing.draw_if_due(self.figure)
 
     def _line(self) -> str:
         done = len(self.curve)
@@ -244,7 +244,7 @@ class LiveDashboard(Training):
         return f"{line} ({INTERRUPT})" if self._foreground else line
 
     def _ipython_display_(self) -> None:
-        if self._drawing is not None and self._cell != _cell():  # its own cell shows it already
+        if self._drawing is not None and self._cell != running_cell():  # its own cell shows it already
             self._controls.repeat()
             self._drawing.repeat()
 
@@ -276,8 +276,7 @@ class LiveDashboard(Training):
             ValueError: If `lr` names an agent that the team does not have.
         """
         if run is None or self._folder is None:
-            lacks = "this training keeps none to begin from; start it with run=" if run else "give it run=, a folder"
-            raise TypeError(f"fork: a fork begins as a run that is kept, and is one: {lacks}")
+            raise TypeError("fork: both trainings are kept; start the first with run=, and give the fork its run=")
         asked = {**self._asked, "foreground": self._foreground, "fork": self._folder}
         if self._asked.get("score_seed") is None and "seed" in changes:
             asked["score_seed"] = self._asked["seed"]
@@ -347,10 +346,3 @@ class LiveDashboard(Training):
             The path of the file.
         """
         return write(path, training_page(f"{self.name}: {self._line()}", self, self.figure(), self.agents))
-
-
-def _cell() -> int | None:
-    """Return the number of the notebook cell that runs, or `None` without IPython."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell.execution_count if shell else None

@@ -5,7 +5,6 @@ drawn. This module leaves out the widgets and pages around figures.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -135,13 +134,9 @@ def _maze(figure: "Figure", maze, path: Sequence[tuple[int, int]], column: int) 
                        hoverinfo="skip", row=1, col=column)  # fmt: skip
     line = {"color": PALETTE[1], "width": 4}
     figure.add_scatter(x=x, y=y, mode="lines+markers", line=line, marker={"size": 9}, row=1, col=column)
-    walked = {frozenset(pair) for pair in pairwise(path)}
-    for cell, mark in ((maze.start, "start"), (maze.goal, "goal")):
-        above = (cell[0], cell[1] - 1)
-        shift = -16 if frozenset((cell, above)) in walked else 16  # keep the text off the path
-        figure.add_annotation(
-            x=cell[0], y=cell[1], text=f"<b>{mark}</b>", showarrow=False, yshift=shift, row=1, col=column
-        )
+    for (x, y), mark in ((maze.start, "start"), (maze.goal, "goal")):
+        shift = -16 if (x, y - 1) in path else 16  # keep the text off the path
+        figure.add_annotation(x=x, y=y, text=f"<b>{mark}</b>", showarrow=False, yshift=shift, row=1, col=column)
     ticks = list(range(maze.size))
     letters, numbers = list("abcdefghijklmnopqrstuvwxyz"[: maze.size]), [str(row + 1) for row in ticks]
     square = {"scaleanchor": "x" if column == 1 else f"x{column}", "autorange": "reversed"}

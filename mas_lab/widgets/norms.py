@@ -31,14 +31,9 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     scored = without_repeats(scored.assign(place=places(scored)))
     for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
         shade, name = shades.get(agent, WHOLE), for_plotly(named(policy, agent))
-        judged = [
-            "still warming up" if np.isnan(score) else f"{score:+.1f} robust standard deviations from {usual:.3g}"
-            for usual, score in zip(own["usual"], own["score"], strict=True)
-        ]
-        figure.add_scatter(
-            x=own["place"], y=own["norm"].where(own["norm"] > 0), name=name, mode="lines", text=judged,
-            line={"color": shade, "width": 2 if agent else 3}, hovertemplate="%{y:.3g}<br>%{text}",
-        )  # fmt: skip
+        line = {"color": shade, "width": 2 if agent else 3}
+        norm = own["norm"].where(own["norm"] > 0)
+        figure.add_scatter(x=own["place"], y=norm, name=name, mode="lines", line=line, hovertemplate="%{y:.3g}")
         high = own[own["spike"]]
         marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
         figure.add_scatter(x=high["place"], y=high["norm"], mode="markers", marker=marker, showlegend=False,

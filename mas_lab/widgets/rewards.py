@@ -66,8 +66,7 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
         std=("credit", lambda credit: credit.std(ddof=0)), valid=("valid", "mean"), lone=("lone", "mean"),
         flat=("flat", "mean"),
     )  # fmt: skip
-    played = rows.groupby("step")["episode"].nunique() if "step" in by else rows["episode"].nunique()
-    told["spoke"] /= told.index.get_level_values("step").map(played) if "step" in by else played
+    told["spoke"] /= rows["episode"].nunique()
     told = told.join(quartiles).reset_index()
     if "turn" in by:
         return documented(told, "rewards")
@@ -208,10 +207,11 @@ class RewardInspector:
 
     def _curves(self) -> Iterator[tuple["Figure", str, pd.DataFrame]]:
         """Yield the figures over several training steps, each with a description and its numbers."""
-        if len(self.source.steps) > 1:
-            curve = self.curve()
-            yield rewards_over_steps(curve, self.source.agents), "Mean credit of each agent over training steps", curve
-        if len(self.source.steps) > 1 and "turn" in self.turns.columns:
+        if len(self.source.steps) == 1:
+            return
+        curve = self.curve()
+        yield rewards_over_steps(curve, self.source.agents), "Mean credit of each agent over training steps", curve
+        if "turn" in self.turns.columns:
             calls = self.calls()
             yield calls_over_steps(calls), CALLED, calls
 
