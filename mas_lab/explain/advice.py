@@ -65,7 +65,18 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
         - `own`: "pays", "hardly matters" or "costs", from `policy_gain` and the bounds `PAYS` and `COSTS`. It is
           "cannot be told" for an agent with fewer than `FEW` rows, or whose gain is NaN.
         - `spoke`: the share of episodes in which the agent spoke.
-        - `rows` to `gain`: see `predicted`.
+        - `rows` counts all of its rows. `n_k` = 1 / c_k and `N` = 1 / c are rows per group and episodes per task, see
+          the top of this file; groups are the agent's rows in a task (and step). Both are harmonic means over rows,
+          which are plain means over groups. Rows of one episode count as one, even if their credits differ, since a
+          comparison between them shows nothing. This is strict.
+        - `lone`: the share of the rows in groups of one row. `flat`: their share in groups of several rows with one
+          credit. `signal` = S_k / S, as in `pooled_inflation`.
+        - `offset` = b^2 / sigma_k^2 with b = mu_k - mu in units of the credit. Both are pooled over groups with their
+          degrees of freedom, so `offset` may be below 0 if there is none.
+        - `threshold` = (1 - n_k / N) / (n_k - 1). `gain` = SNR^2(own) / SNR^2(global), which is above 1 exactly if
+          `offset` is above `threshold`. For an agent that never spoke in two episodes of a group, `gain` is 0 and
+          `threshold` is infinite. `offset` and `gain` are NaN if credits do not vary within the agent's groups, since
+          sigma_k is then unknown, or if no task has two episodes (in trees: two rows).
         - `shared`: whether its policy speaks for other agents too; `False` without a column `policy`.
         - `policy_gain`: the gain for all agents of its policy together, whose offsets meet in one gradient. It assumes
           that their expected gradients are alike. Without shared weights it equals `gain`. With "turn" in `by`, the
@@ -126,28 +137,7 @@ def _name(row) -> str:
     return f"{row.agent} at turn {row.turn}" if hasattr(row, "turn") else str(row.agent)
 
 
-def predicted(turns: pd.DataFrame) -> pd.DataFrame:
-    """Return the predicted effect of its own mean on each agent's signal to noise, as a row of numbers.
-
-    Groups are the agent's rows in a task (and step). `rows` counts all rows. `n_k` = 1 / c_k and `N` = 1 / c are rows
-    per group and episodes per task, see the top of this file. They are harmonic means over rows, which are plain means
-    over groups. Rows of one episode count as one, even if their credits differ, since a comparison between them shows
-    nothing. This is strict.
-
-    `lone` is the share of the rows in groups of one row. `flat` is their share in groups of several rows with one
-    credit. `signal` = S_k / S, as in `pooled_inflation`. `offset` = b^2 / sigma_k^2 with b = mu_k - mu in units of the
-    credit. Both are pooled over groups with their degrees of freedom, so `offset` may be below 0 if there is none.
-    `threshold` = (1 - n_k / N) / (n_k - 1). `gain` = SNR^2(own) / SNR^2(global), which is above 1 exactly if `offset`
-    is above `threshold`.
-
-    For an agent that never spoke in two episodes of a group, `gain` is 0 and `threshold` is infinite. `offset` and
-    `gain` are NaN if credits do not vary within the agent's groups, since sigma_k is then unknown. They are also NaN if
-    no task has two episodes (in trees: two rows).
-    """
-    return _pooled(*_parts(_rows(turns)))
-
-
-def _rows(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
+def _rows(turns: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     if "agent" not in by or set(by) - {"agent", "turn"}:
         raise ValueError(f"advise: by={by!r}; it is 'agent', and maybe 'turn'")
     require(turns, ["task", "episode", "agent", "credit", *by], "advise", optional=["step", "policy", "node"])
@@ -175,7 +165,7 @@ def _parts(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of `predicted`, a row per `agent` of both tables."""
+    """Return the columns `NUMBERS`, a row per `agent` of both tables."""
     shares = pd.DataFrame({"lone": found["n_k"] == 1, "flat": found["flat_k"] & (found["n_k"] > 1)})
     shares = shares.mul(found["n_k"], axis=0).groupby(found["agent"], sort=False, observed=True).sum()
     table = pooled_inflation(found).rename(columns={"n": "rows"}).set_index("agent")

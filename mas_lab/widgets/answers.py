@@ -5,7 +5,6 @@ content of the page, so a question is untrusted: every field is checked before i
 the questions; the page also works without it. This module leaves out reading an episode (`episodes`).
 """
 
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
@@ -185,11 +184,6 @@ class Answers:
 
 
 # The widget
-
-
-def new_name() -> str:
-    """Return a new, unique name for a frame."""
-    return f"mas-lab-{uuid.uuid4().hex[:12]}"
 
 
 def connect(frame: str, answer: Callable[[Any], dict[str, Any]]) -> Any:

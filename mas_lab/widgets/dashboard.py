@@ -27,10 +27,8 @@ from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.train.held_out import heard_by
 from mas_lab.widgets.document import write
-from mas_lab.widgets.episodes import index_of
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
 from mas_lab.widgets.rollouts import RolloutViewer, address
-from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars
 from mas_lab.widgets.training import Training, training_figure, training_page, whose_success
 
@@ -301,9 +299,9 @@ class LiveDashboard(Training):
         Returns:
             A RolloutViewer of this dashboard.
         """
-        source = Source(self.recorded)
-        step = source.steps[-1] if step is None and source.steps else step or 0
-        first = index_of(Source(source.turns(step)))["episode"].iloc[0]
+        found = RolloutViewer(self).index
+        step = found["step"].max() if step is None else step
+        first = found.loc[found["step"] == step, "episode"].iloc[0]
         return RolloutViewer(self, at=address(step=step, episode=first), limit_mb=1.0)
 
     # Results

@@ -5,6 +5,7 @@ telling episodes of all steps up to a limit. It works offline and by keyboard, a
 module leaves out gradients (`spikes`).
 """
 
+import uuid
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from mas_lab.display.progress import front_end
 from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
 from mas_lab.table import TableError, column, require
-from mas_lab.widgets.answers import Answers, connect, new_name
+from mas_lab.widgets.answers import Answers, connect
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.episodes import NUMBERS, Reading, in_rounds, in_words, index_of, page_data, token_shares
@@ -77,8 +78,6 @@ class RolloutViewer:
 
     Args:
         x: A table of turns, one report or several, a run, its path, or a live dashboard.
-        episode: Name of an episode. The page then holds only the episodes with this name. `None` holds the most telling
-            episodes.
         beside: A second source of the same kinds as `x`, to read both side by side, task by task.
         env: Environment that draws the states. `None` uses the env of a live dashboard, or rebuilds the kit's own env
             of a run.
@@ -102,7 +101,6 @@ class RolloutViewer:
     def __init__(
         self,
         x: Any,
-        episode: str | None = None,
         beside: Any = None,
         env: Env | None = None,
         team: Any = None,
@@ -117,11 +115,7 @@ class RolloutViewer:
         self._states = [States(source, env, tasks, PATIENCE) for source in sources]
         found = [token_shares(source, given) for source, given in zip(sources, (shares, None), strict=False)]
         self._readings = [Reading(source, run, self._states[run], found[run]) for run, source in enumerate(sources)]
-        self._limit, self._at, self._asked = limit_mb * 1e6, "", None
-        if episode is not None:
-            self._asked = self.index.index[self.index["episode"] == episode].tolist()
-            if not self._asked:
-                raise TableError(f"RolloutViewer: no episode {episode!r} in {self.title}; `.index` names them")
+        self._limit, self._at = limit_mb * 1e6, ""
         self._opened = None if at is None else self._place(at)
 
     @property
@@ -167,10 +161,7 @@ class RolloutViewer:
     def _held(self) -> dict[str, Any]:
         """Return the content of the page."""
         first = [] if self._opened is None else [self._opened]
-        if self._asked is None:
-            held = page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
-        else:
-            held = page_data(self.index, self._read, self._asked, float("inf"), first)
+        held = page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
         for states in self._states:  # later requests come one by one and may take longer
             states.patience = float("inf")
         return held
@@ -190,8 +181,7 @@ class RolloutViewer:
 
     def _first(self) -> tuple[pd.Series, pd.DataFrame]:
         """Return the episode that opens: its row of the index, and its table."""
-        asked = self._opened if self._opened is not None else (self._asked or [0])[0]
-        row = self.index.iloc[asked]
+        row = self.index.iloc[self._opened or 0]
         rows = self._readings[row["run"]].rows(int(row["step"]), row["episode"])
         return row, pd.DataFrame({name: pd.Series([one[name] for one in rows], dtype=object) for name in rows[0]})
 
@@ -199,7 +189,7 @@ class RolloutViewer:
         """Draw what each candidate earned, over the course of the episode that opens.
 
         Returns:
-            Plotly figure of the most telling episode, or of the one that `episode` or `at` names.
+            Plotly figure of the most telling episode, or of the one that `at` names.
         """
         return episode_timeline(self._first()[1], self.source.agents)
 
@@ -271,7 +261,7 @@ class RolloutViewer:
             raise NotImplementedError
         from IPython.display import display
 
-        name = new_name()
+        name = f"mas-lab-{uuid.uuid4().hex[:12]}"
         display({"text/plain": repr(self), "text/html": self._repr_html_(name)}, raw=True)
         connect(name, self._answers.answer)
 

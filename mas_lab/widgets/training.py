@@ -20,7 +20,7 @@ from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html
 from mas_lab.widgets.figures import LAYOUT, PALETTE
-from mas_lab.widgets.norms import WHOLE, norm_curves
+from mas_lab.widgets.spikes import WHOLE, norm_curves
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tables import episodes_table
 
 import mas_lab as lab
-from mas_lab.explain.advice import COSTS, FEW, PAYS, predicted
+from mas_lab.explain.advice import COSTS, FEW, NUMBERS, PAYS
 from mas_lab.explain.moments import baseline_unit, pooled_inflation
 from mas_lab.table import TableError
 
@@ -27,6 +27,10 @@ def team(rewards, helped, task="t", calls=1):
 
 def advice(*tables, **named):
     return lab.advise(pd.concat(tables, ignore_index=True), **named).set_index("agent")
+
+
+def predicted(turns):
+    return pd.DataFrame(lab.advise(turns))[["agent", *NUMBERS]]
 
 
 def helper_of(*tables):

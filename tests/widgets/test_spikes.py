@@ -8,8 +8,7 @@ import pytest
 import mas_lab as lab
 from mas_lab.table import TableError
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.norms import WHOLE
-from mas_lab.widgets.spikes import SCRIPTS
+from mas_lab.widgets.spikes import SCRIPTS, WHOLE
 
 AGENTS = ("asker", "doer")
 

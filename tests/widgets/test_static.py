@@ -15,7 +15,7 @@ from plotly import express
 from scripted import Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.widgets import answers, baselines, credit_figures, drawing, figures, norms, sliders
+from mas_lab.widgets import answers, baselines, credit_figures, drawing, figures, sliders, spikes
 from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.picture import Figure, numbers, subplots, told
@@ -136,7 +136,7 @@ def every_figure(spiky):
     yield from (one.figure(), credit_figures.rewards_over_steps(one.curve(), ("asker", "doer")))
     yield credit_figures.calls_over_steps(one.calls())
     yield lab.AblationBoard([spiky]).figure()
-    yield norms.norm_curves(inspector.scores, ("asker", "doer"))
+    yield spikes.norm_curves(inspector.scores, ("asker", "doer"))
     scores = pd.DataFrame({"recipe": "a", "seed": [0, 0, 1, 1], "tokens": [0, 10, 0, 9], "success": [0, 1, 0.5, 1.0]})
     yield figures.learning_curves(scores)
     yield figures.norm_lines(scores.assign(step=[0, 1, 0, 1], policy_norm=[0.1, 0, 3, 2]))
