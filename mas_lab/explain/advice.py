@@ -96,7 +96,9 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
     table = _pooled(found, weights).set_index("agent").reindex(codes)
     table["name"] = [_name(row) for row in of.itertuples()]
     peers = _peers(rows, of)
-    table["spoke"] = _spoke(rows).reindex(codes).fillna(0.0)
+    named = [name for name in ("step", "task", "episode") if name in rows.columns]
+    episode = rows.groupby(named, sort=False, observed=True).ngroup()
+    table["spoke"] = episode.groupby(rows["agent"]).nunique().reindex(codes, fill_value=0) / episode.nunique()
     table["rows"] = table["rows"].fillna(0).astype(int)
     table["shared"] = [bool(peers[code]) for code in codes]
     table["policy_gain"] = [
@@ -124,13 +126,6 @@ def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     policy = rows["policy"] if "policy" in rows.columns else rows["agent"]
     codes = rows[list(by)].merge(of.reset_index(names="code"), on=list(by), how="left")["code"]
     return rows.assign(policy=policy, agent=codes.to_numpy())
-
-
-def _spoke(rows: pd.DataFrame) -> pd.Series:
-    """Return the share of episodes in which each agent spoke."""
-    named = [name for name in ("step", "task", "episode") if name in rows.columns]
-    episode = rows.groupby(named, sort=False, observed=True).ngroup()
-    return episode.groupby(rows["agent"], sort=False, observed=True).nunique() / episode.nunique()
 
 
 def _name(row) -> str:

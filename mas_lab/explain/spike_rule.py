@@ -6,6 +6,7 @@ absolute deviation, at least `floor`. The rule starts after `warmup` norms. Norm
 Leaves out: pictures (`widgets`).
 """
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -204,9 +205,7 @@ class SpikeWatch:
             state: A result of `state()`.
         """
         self._calls = dict(state["calls"])
-        self._before = {
-            name: {agent: list(logs) for agent, logs in own.items()} for name, own in state["before"].items()
-        }
+        self._before = copy.deepcopy(dict(state["before"]))
         self.spikes = [dict(spike) for spike in state["spikes"]]
 
     def join(self, stats: pd.DataFrame) -> None:

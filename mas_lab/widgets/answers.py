@@ -28,7 +28,6 @@ MOST = 500
 AT_ONCE, KEPT = 100, 4
 """Steps whose texts are read at once, and how many such parts are kept for the next search."""
 MARKED = ["run", "step", "episode", "task", "node", "note"]
-EMPTY = {"text/plain": "", "text/html": ""}
 Whole = Annotated[int, Field(ge=0, le=10**9)]
 Text = Annotated[str, Field(max_length=20_000)]
 FLAGS = ("failed", "succeeded", "invalid", "truncated", "lone", "marked")
@@ -199,7 +198,7 @@ def connect(frame: str, answer: Callable[[Any], dict[str, Any]]) -> Any:
     def heard(_: Any, question: Any, buffers: Any) -> None:
         nonlocal shown
         if shown is not None:  # it runs in the browser now and no longer needs its output
-            shown.update(EMPTY, raw=True)
+            shown.update({"text/plain": "", "text/html": ""}, raw=True)
             shown = None
         widget.send(answer(question))
 

@@ -108,8 +108,7 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
         if not (turns["task"] == task.id).any():
             raise ValueError(f"mazes: task {task.id!r} was not played in the table {title!r}")
         _maze(figure, env.start(task).maze, way(env, task, turns), column)
-    figure.update_layout(**{**LAYOUT, "showlegend": False}, height=380, width=340 * len(played))
-    return figure
+    return figure.update_layout(**{**LAYOUT, "showlegend": False}, height=380, width=340 * len(played))
 
 
 def way(env, task, turns: pd.DataFrame) -> list[tuple[int, int]]:

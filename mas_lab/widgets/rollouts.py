@@ -61,10 +61,8 @@ def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
         signs = ["circle" if kept else "circle-open" for kept in own["kept"]]
         figure.add_scatter(x=own["depth"], y=own[earned], mode="markers", name=for_plotly(agent),
                            marker={"color": shades[agent], "symbol": signs, "size": 10})  # fmt: skip
-    figure.update_layout(
-        **LAYOUT, xaxis_title="environment step in the episode", yaxis_title=f"{earned} (filled: kept)"
-    )
-    return figure
+    figure.update_layout(**LAYOUT, yaxis_title=f"{earned} (filled: kept)")
+    return figure.update_xaxes(title_text="environment step in the episode")
 
 
 class RolloutViewer:

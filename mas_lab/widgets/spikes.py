@@ -49,8 +49,7 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> "Figure":
         figure.add_scatter(x=high["place"], y=high["norm"], mode="markers", marker=marker, showlegend=False,
                            name=f"spike of {name}")  # fmt: skip
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
-    figure.update_yaxes(type="log")
-    return figure
+    return figure.update_yaxes(type="log")
 
 
 def places(stats: pd.DataFrame) -> pd.Series:

@@ -14,10 +14,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from notebooks.test_notebooks import prepared
 
 import mas_lab as lab
-from mas_lab.paths import notebooks_dir
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
@@ -174,91 +172,3 @@ def open_a_spike(inspector):
         switched = inspector.locator("#norms", has_text=name)
         click_until(switched, inspector.get_by_role("button", name=name, exact=True))
         assert switched.inner_text() != before
-
-
-REACH = """
-import mas_lab as lab
-viewer = lab.RolloutViewer({run!r}, limit_mb=0.001)
-viewer
-"""
-
-
-def test_a_viewers_index_reaches_the_whole_run_and_its_kernel_hears_marks(run_all, server, spiky):
-    page = run_all(notebook_of(REACH.format(run=str(spiky))), "reach.ipynb")
-    viewer, known = page.frame_locator("iframe[title^=RolloutViewer]"), lab.RolloutViewer(spiky, limit_mb=0.001)
-    assert len(known.episodes) == 1 < len(known.index) == 10
-    viewer.locator(".count", has_text="10 episodes").wait_for()
-    assert viewer.get_by_text("more are not on this page").count() == 0
-    row = known.index.iloc[-1]
-    viewer.locator("tbody:not(.space) tr").nth(9).locator("a").click()
-    viewer.locator(".named", has_text=f"step {row['step']} ·").filter(has_text=row["episode"]).wait_for()
-    viewer.locator("body").press("m")
-    page.get_by_role("button", name="Insert a cell below (B)").first.click()
-    page.locator(".jp-CodeCell").last.locator(".cm-content").fill("print('marked', viewer.marks['episode'].tolist())")
-    page.keyboard.press("Shift+Enter")
-    page.get_by_text(f"marked ['{row['episode']}']").wait_for()
-    page.keyboard.press("Control+s")
-    stored = server[2] / "reach.ipynb"
-    until = time.monotonic() + 60 * MINUTES
-    while "marked" not in stored.read_text(encoding="utf-8") and time.monotonic() < until:
-        time.sleep(0.2)
-    outputs = [output for cell in nbformat.read(stored, 4).cells for output in cell.outputs]
-    assert not any("widget" in kind for output in outputs for kind in output.get("data", {})), "a widget is left behind"
-    page.reload()
-    viewer.locator(".count", has_text="10 episodes").wait_for()  # what relayed is there again
-    page.close()
-
-
-def test_notebook_03_is_read_with_its_sliders_and_its_formulas(run_all):
-    page = run_all(prepared(notebooks_dir() / "03_normalization.ipynb", smoke=True), "normalization.ipynb")
-    looked = page.locator(".widget-interact pre", has_text="signal of the helper")
-    looked.wait_for()
-    before = looked.inner_text()
-    slider = page.locator(".widget-interact", has_text="pay").locator("[role=slider]").first
-    slider.focus()
-    slider.press("ArrowRight")
-    playwright.expect(looked).not_to_have_text(before, timeout=60_000 * MINUTES)
-    page.locator(".widget-interact pre", has_text="8 agents: signal of stage_8").wait_for()
-    assert page.locator(".widget-interact .js-plotly-plot .barlayer path").count() > 0
-    assert page.locator("mjx-container").count() > 0 and page.locator("mjx-merror, [data-mjx-error]").count() == 0
-    page.close()
-
-
-def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
-    """Opened without being run, from elsewhere: no frame, no style of ours, and each instrument is there once."""
-    address, token, folder = server
-    stored.metadata["kernelspec"] = notebook_of().metadata["kernelspec"]
-    nbformat.write(stored, folder / "stored.ipynb")
-    page = browser.new_page(viewport={"width": 1300, "height": 6000})
-    page.set_default_timeout(60_000 * MINUTES)
-    page.goto(f"{address}/lab/workspaces/stored/tree/stored.ipynb?token={token}")
-    page.get_by_text("Who earned what").wait_for()
-    page.get_by_text("step 3 of 3").wait_for()
-    outputs = page.locator(".jp-OutputArea-output")
-    assert outputs.locator("iframe, style, script").count() == 0
-    norms = page.locator("img[alt^='gradient norm']")
-    assert norms.is_visible() and norms.evaluate("image => image.complete && image.naturalWidth > 300")
-    for caption in ("Norms above the rule", "as it was played", "Who earned what", "Recipes over their runs"):
-        assert page.get_by_text(caption).is_visible(), caption
-    page.close()
-
-
-SEAT = """
-import mas_lab as lab
-env = lab.make_env("plan_path", max_turns=1)
-lab.play_as(env, lab.Team.shared(lab.load_policy("plan_path"), env.agents), "planner")
-"""
-
-
-def test_a_seat_is_taken_and_played_to_the_end(run_all):
-    page = run_all(notebook_of(SEAT), "seat.ipynb")
-    page.get_by_text("You are planner, in task plan_path-").wait_for()
-    page.get_by_role("button", name="Ask the policy").click()
-    page.wait_for_function("document.querySelector(\"textarea[placeholder='Your answer']\").value")
-    click_until(page.get_by_text("of at most 2"), page.get_by_role("button", name="Say", exact=True))
-    assert page.get_by_role("cell", name="executor").is_visible()
-    assert page.get_by_placeholder("Your answer").is_disabled()
-    page.get_by_role("button", name="Another task").click()
-    page.get_by_role("cell", name="executor").wait_for(state="detached")
-    assert page.get_by_placeholder("Your answer").is_enabled()
-    page.close()

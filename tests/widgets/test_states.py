@@ -193,22 +193,6 @@ def test_tables_in_memory_are_of_the_tasks_given_or_of_seed_0(team):
     assert of(turns)[0].why == {"a table does not say which env was played; pass env=": 1}
 
 
-def test_tasks_of_more_steps_are_drawn_until_patience_ends(run):
-    held = States(Source(run), patience=0.0)
-    first, second = (rows_of(Source(run).turns(step)) for step in (0, 1))
-    assert held(0, first) and held.spent > 0
-    assert held(1, second) == {} and "keep this page from opening" in next(iter(held.why))
-    held.patience = float("inf")
-    assert held(0, first) and held(1, second)
-
-
-def test_a_very_long_action_is_not_played_again_from_a_zip(run, tmp_path):
-    for source, why in ((run, "has valid=False"), (lab.export(run, tmp_path / "handed_in.zip"), "20,000 char")):
-        rows = [{**row, "completion": row["completion"] * 30_000} for row in rows_of(Source(source).turns(0))]
-        held = States(Source(source))
-        assert held(0, rows) == {} and why in next(iter(held.why))
-
-
 def test_a_page_has_the_states_of_its_run_and_says_why_some_are_missing(run, spiky):
     viewer = lab.RolloutViewer(run)
     pictures = [node["state"] for one in viewer.data()["episodes"] for node in one["nodes"]]
